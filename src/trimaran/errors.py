@@ -1,0 +1,197 @@
+"""Every exception Trimaran raises, and the JSON-RPC codes they travel under.
+
+    Error
+    ├── ProtocolError            a JSON-RPC error: code, message, data, and the HTTP status that goes with it
+    │   ├── LocalProtocolError       our caller broke the protocol
+    │   ├── RemoteProtocolError      the peer broke the protocol
+    │   └── CallError                the peer answered our call with an error
+    │       ├── UnsupportedVersion
+    │       ├── MissingCapability
+    │       └── HeaderMismatch
+    ├── ToolError                raised by a tool on purpose: becomes an `isError` result, text untouched
+    ├── DeclarationError         a tool, resource, prompt or server that cannot work as declared
+    ├── ConfigError              an option or a combination of options that cannot work
+    ├── TransportError
+    │   ├── ConnectFailed
+    │   ├── Disconnected
+    │   └── TimedOut
+    ├── StateRejected            a sealed state that was forged, altered, expired, or made for another call
+    └── RoundsExceeded
+
+A message says what happened, what was expected and what to do next. Nothing here knows a transport.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Self
+
+__all__ = [
+    "CODE_HEADER_MISMATCH",
+    "CODE_INTERNAL",
+    "CODE_INVALID_PARAMS",
+    "CODE_INVALID_REQUEST",
+    "CODE_METHOD_NOT_FOUND",
+    "CODE_MISSING_CAPABILITY",
+    "CODE_PARSE",
+    "CODE_RESOURCE_NOT_FOUND",
+    "CODE_UNSUPPORTED_VERSION",
+    "CODE_URL_ELICITATION_REQUIRED",
+    "CallError",
+    "ConfigError",
+    "ConnectFailed",
+    "DeclarationError",
+    "Disconnected",
+    "Error",
+    "HeaderMismatch",
+    "LocalProtocolError",
+    "MissingCapability",
+    "ProtocolError",
+    "RemoteProtocolError",
+    "RoundsExceeded",
+    "StateRejected",
+    "TimedOut",
+    "ToolError",
+    "TransportError",
+    "UnsupportedVersion",
+]
+
+CODE_PARSE: Final = -32700
+CODE_INVALID_REQUEST: Final = -32600
+CODE_METHOD_NOT_FOUND: Final = -32601
+CODE_INVALID_PARAMS: Final = -32602
+CODE_INTERNAL: Final = -32603
+CODE_HEADER_MISMATCH: Final = -32020
+CODE_MISSING_CAPABILITY: Final = -32021
+CODE_UNSUPPORTED_VERSION: Final = -32022
+# Legacy revisions only; a 2026-07-28 reply must not carry these two.
+CODE_RESOURCE_NOT_FOUND: Final = -32002
+CODE_URL_ELICITATION_REQUIRED: Final = -32042
+
+# What a peer of any era may infer from the status alone: 404 for "no such method", 400 for the rest that the
+# caller can mend, 500 for what it cannot.
+_STATUS: Final = {
+    CODE_PARSE: 400,
+    CODE_INVALID_REQUEST: 400,
+    CODE_METHOD_NOT_FOUND: 404,
+    CODE_INVALID_PARAMS: 400,
+    CODE_INTERNAL: 500,
+    CODE_HEADER_MISMATCH: 400,
+    CODE_MISSING_CAPABILITY: 400,
+    CODE_UNSUPPORTED_VERSION: 400,
+}
+
+
+class Error(Exception):
+    """The root of every exception Trimaran raises."""
+
+
+class ProtocolError(Error):
+    """A JSON-RPC error: what goes on the wire, and the HTTP status that goes with it.
+
+    A handler may raise it to answer a call with exactly this code, message and data (R48).
+    """
+
+    def __init__(self, code: int, message: str, data: Any = None, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+        self.status = status if status is not None else _STATUS.get(code, 200)
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.code})"
+
+    @classmethod
+    def parse_error(cls, message: str = "the message is not valid JSON", data: Any = None) -> Self:
+        return cls(CODE_PARSE, message, data)
+
+    @classmethod
+    def invalid_request(cls, message: str, data: Any = None, *, status: int | None = None) -> Self:
+        return cls(CODE_INVALID_REQUEST, message, data, status=status)
+
+    @classmethod
+    def method_not_found(cls, method: str, data: Any = None) -> Self:
+        return cls(CODE_METHOD_NOT_FOUND, f"method not found: {method}", data)
+
+    @classmethod
+    def invalid_params(cls, message: str, data: Any = None) -> Self:
+        return cls(CODE_INVALID_PARAMS, message, data)
+
+    @classmethod
+    def internal_error(cls, message: str = "internal error", data: Any = None, *, status: int | None = None) -> Self:
+        return cls(CODE_INTERNAL, message, data, status=status)
+
+    @classmethod
+    def wrap(cls, anything: object) -> ProtocolError:
+        """Turn any value into a protocol error: one stays itself, everything else is an internal error (R278)."""
+        if isinstance(anything, ProtocolError):
+            return anything
+        return ProtocolError(CODE_INTERNAL, str(anything) or "internal error")
+
+
+class LocalProtocolError(ProtocolError):
+    """Our caller asked for something the protocol does not allow; nothing was sent."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The peer sent something the protocol does not allow."""
+
+
+class CallError(ProtocolError):
+    """The peer answered a call with a JSON-RPC error."""
+
+
+class UnsupportedVersion(CallError):
+    """The peer does not speak the revision that was asked for; `data` lists what it speaks."""
+
+
+class MissingCapability(CallError):
+    """A capability the call needs was not declared by the peer that made it."""
+
+
+class HeaderMismatch(CallError):
+    """Routing headers and body disagree."""
+
+
+class ToolError(Error):
+    """Raise it in a tool to tell the model what went wrong: the text is sent as it is, as an `isError` result.
+
+    `content` replaces the text by ready content blocks; `meta` becomes the result's `_meta`.
+    """
+
+    def __init__(self, message: str = "", *, content: Any = None, meta: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.content = content
+        self.meta = meta
+
+
+class DeclarationError(Error):
+    """What was declared cannot work; the message says what to write instead."""
+
+
+class ConfigError(Error):
+    """An option, or a combination of options, cannot work; the message names it and the remedy."""
+
+
+class TransportError(Error):
+    """The connection, not the conversation, failed."""
+
+
+class ConnectFailed(TransportError):
+    """No connection could be made."""
+
+
+class Disconnected(TransportError):
+    """The connection ended while something was still expected of it."""
+
+
+class TimedOut(TransportError):
+    """No answer came in time."""
+
+
+class StateRejected(Error):
+    """A sealed state was forged, altered, expired, or made for another call or caller."""
+
+
+class RoundsExceeded(Error):
+    """A call asked for input more often than is allowed."""
