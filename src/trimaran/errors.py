@@ -4,6 +4,7 @@
     ├── ProtocolError            a JSON-RPC error: code, message, data, and the HTTP status that goes with it
     │   ├── LocalProtocolError       our caller broke the protocol
     │   ├── RemoteProtocolError      the peer broke the protocol
+    │   ├── ResourceMissing          no resource has this URI
     │   └── CallError                the peer answered our call with an error
     │       ├── UnsupportedVersion
     │       ├── MissingCapability
@@ -47,6 +48,7 @@ __all__ = [
     "MissingCapability",
     "ProtocolError",
     "RemoteProtocolError",
+    "ResourceMissing",
     "RoundsExceeded",
     "StateRejected",
     "TimedOut",
@@ -90,6 +92,9 @@ class ProtocolError(Error):
 
     A handler may raise it to answer a call with exactly this code, message and data (R48).
     """
+
+    request_id: int | str | None = None
+    """The id of the request this answers, where one could be read."""
 
     def __init__(self, code: int, message: str, data: Any = None, *, status: int | None = None) -> None:
         super().__init__(message)
@@ -135,6 +140,13 @@ class LocalProtocolError(ProtocolError):
 
 class RemoteProtocolError(ProtocolError):
     """The peer sent something the protocol does not allow."""
+
+
+class ResourceMissing(ProtocolError):
+    """No resource has this URI: -32602 on the modern era, -32002 on the legacy ones, `data.uri` on both."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(CODE_INVALID_PARAMS, f"resource not found: {uri[:500]}", {"uri": uri})
 
 
 class CallError(ProtocolError):

@@ -1,0 +1,70 @@
+# Trimaran's plumbing: every target sets up what it needs, once, into .venv and .tools. CI calls these and nothing else.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+BIN := .venv/bin
+PYTHON_READY := .venv/.synced
+NODE_READY := .tools/node/.ready
+PEERS_READY := .tools/peers/.ready
+
+export PYTHON
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: demo
+demo: $(PYTHON_READY) ## Show what Trimaran does (ONCE=1: run through once and exit)
+	@$(BIN)/trimaran demo $(if $(ONCE),--once)
+
+.PHONY: test
+test: setup ## Run every test
+	@$(BIN)/pytest
+
+.PHONY: check
+check: $(PYTHON_READY) ## Lint, format and type checks, then the quick tests; under a minute
+	@scripts/find-node >/dev/null  # pyright runs on it
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/pyright
+	@$(BIN)/pytest -q $(wildcard tests/unit tests/wire tests/arch)
+
+.PHONY: fix
+fix: $(PYTHON_READY) ## Mend what ruff can mend, and format
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+.PHONY: conformance
+conformance: $(PYTHON_READY) $(NODE_READY) ## Run the official conformance suite, both eras (ARGS="--leg 26 --keep")
+	@$(BIN)/python tests/conformance/run.py $(ARGS)
+
+.PHONY: interop
+interop: setup ## Talk to the other libraries, both ways
+	@$(BIN)/pytest tests/interop
+
+.PHONY: bench
+bench: setup ## Measure against the other libraries (ARGS are passed on)
+	@$(BIN)/python bench/run.py $(ARGS)
+
+.PHONY: setup
+setup: $(PYTHON_READY) $(NODE_READY) $(PEERS_READY) ## Install all that the tests need, each only if absent
+	@:
+
+.PHONY: clean
+clean: ## Remove caches and outputs (ALL=1: also .venv and .tools)
+	@rm -rf .ruff_cache .pytest_cache .hypothesis bench/results build dist out
+	@find $(wildcard src tests bench examples) -name __pycache__ -type d -prune -exec rm -rf {} +
+	@$(if $(ALL),rm -rf .venv .tools)
+
+$(PYTHON_READY): pyproject.toml uv.lock scripts/setup-python
+	@scripts/setup-python
+
+$(NODE_READY): scripts/setup-node
+	@scripts/setup-node
+
+$(PEERS_READY): scripts/setup-peers
+	@scripts/setup-peers

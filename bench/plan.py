@@ -1,0 +1,107 @@
+"""How long and how often to measure, and the rounds themselves.
+
+Rounds are interleaved, A B C A B C: whatever else the machine does meets every contender alike.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import load
+import messages
+from contenders import Contender
+from procs import Process, UnavailableError, free_port, running
+from report import Series
+
+CONNECTIONS = 16
+
+
+@dataclass(frozen=True)
+class Plan:
+    quick: bool = False
+    pin: bool = False
+    """Servers on core 0, load on core 1. Off by default: one core halves a server that has threads of its own."""
+    streams: int = 10_000
+    closing_streams: int = 1_000
+
+    @property
+    def rounds(self) -> int:
+        return 3 if self.quick else 5
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of load per contender and round."""
+        return 0.8 if self.quick else 2.0
+
+    @property
+    def spawns(self) -> int:
+        return 3 if self.quick else 7
+
+    @property
+    def imports(self) -> int:
+        return 3 if self.quick else 9
+
+    @property
+    def server_cores(self) -> set[int] | None:
+        return {0} if self.pin else None
+
+
+@dataclass(frozen=True)
+class Live:
+    """A contender's running server."""
+
+    process: Process
+    port: int
+
+
+@contextlib.contextmanager
+def served(contender: Contender, plan: Plan, *extra: str) -> Iterator[Live]:
+    port = free_port()
+    command = contender.command("--port", str(port), *extra)
+    with running(command, port, env=contender.environment(), cores=plan.server_cores) as process:
+        yield Live(process, port)
+
+
+@contextlib.contextmanager
+def serve_all(contenders: Sequence[Contender], plan: Plan, *extra: str) -> Iterator[dict[str, Live | str]]:
+    """Start every contender's server; one that does not start is represented by the reason."""
+    live: dict[str, Live | str] = {}
+    with contextlib.ExitStack() as stack:
+        for contender in contenders:
+            try:
+                live[contender.key] = stack.enter_context(served(contender, plan, *extra))
+            except UnavailableError as error:
+                live[contender.key] = str(error)
+        yield live
+
+
+def rounds(count: int, measures: Mapping[str, tuple[str, Callable[[], float]]]) -> dict[str, Series]:
+    """Measure key -> (label, function) in interleaved rounds; a contender that fails once is not tried again."""
+    series = {key: Series(label) for key, (label, _) in measures.items()}
+    for _ in range(count):
+        for key, (_, measure) in measures.items():
+            if series[key].failure is None:
+                try:
+                    series[key].values.append(measure())
+                except Exception as error:
+                    series[key].failure = str(error).replace("\n", " ")[:200] or type(error).__name__
+    return series
+
+
+def unavailable(reason: str) -> Callable[[], float]:
+    def measure() -> float:
+        raise UnavailableError(reason)
+
+    return measure
+
+
+def call_rate(live: Live | str, plan: Plan, tool: str, era: messages.Era) -> Callable[[], float]:
+    """Return a function that loads the server for one slice and returns answers per second; warms it up here."""
+    if isinstance(live, str):
+        return unavailable(live)
+    try:
+        templates = load.call_templates(live.port, tool, era, CONNECTIONS)
+        load.measure(live.port, templates, seconds=0.3)
+    except Exception as error:
+        return unavailable(str(error) or type(error).__name__)
+    return lambda: load.measure(live.port, templates, seconds=plan.seconds).rate

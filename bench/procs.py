@@ -1,0 +1,148 @@
+"""Processes the bench starts, and what the kernel knows about them.
+
+Only processes started here are ever signalled: a server, and the descendants found under its pid while it ran.
+Sizes come from /proc; where there is none (not Linux) asking for them raises `UnavailableError`.
+"""
+
+import contextlib
+import os
+import resource
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+READY_SECONDS = 120  # a rival with 10,000 tools takes tens of seconds to register them
+STOP_SECONDS = 5
+
+
+class UnavailableError(Exception):
+    """This measurement cannot be made here; the text says why."""
+
+
+def raise_file_limit() -> int:
+    """Lift the soft limit of open files to the hard one (children inherit it); return it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY:
+        hard = 1 << 20
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    return hard
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def tree(pid: int) -> list[int]:
+    """Return `pid` and all its living descendants."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir() if Path("/proc/self/stat").exists() else ():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                # The command name may hold spaces and parentheses: fields are counted after its last ")".
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                children.setdefault(parent, []).append(int(entry.name))
+    found = [pid]
+    for member in found:
+        found.extend(children.get(member, ()))
+    return found
+
+
+@dataclass(frozen=True)
+class Size:
+    rss_mb: float
+    """Resident pages, summed over the process tree: pages shared inside the tree count once per process."""
+    pss_mb: float
+    """The same with shared pages divided among those who share them."""
+    processes: int
+
+
+def size(pid: int) -> Size:
+    if not Path("/proc/self/smaps_rollup").exists():
+        raise UnavailableError("memory is read from /proc/*/smaps_rollup, which this system does not have")
+    rss = pss = count = 0
+    for member in tree(pid):
+        with contextlib.suppress(OSError):
+            fields = dict(
+                line.split(":", 1) for line in Path(f"/proc/{member}/smaps_rollup").read_text().splitlines()[1:]
+            )
+            rss += int(fields["Rss"].split()[0])
+            pss += int(fields["Pss"].split()[0])
+            count += 1
+    return Size(rss / 1024, pss / 1024, count)
+
+
+class Process:
+    """A server process and its log."""
+
+    def __init__(self, command: Sequence[str | Path], *, env: Mapping[str, str], cores: set[int] | None = None) -> None:
+        self.log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
+        self.popen = subprocess.Popen(
+            [str(word) for word in command],
+            stdin=subprocess.DEVNULL,
+            stdout=self.log,
+            stderr=subprocess.STDOUT,
+            env=dict(env),
+            cwd=Path(__file__).parent / "servers",
+        )
+        if cores:
+            os.sched_setaffinity(self.popen.pid, cores)
+
+    @property
+    def pid(self) -> int:
+        return self.popen.pid
+
+    def wait_ready(self, port: int) -> None:
+        """Wait until the port accepts a connection."""
+        deadline = time.monotonic() + READY_SECONDS
+        while time.monotonic() < deadline:
+            if self.popen.poll() is not None:
+                raise UnavailableError(f"the server exited with {self.popen.returncode}: {self.last_words()}")
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+                return
+            time.sleep(0.05)
+        raise UnavailableError(f"the server did not open its port within {READY_SECONDS} s: {self.last_words()}")
+
+    def last_words(self) -> str:
+        self.log.seek(0)
+        lines = self.log.read().decode(errors="replace").strip().splitlines()
+        return lines[-1][:200] if lines else "it wrote nothing"
+
+    def wait_gone(self, seconds: float) -> float | None:
+        """Wait for the exit; return the seconds it took, None if it still runs."""
+        started = time.monotonic()
+        try:
+            self.popen.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+        return time.monotonic() - started
+
+    def stop(self) -> None:
+        """End the server, kindly first."""
+        members = tree(self.pid)
+        if self.popen.poll() is None:
+            self.popen.terminate()
+            if self.wait_gone(STOP_SECONDS) is None:
+                for member in members:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(member, signal.SIGKILL)
+                self.popen.wait(STOP_SECONDS)
+        self.log.close()
+
+
+@contextlib.contextmanager
+def running(
+    command: Sequence[str | Path], port: int, *, env: Mapping[str, str], cores: set[int] | None = None
+) -> Iterator[Process]:
+    process = Process(command, env=env, cores=cores)
+    try:
+        process.wait_ready(port)
+        yield process
+    finally:
+        process.stop()

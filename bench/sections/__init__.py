@@ -1,0 +1,1 @@
+"""One module per benchmark section; each has `run(plan) -> Section`."""

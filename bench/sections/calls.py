@@ -1,0 +1,74 @@
+"""tools/call over HTTP: answers per second with 16 connections and one worker, in both eras, by kind of function."""
+
+import contenders as who
+from plan import CONNECTIONS, Live, Plan, call_rate, rounds, serve_all
+from report import Section, Series, best, compare
+
+ECHOES = (who.ECHO_UVICORN, who.ECHO_GRANIAN)
+RIVALS = (who.SDK, who.SDK_STATELESS, who.FASTMCP, who.FASTMCP_STATELESS)
+
+NOTES = [
+    "Rivals run at their best: uvicorn with uvloop and httptools, JSON responses instead of SSE, no access log. In the "
+    "legacy era each is measured with sessions and stateless, and judged by the better of the two.",
+    "The bare ASGI echo decodes the body with msgspec and answers a small JSON body, on uvicorn and on Granian; the better "
+    "of the two is the anchor.",
+    "Every answer is checked (status, id, result). Legacy: one session per connection.",
+]
+
+
+def run_async(plan: Plan) -> Section:
+    section = Section("http", f"HTTP tools/call, async tool, 1 worker, {CONNECTIONS} connections", notes=list(NOTES))
+    with serve_all((who.OURS, *RIVALS, *ECHOES, who.ECHO_RAW), plan) as live:
+        modern = _measure(plan, live, "add", "modern", (who.SDK, who.FASTMCP, *ECHOES, who.ECHO_RAW))
+        legacy = _measure(plan, live, "add", "legacy", (*RIVALS,))
+    section.series = {"modern": modern, "legacy": legacy}
+    ours = modern["ours"]
+    echo = best([modern["echo-uvicorn"], modern["echo-granian"]])
+    section.rows += [
+        compare("async tool, modern", modern["sdk"], ours, unit="req/s", at_least=8),
+        compare("async tool, modern", modern["fastmcp"], ours, unit="req/s", at_least=25),
+        compare("async tool, modern", echo, ours, unit="req/s", at_least=0.8),
+        compare("async tool, legacy", _best_of(legacy, "sdk"), legacy["ours"], unit="req/s", at_least=8),
+        compare("async tool, legacy", _best_of(legacy, "fastmcp"), legacy["ours"], unit="req/s", at_least=25),
+        compare(
+            "legacy against modern",
+            Series("ours, modern", ours.values, ours.failure),
+            legacy["ours"],
+            unit="req/s",
+            at_least=0.85,
+        ),
+    ]
+    ceiling = modern["echo-raw"]
+    section.notes.append(f"Ceiling of the load generator here (raw protocol echo): {ceiling.show('req/s')}.")
+    for key in ("echo-uvicorn", "echo-granian"):
+        section.notes.append(f"{modern[key].label}: {modern[key].show('req/s')}.")
+    return section
+
+
+def run_sync(plan: Plan) -> Section:
+    section = Section(
+        "sync", f"HTTP tools/call, plain `def` tool, 1 worker, {CONNECTIONS} connections", notes=NOTES[:1]
+    )
+    with serve_all((who.OURS, *RIVALS), plan) as live:
+        modern = _measure(plan, live, "add_sync", "modern", (who.SDK, who.FASTMCP), inline=True)
+        legacy = _measure(plan, live, "add_sync", "legacy", RIVALS)
+    section.series = {"modern": modern, "legacy": legacy}
+    section.rows += [
+        compare("plain tool, modern", modern["sdk"], modern["ours"], unit="req/s", at_least=5),
+        compare("plain tool, modern", modern["fastmcp"], modern["ours"], unit="req/s"),
+        compare("plain tool with inline=True, modern", modern["sdk"], modern["ours-inline"], unit="req/s", at_least=5),
+        compare("plain tool, legacy", _best_of(legacy, "sdk"), legacy["ours"], unit="req/s", at_least=5),
+        compare("plain tool, legacy", _best_of(legacy, "fastmcp"), legacy["ours"], unit="req/s"),
+    ]
+    return section
+
+
+def _measure(plan, live: dict[str, Live | str], tool: str, era, rivals, *, inline: bool = False) -> dict[str, Series]:
+    measures = {one.key: (one.label, call_rate(live[one.key], plan, tool, era)) for one in (who.OURS, *rivals)}
+    if inline:
+        measures["ours-inline"] = ("trimaran, inline", call_rate(live["ours"], plan, "add_inline", era))
+    return rounds(plan.rounds, measures)
+
+
+def _best_of(series: dict[str, Series], key: str) -> Series:
+    return best([series[key], series[f"{key}-stateless"]])

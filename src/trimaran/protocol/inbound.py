@@ -1,0 +1,351 @@
+"""Read one message: bytes (and, over HTTP, headers) in, `Call`, `Notice`, `Answer` or `Batch` out.
+
+Pure: no I/O and no clock; all that is kept between messages is the memo of `MetaReader`. HTTP passes its headers,
+stdio and memory pass None and walk the same ladder without the header rungs.
+
+The modern ladder, first failure wins, so that a peer that contradicts itself hears that before "unsupported":
+
+    bytes -> JSON -> envelope -> `_meta` -> version header agrees -> revision served -> Mcp-Method agrees
+          -> method served -> Mcp-Name agrees -> typed params
+
+A message that names no revision in `_meta` belongs to a legacy era, unless its version header says otherwise; it is
+read just as far as its envelope and params, and `legacy/` asks the questions that need a session.
+
+Every failure is a RemoteProtocolError with the JSON-RPC code and the HTTP status the specification pairs with it, and
+with the id of the request where one could be read. Whether a *tool* exists is not a rung: `server/tools.py` owns the
+registry, so it owns that answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal, NoReturn, Protocol, TypeAlias, final
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType, field
+
+from trimaran.errors import (
+    CODE_HEADER_MISMATCH,
+    CODE_INVALID_REQUEST,
+    CODE_PARSE,
+    CODE_UNSUPPORTED_VERSION,
+    ProtocolError,
+    RemoteProtocolError,
+)
+from trimaran.types import Json
+
+from .headers import routing_name_matches
+from .meta import KEY_PROTOCOL_VERSION, MetaReader, Peer, RequestMeta
+from .methods import METHODS, Method
+from .versions import MODERN, SUPPORTED, is_legacy
+
+__all__ = ["Answer", "Batch", "Call", "HeaderLookup", "Message", "Notice", "Reader", "RequestId"]
+
+RequestId: TypeAlias = int | str
+
+
+class HeaderLookup(Protocol):
+    """The one thing the ladder needs of a header collection: a look-up by lower-case name."""
+
+    def get(self, key: str, /) -> str | None: ...
+
+
+@final
+class Call:
+    """A decoded request. Everything a handler can learn about the request is here or reachable from here."""
+
+    __slots__ = (
+        "_meta",
+        "exchange",
+        "headers",
+        "id",
+        "method",
+        "params",
+        "peer",
+        "principal",
+        "progress_token",
+        "raw_meta",
+        "row",
+        "session",
+        "shape_error",
+        "state",
+        "log_level",
+        "timeout",
+    )
+
+    def __init__(
+        self,
+        id: RequestId,
+        method: str,
+        row: Method | None,
+        params: Any,
+        peer: Peer | None,
+        raw_meta: Raw | UnsetType,
+        meta: RequestMeta,
+        headers: HeaderLookup | None,
+        shape_error: str | None = None,
+    ) -> None:
+        self.id = id
+        self.method = method
+        self.row = row
+        self.params = params
+        """Typed params, by the method's row; None where `shape_error` says why."""
+        self.peer: Any = peer
+        """Who calls; set from the session by `legacy/` where the request itself does not say."""
+        self.raw_meta = raw_meta
+        self.progress_token = meta.progress_token
+        self.log_level = meta.log_level
+        self.headers = headers
+        """The request's headers over HTTP, None elsewhere."""
+        self.shape_error = shape_error
+        self.principal: Any = None
+        """Who authenticated, or None."""
+        self.exchange: Any = None
+        """Where everything that answers the call goes; set by the transport."""
+        self.session: Any = None
+        """The legacy session, if the call belongs to one."""
+        self.state: Any = None
+        """What middleware and handlers keep for the length of the call."""
+        self.timeout: float | None = None
+        self._meta: Mapping[str, Json] | None = None
+
+    @property
+    def modern(self) -> bool:
+        return self.peer is not None and self.peer.version == MODERN
+
+    @property
+    def meta(self) -> Mapping[str, Json]:
+        """The whole `_meta` as sent, vendor keys included; decoded on first use."""
+        if self._meta is None:
+            self._meta = {} if self.raw_meta is UNSET else msgspec.json.decode(self.raw_meta)
+        return self._meta  # pyright: ignore[reportReturnType]
+
+    def __repr__(self) -> str:
+        return f"<Call {self.method} id={self.id!r}>"
+
+
+@final
+class Notice(Struct, frozen=True):
+    """A notification. It is never answered."""
+
+    method: str
+    params: Mapping[str, Json]
+
+
+@final
+class Answer(Struct, frozen=True):
+    """A response to a request of ours: legacy eras only. Exactly one of `result` and `error` is set."""
+
+    id: RequestId
+    result: Any = UNSET
+    error: Any = UNSET
+
+
+@final
+class Batch(Struct, frozen=True):
+    """A JSON array of messages: 2025-03-26 only."""
+
+    messages: list[Raw]
+
+
+Message: TypeAlias = Call | Notice | Answer | Batch
+
+
+class _Frame(Struct):
+    jsonrpc: Literal["2.0"]
+    method: str | UnsetType = UNSET
+    id: int | str | UnsetType = UNSET
+    params: Raw | UnsetType = UNSET
+    result: Raw | UnsetType = UNSET
+    error: Raw | UnsetType = UNSET
+
+
+class _OnlyMeta(Struct):
+    meta: Raw | UnsetType = field(name="_meta", default=UNSET)
+
+
+_decode_frame = msgspec.json.Decoder(_Frame).decode
+_decode_meta = msgspec.json.Decoder(_OnlyMeta).decode
+_decode_any = msgspec.json.Decoder().decode
+_decode_list = msgspec.json.Decoder(list[Raw]).decode
+_NO_PARAMS: Final = Raw(b"{}")
+
+
+@final
+class Reader:
+    """Reads messages for one server.
+
+    `served` is the live table of the methods that exist for a modern caller: a method whose capability is not
+    advertised is not in it, and so is answered as an unknown one.
+    """
+
+    def __init__(self, served: Mapping[str, Method], *, legacy: bool = True) -> None:
+        self.served = served
+        self.rows: dict[str, Method] = dict(METHODS)
+        self.versions: tuple[str, ...] = SUPPORTED if legacy else (MODERN,)
+        self._legacy = legacy
+        self._metas = MetaReader()
+
+    def read(self, body: bytes | Raw, headers: HeaderLookup | None = None) -> Message:
+        """One message, or the RemoteProtocolError of the first rung that breaks."""
+        try:
+            frame = _decode_frame(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return self._diagnose(body)
+        method = frame.method
+        if method is UNSET:
+            return _answer(frame)
+        if frame.id is UNSET:
+            return _notice(method, frame.params)
+        try:
+            return self._read_call(frame.id, method, frame.params, headers)
+        except ProtocolError as error:
+            error.request_id = frame.id
+            raise
+
+    def _read_call(
+        self, id: RequestId, method: str, raw_params: Raw | UnsetType, headers: HeaderLookup | None
+    ) -> Call:
+        shape_error = params = None
+        row = self.rows.get(method)
+        raw: Raw = _NO_PARAMS if raw_params is UNSET else raw_params
+        try:
+            if row is not None:
+                params = row.decode(raw)
+                raw_meta = params.meta
+            else:
+                raw_meta = _decode_meta(raw).meta
+        except msgspec.ValidationError as error:
+            shape_error = str(error)
+            raw_meta = _meta_of(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise _unreadable(error) from None
+        meta = self._metas.read(raw_meta)
+        peer = meta.peer
+        if peer is None:
+            self._require_legacy(method, headers)
+            return Call(id, method, row, params, None, raw_meta, meta, headers, shape_error)
+        # REQ meta.required: both keys MUST be on every modern request, even when the headers are fine.
+        if meta.missing is not None:
+            raise RemoteProtocolError.invalid_params(f"params._meta lacks {meta.missing!r}, required on every request")
+        if headers is not None:
+            _require_header(headers, "mcp-protocol-version", peer.version)
+        if peer.version != MODERN:
+            self._refuse_version(peer.version)
+        if headers is not None:
+            _require_header(headers, "mcp-method", method)
+        row = self.served.get(method)
+        if row is None:
+            raise RemoteProtocolError.method_not_found(method)
+        if params is None:
+            raise RemoteProtocolError.invalid_params(f"{method}: {shape_error}")
+        if headers is not None and row.routing_name is not None:
+            _require_routing_name(headers, row, params)
+        return Call(id, method, row, params, peer, raw_meta, meta, headers)
+
+    def _require_legacy(self, method: str, headers: HeaderLookup | None) -> None:
+        stated = None if headers is None else headers.get("mcp-protocol-version")
+        if stated is not None:
+            stated = stated.strip()
+            if stated == MODERN:
+                raise RemoteProtocolError.invalid_params(
+                    f"params._meta lacks {KEY_PROTOCOL_VERSION!r}, required on every {MODERN} request"
+                )
+            if not is_legacy(stated) and method != "initialize":
+                self._refuse_version(stated)
+        if not self._legacy:
+            self._refuse_version(stated or ("initialize" if method == "initialize" else "none"))
+
+    def _refuse_version(self, requested: str) -> NoReturn:
+        raise RemoteProtocolError(
+            CODE_UNSUPPORTED_VERSION,
+            f"protocol version {requested!r} is not supported; this server speaks {', '.join(self.versions)}",
+            {"supported": list(self.versions), "requested": requested},
+        )
+
+    def _diagnose(self, body: bytes | Raw) -> Message:
+        """The slow way through a body that is not a plain message: an array, or an error worth naming."""
+        try:
+            value: Any = _decode_any(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise _unreadable(error) from None
+        if isinstance(value, list):
+            if not value:
+                raise RemoteProtocolError(CODE_INVALID_REQUEST, "a batch must hold at least one message")
+            return Batch(_decode_list(body))
+        if not isinstance(value, dict):
+            raise RemoteProtocolError(
+                CODE_INVALID_REQUEST, f"a message is a JSON object, this is {type(value).__name__}"
+            )
+        refusal = RemoteProtocolError(CODE_INVALID_REQUEST, _envelope_fault(value))  # pyright: ignore[reportUnknownArgumentType]
+        id: Any = value.get("id")  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+        if isinstance(id, (int, str)) and not isinstance(id, bool):
+            refusal.request_id = id
+        raise refusal
+
+
+def _envelope_fault(value: dict[str, Any]) -> str:
+    if value.get("jsonrpc") != "2.0":
+        return 'the message lacks "jsonrpc": "2.0"'
+    if "id" in value and (isinstance(value["id"], bool) or not isinstance(value["id"], (int, str))):
+        return f"id is a string or an integer, not {msgspec.json.encode(value['id']).decode()[:80]}"
+    return "method is a string"
+
+
+def _unreadable(error: Exception) -> RemoteProtocolError:
+    reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+    return RemoteProtocolError(CODE_PARSE, f"the message is not valid JSON: {reason}")
+
+
+def _meta_of(raw: Raw) -> Raw | UnsetType:
+    try:
+        return _decode_meta(raw).meta
+    except msgspec.DecodeError:
+        return UNSET
+
+
+def _notice(method: str, raw: Raw | UnsetType) -> Notice:
+    params: Any = {}
+    if raw is not UNSET:
+        try:
+            params = _decode_any(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise _unreadable(error) from None
+    return Notice(method, params if isinstance(params, dict) else {})  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _answer(frame: _Frame) -> Answer:
+    if frame.id is UNSET or (frame.result is UNSET) == (frame.error is UNSET):
+        refusal = RemoteProtocolError(
+            CODE_INVALID_REQUEST, "the message has neither a method nor exactly one of result and error"
+        )
+        if frame.id is not UNSET:
+            refusal.request_id = frame.id
+        raise refusal
+    try:
+        if frame.result is not UNSET:
+            return Answer(frame.id, result=_decode_any(frame.result))
+        return Answer(frame.id, error=_decode_any(frame.error))  # pyright: ignore[reportArgumentType]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _unreadable(error) from None
+
+
+def _require_header(headers: HeaderLookup, name: str, expected: str) -> None:
+    stated = headers.get(name)
+    # Equality first: the blanks that RFC 9110 lets a proxy add are rare, and stripping is not free.
+    if stated != expected and (stated is None or stated.strip(" \t") != expected):
+        raise _mismatch(name, stated, expected)
+
+
+def _require_routing_name(headers: HeaderLookup, row: Method, params: Any) -> None:
+    expected: str = getattr(params, row.routing_name)  # pyright: ignore[reportArgumentType]
+    stated = headers.get("mcp-name")
+    if stated != expected and not routing_name_matches(stated, expected):
+        raise _mismatch("mcp-name", stated, expected)
+
+
+def _mismatch(name: str, stated: str | None, expected: str) -> RemoteProtocolError:
+    said = "is missing" if stated is None else f"says {stated[:200]!r}"
+    return RemoteProtocolError(CODE_HEADER_MISMATCH, f"header {name} {said}; the body says {expected[:200]!r}")
+
+

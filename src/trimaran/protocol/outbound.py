@@ -1,0 +1,98 @@
+"""Write messages: results, errors, notifications and requests out as bytes, each encoded exactly once.
+
+Pure. A `Writer` belongs to one server: it knows how the server signs its modern results (`serverInfo` in `_meta`) and
+how users' own types are encoded. Results are structs of `types/`; the writer completes those meant for a modern peer
+with what every modern result must carry and leaves those for a legacy peer bare. What an older revision does not know
+at all is taken out by `protocol/revisions.py`, before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from trimaran.errors import ProtocolError
+from trimaran.types import Implementation, Json
+
+from .inbound import RequestId
+from .meta import KEY_SERVER_INFO
+
+__all__ = ["Writer"]
+
+# The tag writes `"jsonrpc":"2.0"` first, with no field to fill.
+
+
+class _Result(Struct, tag_field="jsonrpc", tag="2.0"):
+    id: RequestId
+    result: Any
+
+
+class _Error(Struct, tag_field="jsonrpc", tag="2.0"):
+    id: RequestId | None
+    error: Any
+
+
+class _ErrorBody(Struct, omit_defaults=True):
+    code: int
+    message: str
+    data: Any = None
+
+
+class _Notification(Struct, tag_field="jsonrpc", tag="2.0", omit_defaults=True):
+    method: str
+    params: Any = None
+
+
+class _Request(Struct, tag_field="jsonrpc", tag="2.0", omit_defaults=True):
+    id: RequestId
+    method: str
+    params: Any = None
+
+
+_COMPLETE: Final = "complete"
+
+
+@final
+class Writer:
+    """Encodes everything one server says."""
+
+    def __init__(self, server_info: Implementation, enc_hook: Callable[[Any], Any] | None = None) -> None:
+        self.encode: Callable[[Any], bytes] = msgspec.json.Encoder(enc_hook=enc_hook).encode
+        self._signature = {KEY_SERVER_INFO: msgspec.to_builtins(server_info)}
+        self._raw_signature = Raw(msgspec.json.encode(self._signature))
+
+    def modern_result(self, id: RequestId, result: Any) -> bytes:
+        """A result for a modern peer: typed, and signed with the server's name."""
+        return self.encode(_Result(id, self.completed(result)))
+
+    def legacy_result(self, id: RequestId, result: Any) -> bytes:
+        """A result for a legacy peer, as it is."""
+        return self.encode(_Result(id, result))
+
+    def completed(self, result: Any) -> Any:
+        """The result with `resultType` and the server's name in `_meta`, where it lacks them."""
+        if isinstance(result, Raw):
+            return result
+        if isinstance(result, dict):
+            signed: dict[str, Json] = {"resultType": _COMPLETE, **result}
+            meta: Any = signed.get("_meta")
+            signed["_meta"] = {**self._signature, **meta} if meta else self._raw_signature
+            return signed
+        if result.result_type is None:
+            result.result_type = _COMPLETE
+        meta = result.meta
+        result.meta = {**self._signature, **meta} if isinstance(meta, Mapping) else self._raw_signature
+        return result
+
+    def error(self, id: RequestId | None, error: ProtocolError) -> bytes:
+        """An error. `id` is null where none could be read: plain JSON-RPC, which every revision's clients accept."""
+        return self.encode(_Error(id, _ErrorBody(error.code, error.message, error.data)))
+
+    def notification(self, method: str, params: Mapping[str, Json] | Struct | None = None) -> bytes:
+        return self.encode(_Notification(method, params))
+
+    def request(self, id: RequestId, method: str, params: Mapping[str, Json] | Struct | None = None) -> bytes:
+        return self.encode(_Request(id, method, params))

@@ -1,0 +1,33 @@
+"""The revisions of the protocol: which exist, which era each belongs to, what each added.
+
+One place knows these dates. Comparing two revisions is comparing their strings: they are ISO dates.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["LATEST_LEGACY", "LEGACY", "MODERN", "SUPPORTED", "is_legacy", "is_modern"]
+
+MODERN: Final = "2026-07-28"
+V2025_11: Final = "2025-11-25"
+V2025_06: Final = "2025-06-18"
+V2025_03: Final = "2025-03-26"
+V2024_11: Final = "2024-11-05"
+
+# Newest first (R18).
+LEGACY: Final = (V2025_11, V2025_06, V2025_03, V2024_11)
+LATEST_LEGACY: Final = LEGACY[0]
+SUPPORTED: Final = (MODERN, *LEGACY)
+
+_LEGACY_SET: Final = frozenset(LEGACY)
+
+
+def is_modern(version: str) -> bool:
+    """Is this a revision without a handshake?"""
+    return version == MODERN
+
+
+def is_legacy(version: str) -> bool:
+    """Is this a revision that begins with `initialize`?"""
+    return version in _LEGACY_SET

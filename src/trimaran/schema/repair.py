@@ -1,0 +1,157 @@
+"""Mend arguments a model sent as text: `"[1, 2]"` where only an array fits.
+
+Models stringify JSON now and then. The schema decides, never the look of the text: a string is read as JSON only at
+a place whose schema does not admit that string, and only if what it holds is admitted there. Where a string is
+allowed it stays a string, however much it looks like JSON. Each mended place leaves a note for the model.
+
+Pure and bounded: local `$ref`s are followed, external ones and cycles end the search.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+import msgspec
+
+from trimaran.errors import DeclarationError
+
+from .validate import Schema, Validator
+
+__all__ = ["repair"]
+
+# Deeper than any signature; past it a value is left as it came.
+_MAX_DEPTH: Final = 64
+_KINDS: Final = {dict: "an object", list: "an array", bool: "a boolean", int: "an integer", float: "a number"}
+
+
+def repair(value: dict[str, Any], schema: Schema) -> tuple[dict[str, Any], list[str]]:
+    """`value` with stringified JSON read where `schema` wants it read, and a note for each such place.
+
+    The input is never altered; when nothing was mended it is returned as it is, with no notes.
+    """
+    notes: list[str] = []
+    mended = _Repair(schema, notes).mend(value, schema, (), 0)
+    return (cast("dict[str, Any]", mended) if notes else value), notes
+
+
+class _Repair:
+    def __init__(self, root: Schema, notes: list[str]) -> None:
+        self._root = root
+        self._notes = notes
+
+    def mend(self, value: Any, schema: Any, path: tuple[str | int, ...], depth: int) -> Any:
+        schema = self._resolve(schema)
+        if depth > _MAX_DEPTH or not isinstance(schema, dict):
+            return value
+        node = cast("Schema", schema)
+        if isinstance(value, str):
+            return self._read(value, node, path, depth)
+        if isinstance(value, dict):
+            return self._object(cast("dict[str, Any]", value), node, path, depth)
+        if isinstance(value, list):
+            return self._array(cast("list[Any]", value), node, path, depth)
+        return value
+
+    def _read(self, text: str, node: Schema, path: tuple[str | int, ...], depth: int) -> Any:
+        if self._admits(node, text):
+            return text
+        try:
+            read = msgspec.json.decode(text.strip().encode())
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            return text
+        if isinstance(read, str):
+            return text
+        marked = len(self._notes)
+        self._notes.append(_note(path, read))
+        read = self.mend(read, node, path, depth + 1)
+        if self._admits(node, read):
+            return read
+        del self._notes[marked:]
+        return text
+
+    def _object(self, value: dict[str, Any], node: Schema, path: tuple[str | int, ...], depth: int) -> Any:
+        mended = dict(value)
+        for branch in self._branches(node, value):
+            properties = branch.get("properties", {})
+            others = True if "patternProperties" in branch else branch.get("additionalProperties", True)
+            for key in mended:
+                mended[key] = self.mend(mended[key], properties.get(key, others), (*path, key), depth + 1)
+        return mended
+
+    def _array(self, value: list[Any], node: Schema, path: tuple[str | int, ...], depth: int) -> Any:
+        mended = list(value)
+        for branch in self._branches(node, value):
+            prefix = branch.get("prefixItems", [])
+            rest = branch.get("items", True)
+            for index, item in enumerate(mended):
+                inner = prefix[index] if index < len(prefix) else rest
+                mended[index] = self.mend(item, inner, (*path, index), depth + 1)
+        return mended
+
+    def _branches(self, node: Schema, value: Any) -> list[Schema]:
+        """The schemas that speak about the inside of `value`: the node, what it requires all of, and one alternative.
+
+        Among alternatives the one that fits as it is wins; then there is nothing to mend. Else the only one of the
+        right type is taken, and with several nothing is guessed.
+        """
+        found = [node]
+        for inner in node.get("allOf", []):
+            if isinstance(resolved := self._resolve(inner), dict):
+                found += self._branches(cast("Schema", resolved), value)
+        for keyword in ("anyOf", "oneOf"):
+            options = [self._resolve(option) for option in node.get(keyword, [])]
+            if any(self._admits(option, value) for option in options):
+                continue
+            schemas = [cast("Schema", option) for option in options if isinstance(option, dict)]
+            fitting = [option for option in schemas if _may_be(option, value)]
+            if len(fitting) == 1:
+                found += self._branches(fitting[0], value)
+        return found
+
+    def _resolve(self, schema: Any) -> Any:
+        """What a local `$ref` points at, with its siblings beside it; a cycle of bare references resolves to True."""
+        for _ in range(_MAX_DEPTH):
+            if not isinstance(schema, dict) or "$ref" not in schema:
+                return cast("Any", schema)
+            node = cast("Schema", schema)
+            target = self._pointed(str(node["$ref"]))
+            if target is None:
+                return True
+            siblings = {key: inner for key, inner in node.items() if key != "$ref"}
+            schema = {**target, **siblings}
+        return True
+
+    def _pointed(self, ref: str) -> Schema | None:
+        if ref != "#" and not ref.startswith("#/"):
+            return None
+        target: Any = self._root
+        for step in ref.split("/")[1:]:
+            target = cast("Schema", target).get(_unescape(step)) if isinstance(target, dict) else None
+        return cast("Schema", target) if isinstance(target, dict) else None
+
+    def _admits(self, schema: Any, value: Any) -> bool:
+        if not isinstance(schema, dict):
+            return schema is not False
+        node = cast("Schema", schema)
+        # References inside the subschema point into the root, so the root's definitions travel along.
+        carried = {key: self._root[key] for key in ("$schema", "$defs", "definitions") if key in self._root}
+        try:
+            return Validator({**carried, **node}).is_valid(value)
+        except DeclarationError:
+            # The node points at a part of the root that does not travel; what cannot be judged is left alone.
+            return True
+
+
+def _unescape(step: str) -> str:
+    return step.replace("~1", "/").replace("~0", "~")
+
+
+def _may_be(node: Schema, value: Any) -> bool:
+    wanted = node.get("type")
+    name = "object" if isinstance(value, dict) else "array"
+    return wanted is None or wanted == name or (isinstance(wanted, list) and name in wanted)
+
+
+def _note(path: tuple[str | int, ...], read: Any) -> str:
+    where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
+    return f"argument {where!r} was a JSON string and was read as {_KINDS.get(cast('type[Any]', type(read)), 'null')}"

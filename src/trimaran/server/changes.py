@@ -1,0 +1,227 @@
+"""Changes: from `server.notify` (anywhere, any thread) to everyone who asked to hear of them.
+
+A listener is woken on its own loop and keeps only *that* something changed, not how often: a set of kinds and a set of
+URIs, both bounded by what it asked for. A reader that is slow hears one change instead of a hundred, and costs no memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
+
+from trimaran.errors import ProtocolError
+from trimaran.protocol.inbound import Call
+from trimaran.protocol.meta import KEY_SUBSCRIPTION_ID
+from trimaran.types import ListenResult, NotificationFilter
+
+if TYPE_CHECKING:
+    from .server import Server
+
+__all__ = ["LIST_CHANGED", "Changes", "Listener", "Listeners", "Notify"]
+
+LIST_CHANGED: Final = {
+    "tools": "notifications/tools/list_changed",
+    "prompts": "notifications/prompts/list_changed",
+    "resources": "notifications/resources/list_changed",
+}
+RESOURCE_UPDATED: Final = "notifications/resources/updated"
+
+
+class Listener(Protocol):
+    """Someone who hears of changes. `deliver` is called on the listener's own loop and must not wait."""
+
+    loop: asyncio.AbstractEventLoop
+
+    def deliver(self, kind: str, uri: str | None, extra: dict[str, Any]) -> None: ...
+    def close(self) -> None: ...
+
+
+@final
+class Changes:
+    """Who listens, and how a change reaches them."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[asyncio.AbstractEventLoop, set[Any]] = {}
+        self._lock = threading.Lock()
+        self.closing = False
+
+    def __len__(self) -> int:
+        return sum(len(s) for s in self._listeners.values())
+
+    def add(self, listener: Listener) -> None:
+        with self._lock:
+            self._listeners.setdefault(listener.loop, set()).add(listener)
+
+    def discard(self, listener: Listener) -> None:
+        with self._lock:
+            group = self._listeners.get(listener.loop)
+            if group is not None:
+                group.discard(listener)
+                if not group:
+                    del self._listeners[listener.loop]
+
+    def publish(self, kind: str, uri: str | None = None, extra: dict[str, Any] | None = None) -> None:
+        """Tell everyone. `kind` is tools, prompts, resources, or resource with its URI."""
+        if not self._listeners:
+            return
+        here = _running_loop()
+        with self._lock:
+            loops = list(self._listeners)
+        for loop in loops:
+            if loop is here:
+                self._fan_out(loop, kind, uri, extra or {})
+            elif not loop.is_closed():
+                loop.call_soon_threadsafe(self._fan_out, loop, kind, uri, extra or {})
+
+    def _fan_out(self, loop: asyncio.AbstractEventLoop, kind: str, uri: str | None, extra: dict[str, Any]) -> None:
+        for listener in tuple(self._listeners.get(loop, ())):
+            listener.deliver(kind, uri, extra)
+
+    def close(self) -> None:
+        """End every listener's stream properly. Called on the loop the listeners live on."""
+        self.closing = True
+        for group in list(self._listeners.values()):
+            for listener in tuple(group):
+                listener.close()
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+@final
+class Notify:
+    """`server.notify`: tell clients that something changed. Callable from anywhere, in either era."""
+
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+
+    def tools_changed(self) -> None:
+        self._changes.publish("tools")
+
+    def prompts_changed(self) -> None:
+        self._changes.publish("prompts")
+
+    def resources_changed(self) -> None:
+        self._changes.publish("resources")
+
+    def list_changed(self, kind: str) -> None:
+        """The same by name: tools, prompts or resources."""
+        if kind not in LIST_CHANGED:
+            raise ProtocolError.invalid_params(f"there is no list of {kind!r}; use one of {', '.join(LIST_CHANGED)}")
+        self._changes.publish(kind)
+
+    def resource_updated(self, uri: str, **extra: Any) -> None:
+        """The contents of a resource changed: tells those who watch that URI."""
+        self._changes.publish("resource", uri, extra)
+
+
+@final
+class _Subscription:
+    """One `subscriptions/listen` stream."""
+
+    __slots__ = ("closed", "kinds", "loop", "pending", "uris", "waiter")
+
+    def __init__(self, kinds: frozenset[str], uris: frozenset[str]) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.kinds = kinds
+        self.uris = uris
+        self.pending: dict[tuple[str, str | None], dict[str, Any]] | None = None
+        self.waiter: asyncio.Future[None] | None = None
+        self.closed = False
+
+    def deliver(self, kind: str, uri: str | None, extra: dict[str, Any]) -> None:
+        if kind in self.kinds if uri is None else uri in self.uris:
+            if self.pending is None:
+                self.pending = {}
+            self.pending[(kind, uri)] = extra
+            self._wake()
+
+    def close(self) -> None:
+        self.closed = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
+
+    async def wait(self) -> None:
+        self.waiter = self.loop.create_future()
+        try:
+            await self.waiter
+        finally:
+            self.waiter = None
+
+    def take(self) -> Iterable[tuple[str, str | None, dict[str, Any]]]:
+        taken, self.pending = self.pending or {}, None
+        return [(kind, uri, extra) for (kind, uri), extra in taken.items()]
+
+
+@final
+class Listeners:
+    """The `subscriptions/listen` side of a server."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._open = 0
+
+    async def listen(self, call: Call) -> ListenResult:
+        """Serve one listen stream: acknowledge first, then every change it asked for, until either side ends it."""
+        server = self._server
+        limits, changes = server.limits, server.changes
+        if limits.max_listen_streams is not None and self._open >= limits.max_listen_streams:
+            raise ProtocolError.internal_error("the server is busy: too many listen streams are open", status=503)
+        call.timeout = float("inf")
+        honoured = self._honoured(call.params.notifications)
+        signature = {KEY_SUBSCRIPTION_ID: call.id}
+        subscription = _Subscription(_kinds(honoured), frozenset(honoured.resource_subscriptions or ()))
+        result = ListenResult(meta=dict(signature))
+        sent = 0
+        self._open += 1
+        # Registered before the acknowledgement leaves: nothing that happens after it can be missed.
+        changes.add(subscription)
+        try:
+            await call.exchange.notify(
+                "notifications/subscriptions/acknowledged", {"notifications": honoured.to_json(), "_meta": signature}
+            )
+            while not (subscription.closed or changes.closing) and sent < limits.max_listen_bytes:
+                for kind, uri, extra in subscription.take():
+                    method = RESOURCE_UPDATED if uri is not None else LIST_CHANGED[kind]
+                    params: dict[str, Any] = {**extra, "_meta": signature} if uri is None else {"uri": uri, **extra, "_meta": signature}
+                    sent += 160 + len(uri or "")
+                    await call.exchange.notify(method, params)
+                if subscription.pending is None and not subscription.closed:
+                    await subscription.wait()
+            return result
+        finally:
+            self._open -= 1
+            changes.discard(subscription)
+
+    def _honoured(self, wanted: NotificationFilter) -> NotificationFilter:
+        """What of the filter this server can keep: a subset, never more."""
+        capabilities = self._server.capabilities()
+        uris = wanted.resource_subscriptions
+        if uris is not None:
+            most = self._server.limits.max_subscriptions
+            if len(uris) > most:
+                raise ProtocolError.invalid_params(f"one stream may watch {most} resources, not {len(uris)}")
+        return NotificationFilter(
+            tools_list_changed=True if wanted.tools_list_changed and "tools" in capabilities else None,
+            prompts_list_changed=True if wanted.prompts_list_changed and "prompts" in capabilities else None,
+            resources_list_changed=True if wanted.resources_list_changed and "resources" in capabilities else None,
+            resource_subscriptions=uris if uris and "resources" in capabilities else None,
+        )
+
+
+def _kinds(honoured: NotificationFilter) -> frozenset[str]:
+    flags = {
+        "tools": honoured.tools_list_changed,
+        "prompts": honoured.prompts_list_changed,
+        "resources": honoured.resources_list_changed,
+    }
+    return frozenset(kind for kind, wanted in flags.items() if wanted)

@@ -1,0 +1,341 @@
+"""Context: the one object a handler may ask for.
+
+A handler receives it by annotating a parameter with `Context`, anywhere in its signature. It tells who is calling and
+what they said, and lets the handler speak while it works: progress, log messages, questions to the person or the
+model on the other side. `progress`, `log` and `notify` act when they are called; awaiting them waits until the message
+has left, so a coroutine awaits them and a plain `def` tool just calls them. Questions must be awaited; a plain `def`
+tool writes `ctx.wait(ctx.elicit(...))`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, final
+
+import msgspec
+
+from trimaran.errors import DeclarationError, ProtocolError
+from trimaran.protocol.inbound import Call, RequestId
+from trimaran.protocol.meta import LOG_LEVELS, Peer
+from trimaran.schema import decoder_of, to_jsonable
+from trimaran.types import CreateMessageResult, ElicitResult, Implementation, Json, ListRootsResult, PromptMessage, Root
+
+from .exchange import SENT
+from .forms import form_of
+
+if TYPE_CHECKING:
+    from .server import Server
+
+__all__ = ["Context", "Trace", "log_levels"]
+
+T = TypeVar("T")
+
+# Seconds a legacy client may take to answer (R58); a modern one takes as long as `Limits.input_ttl`.
+ASK_TIMEOUT = 30.0
+
+
+def log_levels() -> tuple[str, ...]:
+    """The log levels, least severe first."""
+    return LOG_LEVELS
+
+
+@final
+class Trace(msgspec.Struct, frozen=True):
+    """The W3C trace context the caller sent, to hand on to whatever the handler calls."""
+
+    traceparent: str | None = None
+    tracestate: str | None = None
+    baggage: str | None = None
+
+
+@final
+class Context:
+    """Everything a handler may know and do about the call it serves."""
+
+    __slots__ = ("_call", "_emitted", "params", "server", "uri")
+
+    def __init__(
+        self, call: Call, server: Server, *, uri: str | None = None, params: Mapping[str, Any] | None = None
+    ) -> None:
+        self._call = call
+        self.server = server
+        self.uri = uri
+        """The URI being read, in a resource handler."""
+        self.params: Mapping[str, Any] = params or {}
+        """The variables a resource template matched."""
+        self._emitted: float | None = None
+
+    # Who calls, and how
+
+    @property
+    def request_id(self) -> RequestId:
+        return self._call.id
+
+    @property
+    def session_id(self) -> str | None:
+        """The legacy session, or None: a modern call belongs to none."""
+        return None if self._call.session is None else self._call.session.id
+
+    @property
+    def session(self) -> Any:
+        return self._call.session
+
+    @property
+    def meta(self) -> Mapping[str, Json]:
+        """The request's `_meta`, whole."""
+        return self._call.meta
+
+    @property
+    def progress_token(self) -> RequestId | None:
+        return self._call.progress_token
+
+    @property
+    def auth(self) -> Any:
+        """Who authenticated, or None."""
+        return self._call.principal
+
+    @property
+    def peer(self) -> Peer:
+        """The calling program: its protocol version, capabilities and, if it said so, its name."""
+        return self._call.peer
+
+    @property
+    def client_info(self) -> Implementation | None:
+        return self._call.peer.info
+
+    @property
+    def client_capabilities(self) -> Mapping[str, Json]:
+        return self._call.peer.capabilities
+
+    @property
+    def protocol_version(self) -> str:
+        return self._call.peer.version
+
+    @property
+    def initialized(self) -> bool:
+        """Has the handshake been completed? Always so on the modern era, which has none."""
+        return self._call.session is None or self._call.session.initialized
+
+    @property
+    def min_log_level(self) -> str | None:
+        """The least severe level the client wants to hear, or None if it wants no log messages."""
+        return self._call.log_level if self._call.session is None else self._call.session.log_level
+
+    @property
+    def state(self) -> Any:
+        """What `init` returned for this session (or, without sessions, for this server)."""
+        return self.server.state_of(self._call)
+
+    @property
+    def assigns(self) -> dict[str, Any]:
+        """Values that middleware and handlers leave for each other, for the length of the call."""
+        if self._call.state is None:
+            self._call.state = {}
+        return self._call.state
+
+    def assign(self, key: str, value: Any) -> None:
+        self.assigns[key] = value
+
+    @property
+    def trace(self) -> Trace:
+        meta = self._call.meta
+        return Trace(*(v if isinstance(v := meta.get(k), str) else None for k in ("traceparent", "tracestate", "baggage")))
+
+    @property
+    def cancelled(self) -> bool:
+        """Has the client gone or cancelled, or has time run out? A long plain `def` tool should look now and then."""
+        exchange = self._call.exchange
+        return exchange.cancelled or exchange.expired
+
+    # Speaking while the call runs
+
+    def progress(self, progress: float, total: float | None = None, message: str | None = None) -> Awaitable[None]:
+        """Report progress. Silent if the caller gave no token; a value that does not grow is not sent."""
+        token = self._call.progress_token
+        if token is None or (self._emitted is not None and progress <= self._emitted):
+            return SENT
+        self._emitted = progress
+        params: dict[str, Any] = {"progressToken": token, "progress": progress}
+        if total is not None:
+            params["total"] = total
+        if message is not None:
+            params["message"] = message
+        return self._call.exchange.notify("notifications/progress", params)
+
+    def log(self, level: str, data: Json, logger: str | None = None) -> Awaitable[None]:
+        """Send a log message to the client, if it wants to hear of this level."""
+        if level not in LOG_LEVELS:
+            raise DeclarationError(f"there is no log level {level!r}; use one of {', '.join(LOG_LEVELS)}")
+        exchange = self._call.exchange
+        if not exchange.voice.logs(exchange, level):
+            return SENT
+        params: dict[str, Any] = {"level": level, "data": data}
+        if logger is not None:
+            params["logger"] = logger
+        return exchange.notify("notifications/message", params)
+
+    def notify(self, method: str, params: Mapping[str, Json] | None = None) -> Awaitable[None]:
+        """Send any notification on this call's stream."""
+        return self._call.exchange.notify(method, dict(params or {}))
+
+    # Asking
+
+    async def elicit(
+        self, message: str, schema: Any = None, *, url: str | None = None, key: str | None = None, timeout: float | None = ASK_TIMEOUT
+    ) -> ElicitResult:
+        """Ask the person: a form (a JSON Schema, a model class or a primitive type), or a page to visit (`url=`).
+
+        `answer.action` is "accept", "decline" or "cancel"; on accept, `answer.content` is the filled form: a mapping,
+        or an instance of the model. `key` names the question for the journal; the default is its place in the body.
+        """
+        if (schema is None) == (url is None):
+            raise DeclarationError(
+                'elicit needs either a form or a page: ctx.elicit("Your name?", NameForm) or ctx.elicit("Sign in", url="https://...")'
+            )
+        form = None if schema is None else form_of(schema)
+        if form is None:
+            self._require("elicitation.url", {"elicitation": {"url": {}}})
+            params: dict[str, Any] = {"mode": "url", "message": message, "url": url}
+        else:
+            capability = self._call.peer.capabilities.get("elicitation")
+            # `{}` declares forms only; an explicit list of modes must name them.
+            if not isinstance(capability, Mapping) or (capability and "form" not in capability):
+                self._require("elicitation.form", {"elicitation": {"form": {}}})
+            params = {"message": message, "requestedSchema": form.schema}
+            if capability:
+                params = {"mode": "form", **params}
+        raw = await self._call.exchange.voice.ask(self._call.exchange, "elicitation/create", params, key, timeout)
+        answer = _read_answer(raw, ElicitResult, "elicitation/create")
+        if form is not None and answer.action == "accept":
+            answer.content = form.read(answer.content)
+        return answer
+
+    async def sample(
+        self,
+        messages: str | Sequence[Any],
+        *,
+        max_tokens: int = 1024,
+        system: str | None = None,
+        temperature: float | None = None,
+        stop_sequences: Sequence[str] | None = None,
+        model_preferences: Mapping[str, Json] | None = None,
+        include_context: str | None = None,
+        tools: Sequence[Any] | None = None,
+        tool_choice: Mapping[str, Json] | None = None,
+        metadata: Mapping[str, Json] | None = None,
+        key: str | None = None,
+        timeout: float | None = ASK_TIMEOUT,
+    ) -> CreateMessageResult:
+        """Ask the client's model to continue a conversation: a text, or a list of texts and messages."""
+        self._require("sampling", {"sampling": {}})
+        if tools is not None or tool_choice is not None:
+            self._require("sampling.tools", {"sampling": {"tools": {}}})
+        if include_context not in (None, "none"):
+            self._require("sampling.context", {"sampling": {"context": {}}})
+        optional = {
+            "systemPrompt": system,
+            "temperature": temperature,
+            "stopSequences": None if stop_sequences is None else list(stop_sequences),
+            "modelPreferences": model_preferences,
+            "includeContext": include_context,
+            "tools": None if tools is None else [to_jsonable(t) for t in tools],
+            "toolChoice": tool_choice,
+            "metadata": metadata,
+        }
+        params = {"messages": _sampling_messages(messages), "maxTokens": max_tokens}
+        params.update({k: v for k, v in optional.items() if v is not None})
+        raw = await self._call.exchange.voice.ask(self._call.exchange, "sampling/createMessage", params, key, timeout)
+        return _read_answer(raw, CreateMessageResult, "sampling/createMessage")
+
+    async def roots(self, *, key: str | None = None, timeout: float | None = ASK_TIMEOUT) -> list[Root]:
+        """The directories the client lets this server work in."""
+        self._require("roots", {"roots": {}})
+        raw = await self._call.exchange.voice.ask(self._call.exchange, "roots/list", {}, key, timeout)
+        return _read_answer(raw, ListRootsResult, "roots/list").roots
+
+    # The original systems' names for the same three.
+    create_message = sample
+    list_roots = roots
+
+    async def request(self, method: str, params: Mapping[str, Json] | None = None, timeout: float | None = ASK_TIMEOUT) -> Any:
+        """Send any request to a legacy client and wait for its result; a modern one can only be asked the three above."""
+        return await self._call.exchange.voice.ask(self._call.exchange, method, dict(params or {}), None, timeout)
+
+    async def step(self, name: str, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Run a side effect once, however often the body is replayed; its result is kept with the call.
+
+        The result must be JSON-like (or of the type `fn` declares to return): on a replay it comes from the journal.
+        """
+        decode = _return_decoder(fn)
+
+        async def run() -> Any:
+            value = fn(*args, **kwargs)
+            if inspect.isawaitable(value):
+                value = await value
+            return to_jsonable(value)
+
+        kept = await self._call.exchange.voice.step(self._call.exchange, name, run)
+        return kept if decode is None else decode(kept)
+
+    def wait(self, awaitable: Awaitable[T]) -> T:
+        """In a plain `def` tool: wait for one of the questions above."""
+        loop = self._call.exchange.loop
+        if loop is None or _in_loop():
+            raise DeclarationError("ctx.wait is for plain `def` tools, which run in a thread; in `async def`, use await")
+
+        async def whole() -> T:
+            return await awaitable
+
+        coroutine: Coroutine[Any, Any, T] = whole()
+        return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
+
+    def _require(self, capability: str, required: dict[str, Any]) -> None:
+        if not self._call.peer.supports(capability):
+            raise self._call.exchange.voice.lacks(capability, required)
+
+    def __repr__(self) -> str:
+        return f"<Context of {self._call!r}>"
+
+
+def _in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _return_decoder(fn: Callable[..., Any]) -> Callable[[Any], Any] | None:
+    annotation = getattr(fn, "__annotations__", {}).get("return")
+    if annotation is None or isinstance(annotation, str):
+        return None
+    return decoder_of(annotation)
+
+
+W = TypeVar("W", ElicitResult, CreateMessageResult, ListRootsResult)
+
+
+def _read_answer(raw: Any, into: type[W], method: str) -> W:
+    try:
+        return msgspec.convert(raw, into)
+    except msgspec.ValidationError as error:
+        raise ProtocolError.invalid_params(f"the client's answer to {method} is malformed: {error}") from None
+
+
+def _sampling_messages(messages: str | Sequence[Any]) -> list[Json]:
+    if isinstance(messages, str):
+        messages = [messages]
+    return [_sampling_message(m) for m in messages]
+
+
+def _sampling_message(message: Any) -> Json:
+    if isinstance(message, str):
+        return {"role": "user", "content": {"type": "text", "text": message}}
+    if isinstance(message, PromptMessage):
+        return to_jsonable(message)
+    plain = to_jsonable(message)
+    if isinstance(plain, dict) and isinstance(plain.get("content"), str):  # pyright: ignore[reportUnknownMemberType]
+        return {**plain, "content": {"type": "text", "text": plain["content"]}}
+    return plain

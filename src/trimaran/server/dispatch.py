@@ -1,0 +1,204 @@
+"""From a method's name to the coroutine that serves it: one dictionary, middleware already folded in.
+
+The table is rebuilt when middleware or capabilities change, never per call. Which methods a modern caller may use
+(`served`) follows the capabilities the server advertises: what is not advertised does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, final
+
+import msgspec
+from msgspec import Raw
+
+from trimaran.errors import ProtocolError
+from trimaran.protocol.inbound import Call
+from trimaran.protocol.methods import METHODS, Method
+from trimaran.protocol.revisions import revise_definition
+from trimaran.types import (
+    DiscoverResult,
+    ListPromptsResult,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    ListToolsResult,
+)
+
+from .changes import Listeners
+from .completions import Completions
+from .context import Context
+from .handlers import call_any
+from .prompts import Prompts
+from .registry import Registry
+from .resources import Resources, failure
+from .tools import Tools
+
+if TYPE_CHECKING:
+    from .server import Server
+
+__all__ = ["Dispatcher", "Middleware", "Serve"]
+
+Serve: TypeAlias = Callable[[Call], Awaitable[Any]]
+
+
+class Middleware(Protocol):
+    """Code around calls: look, change, refuse, or hand on with `await call_next(call)`."""
+
+    async def __call__(self, call: Call, call_next: Serve, /) -> Any: ...
+
+
+class _Listing:
+    """One list method: where its items come from, and its encoded pages by revision and cursor."""
+
+    __slots__ = ("_pages", "_version", "callback", "field", "kind", "registry", "result", "server")
+
+    def __init__(
+        self, server: Server, registry: Registry[Any], kind: str, result: Callable[..., Any], field: str, callback: str
+    ) -> None:
+        self.server = server
+        self.registry = registry
+        self.kind = kind
+        self.result = result
+        self.field = field
+        self.callback = callback
+        self._version = -1
+        self._pages: dict[tuple[str, str | None], Raw] = {}
+
+    async def serve(self, call: Call) -> Any:
+        callbacks = self.server.callbacks
+        if callbacks is not None and hasattr(callbacks, self.callback):
+            return await self._with_callback(call, getattr(callbacks, self.callback))
+        version, cursor = call.peer.version, call.params.cursor
+        if self._version != self.registry.version:
+            self._version = self.registry.version
+            self._pages.clear()
+        page = self._pages.get((version, cursor))
+        if page is None:
+            page = self.server.encoded_page(self._page(version, cursor), version)
+            # Cursors come from outside, but only valid ones get this far, so there are no more pages than entries.
+            self._pages[(version, cursor)] = page
+        return page
+
+    async def typed(self, call: Call) -> Any:
+        """The same as a struct, for middleware to look at."""
+        result = await self.serve(call)
+        return self._page(call.peer.version, call.params.cursor) if isinstance(result, Raw) else result
+
+    def _page(self, version: str, cursor: str | None) -> Any:
+        page = self.registry.page(cursor, self.server.page_size)
+        items = [revise_definition(self.kind, msgspec.to_builtins(e.definition), version) for e in page.entries]
+        result = self.result(**{self.field: items}, next_cursor=page.next_cursor)
+        ttls = [t for e in page.entries if (t := getattr(e, "cache_ttl", None)) is not None] if self.kind == "tool" else []
+        return self.server.with_cache_hints(result, min(ttls, default=None))
+
+    async def _with_callback(self, call: Call, callback: Callable[..., Any]) -> Any:
+        """Declared items first, then the callback's, whose cursors are marked so that each side meets its own."""
+        version, cursor = call.peer.version, call.params.cursor
+        items: list[Any] = []
+        if cursor is None or not cursor.startswith("callback:"):
+            page = self.registry.page(cursor, self.server.page_size)
+            items = [revise_definition(self.kind, msgspec.to_builtins(e.definition), version) for e in page.entries]
+            if page.next_cursor is not None:
+                return self.server.with_cache_hints(self.result(**{self.field: items}, next_cursor=page.next_cursor), None)
+            cursor = None
+        else:
+            cursor = cursor.removeprefix("callback:")
+        try:
+            value = await call_any(callback, cursor, Context(call, self.server))
+        except ProtocolError:
+            raise
+        except Exception as error:
+            raise failure(self.callback, error, self.server) from None
+        listed, following = value if isinstance(value, tuple) else (value, None)  # pyright: ignore[reportUnknownVariableType]
+        own: list[Any] = [revise_definition(self.kind, msgspec.to_builtins(i), version) for i in listed or ()]  # pyright: ignore[reportUnknownVariableType]
+        marked = None if following is None else f"callback:{following}"
+        return self.server.with_cache_hints(self.result(**{self.field: items + own}, next_cursor=marked), None)
+
+
+@final
+class Dispatcher:
+    """Every method this server serves."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.handlers: dict[str, Serve] = {}
+        """Method to coroutine, middleware included. Looked up once per call."""
+        self.served: dict[str, Method] = {}
+        """The rows a modern caller may use."""
+        self._middleware: list[tuple[frozenset[str] | None, Middleware]] = []
+        self._extra: dict[str, tuple[Method, Serve]] = {}
+        listings = {
+            "tools/list": _Listing(server, server.tools, "tool", ListToolsResult, "tools", "list_tools"),
+            "prompts/list": _Listing(server, server.prompts, "prompt", ListPromptsResult, "prompts", "list_prompts"),
+            "resources/list": _Listing(
+                server, server.resources, "resource", ListResourcesResult, "resources", "list_resources"
+            ),
+            "resources/templates/list": _Listing(
+                server, server.templates, "resource", ListResourceTemplatesResult, "resource_templates", "list_resource_templates"
+            ),
+        }
+        self._listings = listings
+        self._bare: dict[str, Serve] = {
+            "tools/call": Tools(server).call,
+            "resources/read": Resources(server).read,
+            "prompts/get": Prompts(server).get,
+            "completion/complete": Completions(server).complete,
+            "subscriptions/listen": Listeners(server).listen,
+            "server/discover": self._discover,
+            **{name: listing.serve for name, listing in listings.items()},
+        }
+        self._signature: object = None
+        self.refresh()
+
+    def use(self, middleware: Middleware, methods: frozenset[str] | None) -> None:
+        self._middleware.append((methods, middleware))
+        self._fold()
+
+    def extend(self, row: Method, serve: Serve) -> None:
+        """Add a method an extension brings."""
+        self._extra[row.name] = (row, serve)
+        self._bare[row.name] = serve
+        self._signature = None
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Follow a change of what the server offers. Cheap when the change does not touch its capabilities."""
+        capabilities = self._server.capabilities()
+        signature = (frozenset(capabilities), len(self._extra))
+        if signature == self._signature:
+            return
+        self._signature = signature
+        rows: Mapping[str, Method] = {**METHODS, **{name: row for name, (row, _) in self._extra.items()}}
+        self.served.clear()
+        self.served.update(
+            {n: r for n, r in rows.items() if r.modern and n in self._bare and (r.capability is None or r.capability in capabilities)}
+        )
+        self._fold()
+
+    def _fold(self) -> None:
+        gates = self._server.gates()
+        for name, bare in self._bare.items():
+            wrapping = [m for methods, m in self._middleware if methods is None or name in methods]
+            serve = self._listings[name].typed if wrapping and name in self._listings else bare
+            # The first declared is the outermost: it sees the call first and the result last.
+            for middleware in reversed([*gates, *wrapping]):
+                serve = _around(middleware, serve)
+            self.handlers[name] = serve
+
+    async def _discover(self, call: Call) -> DiscoverResult:
+        server = self._server
+        result = DiscoverResult(
+            supported_versions=list(server.versions),
+            capabilities=server.capabilities(),
+            instructions=server.instructions,
+        )
+        return server.with_cache_hints(result, None)
+
+
+def _around(middleware: Middleware, serve: Serve) -> Serve:
+    def call_through(call: Call) -> Awaitable[Any]:
+        return middleware(call, serve)
+
+    return call_through
+
+

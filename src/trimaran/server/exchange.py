@@ -1,0 +1,131 @@
+"""One call and all that answers it: notifications while it runs, questions in its middle, its end.
+
+A transport makes an `Exchange` per call and gives it a *sink* (where bytes go). The era the peer speaks is a *voice*:
+how notifications and results are spelled, and what asking means. The handler sees neither, only its Context.
+
+Ending early: `cancel` (the client went away or said so) and `expire` (time ran out) cancel the task that runs the
+handler, once it is known. Nothing is sent for a cancelled call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, final
+
+from trimaran.errors import ProtocolError
+from trimaran.protocol.inbound import Call
+
+__all__ = ["SENT", "Exchange", "Sink", "Voice"]
+
+
+class Sink(Protocol):
+    """Where a call's messages go."""
+
+    def send(self, data: bytes) -> Awaitable[None]:
+        """Put one encoded message on the call's own stream, in order. May be called without awaiting the result."""
+        ...
+
+
+class Voice(Protocol):
+    """How one era speaks to one peer."""
+
+    def notification(self, method: str, params: dict[str, Any]) -> bytes: ...
+    def result(self, call: Call, result: Any) -> bytes: ...
+    def error(self, call: Call, error: ProtocolError) -> bytes: ...
+    def logs(self, exchange: Exchange, level: str) -> bool:
+        """Does the peer want to hear log messages of this level on this call?"""
+        ...
+
+    async def ask(
+        self, exchange: Exchange, method: str, params: dict[str, Any], key: str | None, timeout: float | None
+    ) -> Any:
+        """Put a question to the client and wait for its answer, by the era's means."""
+        ...
+
+    async def step(self, exchange: Exchange, name: str, run: Callable[[], Awaitable[Any]]) -> Any: ...
+    def open_rounds(self, exchange: Exchange) -> None:
+        """Read the answers and the state a retried call brought along."""
+        ...
+
+    def suspended(self, exchange: Exchange) -> Any:
+        """The result that ends this round, if the body was suspended by a question; else None."""
+        ...
+
+    def bad_arguments(self, message: str) -> Any:
+        """The result (or the error, raised) for arguments that do not fit a tool's schema."""
+        ...
+
+    def lacks(self, capability: str, required: dict[str, Any]) -> ProtocolError:
+        """The error for a question the client has not declared it can answer."""
+        ...
+
+
+class _Sent:
+    """An awaitable that is already done: what a plain `def` handler may ignore and a coroutine may await."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Any:
+        return iter(())
+
+
+SENT = _Sent()
+
+
+@final
+class Exchange:
+    __slots__ = ("call", "cancelled", "expired", "loop", "on_end", "reason", "rounds", "sink", "task", "voice")
+
+    def __init__(self, call: Call, sink: Sink, voice: Voice) -> None:
+        self.call = call
+        self.sink = sink
+        self.voice = voice
+        self.cancelled = False
+        self.expired = False
+        self.reason: str | None = None
+        self.task: asyncio.Task[Any] | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.rounds: Any = None
+        """The modern voice's memory of this call's questions."""
+        self.on_end: list[Callable[[], None]] | None = None
+        call.exchange = self
+
+    def notify(self, method: str, params: dict[str, Any]) -> Awaitable[None]:
+        """Send a notification that belongs to this call. From a thread, it is handed to the loop."""
+        if self.cancelled or self.expired:
+            return SENT
+        data = self.voice.notification(method, params)
+        if self.loop is not None and _current_loop() is not self.loop:
+            self.loop.call_soon_threadsafe(self._send_soon, data)
+            return SENT
+        return self.sink.send(data)
+
+    def _send_soon(self, data: bytes) -> None:
+        waiting = self.sink.send(data)
+        if waiting is not SENT:
+            asyncio.ensure_future(_finish(waiting))
+
+    def cancel(self, reason: str | None = None) -> None:
+        """The client no longer wants the answer."""
+        self.cancelled = True
+        self.reason = reason
+        if self.task is not None:
+            self.task.cancel()
+
+    def expire(self) -> None:
+        """The handler has had its time."""
+        self.expired = True
+        if self.task is not None:
+            self.task.cancel()
+
+
+async def _finish(waiting: Awaitable[None]) -> None:
+    await waiting
+
+
+def _current_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

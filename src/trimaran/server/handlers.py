@@ -1,0 +1,80 @@
+"""User functions, looked at once: how each is to be called, and by what means.
+
+`async def` runs in the task of the call. A plain `def` runs in the thread pool, because it may block; `inline=True` says
+that it will not, and then it is called directly. An async generator streams.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, final
+
+from trimaran.errors import DeclarationError
+from trimaran.protocol.inbound import Call
+
+from .threads import ThreadPool
+
+__all__ = ["Handler", "Mode", "call_any", "incident", "logger"]
+
+logger: Final = logging.getLogger("trimaran.server")
+
+Mode = Literal["async", "thread", "inline", "stream"]
+
+
+def _bare(fn: Any) -> Any:
+    while isinstance(fn, functools.partial):
+        fn = fn.func  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    if not inspect.isroutine(fn) and callable(fn):
+        return getattr(fn, "__call__", fn)  # noqa: B004
+    return fn  # pyright: ignore[reportUnknownVariableType]
+
+
+@final
+class Handler:
+    """A user function and the means to run it."""
+
+    __slots__ = ("fn", "mode")
+
+    def __init__(self, fn: Callable[..., Any], *, inline: bool = False) -> None:
+        if not callable(fn):
+            raise DeclarationError(f"a handler is a function, not {type(fn).__name__}")
+        self.fn = fn
+        bare = _bare(fn)
+        if inspect.isasyncgenfunction(bare):
+            self.mode: Mode = "stream"
+        elif inspect.iscoroutinefunction(bare):
+            self.mode = "async"
+        elif inspect.isgeneratorfunction(bare):
+            name = getattr(fn, "__name__", "the handler")
+            raise DeclarationError(f"{name} is a plain generator; write `async def` with `yield` to stream its results")
+        else:
+            self.mode = "inline" if inline else "thread"
+
+    async def run(self, kwargs: Mapping[str, Any], call: Call, pool: ThreadPool) -> Any:
+        """Call it and wait for its value."""
+        if self.mode == "async":
+            return await self.fn(**kwargs)
+        if self.mode == "inline":
+            return self.fn(**kwargs)
+        if self.mode == "thread":
+            call.exchange.loop = asyncio.get_running_loop()
+            return await pool.submit(self.fn, kwargs)
+        raise DeclarationError("only tools may be async generators")
+
+
+async def call_any(fn: Callable[..., Any], *args: Any) -> Any:
+    """Call a hook that may be plain or async. It must not block if it is plain."""
+    value = fn(*args)
+    return await value if inspect.isawaitable(value) else value
+
+
+def incident(what: str, error: BaseException) -> str:
+    """Log a failure with its traceback under a short id, and return the id: all that the peer is told."""
+    number = secrets.token_hex(4)
+    logger.error("%s failed [%s]", what, number, exc_info=error)
+    return number

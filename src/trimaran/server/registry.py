@@ -1,0 +1,153 @@
+"""A registry of one kind of thing: tools, resources, templates, prompts or completions.
+
+Writes are serialised by a lock and then tell the listeners; reads take no lock, because each is a single operation on a
+dict, which the interpreter makes atomic: nobody sees half an update (R22). Order is the order of registration; each
+entry keeps its place number for life, so a page boundary stays where it was when entries come and go.
+
+Mounting is live: a registry with mounts merges its own entries with those of the mounted registries into one view,
+rebuilt when anything below has changed and somebody looks.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, Protocol, TypeVar, final
+
+from trimaran.errors import DeclarationError, ProtocolError
+
+__all__ = ["Entry", "Page", "Registry"]
+
+
+class Entry(Protocol):
+    """What a registry holds."""
+
+    key: str
+    place: int
+    definition: Any
+
+    def renamed(self, key: str) -> Any: ...
+
+
+E = TypeVar("E", bound=Entry)
+_places = itertools.count(1)
+
+
+@final
+class Page(Generic[E]):
+    """A stretch of a listing, and the cursor of the next one."""
+
+    __slots__ = ("entries", "next_cursor")
+
+    def __init__(self, entries: list[E], next_cursor: str | None) -> None:
+        self.entries = entries
+        self.next_cursor = next_cursor
+
+
+@final
+class Registry(Generic[E]):
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._own: dict[str, E] = {}
+        self._view: dict[str, E] | None = self._own
+        self._mounts: list[tuple[Registry[E], Callable[[str], str]]] = []
+        self._listeners: list[Callable[[], None]] = []
+        self._lock = threading.RLock()
+        self.version = 0
+        """Grows with every change."""
+
+    def add(self, entry: E, *, replace: bool = False) -> E:
+        with self._lock:
+            if not replace and entry.key in self._own:
+                raise DeclarationError(
+                    f"there is already a {self.kind} {entry.key!r}; give this one another name=, "
+                    f"or remove_{self.kind.replace(' ', '_')}({entry.key!r}) first"
+                )
+            entry.place = self._own[entry.key].place if entry.key in self._own else next(_places)
+            self._own[entry.key] = entry
+        self._changed()
+        return entry
+
+    def remove(self, key: str) -> E:
+        with self._lock:
+            entry = self._own.pop(key, None)
+        if entry is None:
+            raise DeclarationError(f"there is no {self.kind} {key!r} to remove")
+        self._changed()
+        return entry
+
+    def mount(self, other: Registry[E], rename: Callable[[str], str]) -> None:
+        with self._lock:
+            self._mounts.append((other, rename))
+        other.watch(self._changed)
+        self._changed()
+
+    def watch(self, listener: Callable[[], None]) -> None:
+        """Call `listener` after every change here or in anything mounted here."""
+        self._listeners.append(listener)
+
+    def _changed(self) -> None:
+        with self._lock:
+            self.version += 1
+            if self._mounts:
+                self._view = None
+        for listener in self._listeners:
+            listener()
+
+    @property
+    def view(self) -> dict[str, E]:
+        """All entries by key, mounted ones included. Do not change it."""
+        view = self._view
+        return self._merge() if view is None else view
+
+    def _merge(self) -> dict[str, E]:
+        with self._lock:
+            merged = dict(self._own)
+            for other, rename in self._mounts:
+                for key, entry in other.view.items():
+                    name = rename(key)
+                    # What the outer server declares itself wins; then the order of mounting.
+                    merged.setdefault(name, entry if name == key else entry.renamed(name))
+            self._view = merged
+            return merged
+
+    def get(self, key: str) -> E | None:
+        return self.view.get(key)
+
+    def __len__(self) -> int:
+        return len(self.view)
+
+    def __bool__(self) -> bool:
+        return bool(self.view)
+
+    def entries(self) -> list[E]:
+        """A consistent snapshot, in order of registration."""
+        found: Iterable[E] = tuple(self.view.values())
+        return sorted(found, key=_place) if self._mounts else list(found)
+
+    def page(self, cursor: str | None, size: int) -> Page[E]:
+        """The entries after a cursor; -32602 for a cursor this registry never gave out."""
+        after = self._read_cursor(cursor)
+        entries = [e for e in self.entries() if e.place > after] if after else self.entries()
+        page = entries[:size]
+        more = len(entries) > size
+        return Page(page, f"{self.kind.replace(' ', '-')}.{page[-1].place:x}" if more else None)
+
+    def _read_cursor(self, cursor: str | None) -> int:
+        if cursor is None:
+            return 0
+        kind, _, place = cursor.rpartition(".")
+        try:
+            if kind != self.kind.replace(" ", "-") or place != place.lower().strip():
+                raise ValueError
+            after = int(place, 16)
+        except ValueError:
+            raise ProtocolError.invalid_params(
+                f"unknown cursor {cursor[:80]!r}: send the nextCursor of the page before, or none to start over"
+            ) from None
+        return after
+
+
+def _place(entry: Any) -> int:
+    return entry.place

@@ -1,0 +1,212 @@
+"""From what a handler returns to what goes on the wire: every return shape, for tools, resources and prompts.
+
+Tools (R43-R47): a string is one text block; a content block is itself; a list of blocks is taken verbatim; a mapping or
+any other value is JSON text, and `structuredContent` as well when the tool has an output schema; a `CallToolResult` says
+everything itself. A value is encoded to JSON once: the same bytes serve as the text and as the structured content.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, cast
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from trimaran.content import message as prompt_message
+from trimaran.errors import DeclarationError, ProtocolError, ToolError
+from trimaran.schema import Validator, enc_hook
+from trimaran.types import (
+    AudioContent,
+    BlobResourceContents,
+    CallToolResult,
+    EmbeddedResource,
+    GetPromptResult,
+    ImageContent,
+    PromptMessage,
+    ReadResourceResult,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+)
+
+__all__ = ["BLOCKS", "call_result", "error_result", "is_content", "prompt_result", "read_result"]
+
+BLOCKS: Final = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
+_BLOCK_TYPES: Final = frozenset({"text", "image", "audio", "resource_link", "resource"})
+
+encode: Callable[[Any], bytes] = msgspec.json.Encoder(enc_hook=enc_hook).encode
+
+
+def is_content(annotation: Any) -> bool:
+    """Is this return annotation content already, so that it promises no structure?"""
+    return annotation in (*BLOCKS, CallToolResult, str, bytes, TextResourceContents, BlobResourceContents, GetPromptResult)
+
+
+def _is_block(value: Any) -> bool:
+    return isinstance(value, BLOCKS) or (isinstance(value, dict) and value.get("type") in _BLOCK_TYPES)  # pyright: ignore[reportUnknownMemberType]
+
+
+def error_result(error: ToolError) -> CallToolResult:
+    """The `isError` result of a deliberate failure."""
+    content = error.content
+    if content is None:
+        content = str(error) or "the tool failed"
+    elif _is_block(content):
+        content = [content]
+    return CallToolResult.error(content, meta=error.meta)
+
+
+def call_result(value: Any, output: Validator | None) -> CallToolResult:
+    """A tool's return value as its result. `output` is there when the tool promises structure."""
+    kind = type(value)
+    if kind is str and output is None:
+        return CallToolResult(content=[TextContent(text=value)])
+    if kind is CallToolResult:
+        return _explicit(value, output)
+    if isinstance(value, (ToolError, ProtocolError)):
+        if isinstance(value, ProtocolError):
+            raise value
+        return error_result(value)
+    if output is not None:
+        if kind is tuple and len(value) == 2 and isinstance(value[1], dict):
+            return _with_structure(cast("Any", value[1]), output, value[0])
+        return _with_structure(value, output)
+    if value is None:
+        return CallToolResult(content=[])
+    if _is_block(value):
+        return CallToolResult(content=[value])
+    if isinstance(value, (list, tuple)):
+        items = cast("Sequence[Any]", value)
+        if len(items) == 2 and kind is tuple and isinstance(items[1], dict) and not _is_block(items[1]):
+            return CallToolResult(content=_content(items[0]), structured_content=items[1])
+        if items and all(_is_block(i) or isinstance(i, str) for i in items):
+            return CallToolResult(content=_content(items))
+    return CallToolResult(content=[TextContent(text=_json_text(value))])
+
+
+def _content(value: Any) -> list[Any]:
+    if isinstance(value, str):
+        return [TextContent(text=value)]
+    if _is_block(value):
+        return [value]
+    return [TextContent(text=v) if isinstance(v, str) else v for v in value or ()]
+
+
+def _json_text(value: Any) -> str:
+    if isinstance(value, (bytes, bytearray)):
+        return b64encode(value).decode("ascii")
+    return encode(value).decode()
+
+
+def _explicit(result: CallToolResult, output: Validator | None) -> CallToolResult:
+    # A copy: the object is the handler's own, which may return it again, to a peer of another era.
+    copy = msgspec.structs.replace(result, content=list(result.content))
+    structured = copy.structured_content
+    if output is not None and not copy.is_error:
+        if structured is UNSET:
+            return _mismatch("the tool promises structured output and returned none")
+        _check(structured, output)
+    return copy
+
+
+def _with_structure(value: Any, output: Validator, content: Any = UNSET) -> CallToolResult:
+    raw = encode(value)
+    # A builtin is checked as it is; a model has been through its own constructor, so its JSON form is checked.
+    _check(value if isinstance(value, (int, float, str, bool, type(None))) else msgspec.json.decode(raw), output)
+    structured: Any = Raw(raw)
+    blocks = [TextContent(text=value if isinstance(value, str) else raw.decode())] if content is UNSET else _content(content)
+    return CallToolResult(content=blocks, structured_content=structured)
+
+
+class OutputMismatch(Exception):
+    """The tool's own result does not fit its output schema."""
+
+
+def _check(value: Any, output: Validator) -> None:
+    if isinstance(value, (Raw, msgspec.Struct)):
+        value = msgspec.json.decode(encode(value))
+    if not output.is_valid(value):
+        fault = output.first(value)
+        where = f"{fault.reason} (at {fault.path})" if fault else "it does not validate"
+        raise OutputMismatch(f"the tool's result does not match its output schema: {where}")
+
+
+def _mismatch(message: str) -> CallToolResult:
+    raise OutputMismatch(message)
+
+
+# Resources (R51)
+
+
+def read_result(value: Any, uri: str, mime_type: str | None) -> ReadResourceResult:
+    """A resource handler's return value as the contents of that URI."""
+    if isinstance(value, ReadResourceResult):
+        return msgspec.structs.replace(value)
+    if isinstance(value, ProtocolError):
+        raise value
+    items = cast("list[Any]", value) if isinstance(value, list) and _are_contents(value) else [value]  # pyright: ignore[reportUnknownArgumentType]
+    return ReadResourceResult(contents=[_contents(v, uri, mime_type) for v in items])
+
+
+def _are_contents(items: list[Any]) -> bool:
+    return bool(items) and all(
+        isinstance(i, (TextResourceContents, BlobResourceContents)) or (isinstance(i, dict) and ("text" in i or "blob" in i))
+        for i in items
+    )
+
+
+def _contents(value: Any, uri: str, mime_type: str | None) -> Any:
+    if isinstance(value, (TextResourceContents, BlobResourceContents)):
+        return value
+    if isinstance(value, str):
+        return TextResourceContents(uri=uri, text=value, mime_type=mime_type or "text/plain")
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        blob = b64encode(value).decode("ascii")
+        return BlobResourceContents(uri=uri, blob=blob, mime_type=mime_type or "application/octet-stream")
+    if isinstance(value, dict):
+        mapping = cast("dict[str, Any]", value)
+        if isinstance(mapping.get("text"), str) and set(mapping) <= _CONTENTS_KEYS:
+            return {"uri": uri, "mimeType": mime_type or "text/plain", **mapping}
+        if isinstance(mapping.get("blob"), (bytes, str)) and set(mapping) <= _CONTENTS_KEYS:
+            blob = mapping["blob"]
+            plain = {**mapping, "blob": b64encode(blob).decode("ascii") if isinstance(blob, bytes) else blob}
+            return {"uri": uri, "mimeType": mime_type or "application/octet-stream", **plain}
+    return TextResourceContents(uri=uri, text=encode(value).decode(), mime_type=mime_type or "application/json")
+
+
+_CONTENTS_KEYS: Final = frozenset({"uri", "text", "blob", "mimeType", "annotations", "_meta"})
+
+
+# Prompts (R52)
+
+
+def prompt_result(value: Any, description: str | None) -> GetPromptResult:
+    """A prompt handler's return value as messages."""
+    if isinstance(value, GetPromptResult):
+        return msgspec.structs.replace(value)
+    if isinstance(value, ProtocolError):
+        raise value
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], str):  # pyright: ignore[reportUnknownArgumentType]
+        value, description = cast("tuple[Any, str]", value)
+    elif isinstance(value, Mapping) and "messages" in value:
+        mapping = cast("Mapping[str, Any]", value)
+        description = mapping.get("description", description)
+        value = mapping["messages"]
+    items: list[Any] = list(cast("Sequence[Any]", value)) if isinstance(value, (list, tuple)) else [value]
+    return GetPromptResult(messages=[_message(m) for m in items], description=description)
+
+
+def _message(value: Any) -> Any:
+    if isinstance(value, PromptMessage):
+        return value
+    if isinstance(value, str) or _is_block(value):
+        return prompt_message("user", value)
+    if isinstance(value, Mapping):
+        mapping = cast("Mapping[str, Any]", value)
+        if "role" in mapping and "content" in mapping:
+            return prompt_message(mapping["role"], mapping["content"])
+    raise DeclarationError(
+        f"a prompt returns text, messages, or (messages, description); this returned a {type(value).__name__}"
+    )

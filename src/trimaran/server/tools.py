@@ -1,0 +1,321 @@
+"""Tools: declared or registered at run time, compiled once, called often.
+
+Everything that can be known about a tool is worked out when it is registered: how its arguments decode, which parameter
+takes the Context, what its result promises, which headers must repeat its arguments. A call then is a look-up, one decode
+of the arguments and the user's function.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, final
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from trimaran.errors import DeclarationError, ProtocolError, ToolError
+from trimaran.protocol.headers import ParamHeaders, compile_param_headers
+from trimaran.protocol.inbound import Call
+from trimaran.schema import (
+    ArgumentError,
+    ExplicitArguments,
+    Validator,
+    compile_signature,
+    inspect_handler,
+
+)
+from trimaran.types import CallToolResult, Icon, Json, TextContent, Tool, ToolAnnotations
+
+from .context import Context
+from .handlers import Handler, call_any, incident
+from .results import OutputMismatch, call_result, error_result, is_content
+
+if TYPE_CHECKING:
+    from .server import Server
+
+__all__ = ["ToolEntry", "Tools", "compile_tool"]
+
+_NO_ARGUMENTS: Final = Raw(b"{}")
+
+
+@final
+class ToolEntry:
+    """A compiled tool."""
+
+    __slots__ = (
+        "arguments",
+        "cache_ttl",
+        "context",
+        "definition",
+        "handler",
+        "is_gated",
+        "key",
+        "long_running",
+        "output",
+        "param_headers",
+        "place",
+        "scopes",
+        "timeout",
+    )
+
+    key: str
+    place: int
+    definition: Tool
+    handler: Handler
+    arguments: Callable[[Any], dict[str, Any]]
+    context: str | None
+    output: Validator | None
+    timeout: float | None
+    scopes: tuple[str, ...]
+    param_headers: ParamHeaders | None
+    is_gated: bool
+    cache_ttl: float | None
+    long_running: bool
+
+    def renamed(self, key: str) -> ToolEntry:
+        copy = ToolEntry()
+        for name in self.__slots__:
+            setattr(copy, name, getattr(self, name))
+        copy.key = key
+        copy.definition = msgspec.structs.replace(self.definition, name=key)
+        return copy
+
+
+def compile_tool(
+    fn: Callable[..., Any],
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    input_schema: Mapping[str, Json] | None = None,
+    output_schema: Mapping[str, Json] | None = None,
+    annotations: ToolAnnotations | Mapping[str, Json] | None = None,
+    icons: Sequence[Icon | Mapping[str, Json]] | None = None,
+    meta: Mapping[str, Json] | None = None,
+    scopes: Sequence[str] = (),
+    timeout: float | None = None,
+    long_running: bool = False,
+    cache_ttl: float | None = None,
+    inline: bool = False,
+    validate_input: bool = True,
+    validate_output: bool = True,
+    structured_output: bool | None = None,
+) -> ToolEntry:
+    """Look at a function once and make a tool of it, or say why it cannot be one."""
+    entry = ToolEntry()
+    entry.handler = Handler(fn, inline=inline)
+    entry.key = name or _name_of(fn)
+    entry.place = 0
+    what = f"tool {entry.key!r}"
+    if isinstance(scopes, str) or not all(isinstance(s, str) for s in scopes):
+        raise DeclarationError(f'{what}: scopes is a list of strings, scopes=["files:write"], not {scopes!r}')
+    if timeout is not None and (isinstance(timeout, bool) or timeout <= 0):
+        raise DeclarationError(f"{what}: timeout is a positive number of seconds, not {timeout!r}")
+    entry.scopes = tuple(scopes)
+    entry.timeout = timeout
+    entry.cache_ttl = cache_ttl
+    entry.long_running = long_running
+
+    if input_schema is not None:
+        listed = dict(input_schema)
+        explicit = ExplicitArguments(listed, what=f"{what}: input_schema")
+        contexts, doc = inspect_handler(fn, (Context,))
+        entry.context = contexts[0] if contexts else None
+        entry.arguments = _by_explicit_schema(explicit.arguments if validate_input else _read_object, listed, fn, entry.context)
+        derived_output = None
+    else:
+        signature = compile_signature(fn, context_types=(Context,), is_content=is_content, name=entry.key)
+        listed = signature.input_schema
+        entry.arguments = signature.arguments
+        entry.context = signature.context_params[0] if signature.context_params else None
+        doc = signature.description
+        derived_output = signature.output_schema
+
+    promised = dict(output_schema) if output_schema is not None else (derived_output if structured_output is not False else None)
+    entry.output = Validator(promised if validate_output else {}) if promised is not None else None
+    entry.param_headers = compile_param_headers(listed)
+    entry.is_gated = bool(entry.scopes) or entry.param_headers is not None
+    entry.definition = Tool(
+        name=entry.key,
+        title=title,
+        description=description if description is not None else doc,
+        input_schema=listed,
+        output_schema=promised,
+        annotations=annotations if isinstance(annotations, ToolAnnotations) else (dict(annotations) if annotations else None),
+        icons=icons_of(icons),
+        meta=dict(meta) if meta else None,
+    )
+    return entry
+
+
+def icons_of(icons: Sequence[Icon | Mapping[str, Json]] | None) -> list[Icon] | None:
+    """Icons as given or as mappings, in either spelling (R25)."""
+    if not icons:
+        return None
+    plain = [i if isinstance(i, Icon) else {("mimeType" if k == "mime_type" else k): v for k, v in i.items()} for i in icons]
+    try:
+        return [msgspec.convert(i, Icon) if isinstance(i, dict) else i for i in plain]
+    except msgspec.ValidationError as error:
+        raise DeclarationError(f'an icon is {{"src": "https://...", "mimeType": "image/png"}}: {error}') from None
+
+
+def _name_of(fn: Callable[..., Any]) -> str:
+    name = getattr(fn, "__name__", None) or getattr(getattr(fn, "func", None), "__name__", None) or type(fn).__name__
+    if name == "<lambda>":
+        raise DeclarationError('a lambda has no name of its own; pass name="..."')
+    return name
+
+
+def _read_object(raw: Raw) -> dict[str, Any]:
+    value = msgspec.json.decode(raw)
+    if not isinstance(value, dict):
+        raise ArgumentError("arguments must be an object", [])
+    return value  # pyright: ignore[reportUnknownVariableType]
+
+
+def _by_explicit_schema(
+    read: Callable[[Any], dict[str, Any]], schema: Mapping[str, Json], fn: Callable[..., Any], context: str | None
+) -> Callable[[Any], dict[str, Any]]:
+    """With an explicit schema: a function with one plain parameter takes the arguments whole (R28), any other by name."""
+    parameters = [p for p in inspect.signature(fn).parameters.values() if p.name != context]
+    names = {p.name for p in parameters}
+    known = set(schema.get("properties", {}))
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return read
+    if len(parameters) == 1 and parameters[0].name not in known:
+        only = parameters[0].name
+        return lambda raw: {only: read(raw)}
+    # Arguments beyond the parameters are dropped: the schema may admit more than the function cares for.
+    return lambda raw: {k: v for k, v in read(raw).items() if k in names}
+
+
+@final
+class Tools:
+    """The `tools/call` side of a server."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._registry = server.tools
+        self._pool = server.threads
+
+    async def call(self, call: Call) -> Any:
+        """Serve one `tools/call`."""
+        params = call.params
+        entry = self._registry.view.get(params.name)
+        if entry is None:
+            return await self._call_undeclared(call)
+        exchange = call.exchange
+        if entry.is_gated:
+            self._gate(entry, call)
+        if params.request_state is not UNSET or params.input_responses is not UNSET:
+            exchange.voice.open_rounds(exchange)
+        try:
+            kwargs = entry.arguments(_NO_ARGUMENTS if params.arguments is UNSET else params.arguments)
+        except ArgumentError as error:
+            return _bad_arguments(exchange, params, entry, error)
+        if entry.context is not None:
+            kwargs[entry.context] = Context(call, self._server)
+        if entry.timeout is not None:
+            call.timeout = entry.timeout
+        handler = entry.handler
+        mode = handler.mode
+        try:
+            if mode == "async":
+                value = await handler.fn(**kwargs)
+            elif mode == "inline":
+                value = handler.fn(**kwargs)
+            elif mode == "thread":
+                exchange.loop = asyncio.get_running_loop()
+                value = await self._pool.submit(handler.fn, kwargs)
+            else:
+                value = await _stream(handler, kwargs, call, self._server)
+            if exchange.rounds is None:
+                return call_result(value, entry.output)
+            return exchange.voice.suspended(exchange) or call_result(value, entry.output)
+        except BaseException as error:
+            return self._failed(entry, call, error)
+
+    def _gate(self, entry: ToolEntry, call: Call) -> None:
+        # Scopes first: a caller that may not use the tool learns nothing else about it (R183).
+        if entry.scopes:
+            self._server.require_scopes(call, entry.scopes)
+        if entry.param_headers is not None and call.headers is not None and call.modern:
+            raw = call.params.arguments
+            arguments = {} if raw is UNSET else msgspec.json.decode(raw)
+            if isinstance(arguments, dict):
+                entry.param_headers.check(call.headers, arguments)  # pyright: ignore[reportUnknownArgumentType]
+
+    def _failed(self, entry: ToolEntry, call: Call, error: BaseException) -> Any:
+        exchange = call.exchange
+        ended = exchange.voice.suspended(exchange)
+        if ended is not None:
+            return ended
+        if isinstance(error, ToolError):
+            return error_result(error)
+        if isinstance(error, OutputMismatch):
+            number = incident(f"tool {entry.key!r}", error)
+            text = str(error) if self._server.expose_internal_errors else f"{error} (error {number})"
+            return CallToolResult.error(text)
+        if isinstance(error, ProtocolError) or not isinstance(error, Exception):
+            raise error
+        number = incident(f"tool {entry.key!r}", error)
+        if self._server.expose_internal_errors:
+            return CallToolResult.error(f"{type(error).__name__}: {error} (error {number})")
+        return CallToolResult.error(f"the tool {entry.key!r} failed; the server's log has the details under error {number}")
+
+    async def _call_undeclared(self, call: Call) -> Any:
+        callbacks = self._server.callbacks
+        name = call.params.name
+        if callbacks is None or not hasattr(callbacks, "call_tool"):
+            raise ProtocolError.invalid_params(f"unknown tool: {name[:200]!r}", {"name": name[:200]})
+        exchange = call.exchange
+        exchange.voice.open_rounds(exchange)
+        arguments = _arguments_object(call.params)
+        try:
+            value = await call_any(callbacks.call_tool, name, arguments, Context(call, self._server))
+            return exchange.voice.suspended(exchange) or call_result(value, None)
+        except BaseException as error:
+            ended = exchange.voice.suspended(exchange)
+            if ended is not None:
+                return ended
+            if isinstance(error, ToolError):
+                return error_result(error)
+            if isinstance(error, ProtocolError) or not isinstance(error, Exception):
+                raise
+            number = incident(f"call_tool({name!r})", error)
+            detail = f"{type(error).__name__}: {error}" if self._server.expose_internal_errors else f"error {number}"
+            return CallToolResult.error(f"the tool {name!r} failed ({detail})")
+
+
+def _arguments_object(params: Any) -> dict[str, Any]:
+    arguments = {} if params.arguments is UNSET else msgspec.json.decode(params.arguments)
+    if not isinstance(arguments, dict):
+        raise ProtocolError.invalid_params("arguments must be an object")
+    return arguments  # pyright: ignore[reportUnknownVariableType]
+
+
+def _bad_arguments(exchange: Any, params: Any, entry: ToolEntry, error: ArgumentError) -> Any:
+    _arguments_object(params)
+    return exchange.voice.bad_arguments(f"invalid arguments for {entry.key!r}: {error}")
+
+
+async def _stream(handler: Handler, kwargs: dict[str, Any], call: Call, server: Server) -> Any:
+    """Run an async generator: what it yields goes out as progress as it comes, and all of it is the result."""
+    context = Context(call, server)
+    parts: list[Any] = []
+    generator = handler.fn(**kwargs)
+    try:
+        async for part in generator:
+            if isinstance(part, CallToolResult):
+                return part
+            parts.append(part)
+            await context.progress(len(parts), message=part if isinstance(part, str) else None)
+    finally:
+        await generator.aclose()
+    if parts and all(isinstance(p, str) for p in parts):
+        return [TextContent(text="".join(parts))]
+    return parts
+
+

@@ -1,0 +1,111 @@
+"""The vocabulary of the wire: one file per page of the specification, no behaviour.
+
+Names follow the newest revision. What an older one lacks or spells otherwise is `protocol/revisions.py`'s business.
+"""
+
+from .completion import (
+    CompleteContext,
+    CompleteParams,
+    CompleteResult,
+    Completion,
+    CompletionArgument,
+    PromptReference,
+    ResourceReference,
+)
+from .content import (
+    AudioContent,
+    BlobResourceContents,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    ResourceContents,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+    ToolResultContent,
+    ToolUseContent,
+)
+from .interaction import (
+    CreateMessageResult,
+    ElicitResult,
+    InputRequiredResult,
+    ListRootsResult,
+    Root,
+    SamplingMessage,
+)
+from .lifecycle import DiscoverParams, DiscoverResult, EmptyResult, InitializeParams, InitializeResult, SetLevelParams
+from .prompts import GetPromptParams, GetPromptResult, ListPromptsResult, Prompt, PromptArgument, PromptMessage
+from .resources import (
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    ReadResourceParams,
+    ReadResourceResult,
+    Resource,
+    ResourceTemplate,
+    SubscribeParams,
+)
+from .subscriptions import ListenParams, ListenResult, NotificationFilter
+from .tools import CallToolParams, CallToolResult, ListParams, ListToolsResult, Tool, ToolAnnotations
+from .wire import Annotations, Icon, Implementation, Json, Params, Role, Wire
+
+__all__ = [
+    "Annotations",
+    "AudioContent",
+    "BlobResourceContents",
+    "CallToolParams",
+    "CallToolResult",
+    "CompleteContext",
+    "CompleteParams",
+    "CompleteResult",
+    "Completion",
+    "CompletionArgument",
+    "ContentBlock",
+    "CreateMessageResult",
+    "DiscoverParams",
+    "DiscoverResult",
+    "ElicitResult",
+    "EmbeddedResource",
+    "EmptyResult",
+    "GetPromptParams",
+    "GetPromptResult",
+    "Icon",
+    "ImageContent",
+    "Implementation",
+    "InitializeParams",
+    "InitializeResult",
+    "InputRequiredResult",
+    "Json",
+    "ListParams",
+    "ListPromptsResult",
+    "ListResourceTemplatesResult",
+    "ListResourcesResult",
+    "ListRootsResult",
+    "ListToolsResult",
+    "ListenParams",
+    "ListenResult",
+    "NotificationFilter",
+    "Params",
+    "Prompt",
+    "PromptArgument",
+    "PromptMessage",
+    "PromptReference",
+    "ReadResourceParams",
+    "ReadResourceResult",
+    "Resource",
+    "ResourceContents",
+    "ResourceLink",
+    "ResourceReference",
+    "ResourceTemplate",
+    "Role",
+    "Root",
+    "SamplingMessage",
+    "SetLevelParams",
+    "SubscribeParams",
+    "TextContent",
+    "TextResourceContents",
+    "Tool",
+    "ToolAnnotations",
+    "ToolResultContent",
+    "ToolUseContent",
+    "Wire",
+]

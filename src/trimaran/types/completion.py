@@ -1,0 +1,57 @@
+"""Argument completion."""
+
+from __future__ import annotations
+
+from msgspec import Raw, field
+
+from .wire import Json, Params, Wire
+
+__all__ = [
+    "CompleteContext",
+    "CompleteParams",
+    "CompleteResult",
+    "Completion",
+    "CompletionArgument",
+    "PromptReference",
+    "ResourceReference",
+]
+
+
+class PromptReference(Wire, tag_field="type", tag="ref/prompt", frozen=True):
+    name: str
+    title: str | None = None
+
+
+class ResourceReference(Wire, tag_field="type", tag="ref/resource", frozen=True):
+    """`uri` is a resource template."""
+
+    uri: str
+
+
+class CompletionArgument(Wire, frozen=True):
+    name: str
+    value: str
+
+
+class CompleteContext(Wire, frozen=True):
+    """What the person has already filled in."""
+
+    arguments: dict[str, str] | None = None
+
+
+class CompleteParams(Params, frozen=True, kw_only=True):
+    ref: PromptReference | ResourceReference
+    argument: CompletionArgument
+    context: CompleteContext | None = None
+
+
+class Completion(Wire):
+    values: list[str]
+    total: int | None = None
+    has_more: bool | None = None
+
+
+class CompleteResult(Wire):
+    completion: Completion
+    result_type: str | None = None
+    meta: dict[str, Json] | Raw | None = field(name="_meta", default=None)

@@ -1,0 +1,110 @@
+"""Content blocks: what tools return, prompts say and sampled messages hold."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from msgspec import UNSET, UnsetType, field
+
+from .wire import Annotations, Icon, Json, Wire
+
+__all__ = [
+    "AudioContent",
+    "BlobResourceContents",
+    "ContentBlock",
+    "EmbeddedResource",
+    "ImageContent",
+    "ResourceContents",
+    "ResourceLink",
+    "TextContent",
+    "TextResourceContents",
+    "ToolResultContent",
+    "ToolUseContent",
+]
+
+
+class TextContent(Wire, tag_field="type", tag="text", frozen=True):
+    text: str
+    annotations: Annotations | dict[str, Json] | None = None
+    meta: dict[str, Json] | None = field(name="_meta", default=None)
+
+
+class ImageContent(Wire, tag_field="type", tag="image", frozen=True):
+    """`data` is base64."""
+
+    data: str
+    mime_type: str
+    annotations: Annotations | dict[str, Json] | None = None
+    meta: dict[str, Json] | None = field(name="_meta", default=None)
+
+
+class AudioContent(Wire, tag_field="type", tag="audio", frozen=True):
+    """`data` is base64."""
+
+    data: str
+    mime_type: str
+    annotations: Annotations | dict[str, Json] | None = None
+    meta: dict[str, Json] | None = field(name="_meta", default=None)
+
+
+class ResourceLink(Wire, tag_field="type", tag="resource_link", frozen=True):
+    """A resource the client may read later."""
+
+    uri: str
+    name: str
+    title: str | None = None
+    description: str | None = None
+    mime_type: str | None = None
+    size: int | None = None
+    annotations: Annotations | dict[str, Json] | None = None
+    icons: list[Icon] | None = None
+    meta: dict[str, Json] | None = field(name="_meta", default=None)
+
+
+class TextResourceContents(Wire, frozen=True):
+    uri: str
+    text: str
+    mime_type: str | None = None
+    annotations: Annotations | dict[str, Json] | None = None
+    meta: dict[str, Json] | None = field(name="_meta", default=None)
+
+
+class BlobResourceContents(Wire, frozen=True):
+    """`blob` is base64."""
+
+    uri: str
+    blob: str
+    mime_type: str | None = None
+    annotations: Annotations | dict[str, Json] | None = None
+    meta: dict[str, Json] | None = field(name="_meta", default=None)
+
+
+ResourceContents: TypeAlias = TextResourceContents | BlobResourceContents
+
+
+class EmbeddedResource(Wire, tag_field="type", tag="resource", frozen=True):
+    resource: TextResourceContents | dict[str, Json] | BlobResourceContents
+    annotations: Annotations | dict[str, Json] | None = None
+    meta: dict[str, Json] | None = field(name="_meta", default=None)
+
+
+class ToolUseContent(Wire, tag_field="type", tag="tool_use", frozen=True):
+    """A model's wish to call a tool, inside a sampled message."""
+
+    id: str
+    name: str
+    input: dict[str, Json]
+    meta: dict[str, Json] | None = field(name="_meta", default=None)
+
+
+class ToolResultContent(Wire, tag_field="type", tag="tool_result", frozen=True):
+    """The answer to a `ToolUseContent`, inside a message for sampling."""
+
+    tool_use_id: str
+    content: list[Json]
+    structured_content: Json | UnsetType = UNSET
+    is_error: bool | None = None
+    meta: dict[str, Json] | None = field(name="_meta", default=None)
+
+
+ContentBlock: TypeAlias = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource

@@ -1,0 +1,75 @@
+"""What a server may ask of a client in the middle of a call: elicitation, sampling, roots; and how the modern era carries it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Raw, field
+
+from .wire import Json, Wire
+
+__all__ = [
+    "CreateMessageResult",
+    "ElicitResult",
+    "InputRequiredResult",
+    "ListRootsResult",
+    "Root",
+    "SamplingMessage",
+]
+
+
+class ElicitResult(Wire):
+    """A person's answer: `content` holds the form's fields, and only on `accept`."""
+
+    action: Literal["accept", "decline", "cancel"]
+    content: Any = None
+    meta: dict[str, Json] | None = field(name="_meta", default=None)
+
+    @property
+    def accepted(self) -> bool:
+        return self.action == "accept"
+
+
+class SamplingMessage(Wire):
+    role: Literal["user", "assistant"]
+    content: Any
+    meta: dict[str, Json] | None = field(name="_meta", default=None)
+
+
+class CreateMessageResult(Wire):
+    """What the client's model said. `content` is one block or a list of blocks, as mappings."""
+
+    role: Literal["user", "assistant"]
+    content: Any
+    model: str
+    stop_reason: str | None = None
+    meta: dict[str, Json] | None = field(name="_meta", default=None)
+
+    @property
+    def text(self) -> str:
+        """The text of all text blocks, joined."""
+        blocks: list[Any] = self.content if isinstance(self.content, list) else [self.content]  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+        return "".join(b.get("text", "") for b in blocks if isinstance(b, dict) and b.get("type") == "text")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType, reportUnknownArgumentType]
+
+
+class Root(Wire):
+    uri: str
+    name: str | None = None
+    meta: dict[str, Json] | None = field(name="_meta", default=None)
+
+
+class ListRootsResult(Wire):
+    roots: list[Root]
+    meta: dict[str, Json] | None = field(name="_meta", default=None)
+
+
+class InputRequiredResult(Wire):
+    """The end of one round of a modern call: what must be answered before the next."""
+
+    result_type: str | None = None
+    input_requests: dict[str, Json] | None = None
+    request_state: str | None = None
+    meta: dict[str, Json] | Raw | None = field(name="_meta", default=None)
+
+    def __post_init__(self) -> None:
+        self.result_type = "input_required"

@@ -1,0 +1,58 @@
+"""Prompts and the messages they produce."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import UNSET, Raw, UnsetType, field
+
+from .content import ContentBlock
+from .wire import Icon, Json, Params, Role, Wire
+
+__all__ = ["GetPromptParams", "GetPromptResult", "ListPromptsResult", "Prompt", "PromptArgument", "PromptMessage"]
+
+
+class PromptArgument(Wire, frozen=True):
+    name: str
+    title: str | None = None
+    description: str | None = None
+    required: bool | None = None
+
+
+class Prompt(Wire):
+    name: str
+    title: str | None = None
+    description: str | None = None
+    arguments: list[PromptArgument] | None = None
+    annotations: dict[str, Json] | None = None
+    icons: list[Icon] | None = None
+    meta: dict[str, Json] | None = field(name="_meta", default=None)
+
+
+class PromptMessage(Wire, frozen=True):
+    role: Role
+    content: ContentBlock | dict[str, Json]
+
+
+class ListPromptsResult(Wire):
+    prompts: list[Prompt] | list[dict[str, Json]]
+    next_cursor: str | None = None
+    result_type: str | None = None
+    ttl_ms: int | None = None
+    cache_scope: str | None = None
+    meta: dict[str, Json] | Raw | None = field(name="_meta", default=None)
+
+
+class GetPromptParams(Params, frozen=True, kw_only=True):
+    name: str
+    arguments: Raw | UnsetType = UNSET
+    input_responses: Raw | UnsetType = UNSET
+    request_state: str | UnsetType = UNSET
+
+
+class GetPromptResult(Wire):
+    messages: Sequence[PromptMessage | dict[str, Json]] | list[Any]
+    description: str | None = None
+    result_type: str | None = None
+    meta: dict[str, Json] | Raw | None = field(name="_meta", default=None)

@@ -1,0 +1,28 @@
+"""`subscriptions/listen`: the modern era's one way to hear of changes."""
+
+from __future__ import annotations
+
+from msgspec import Raw, field
+
+from .wire import Json, Params, Wire
+
+__all__ = ["ListenParams", "ListenResult", "NotificationFilter"]
+
+
+class NotificationFilter(Wire, frozen=True):
+    """What a listener wants to hear, and, in the acknowledgement, what it will."""
+
+    tools_list_changed: bool | None = None
+    prompts_list_changed: bool | None = None
+    resources_list_changed: bool | None = None
+    resource_subscriptions: list[str] | None = None
+    task_ids: list[str] | None = None
+
+
+class ListenParams(Params, frozen=True, kw_only=True):
+    notifications: NotificationFilter
+
+
+class ListenResult(Wire):
+    result_type: str | None = None
+    meta: dict[str, Json] | Raw | None = field(name="_meta", default=None)

@@ -1,0 +1,85 @@
+"""Tools: definitions, calls and their results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import UNSET, Raw, UnsetType, field
+
+from .content import ContentBlock, TextContent
+from .wire import Icon, Json, Params, Wire
+
+__all__ = ["CallToolParams", "CallToolResult", "ListParams", "ListToolsResult", "Tool", "ToolAnnotations"]
+
+
+class ToolAnnotations(Wire, frozen=True):
+    """Hints about what a tool does to the world. Hints: a client must not trust them blindly."""
+
+    title: str | None = None
+    read_only_hint: bool | None = None
+    destructive_hint: bool | None = None
+    idempotent_hint: bool | None = None
+    open_world_hint: bool | None = None
+
+
+class Tool(Wire):
+    name: str
+    title: str | None = None
+    description: str | None = None
+    input_schema: dict[str, Json] | Raw = field(default_factory=lambda: {"type": "object"})
+    output_schema: dict[str, Json] | Raw | None = None
+    annotations: ToolAnnotations | dict[str, Json] | None = None
+    execution: dict[str, Json] | None = None
+    icons: list[Icon] | None = None
+    meta: dict[str, Json] | None = field(name="_meta", default=None)
+
+
+class ListParams(Params, frozen=True, kw_only=True):
+    """Params of every list method."""
+
+    cursor: str | None = None
+
+
+class ListToolsResult(Wire):
+    tools: list[Tool] | list[dict[str, Json]]
+    next_cursor: str | None = None
+    result_type: str | None = None
+    ttl_ms: int | None = None
+    cache_scope: str | None = None
+    meta: dict[str, Json] | Raw | None = field(name="_meta", default=None)
+
+
+class CallToolParams(Params, frozen=True, kw_only=True):
+    """`arguments` stays raw: the tool's own compiled signature decodes it, once."""
+
+    name: str
+    arguments: Raw | UnsetType = UNSET
+    input_responses: Raw | UnsetType = UNSET
+    request_state: str | UnsetType = UNSET
+
+
+class CallToolResult(Wire, omit_defaults=True):
+    """What a tool call ends in. Handlers may return one to say everything themselves."""
+
+    content: Sequence[ContentBlock | dict[str, Json]] | list[Any]
+    structured_content: Json | UnsetType = UNSET
+    is_error: bool = False
+    result_type: str | None = None
+    meta: dict[str, Json] | Raw | None = field(name="_meta", default=None)
+
+    @classmethod
+    def ok(
+        cls, content: str | Sequence[Any] = (), *, structured: Json | UnsetType = UNSET, meta: dict[str, Json] | None = None
+    ) -> CallToolResult:
+        """A successful result from a text or ready blocks."""
+        return cls(content=_blocks(content), structured_content=structured, meta=meta or None)
+
+    @classmethod
+    def error(cls, content: str | Sequence[Any], *, meta: dict[str, Json] | None = None) -> CallToolResult:
+        """A failed result the model can read and react to."""
+        return cls(content=_blocks(content), is_error=True, meta=meta or None)
+
+
+def _blocks(content: str | Sequence[Any]) -> list[Any]:
+    return [TextContent(text=content)] if isinstance(content, str) else list(content)

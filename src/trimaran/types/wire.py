@@ -1,0 +1,58 @@
+"""The ground every wire type stands on: the struct options, the JSON alias, the shapes shared by several spec pages."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType, field
+
+__all__ = ["Annotations", "Icon", "Implementation", "Json", "Params", "Role", "Wire"]
+
+# A JSON value. `Any` because a recursive alias would make every handler's signature unreadable.
+Json: TypeAlias = Any
+
+Role: TypeAlias = Literal["user", "assistant"]
+
+
+class Wire(Struct, kw_only=True, omit_defaults=True, rename="camel"):
+    """A value that travels: camelCase on the wire, snake_case here, unset fields left out."""
+
+    def to_json(self) -> dict[str, Json]:
+        """The value as the mapping that goes on the wire."""
+        return msgspec.to_builtins(self)
+
+
+class Params(Wire, frozen=True):
+    """The params of a request. `_meta` stays raw: the reader has its own, memoised, way with it."""
+
+    meta: Raw | UnsetType = field(name="_meta", default=UNSET)
+
+
+class Icon(Wire, frozen=True):
+    """A picture a client may show beside a name."""
+
+    src: str
+    mime_type: str | None = None
+    sizes: list[str] | None = None
+    theme: Literal["light", "dark"] | None = None
+
+
+class Annotations(Wire, frozen=True):
+    """Hints on who a piece of content is for and how much it matters (0 to 1)."""
+
+    audience: list[Role] | None = None
+    priority: float | None = None
+    last_modified: str | None = None
+
+
+class Implementation(Wire, frozen=True):
+    """The name and version a program gives itself. Display only: nothing may be decided by it."""
+
+    name: str
+    version: str
+    title: str | None = None
+    description: str | None = None
+    website_url: str | None = None
+    icons: list[Icon] | None = None
+    meta: dict[str, Json] | None = field(name="_meta", default=None)

@@ -1,0 +1,20 @@
+"""The official conformance suite, one test per leg; `run.py` does the work and says what each leg is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RUN = Path(__file__).with_name("run.py")
+
+
+@pytest.mark.slow
+@pytest.mark.deadline(240)  # above every bound inside run.py, so that run.py ends its server itself
+@pytest.mark.parametrize("leg", ["25", "26", "stable"])
+def test_official_suite_finds_what_is_expected(leg: str) -> None:
+    """Whose rule: the spec's, as its authors test it."""
+    done = subprocess.run([sys.executable, RUN, "--leg", leg], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, f"\n{done.stdout}\n{done.stderr}"

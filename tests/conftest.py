@@ -1,0 +1,154 @@
+"""What holds for every test: it ends in time, and it leaves nothing behind.
+
+A test fails when one of its phases (set-up, body, tear-down) outlasts its deadline: 30 s, or `@pytest.mark.deadline(seconds)`.
+It fails in tear-down, when all other fixtures are gone, if an asyncio task still runs, if a child process is still there,
+or if a socket, pipe or file was dropped unclosed (the ResourceWarning, an error here by `filterwarnings`).
+
+Fixture: `free_port`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import faulthandler
+import gc
+import inspect
+import os
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+DEADLINE = 30.0  # seconds; the slowest honest unit test takes about one
+GRACE = 0.5  # seconds in which what was told to end may still end
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that nothing listened on a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+# --- nothing left behind ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Autouse, so it is set up before, and torn down after, every other fixture of the same scope."""
+    before = children()
+    if inspect.iscoroutinefunction(getattr(request, "function", None)):
+        request.getfixturevalue("leaves_no_task")
+    yield
+    # An unclosed thing in a reference cycle complains when it is collected: let that be in this test, not in a later one.
+    gc.collect()
+    deadline = time.monotonic() + GRACE
+    while (left := children() - before) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    for pid in left:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, 0)
+    assert not left, f"child processes left running: {sorted(left)} (killed now)"
+
+
+@pytest.fixture
+async def leaves_no_task() -> AsyncIterator[None]:
+    """Requested for coroutine tests only: it lives in the test's own loop and sees it last."""
+    before = asyncio.all_tasks()
+    yield
+    deadline = time.monotonic() + GRACE
+    while (left := asyncio.all_tasks() - before - {asyncio.current_task()}) and time.monotonic() < deadline:
+        await asyncio.sleep(0.001)
+    assert not left, "asyncio tasks left running:\n" + "\n".join(f"  {task!r}" for task in left)
+
+
+def children() -> set[int]:
+    """The live or unreaped children of this process; empty where there is no /proc to ask."""
+    found: set[int] = set()
+    for path in Path(f"/proc/{os.getpid()}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # a thread that ended meanwhile
+            found.update(int(pid) for pid in path.read_text().split())
+    return {pid for pid in found if b"resource_tracker" not in command_line(pid)}  # multiprocessing keeps one for good
+
+
+def command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def pytest_collection_finish() -> None:
+    """Take the imported modules out of the collector's sight, so that collecting after each test costs nothing."""
+    gc.collect()
+    gc.freeze()
+
+
+# --- ends in time ----------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def deadline(item: pytest.Item) -> Iterator[None]:
+    """Raise in the main thread when time is up, and once a second from then on: a task may swallow the first one.
+
+    What is deaf to signals (a C extension that never returns) is ended with the whole run, stacks printed, a little later.
+    """
+    marker = item.get_closest_marker("deadline")
+    seconds = float(marker.args[0]) if marker else DEADLINE
+
+    def overdue(_signal: int, _frame: FrameType | None) -> None:
+        tasks = ""
+        with contextlib.suppress(RuntimeError):  # no loop is running
+            tasks = "\n" + "\n".join(f"  {task!r}" for task in asyncio.all_tasks())
+        pytest.fail(f"{item.nodeid} took longer than its deadline of {seconds:g} s{tasks}")
+
+    previous = signal.signal(signal.SIGALRM, overdue)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+    faulthandler.dump_traceback_later(seconds + 15, exit=True, file=item.config.stash[STDERR])
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        faulthandler.cancel_dump_traceback_later()
+        signal.signal(signal.SIGALRM, previous)
+
+
+STDERR = pytest.StashKey[int]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the real standard error: during a test, descriptor 2 is pytest's capture file."""
+    capture: Any = config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
+        config.stash[STDERR] = os.dup(2)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    os.close(config.stash[STDERR])
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    with deadline(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    with deadline(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    with deadline(item):
+        return (yield)
