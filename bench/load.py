@@ -18,6 +18,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from typing import cast
 
 import messages
 import uvloop
@@ -82,7 +83,7 @@ class Connection(asyncio.Protocol):
         self.sent_at = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.write = transport.write  # type: ignore[attr-defined]
+        self.write = cast("asyncio.Transport", transport).write
         self.send_next()
 
     def send_next(self) -> None:
@@ -177,7 +178,7 @@ async def _drive(
 ) -> Outcome:
     loop = asyncio.get_running_loop()
     run = Run(expected, seconds, limit)
-    transports: list[asyncio.BaseTransport] = []
+    transports: list[asyncio.Transport] = []
     try:
         for template in templates:
             transport, _ = await loop.create_connection(lambda t=template: Connection(run, t), "127.0.0.1", port)
@@ -196,7 +197,7 @@ async def _drive(
         if not run.done.done():
             run.done.cancel()
         for transport in transports:
-            transport.abort()  # type: ignore[attr-defined]
+            transport.abort()
 
 
 def measure(

@@ -76,13 +76,18 @@ def serve_all(contenders: Sequence[Contender], plan: Plan, *extra: str) -> Itera
 
 
 def rounds(count: int, measures: Mapping[str, tuple[str, Callable[[], float]]]) -> dict[str, Series]:
-    """Measure key -> (label, function) in interleaved rounds; a contender that fails once is not tried again."""
+    """Measure key -> (label, function) in interleaved rounds; a contender that fails once is not tried again.
+
+    Each round begins with another contender, so that nobody always follows the same neighbour's cooling down.
+    """
     series = {key: Series(label) for key, (label, _) in measures.items()}
-    for _ in range(count):
-        for key, (_, measure) in measures.items():
+    keys = list(measures)
+    for turn in range(count):
+        first = turn % len(keys)
+        for key in keys[first:] + keys[:first]:
             if series[key].failure is None:
                 try:
-                    series[key].values.append(measure())
+                    series[key].values.append(measures[key][1]())
                 except Exception as error:
                     series[key].failure = str(error).replace("\n", " ")[:200] or type(error).__name__
     return series

@@ -7,6 +7,7 @@ Sizes come from /proc; where there is none (not Linux) asking for them raises `U
 import contextlib
 import os
 import resource
+import select
 import signal
 import socket
 import subprocess
@@ -15,6 +16,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Self, cast
 
 READY_SECONDS = 120  # a rival with 10,000 tools takes tens of seconds to register them
 STOP_SECONDS = 5
@@ -78,6 +80,57 @@ def size(pid: int) -> Size:
     return Size(rss / 1024, pss / 1024, count)
 
 
+class Conversation:
+    """A child that is spoken to in lines over its pipes. A context manager: leaving it ends the child."""
+
+    def __init__(self, command: Sequence[str | Path], *, env: Mapping[str, str] | None = None) -> None:
+        words = [str(word) for word in command]
+        self.log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
+        self.popen = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, env=env, bufsize=0
+        )
+        self.pending = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for pipe in (self.popen.stdin, self.popen.stdout):
+            with contextlib.suppress(OSError):
+                cast("IO[bytes]", pipe).close()
+        try:
+            self.popen.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.popen.kill()
+            self.popen.wait(STOP_SECONDS)
+        self.log.close()
+
+    def send(self, data: bytes) -> None:
+        with contextlib.suppress(BrokenPipeError):  # the next `receive` says why the child is gone
+            cast("IO[bytes]", self.popen.stdin).write(data)
+
+    def receive(self, seconds: float) -> bytes:
+        """Return the next line."""
+        stdout = cast("IO[bytes]", self.popen.stdout).fileno()
+        deadline = time.monotonic() + seconds
+        while b"\n" not in self.pending:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([stdout], [], [], left)[0]:
+                raise UnavailableError(f"no line from the child within {seconds:.0f} s")
+            data = os.read(stdout, 65_536)
+            if not data:
+                raise UnavailableError(f"the child closed its stdout: {last_line(self.log)}")
+            self.pending += data
+        first, _, self.pending = self.pending.partition(b"\n")
+        return first
+
+
+def last_line(log: IO[bytes]) -> str:
+    log.seek(0)
+    lines = log.read().decode(errors="replace").strip().splitlines()
+    return lines[-1][:200] if lines else "it wrote nothing"
+
+
 class Process:
     """A server process and its log."""
 
@@ -103,16 +156,11 @@ class Process:
         deadline = time.monotonic() + READY_SECONDS
         while time.monotonic() < deadline:
             if self.popen.poll() is not None:
-                raise UnavailableError(f"the server exited with {self.popen.returncode}: {self.last_words()}")
+                raise UnavailableError(f"the server exited with {self.popen.returncode}: {last_line(self.log)}")
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
                 return
             time.sleep(0.05)
-        raise UnavailableError(f"the server did not open its port within {READY_SECONDS} s: {self.last_words()}")
-
-    def last_words(self) -> str:
-        self.log.seek(0)
-        lines = self.log.read().decode(errors="replace").strip().splitlines()
-        return lines[-1][:200] if lines else "it wrote nothing"
+        raise UnavailableError(f"the server did not open its port within {READY_SECONDS} s: {last_line(self.log)}")
 
     def wait_gone(self, seconds: float) -> float | None:
         """Wait for the exit; return the seconds it took, None if it still runs."""

@@ -26,7 +26,7 @@ class Series:
 
     def show(self, unit: str) -> str:
         middle = self.median
-        return f"failed: {self.failure}" if middle is None else f"{number(middle)} {unit}".rstrip()
+        return failed(self.failure) if middle is None else f"{number(middle)} {unit}".rstrip()
 
 
 @dataclass
@@ -47,6 +47,12 @@ class Section:
     notes: list[str] = field(default_factory=list)
     series: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
+
+
+def failed(reason: str | None) -> str:
+    """Say in a table cell why there is no number; the JSON file has the reason in full."""
+    text = (reason or "nothing was measured").replace("|", "/").replace("\n", " ")
+    return f"failed: {text[:117]}..." if len(text) > 120 else f"failed: {text}"
 
 
 def number(value: float) -> str:

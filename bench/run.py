@@ -53,7 +53,12 @@ def main() -> int:
     done = [run_section(key, plan) for key in chosen]
     path = contenders.HERE / "results" / f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%SZ}.json"
     report.write_json(path, facts, done)
-    missed = [f"{section.key}: {row.what}" for section in done for row in section.rows if row.ok is False]
+    missed = [
+        f"{section.key}: {row.what}: {row.ours}, {row.ratio} of {row.anchor}"
+        for section in done
+        for row in section.rows
+        if row.ok is False
+    ]
     held = sum(row.ok is True for section in done for row in section.rows)
     open_rows = [row for section in done for row in section.rows if row.ok is None and row.budget != "-"]
     print(f"\nBudgets held: {held}, missed: {len(missed)}, not measured: {len(open_rows)}. JSON: {path}")
@@ -80,7 +85,7 @@ def run_section(key: str, plan: Plan) -> report.Section:
         # A section that breaks must not take the others' numbers with it.
         reason = traceback.format_exc().strip().splitlines()[-1]
         traceback.print_exc()
-        section = report.Section(key, key, rows=[report.Row(key, "-", f"failed: {reason}", budget="see above")])
+        section = report.Section(key, key, rows=[report.Row(key, "-", report.failed(reason), budget="see above")])
     section.seconds = time.monotonic() - started
     print(f"\n{report.markdown(section)}\n\n({section.seconds:.0f} s)", flush=True)
     return section

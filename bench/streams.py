@@ -13,15 +13,11 @@ Driven by lines on stdin, answered by one JSON line each:
 
 import argparse
 import asyncio
-import contextlib
 import json
-import os
-import select
-import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import messages
 import procs
@@ -30,6 +26,7 @@ import uvloop
 ACK = b"notifications/subscriptions/acknowledged"
 CHANGED = b"notifications/tools/list_changed"
 RESULT = b'"result":'
+ERROR = b'"error":'
 BODY_END = b"0\r\n\r\n"
 OPENING_AT_ONCE = 128  # well under any server's accept backlog
 PATIENCE = 240  # seconds for the slowest step: a rival opening 10,000 streams
@@ -47,7 +44,7 @@ class Listener(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
-        transport.write(self.request)  # type: ignore[attr-defined]
+        cast("asyncio.Transport", transport).write(self.request)
 
     def data_received(self, data: bytes) -> None:
         self.seen = (self.seen + data)[-BUFFER_LIMIT:]
@@ -56,6 +53,8 @@ class Listener(asyncio.Protocol):
                 self.acked.set_exception(RuntimeError(f"listen answered {self.seen[:120]!r}"))
             elif ACK in self.seen:
                 self.acked.set_result(None)
+            elif ERROR in self.seen:
+                self.acked.set_exception(RuntimeError(f"listen answered {self.seen[self.seen.find(ERROR) :][:120]!r}"))
         if not self.changed.done() and CHANGED in self.seen:
             self.changed.set_result(time.perf_counter())
         if not self.ended.done() and self.seen.endswith(BODY_END):
@@ -148,43 +147,15 @@ def say(message: dict[str, Any]) -> None:
     print(json.dumps(message), flush=True)
 
 
-class Holder:
-    """The process above, as the bench sees it. Use as a context manager."""
+class Holder(procs.Conversation):
+    """The process above, as the bench sees it."""
 
     def __init__(self, python: Path, port: int, count: int) -> None:
-        command = [str(python), __file__, "--port", str(port), "--count", str(count)]
-        self.popen = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
-        self.pending = b""
-
-    def __enter__(self) -> "Holder":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(OSError):
-            self.popen.stdin.close()  # type: ignore[union-attr]
-        try:
-            self.popen.wait(5)
-        except subprocess.TimeoutExpired:
-            self.popen.kill()
-            self.popen.wait(5)
-
-    def send(self, command: str) -> None:
-        self.popen.stdin.write(command.encode() + b"\n")  # type: ignore[union-attr]
+        super().__init__([python, __file__, "--port", str(port), "--count", str(count)])
 
     def answer(self, seconds: float = PATIENCE + 10) -> dict[str, Any]:
         """Return the next JSON line; one with `failure` raises."""
-        stdout = self.popen.stdout.fileno()  # type: ignore[union-attr]
-        deadline = time.monotonic() + seconds
-        while b"\n" not in self.pending:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([stdout], [], [], left)[0]:
-                raise procs.UnavailableError(f"the stream holder said nothing for {seconds:.0f} s")
-            data = os.read(stdout, 65_536)
-            if not data:
-                raise procs.UnavailableError("the stream holder ended early")
-            self.pending += data
-        first, _, self.pending = self.pending.partition(b"\n")
-        answer: dict[str, Any] = json.loads(first)
+        answer: dict[str, Any] = json.loads(self.receive(seconds))
         if "failure" in answer:
             raise procs.UnavailableError(answer["failure"])
         return answer

@@ -1,5 +1,7 @@
 """tools/call over HTTP: answers per second with 16 connections and one worker, in both eras, by kind of function."""
 
+from collections.abc import Callable
+
 import contenders as who
 from plan import CONNECTIONS, Live, Plan, call_rate, rounds, serve_all
 from report import Section, Series, best, compare
@@ -19,8 +21,9 @@ NOTES = [
 def run_async(plan: Plan) -> Section:
     section = Section("http", f"HTTP tools/call, async tool, 1 worker, {CONNECTIONS} connections", notes=list(NOTES))
     with serve_all((who.OURS, *RIVALS, *ECHOES, who.ECHO_RAW), plan) as live:
-        modern = _measure(plan, live, "add", "modern", (who.SDK, who.FASTMCP, *ECHOES, who.ECHO_RAW))
-        legacy = _measure(plan, live, "add", "legacy", (*RIVALS,))
+        modern, legacy = _measure(
+            plan, live, "add", ("ours", "sdk", "fastmcp", *(echo.key for echo in ECHOES), "echo-raw")
+        )
     section.series = {"modern": modern, "legacy": legacy}
     ours = modern["ours"]
     echo = best([modern["echo-uvicorn"], modern["echo-granian"]])
@@ -50,8 +53,7 @@ def run_sync(plan: Plan) -> Section:
         "sync", f"HTTP tools/call, plain `def` tool, 1 worker, {CONNECTIONS} connections", notes=NOTES[:1]
     )
     with serve_all((who.OURS, *RIVALS), plan) as live:
-        modern = _measure(plan, live, "add_sync", "modern", (who.SDK, who.FASTMCP), inline=True)
-        legacy = _measure(plan, live, "add_sync", "legacy", RIVALS)
+        modern, legacy = _measure(plan, live, "add_sync", ("ours", "sdk", "fastmcp"), inline=True)
     section.series = {"modern": modern, "legacy": legacy}
     section.rows += [
         compare("plain tool, modern", modern["sdk"], modern["ours"], unit="req/s", at_least=5),
@@ -63,11 +65,26 @@ def run_sync(plan: Plan) -> Section:
     return section
 
 
-def _measure(plan, live: dict[str, Live | str], tool: str, era, rivals, *, inline: bool = False) -> dict[str, Series]:
-    measures = {one.key: (one.label, call_rate(live[one.key], plan, tool, era)) for one in (who.OURS, *rivals)}
+def _measure(
+    plan: Plan, live: dict[str, Live | str], tool: str, modern: tuple[str, ...], *, inline: bool = False
+) -> tuple[dict[str, Series], dict[str, Series]]:
+    """Measure both eras in the same rounds, so that they too can be compared; return (modern, legacy)."""
+    labels = {one.key: one.label for one in (who.OURS, *RIVALS, *ECHOES, who.ECHO_RAW)}
+    legacy = ("ours", *(rival.key for rival in RIVALS))
+    measures: dict[str, tuple[str, Callable[[], float]]] = {}
+    for key in labels:
+        if key in modern:
+            measures[f"modern {key}"] = (labels[key], call_rate(live[key], plan, tool, "modern"))
+        if key in legacy:
+            measures[f"legacy {key}"] = (labels[key], call_rate(live[key], plan, tool, "legacy"))
     if inline:
-        measures["ours-inline"] = ("trimaran, inline", call_rate(live["ours"], plan, "add_inline", era))
-    return rounds(plan.rounds, measures)
+        measures["modern ours-inline"] = ("trimaran, inline", call_rate(live["ours"], plan, "add_inline", "modern"))
+    series = rounds(plan.rounds, measures)
+    return _of_era(series, "modern "), _of_era(series, "legacy ")
+
+
+def _of_era(series: dict[str, Series], prefix: str) -> dict[str, Series]:
+    return {key.removeprefix(prefix): one for key, one in series.items() if key.startswith(prefix)}
 
 
 def _best_of(series: dict[str, Series], key: str) -> Series:

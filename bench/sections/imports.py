@@ -8,7 +8,7 @@ from pathlib import Path
 import contenders as who
 from plan import Plan
 from procs import UnavailableError
-from report import Row, Section, Series, compare, limit
+from report import Row, Section, Series, compare, failed, limit
 
 STATEMENTS = {
     "ours": (who.OURS, "from trimaran import Server"),
@@ -60,7 +60,7 @@ def _loaded_row() -> Row:
     try:
         done = subprocess.run([who.OURS.python, "-c", code], check=True, capture_output=True, timeout=60)
     except subprocess.SubprocessError as error:
-        return Row(what, "-", f"failed: {_reason(error)}", budget=budget)
+        return Row(what, "-", failed(_reason(error)), budget=budget)
     loaded, count = json.loads(done.stdout)
     shown = f"{', '.join(loaded) or 'none'} ({count} modules in all)"
     return Row(what, "-", shown, budget=budget, ok=not FORBIDDEN & set(loaded))

@@ -11,11 +11,11 @@ import contenders as who
 import load
 from plan import CONNECTIONS, Live, Plan, served
 from procs import UnavailableError, size
-from report import Row, Section, Series, compare, limit
+from report import Section, Series, compare, limit
 from streams import Holder
 
 SPARE_FILES = 500  # descriptors a server needs beside its streams
-STREAM_SERVERS = (who.OURS, who.SDK)
+STREAM_SERVERS = (who.OURS, who.SDK, who.FASTMCP)
 
 
 def run(plan: Plan) -> Section:
@@ -81,7 +81,7 @@ def _add_streams(section: Section, plan: Plan) -> None:
         compare(f"{what}: memory per stream", cost["sdk"], cost["ours"], unit="KB"),
         compare(f"{what}: a change reaches all", reach["sdk"], reach["ours"], unit="s"),
         compare(f"{what}: opened and acknowledged in", opening["sdk"], opening["ours"], unit="s"),
-        Row(f"{what}: memory per stream", "FastMCP: serves no subscriptions/listen", cost["ours"].show("KB")),
+        compare(f"{what}: memory per stream", cost["fastmcp"], cost["ours"], unit="KB"),
     ]
     section.series["streams"] = {"kb_per_stream": cost, "reach_seconds": reach, "open_seconds": opening}
 
@@ -98,7 +98,7 @@ def _hold(live: Live, count: int) -> tuple[float, float, float]:
             raise UnavailableError(f"only {opened['acked']} of {count} streams were acknowledged")
         time.sleep(0.5)
         after = size(live.process.pid).rss_mb
-        holder.send("poke")
+        holder.send(b"poke\n")
         poked = holder.answer()
         if poked["reached"] != count:
             raise UnavailableError(f"the change reached only {poked['reached']} of {count} streams")

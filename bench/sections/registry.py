@@ -1,13 +1,14 @@
 """A registry of 10,000 tools: calls must stay as fast as with 10, and registering must not take for ever."""
 
+import contextlib
 import json
 import subprocess
 from collections.abc import Callable
 
 import contenders as who
-from plan import Plan, call_rate, rounds, served
+from plan import Live, Plan, call_rate, rounds, served
 from procs import UnavailableError
-from report import Section, compare
+from report import Section, Series, compare
 
 MANY, FEW = 10_000, 10
 PATIENCE = 180
@@ -28,21 +29,18 @@ def run(plan: Plan) -> Section:
     return section
 
 
-def _call_rates(plan: Plan):
+def _call_rates(plan: Plan) -> dict[str, Series]:
     """Measure ours with few and with many tools, both servers up at once."""
-    live: dict[str, object] = {}
-    try:
-        with served(who.OURS, plan, "--tools", str(FEW)) as few, served(who.OURS, plan, "--tools", str(MANY)) as many:
-            measures = {
-                "few": (f"ours with {FEW} tools", call_rate(few, plan, "add", "modern")),
-                "many": (f"ours with {MANY:,} tools", call_rate(many, plan, "add", "modern")),
-            }
-            return rounds(plan.rounds, measures)
-    except UnavailableError as error:
-        live = {"few": str(error), "many": str(error)}
-    return rounds(
-        1, {key: (f"ours, {key} tools", call_rate(reason, plan, "add", "modern")) for key, reason in live.items()}
-    )  # type: ignore[arg-type]
+    with contextlib.ExitStack() as stack:
+        measures = {}
+        for key, count in (("few", FEW), ("many", MANY)):
+            live: Live | str
+            try:
+                live = stack.enter_context(served(who.OURS, plan, "--tools", str(count)))
+            except UnavailableError as error:
+                live = str(error)
+            measures[key] = (f"ours with {count:,} tools", call_rate(live, plan, "add", "modern"))
+        return rounds(plan.rounds, measures)
 
 
 def _registration(contender: who.Contender) -> Callable[[], float]:

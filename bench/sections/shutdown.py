@@ -5,7 +5,7 @@ import time
 import contenders as who
 from plan import Plan, served
 from procs import UnavailableError
-from report import Row, Section
+from report import Row, Section, failed
 from streams import Holder
 
 EXIT_PATIENCE = 10
@@ -35,6 +35,7 @@ def run(plan: Plan) -> Section:
             ok=(exited is not None and exited <= 2) if known else None,
         ),
     ]
+    section.notes.append("mcp as its own `run` sets uvicorn up: without `timeout_graceful_shutdown`.")
     return section
 
 
@@ -45,7 +46,7 @@ def _terminate(contender: who.Contender, plan: Plan) -> dict:
             acked = holder.answer()["acked"]
             if acked != count:
                 raise UnavailableError(f"only {acked} of {count} streams were acknowledged")
-            holder.send("watch")
+            holder.send(b"watch\n")
             holder.answer(10)
             live.process.popen.terminate()
             started = time.monotonic()
@@ -60,12 +61,12 @@ def _terminate(contender: who.Contender, plan: Plan) -> dict:
 
 def _streams(outcome: dict, plan: Plan) -> str:
     if "failure" in outcome:
-        return f"failed: {outcome['failure']}"
+        return failed(outcome["failure"])
     return f"{outcome['clean']:,} of {plan.closing_streams:,} ended cleanly, {outcome['dropped']:,} dropped"
 
 
 def _exit(outcome: dict) -> str:
     if "failure" in outcome:
-        return f"failed: {outcome['failure']}"
+        return failed(outcome["failure"])
     gone = outcome["exit_seconds"]
     return f"still running after {EXIT_PATIENCE} s (killed)" if gone is None else f"{gone:.2f} s"

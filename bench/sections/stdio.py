@@ -1,14 +1,12 @@
 """stdio: from spawning the server to its first tool result, over raw pipes, legacy handshake included."""
 
 import json
-import select
-import subprocess
 import time
 
 import contenders as who
 import messages
 from plan import Plan, rounds, unavailable
-from procs import UnavailableError
+from procs import Conversation, UnavailableError
 from report import Section, compare
 
 PATIENCE = 30
@@ -35,43 +33,21 @@ def run(plan: Plan) -> Section:
 def spawn_to_result(contender: who.Contender) -> float:
     command = contender.command("--stdio")
     started = time.perf_counter()
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=contender.environment()
-    )
-    try:
-        process.stdin.write(messages.line(messages.initialize(1)))
-        process.stdin.flush()
-        _read_answer(process, 1)
-        process.stdin.write(messages.line(messages.initialized()) + messages.line(messages.legacy_call(2, "add")))
-        process.stdin.flush()
-        answer = _read_answer(process, 2)
+    with Conversation(command, env=contender.environment()) as server:
+        server.send(messages.line(messages.initialize(1)))
+        _receive_answer(server, 1)
+        server.send(messages.line(messages.initialized()) + messages.line(messages.legacy_call(2, "add")))
+        answer = _receive_answer(server, 2)
         took = time.perf_counter() - started
-        if messages.ANSWER.decode() not in json.dumps(answer):
-            raise UnavailableError(f"unexpected result {answer}")
-        return took
-    finally:
-        process.stdin.close()
-        try:
-            process.wait(5)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(5)
-        process.stdout.close()
-        process.stderr.close()
+    if messages.ANSWER not in answer:
+        raise UnavailableError(f"unexpected result {answer!r}")
+    return took
 
 
-def _read_answer(process: subprocess.Popen[bytes], request_id: int) -> dict:
+def _receive_answer(server: Conversation, request_id: int) -> bytes:
     deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        # One answer per request and nothing else pending: readline cannot leave a second line in its buffer unseen
-        # for long, and select guards the first byte.
-        if not select.select([process.stdout], [], [], 0.5)[0]:
-            continue
-        text = process.stdout.readline()
-        if not text:
-            last = process.stderr.read().decode(errors="replace").strip().splitlines()
-            raise UnavailableError(f"the server closed stdout: {last[-1][:200] if last else 'no message'}")
-        message = json.loads(text)
-        if message.get("id") == request_id:
-            return message
+    while (left := deadline - time.monotonic()) > 0:
+        line = server.receive(left)
+        if json.loads(line).get("id") == request_id:
+            return line
     raise UnavailableError(f"no answer to request {request_id} within {PATIENCE} s")

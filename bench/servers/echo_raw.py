@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import re
+from typing import cast
 
 import uvloop
 
@@ -12,18 +13,19 @@ LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
 class Echo(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport
+        self.transport = cast("asyncio.Transport", transport)
         self.buffer = b""
 
     def data_received(self, data: bytes) -> None:
         if self.buffer:
             data = self.buffer + data
-        head_end = data.find(b"\r\n\r\n") + 4
-        if head_end < 4 or len(data) < head_end + int(LENGTH.search(data)[1]):
+        length, request_id = LENGTH.search(data), ID.search(data)
+        body_at = data.find(b"\r\n\r\n") + 4
+        if length is None or request_id is None or len(data) < body_at + int(length[1]):
             self.buffer = data
             return
         self.buffer = b""
-        answer = b'{"jsonrpc":"2.0","id":%b,"result":42222}' % ID.search(data, head_end)[1]
+        answer = b'{"jsonrpc":"2.0","id":%b,"result":42222}' % request_id[1]
         self.transport.write(
             b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(answer), answer)
         )

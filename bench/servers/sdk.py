@@ -3,8 +3,15 @@
 import uvicorn
 from common import fillers, parse, report_registration
 from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
+from mcp_types import SubscriptionsListenRequestParams
 
-server = MCPServer("bench", version="1", log_level="ERROR")
+bus = InMemorySubscriptionBus()
+server = MCPServer("bench", version="1", log_level="ERROR", subscriptions=bus)
+# `MCPServer` stops at 1024 listen streams and has no option for more; its own handler does.
+server._lowlevel_server.add_request_handler(
+    "subscriptions/listen", SubscriptionsListenRequestParams, ListenHandler(bus, max_subscriptions=100_000)
+)
 
 
 @server.tool()
@@ -37,7 +44,6 @@ def main() -> None:
         server.run("stdio")
         return
     app = server.streamable_http_app(json_response=True, stateless_http=options.stateless)
-    # A listen stream never ends by itself: without a bound uvicorn would wait for it for ever.
     uvicorn.run(
         app, host="127.0.0.1", port=options.port, loop="uvloop", http="httptools", log_level="error", access_log=False
     )

@@ -1,1 +1,55 @@
-"""Trimaran."""
+"""Trimaran: the Model Context Protocol for Python on three hulls: server, client, host.
+
+    from trimaran import Server
+
+    server = Server("demo", version="1.0.0")
+
+    @server.tool
+    def add(a: int, b: int) -> int:
+        "Add two numbers."
+        return a + b
+
+    server.run()
+
+Importing this module has no side effects and loads nothing: each name is resolved when it is first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trimaran.errors import Error, ProtocolError, ToolError
+    from trimaran.server.context import Context
+    from trimaran.server.limits import Limits
+    from trimaran.server.server import Server
+    from trimaran.types import CallToolResult
+
+__version__ = "0.1.0"
+
+__all__ = ["CallToolResult", "Context", "Error", "Limits", "ProtocolError", "Server", "ToolError", "__version__"]
+
+_HOMES = {
+    "CallToolResult": "trimaran.types",
+    "Context": "trimaran.server.context",
+    "Error": "trimaran.errors",
+    "Limits": "trimaran.server.limits",
+    "ProtocolError": "trimaran.errors",
+    "Server": "trimaran.server.server",
+    "ToolError": "trimaran.errors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'trimaran' has no attribute {name!r}")
+    import importlib
+
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

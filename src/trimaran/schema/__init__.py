@@ -6,7 +6,7 @@ Pure functions over types and values: no I/O, no event loop, nothing of the prot
 from .convert import ConversionError, Decoder, decoder_of, enc_hook, schema_of, to_jsonable
 from .docstring import Doc, parse_docstring
 from .repair import repair
-from .signature import ArgumentError, ExplicitArguments, Signature, compile_signature
+from .signature import ArgumentError, ExplicitArguments, Signature, compile_signature, inspect_handler
 from .validate import Schema, Validator, Violation, check_object_schema, validate
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "compile_signature",
     "decoder_of",
     "enc_hook",
+    "inspect_handler",
     "parse_docstring",
     "repair",
     "schema_of",

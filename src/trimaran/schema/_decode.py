@@ -342,7 +342,7 @@ def _bounded(core: Any, notes: Notes) -> Any:
     """`core` under the constraints of `notes`, or None when msgspec does not take them there."""
     try:
         bounded = Annotated[core, notes.meta()]
-    except (TypeError, ValueError):
+    except Exception:  # TypeError and ValueError, but a pattern raises what `re` does
         return None
     return bounded if _is_accepted(bounded) else None
 

@@ -133,6 +133,8 @@ class Describer:
 
     def close(self, root: Schema) -> Schema:
         """The finished document: definitions used once moved to their place, the others under `$defs`."""
+        if not self._defs:
+            return root
         counts: dict[str, int] = {}
         _count(root, counts)
         for body in self._defs.values():

@@ -12,7 +12,6 @@ Nothing here calls the function.
 
 from __future__ import annotations
 
-import copy
 import functools
 import inspect
 import typing
@@ -31,7 +30,7 @@ from .docstring import Doc, parse_docstring
 from .repair import repair
 from .validate import Schema, Validator, Violation, check_object_schema
 
-__all__ = ["ArgumentError", "ExplicitArguments", "Signature", "compile_signature"]
+__all__ = ["ArgumentError", "ExplicitArguments", "Signature", "compile_signature", "inspect_handler"]
 
 _asdict: Final = msgspec.structs.asdict
 _STREAMS: Final = frozenset((AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterator))
@@ -133,7 +132,7 @@ class Signature:
         """
         try:
             return _asdict(self._decode(raw))
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return self._slowly(_decoded(raw), notes)
 
     def arguments_from(self, value: Any, *, notes: list[str] | None = None) -> dict[str, Any]:
@@ -217,6 +216,14 @@ def compile_signature(
         doc=doc,
         output_schema=output,
     )
+
+
+def inspect_handler(fn: Callable[..., Any], context_types: tuple[type, ...]) -> tuple[tuple[str, ...], str | None]:
+    """Which parameters take the context, and what the docstring says, of a function whose schema is not derived."""
+    inner, _ = _unwrap(fn)
+    hints = _Hints(inner)
+    contexts = tuple(n for n in inspect.signature(fn).parameters if _is_context(hints.get(n), context_types))
+    return contexts, parse_docstring(inspect.getdoc(fn if inspect.isroutine(fn) else inner)).summary or None
 
 
 def _unwrap(fn: Any) -> tuple[Any, set[str]]:
@@ -392,15 +399,17 @@ def _field(parameter: _Parameter, natives: Natives) -> Any:
         return parameter.name, native, default
     if isinstance(default, list | dict | set | bytearray):
         # Python would share one default among all calls; a server's calls have nothing to share.
+        from copy import deepcopy
+
         shared: Any = cast("Any", default)
-        return parameter.name, native, msgspec.field(default_factory=lambda: copy.deepcopy(shared))
+        return parameter.name, native, msgspec.field(default_factory=lambda: deepcopy(shared))
     return parameter.name, native, msgspec.field(default_factory=lambda: default)
 
 
 def _decoded(raw: msgspec.Raw | bytes) -> Any:
     try:
         return msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         reason = f"the arguments are not valid JSON: {error}"
         raise ArgumentError(reason, [Violation("$", reason)]) from None
 

@@ -94,7 +94,7 @@ class Validator:
                 return [Violation("$", f"the value is nested deeper than {_MAX_DEPTH} levels")]
             if self._compiled.is_valid(value):
                 return []
-            return [_violation(error) for error in islice(self._compiled.iter_errors(value), limit)]
+            return [_violation(error, value) for error in islice(self._compiled.iter_errors(value), limit)]
         except UnicodeEncodeError:
             return [Violation("$", "the value holds a lone surrogate, which is not a character JSON can carry")]
         except ValueError as error:
@@ -183,11 +183,18 @@ def _schema_fault(message: str, steps: list[str | int]) -> str:
     return f"the JSON Schema is not valid at {path_text(steps)}: {_cut(message)}"
 
 
-def _violation(error: Any) -> Violation:
+def _violation(error: Any, value: Any) -> Violation:
     error = _telling(error)
     kind = error.kind
     keyword: str = kind.name
     subject = ""
+    if keyword == "falseSchema" and error.schema_path[-1:] == ["additionalProperties"]:
+        # Where no property at all is allowed, jsonschema-rs says neither that nor which one came.
+        for step in error.instance_path:
+            value = value[step]
+        subject = next(iter(value))
+        reason = f"Additional properties are not allowed ({subject!r} was unexpected)"
+        return Violation(path_text(error.instance_path), _cut(reason), "additionalProperties", subject)
     if keyword == "required":
         subject = kind.property
     elif keyword == "additionalProperties":

@@ -125,6 +125,8 @@ class Dispatcher:
         """Method to coroutine, middleware included. Looked up once per call."""
         self.served: dict[str, Method] = {}
         """The rows a modern caller may use."""
+        self.groups: frozenset[str] = frozenset()
+        """The capabilities advertised, by name."""
         self._middleware: list[tuple[frozenset[str] | None, Middleware]] = []
         self._extra: dict[str, tuple[Method, Serve]] = {}
         listings = {
@@ -164,7 +166,8 @@ class Dispatcher:
     def refresh(self) -> None:
         """Follow a change of what the server offers. Cheap when the change does not touch its capabilities."""
         capabilities = self._server.capabilities()
-        signature = (frozenset(capabilities), len(self._extra))
+        self.groups = frozenset(capabilities)
+        signature = (self.groups, len(self._extra))
         if signature == self._signature:
             return
         self._signature = signature

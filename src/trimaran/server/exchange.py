@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, final
+from typing import Any, Final, Protocol, final
 
 from trimaran.errors import ProtocolError
 from trimaran.protocol.inbound import Call
@@ -72,10 +72,13 @@ class _Sent:
 
 SENT = _Sent()
 
+# After its time a handler is cancelled; if it swallows that, the client is answered all the same after this long.
+STUCK_SECONDS: Final = 2.0
+
 
 @final
 class Exchange:
-    __slots__ = ("call", "cancelled", "expired", "loop", "on_end", "reason", "rounds", "sink", "task", "voice")
+    __slots__ = ("call", "cancelled", "expired", "loop", "on_stuck", "reason", "rounds", "sink", "task", "voice")
 
     def __init__(self, call: Call, sink: Sink, voice: Voice) -> None:
         self.call = call
@@ -88,7 +91,8 @@ class Exchange:
         self.loop: asyncio.AbstractEventLoop | None = None
         self.rounds: Any = None
         """The modern voice's memory of this call's questions."""
-        self.on_end: list[Callable[[], None]] | None = None
+        self.on_stuck: Callable[[], None] | None = None
+        """Answers for a handler that has had its time and does not end."""
         call.exchange = self
 
     def notify(self, method: str, params: dict[str, Any]) -> Awaitable[None]:
@@ -117,6 +121,8 @@ class Exchange:
         """The handler has had its time."""
         self.expired = True
         if self.task is not None:
+            if self.on_stuck is not None:
+                asyncio.get_running_loop().call_later(STUCK_SECONDS, self.on_stuck)
             self.task.cancel()
 
 

@@ -1,5 +1,7 @@
 """Types to schemas, values into types, types back to JSON."""
 
+# ruff: noqa: UP006, UP007, UP045 - the old spellings are under test
+
 import collections
 import dataclasses
 import datetime
@@ -25,7 +27,7 @@ from trimaran.errors import DeclarationError
 from trimaran.schema import ConversionError, Validator, decoder_of, enc_hook, schema_of, to_jsonable
 
 T = TypeVar("T")
-UTC = datetime.timezone.utc
+UTC = datetime.UTC
 
 
 class Colour(enum.Enum):

@@ -46,6 +46,12 @@ def test_a_missing_and_an_unexpected_property_are_named():
     assert (unexpected.keyword, unexpected.subject) == ("additionalProperties", "c")
 
 
+def test_a_property_where_none_is_allowed_is_named():
+    schema = {"properties": {"a": {"type": "object", "additionalProperties": False}}}
+    (found,) = validate({"a": {"b": 1}}, schema)
+    assert (found.path, found.keyword, found.subject) == ("$.a", "additionalProperties", "b")
+
+
 @pytest.mark.parametrize("schema", [None, {}, True, {"description": "anything"}, {"x-unknown": {"type": 3}}])
 def test_no_schema_and_unknown_keywords_accept_anything(schema):
     """R83."""

@@ -1,0 +1,152 @@
+"""The methods only legacy revisions have, and the gates every legacy call passes, whatever carries it.
+
+    initialize -> result -> notifications/initialized -> anything the revision has
+
+Before `initialized` only `ping` is answered (R97). A method the revision does not have is unknown, and so is one whose
+capability is not advertised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, final
+
+
+from trimaran.errors import ProtocolError
+from trimaran.protocol.inbound import Call, Notice
+from trimaran.protocol.meta import LOG_LEVELS, Peer
+from trimaran.protocol.revisions import revise, revise_capabilities
+from trimaran.protocol.versions import LATEST_LEGACY, is_legacy
+from trimaran.schema import enc_hook
+from trimaran.server.dispatch import Serve
+from trimaran.server.handlers import call_any, incident
+from trimaran.types import EmptyResult, InitializeResult
+
+from .session import Outlet, Session, Sessions
+
+if TYPE_CHECKING:
+    from trimaran.server.server import Server
+
+__all__ = ["Handshake"]
+
+
+@final
+class Handshake:
+    """Opens sessions and lets their calls through."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        if server.sessions is None:
+            server.sessions = Sessions(server)
+        self.sessions: Sessions = server.sessions
+        self._own: dict[str, Serve] = {
+            "ping": self._ping,
+            "logging/setLevel": self._set_level,
+            "resources/subscribe": self._subscribe,
+            "resources/unsubscribe": self._unsubscribe,
+        }
+
+    async def open(self, call: Call, outlet: Callable[[], Outlet], principal: Any) -> tuple[Session, Any]:
+        """Serve `initialize`: a session and the result to send."""
+        if call.params is None:
+            raise ProtocolError.invalid_params(f"initialize: {call.shape_error}")
+        peer = negotiate(call)
+        session = await self.sessions.create(peer, outlet, principal)
+        return session, self.result(peer.version)
+
+    def result(self, version: str) -> Any:
+        """What `initialize` answers, in the words of the revision agreed on."""
+        server = self._server
+        result = InitializeResult(
+            protocol_version=version,
+            capabilities=revise_capabilities(server.capabilities(), version),
+            server_info=server.info,
+            instructions=server.instructions,
+        )
+        return revise("initialize", result, version, enc_hook)
+
+    def admit(self, call: Call, session: Session) -> Serve:
+        """Let a call of this session through: the coroutine function that serves it, or the error that stops it."""
+        session.touch()
+        call.peer = session.peer
+        call.session = session
+        call.principal = session.principal
+        if not session.initialized and call.method != "ping":
+            raise ProtocolError.invalid_request(
+                f"{call.method} came before notifications/initialized; finish the handshake first", status=400
+            )
+        if len(session.calls) >= self._server.limits.max_concurrent_calls_per_session:
+            raise ProtocolError.internal_error(
+                f"this session already has {len(session.calls)} calls at work; wait for some to finish", status=503
+            )
+        return self.handler(call)
+
+    def handler(self, call: Call) -> Serve:
+        """Who serves this call on its revision."""
+        row = call.row
+        if row is None or not row.exists_in(call.peer.version):
+            raise ProtocolError.method_not_found(call.method)
+        if row.capability is not None and row.capability not in self._server.dispatcher.groups:
+            raise ProtocolError.method_not_found(call.method)
+        if call.params is None:
+            raise ProtocolError.invalid_params(f"{call.method}: {call.shape_error}")
+        return self._own.get(call.method) or self._server.dispatcher.handlers[call.method]
+
+    async def hear(self, notice: Notice, session: Session) -> None:
+        """Take a notification. Unknown ones are ignored."""
+        session.touch()
+        if notice.method == "notifications/initialized":
+            session.initialized = True
+        elif notice.method == "notifications/cancelled":
+            reason = notice.params.get("reason")
+            session.cancel(notice.params.get("requestId"), reason if isinstance(reason, str) else None)
+        elif notice.method == "notifications/roots/list_changed" and self._server.on_roots_changed is not None:
+            try:
+                await call_any(self._server.on_roots_changed, session)
+            except Exception as error:
+                incident("on_roots_changed", error)
+
+    async def _ping(self, call: Call) -> EmptyResult:
+        return EmptyResult()
+
+    async def _set_level(self, call: Call) -> EmptyResult:
+        level = call.params.level
+        if level not in LOG_LEVELS:
+            raise ProtocolError.invalid_params(f"there is no log level {level[:40]!r}; use one of {', '.join(LOG_LEVELS)}")
+        if self._server.on_set_level is not None:
+            from trimaran.server.context import Context
+
+            await call_any(self._server.on_set_level, level, Context(call, self._server))
+        # Only once the hook has agreed (R70).
+        call.session.log_level = level
+        return EmptyResult()
+
+    async def _subscribe(self, call: Call) -> EmptyResult:
+        session: Session = call.session
+        most = self._server.limits.max_subscriptions
+        if len(session.subscriptions) >= most:
+            raise ProtocolError.invalid_params(f"one session may watch {most} resources")
+        await self._tell_callbacks("subscribe_resource", call)
+        session.subscriptions.add(call.params.uri)
+        return EmptyResult()
+
+    async def _unsubscribe(self, call: Call) -> EmptyResult:
+        await self._tell_callbacks("unsubscribe_resource", call)
+        call.session.subscriptions.discard(call.params.uri)
+        return EmptyResult()
+
+    async def _tell_callbacks(self, name: str, call: Call) -> None:
+        callback = getattr(self._server.callbacks, name, None)
+        if callback is not None:
+            from trimaran.server.context import Context
+
+            await call_any(callback, call.params.uri, Context(call, self._server))
+
+
+def negotiate(call: Call) -> Peer:
+    """The revision both speak: the one asked for if it is legacy, else the newest legacy one (R18)."""
+    params = call.params
+    version = params.protocol_version if is_legacy(params.protocol_version) else LATEST_LEGACY
+    return Peer(version=version, capabilities=params.capabilities, info=params.client_info)
+
+

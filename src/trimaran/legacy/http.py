@@ -1,0 +1,400 @@
+"""Streamable HTTP as 2025-03-26 to 2025-11-25 have it, plain JSON-RPC over HTTP, and the way to HTTP+SSE.
+
+The engine hands over everything that a modern peer never sends. The order of questions for a POST: is there a session, is
+it this principal's, has its handshake been completed, does its revision have the method, do the params fit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, final
+
+from msgspec import Raw
+
+from trimaran.errors import ConfigError, ProtocolError
+from trimaran.protocol.inbound import Answer, Batch, Call, Message, Notice
+from trimaran.protocol.meta import Peer
+from trimaran.protocol.versions import V2024_11, V2025_03, is_legacy
+from trimaran.server.exchange import SENT, Exchange
+from trimaran.server.flights import Abandoned, timed_out
+from trimaran.server.handlers import incident
+from trimaran.transports.engine import EVENTS, JSON, Engine, Pairs, Request
+
+from .handshake import Handshake, negotiate
+from .session import Session
+from .streams import CallStream, EventLog, StandaloneOutlet, read_event_id, replay
+
+if TYPE_CHECKING:
+    from trimaran.server.server import Server
+
+__all__ = ["LegacyHttp"]
+
+Route = Callable[[Request, bytes], Awaitable[None]]
+
+_NOT_INITIALIZED: Final = "no session: send initialize first and repeat its Mcp-Session-Id on every request"
+
+
+@final
+class LegacyHttp:
+    """The legacy door of an HTTP endpoint.
+
+    `plain` is the oldest way of all: POST only, no sessions, no streams, no handshake needed (R131-R134).
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        *,
+        require_session: bool = True,
+        enable_get: bool = True,
+        allow_delete: bool = True,
+        sse_path: str | None = None,
+        sse_message_path: str | None = None,
+        retry_ms: int | None = 1000,
+        plain: bool = False,
+    ) -> None:
+        self._server = server
+        self._limits = server.limits
+        self._handshake = Handshake(server)
+        self.sessions = self._handshake.sessions
+        self._require_session = require_session and not plain
+        self._enable_get = enable_get and self._require_session
+        self._allow_delete = allow_delete and self._require_session
+        self._retry = retry_ms
+        self._plain = plain
+        self._engine: Engine = None  # pyright: ignore[reportAttributeAccessIssue]
+        self._streams: dict[str, dict[str, CallStream]] = {}
+        self._sse = _sse(server, sse_path, sse_message_path)
+
+    def attach(self, engine: Engine) -> None:
+        self._engine = engine
+        if self._sse is not None:
+            self._sse.attach(engine)
+
+    def routes(self) -> Mapping[tuple[str, str], Route]:
+        return {} if self._sse is None else self._sse.routes()
+
+    async def close(self) -> None:
+        if self._sse is not None:
+            await self._sse.close()
+        self.sessions.end_all()
+
+    # POST
+
+    async def post(self, request: Request, message: Message) -> None:
+        if isinstance(message, Call):
+            if message.method == "initialize":
+                await self._initialize(request, message)
+                return
+            await self._call(request, message)
+        elif isinstance(message, Batch):
+            await self._batch(request, message)
+        else:
+            await self._hear(request, message)
+
+    async def _initialize(self, request: Request, call: Call) -> None:
+        stale = request.headers.get("mcp-session-id")
+        if stale is not None and self._require_session and self.sessions.get(stale, request.principal) is None:
+            raise _with_id(_unknown_session(), call)
+        if not self._require_session:
+            if call.params is None:
+                raise _with_id(ProtocolError.invalid_params(f"initialize: {call.shape_error}"), call)
+            result = self._handshake.result(V2024_11 if self._plain else negotiate(call).version)
+            await request.reply(200, JSON, self._server.writer.legacy_result(call.id, result))
+            return
+        try:
+            session, result = await self._handshake.open(
+                call, lambda: StandaloneOutlet(EventLog(self._limits.replay_events)), request.principal
+            )
+        except ProtocolError as error:
+            raise _with_id(error, call) from None
+        data = self._server.writer.legacy_result(call.id, result)
+        headers = [*JSON, ("mcp-session-id", session.id)]
+        if request.prefers_stream:
+            stream = self._stream(request, session)
+            await stream.finish(data, 200, headers)
+        else:
+            await request.reply(200, headers, data)
+
+    def _session(self, request: Request) -> Session:
+        id = request.headers.get("mcp-session-id")
+        if id is None:
+            raise ProtocolError.invalid_request(_NOT_INITIALIZED, status=400)
+        session = self.sessions.get(id, request.principal)
+        if session is None:
+            raise _unknown_session()
+        return session
+
+    def _peer_without_session(self, request: Request) -> Peer:
+        stated = (request.headers.get("mcp-protocol-version") or "").strip()
+        version = V2024_11 if self._plain else (stated if is_legacy(stated) else V2025_03)
+        return Peer(version=version, capabilities={})
+
+    def _stream(self, request: Request, session: Session) -> CallStream:
+        outlet: Any = session.outlet
+        return CallStream(
+            request,
+            outlet.log,
+            [*EVENTS, ("mcp-session-id", session.id)],
+            version=session.peer.version,
+            budget=self._limits.max_stream_bytes,
+            retry=self._retry,
+        )
+
+    async def _call(self, request: Request, call: Call) -> None:
+        try:
+            if not self._require_session:
+                await self._call_without_session(request, call)
+                return
+            session = self._session(request)
+            serve = self._handshake.admit(call, session)
+        except ProtocolError as error:
+            raise _with_id(error, call) from None
+        stream = self._stream(request, session)
+        headers = [*JSON, ("mcp-session-id", session.id)]
+        data, status = await self._run(call, session, stream, serve)
+        await stream.finish(data, status, headers)
+
+    async def _run(self, call: Call, session: Session, stream: CallStream, serve: Any) -> tuple[bytes | None, int]:
+        """Run a call to its reply; the first step by hand, so that a quick one costs no more than that."""
+        voice = session.voice
+        exchange = Exchange(call, stream, voice)
+        try:
+            coroutine = serve(call)
+            try:
+                awaited = coroutine.send(None)
+            except StopIteration as done:
+                result = done.value
+            else:
+                result = await self._carry(exchange, session, stream, coroutine, awaited)
+            return voice.result(call, result), 200
+        except ProtocolError as error:
+            # Errors of handlers travel under 200 on these revisions (R122).
+            return voice.error(call, error), error.status if error.status == 503 else 200
+        except Abandoned:
+            return None, 200
+        except Exception as error:
+            number = incident(call.method, error)
+            return voice.error(call, ProtocolError.internal_error(f"internal error (error {number})")), 200
+
+    async def _carry(self, exchange: Exchange, session: Session, stream: CallStream, coroutine: Any, awaited: Any) -> Any:
+        call = exchange.call
+        if call.id in session.cancelled_early:
+            session.cancelled_early.discard(call.id)
+            exchange.cancelled = True
+        session.calls[call.id] = exchange
+        live = self._streams.setdefault(session.id, {})
+        key = f"{id(stream)}"
+        live[key] = stream
+        exchange.on_stuck = lambda: self._engine.spawn(
+            stream.finish(session.voice.error(call, timed_out(call)), 200, [*JSON, ("mcp-session-id", session.id)])
+        )
+        self._engine.attend(stream)
+        try:
+            return await self._engine.flights.carry(exchange, coroutine, awaited)
+        finally:
+            self._engine.leave(stream)
+            session.calls.pop(call.id, None)
+            session.touch()
+            live.pop(key, None)
+            if not live:
+                self._streams.pop(session.id, None)
+
+    async def _call_without_session(self, request: Request, call: Call) -> None:
+        call.peer = self._peer_without_session(request)
+        call.principal = request.principal
+        serve = self._handshake.handler(call)
+        session = Session(self._server, "", call.peer, _NoOutlet(), request.principal)
+        exchange = Exchange(call, _Silent(), session.voice)
+        call.session = session
+        try:
+            coroutine: Any = serve(call)
+            try:
+                awaited = coroutine.send(None)
+            except StopIteration as done:
+                result = done.value
+            else:
+                result = await self._engine.flights.carry(exchange, coroutine, awaited)
+            reply = session.voice.result(call, result)
+        except ProtocolError as error:
+            reply = session.voice.error(call, error)
+        except Abandoned:
+            reply = b""
+        except Exception as error:
+            number = incident(call.method, error)
+            reply = session.voice.error(call, ProtocolError.internal_error(f"internal error (error {number})"))
+        await request.reply(200, JSON, reply)
+
+    async def _hear(self, request: Request, message: Notice | Answer) -> None:
+        if self._require_session:
+            session = self._session(request)
+            if isinstance(message, Answer):
+                session.touch()
+                session.take_answer(message)
+            else:
+                await self._handshake.hear(message, session)
+        await request.reply(202, [], b"")
+
+    async def _batch(self, request: Request, batch: Batch) -> None:
+        """2025-03-26 only: the replies come as one array, in any order; nothing to reply to is a 202."""
+        if not self._require_session:
+            raise ProtocolError.invalid_request("a batch needs a session of 2025-03-26; send one message at a time")
+        session = self._session(request)
+        if session.peer.version != V2025_03:
+            raise ProtocolError.invalid_request(
+                f"batches exist in {V2025_03} only, and this session speaks {session.peer.version}; send one message at a time"
+            )
+        if len(batch.messages) > 100:
+            raise ProtocolError.invalid_request(f"a batch may hold 100 messages, not {len(batch.messages)}")
+        replies = await asyncio.gather(*(self._batched(request, session, raw) for raw in batch.messages))
+        bodies = [r for r in replies if r is not None]
+        if not bodies:
+            await request.reply(202, [], b"")
+            return
+        await request.reply(200, [*JSON, ("mcp-session-id", session.id)], b"[" + b",".join(bodies) + b"]")
+
+    async def _batched(self, request: Request, session: Session, raw: Raw) -> bytes | None:
+        writer = self._server.writer
+        try:
+            message = self._engine.reader.read(bytes(raw), None)
+            if isinstance(message, Answer):
+                session.take_answer(message)
+                return None
+            if isinstance(message, Notice):
+                await self._handshake.hear(message, session)
+                return None
+            if isinstance(message, Batch) or message.peer is not None or message.method == "initialize":
+                id = None if isinstance(message, Batch) else message.id
+                return writer.error(id, ProtocolError.invalid_request("this message may not be part of a batch"))
+            try:
+                serve = self._handshake.admit(message, session)
+            except ProtocolError as error:
+                return session.voice.error(message, error)
+            # Everything a batched call emits besides its reply goes out on the session's own stream.
+            exchange = Exchange(message, _ToOutlet(session), session.voice)
+            session.calls[message.id] = exchange
+            try:
+                coroutine: Any = serve(message)
+                try:
+                    awaited = coroutine.send(None)
+                except StopIteration as done:
+                    return session.voice.result(message, done.value)
+                return session.voice.result(message, await self._engine.flights.carry(exchange, coroutine, awaited))
+            except ProtocolError as error:
+                return session.voice.error(message, error)
+            except Abandoned:
+                return None
+            finally:
+                session.calls.pop(message.id, None)
+        except ProtocolError as error:
+            return writer.error(error.request_id, error)
+        except Exception as error:
+            number = incident("a batched message", error)
+            return writer.error(None, ProtocolError.internal_error(f"internal error (error {number})"))
+
+    # GET and DELETE
+
+    async def get(self, request: Request) -> None:
+        if not self._enable_get:
+            await self._engine.not_allowed(request, self._allow())
+            return
+        accept = request.headers.get("accept") or "*/*"
+        if not any(kind in accept for kind in ("text/event-stream", "*/*", "text/*")):
+            raise ProtocolError.invalid_request("Accept must list text/event-stream", status=406)
+        self._check_version(request)
+        session = self._session(request)
+        session.touch()
+        headers: Pairs = [*EVENTS, ("mcp-session-id", session.id)]
+        last = request.headers.get("last-event-id")
+        outlet: Any = session.outlet
+        try:
+            if last is None:
+                await outlet.stream(request, headers, None, session.peer.version, self._server.writer, self._engine)
+            else:
+                await self._resume(request, session, headers, last)
+        finally:
+            session.touch()
+
+    async def _resume(self, request: Request, session: Session, headers: Pairs, last: str) -> None:
+        outlet: Any = session.outlet
+        place = read_event_id(last)
+        stream, after = place or ("g", -1)
+        if stream == "g" or not outlet.log.knows(stream):
+            await outlet.stream(request, headers, after, session.peer.version, self._server.writer, self._engine)
+            return
+        live = next((s for s in self._streams.get(session.id, {}).values() if s.name == stream), None)
+        if live is not None:
+            await live.resume(request, headers, after, self._engine)
+        else:
+            await replay(request, headers, outlet.log, stream, after)
+
+    async def delete(self, request: Request) -> None:
+        if not self._allow_delete:
+            await self._engine.not_allowed(request, self._allow())
+            return
+        self._check_version(request)
+        self.sessions.end(self._session(request))
+        await request.reply(204, [], b"")
+
+    def _allow(self) -> str:
+        verbs = ["POST", *(["GET"] if self._enable_get else []), *(["DELETE"] if self._allow_delete else []), "OPTIONS"]
+        return ", ".join(verbs)
+
+    def _check_version(self, request: Request) -> None:
+        stated = request.headers.get("mcp-protocol-version")
+        if stated is not None and stated.strip() not in self._engine.reader.versions:
+            raise ProtocolError.invalid_request(
+                f"protocol version {stated[:40]!r} is not supported; this server speaks {', '.join(self._engine.reader.versions)}",
+                status=400,
+            )
+
+
+def _sse(server: Server, path: str | None, message_path: str | None) -> Any:
+    if path is None:
+        if message_path is not None:
+            raise ConfigError('sse_message_path= goes with sse_path=: sse_path="/sse", sse_message_path="/messages"')
+        return None
+    from .sse import SseDoor
+
+    return SseDoor(server, path, message_path or path.rstrip("/") + "/messages")
+
+
+def _unknown_session() -> ProtocolError:
+    return ProtocolError.invalid_request("this session does not exist or has ended; send initialize without a session id", status=404)
+
+
+def _with_id(error: ProtocolError, call: Call) -> ProtocolError:
+    error.request_id = call.id
+    return error
+
+
+@final
+class _NoOutlet:
+    is_open = False
+
+    def put(self, data: bytes) -> None:
+        """There is no stream, and nobody to keep it for."""
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+@final
+class _Silent:
+    __slots__ = ()
+
+    def send(self, data: bytes) -> Any:
+        return SENT
+
+
+@final
+class _ToOutlet:
+    __slots__ = ("_session",)
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def send(self, data: bytes) -> Any:
+        self._session.outlet.put(data)
+        return SENT

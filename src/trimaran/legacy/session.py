@@ -1,0 +1,303 @@
+"""A legacy session: what `initialize` created, and everything that hangs on it until it ends.
+
+It holds who the client is, what it subscribed to, the requests of ours it has yet to answer and the calls of its own that
+are still at work. Messages that belong to no call leave through the *outlet*: over HTTP a log that the GET stream reads,
+on stdio the pipe itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
+
+import msgspec
+
+from trimaran.errors import CallError, Disconnected, ProtocolError, TimedOut
+from trimaran.protocol.inbound import Answer, RequestId
+from trimaran.protocol.meta import LOG_LEVELS, Peer
+from trimaran.server.changes import LIST_CHANGED, RESOURCE_UPDATED
+from trimaran.server.context import ASK_TIMEOUT
+from trimaran.server.exchange import Exchange, Sink
+from trimaran.types import CreateMessageResult, ElicitResult, Json, ListRootsResult, Root
+
+from .voice import LegacyVoice
+
+if TYPE_CHECKING:
+    from trimaran.server.server import Server
+
+__all__ = ["Outlet", "Session", "Sessions"]
+
+_SWEEP_SECONDS: Final = 15.0
+
+
+class Outlet(Protocol):
+    """Where messages go that answer no particular call."""
+
+    def put(self, data: bytes) -> None: ...
+    @property
+    def is_open(self) -> bool: ...
+    def close(self) -> None: ...
+
+
+@final
+class Session:
+    def __init__(self, server: Server, id: str, peer: Peer, outlet: Outlet, principal: Any = None) -> None:
+        self.server = server
+        self.id = id
+        self.peer = peer
+        self.principal = principal
+        self.outlet = outlet
+        self.initialized = False
+        self.closed = False
+        self.log_level = server.min_log_level
+        self.subscriptions: set[str] = set()
+        self.state: Any = None
+        self.loop = asyncio.get_running_loop()
+        self.created = self.seen = time.monotonic()
+        self.calls: dict[RequestId, Exchange] = {}
+        """Calls of the client that are still at work, for `notifications/cancelled`."""
+        self.cancelled_early: set[RequestId] = set()
+        self.voice = LegacyVoice(server.writer, self)
+        self._answers: dict[RequestId, asyncio.Future[Any]] = {}
+        self._numbers = itertools.count(1)
+
+    def next_id(self) -> str:
+        return f"srv-{next(self._numbers)}"
+
+    def touch(self) -> None:
+        self.seen = time.monotonic()
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self.calls) or self.outlet.is_open
+
+    # Messages that belong to no call
+
+    def send(self, method: str, params: Mapping[str, Json] | None = None) -> None:
+        """Send a notification on the session's own stream; kept for later if no stream is open."""
+        if not self.closed:
+            self.outlet.put(self.voice.notification(method, dict(params or {})))
+
+    def deliver(self, kind: str, uri: str | None, extra: dict[str, Any]) -> None:
+        """Hear of a change (see `server/changes.py`)."""
+        if uri is None:
+            if self.initialized:
+                self.send(LIST_CHANGED[kind])
+        elif uri in self.subscriptions:
+            self.send(RESOURCE_UPDATED, {"uri": uri, **extra})
+
+    def notify_progress(self, token: RequestId, progress: float, total: float | None = None, message: str | None = None) -> None:
+        optional = {"total": total, "message": message}
+        self.send(
+            "notifications/progress",
+            {"progressToken": token, "progress": progress, **{k: v for k, v in optional.items() if v is not None}},
+        )
+
+    def notify_log(self, level: str, data: Json, logger: str | None = None) -> None:
+        if LOG_LEVELS.index(level) >= LOG_LEVELS.index(self.log_level):
+            self.send("notifications/message", {"level": level, "data": data, **({"logger": logger} if logger else {})})
+
+    # Requests to the client
+
+    async def request(
+        self, method: str, params: Mapping[str, Json] | None = None, timeout: float | None = ASK_TIMEOUT, sink: Sink | None = None
+    ) -> Any:
+        """Ask the client and wait for its result: on the stream of the causing call, or on the session's own (C10)."""
+        if self.closed:
+            raise Disconnected("the session has ended")
+        if sink is None and not self.outlet.is_open:
+            raise Disconnected("no_stream: the client has no stream open on which it could be asked")
+        id = self.next_id()
+        answer: asyncio.Future[Any] = self.loop.create_future()
+        self._answers[id] = answer
+        data = self.server.writer.request(id, method, dict(params) if params else None)
+        try:
+            if sink is None:
+                self.outlet.put(data)
+            else:
+                await sink.send(data)
+            async with asyncio.timeout(timeout):
+                return await answer
+        except TimeoutError:
+            raise TimedOut(f"the client did not answer {method} within {timeout:g} s") from None
+        finally:
+            # From here on a late answer meets nothing and is ignored (R61).
+            self._answers.pop(id, None)
+
+    def take_answer(self, answer: Answer) -> None:
+        """The client's answer to a request of ours; unknown and late ones are ignored."""
+        waiting = self._answers.pop(answer.id, None)
+        if waiting is None or waiting.done():
+            return
+        if answer.error is msgspec.UNSET:
+            waiting.set_result(answer.result)
+            return
+        error: Any = answer.error if isinstance(answer.error, dict) else {}
+        code, message = error.get("code"), error.get("message")
+        waiting.set_exception(
+            CallError(
+                code if isinstance(code, int) else -32603,
+                f"the client refused: {message}" if isinstance(message, str) else "the client refused",
+                error.get("data"),
+                status=200,
+            )
+        )
+
+    async def sample(self, params: Mapping[str, Json], timeout: float | None = ASK_TIMEOUT) -> CreateMessageResult:
+        self._require("sampling")
+        return msgspec.convert(await self.request("sampling/createMessage", params, timeout), CreateMessageResult)
+
+    async def elicit(self, params: Mapping[str, Json], timeout: float | None = ASK_TIMEOUT) -> ElicitResult:
+        self._require("elicitation")
+        asked = self.voice.spelled("elicitation/create", dict(params))
+        return msgspec.convert(await self.request("elicitation/create", asked, timeout), ElicitResult)
+
+    async def roots(self, timeout: float | None = ASK_TIMEOUT) -> list[Root]:
+        self._require("roots")
+        return msgspec.convert(await self.request("roots/list", None, timeout), ListRootsResult).roots
+
+    def _require(self, capability: str) -> None:
+        if not self.peer.supports(capability):
+            raise self.voice.lacks(capability, {capability: {}})
+
+    # Calls of the client
+
+    def cancel(self, request_id: Any, reason: str | None) -> None:
+        exchange = self.calls.get(request_id)
+        if exchange is not None:
+            exchange.cancel(reason)
+        elif isinstance(request_id, (int, str)) and len(self.cancelled_early) < 64:
+            # It may have overtaken its request on another connection (R67).
+            self.cancelled_early.add(request_id)
+
+    def close(self) -> None:
+        """End the session: its stream closes, its questions fail, its calls are cancelled."""
+        if self.closed:
+            return
+        self.closed = True
+        self.server.changes.discard(self)
+        self.outlet.close()
+        for waiting in self._answers.values():
+            if not waiting.done():
+                waiting.set_exception(Disconnected("the session ended before the client answered"))
+        self._answers.clear()
+        for exchange in tuple(self.calls.values()):
+            exchange.cancel("the session ended")
+
+    def __repr__(self) -> str:
+        return f"<Session {self.id} {self.peer.version}>"
+
+
+@final
+class Sessions:
+    """All sessions of a server: the only place that makes and ends them (R100)."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._limits = server.limits
+        self._live: dict[str, Session] = {}
+        self._reserved = 0
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(tuple(self._live.values()))
+
+    async def create(self, peer: Peer, outlet: Callable[[], Outlet], principal: Any = None) -> Session:
+        """A new session; 503 beyond the cap, counted before `init` runs so that it holds under a rush (R94)."""
+        most = self._limits.max_sessions
+        if most is not None and len(self._live) + self._reserved >= most:
+            self._sweep_now()
+            if len(self._live) + self._reserved >= most:
+                raise ProtocolError.internal_error(f"the server is full: {most} sessions are open; try again later", status=503)
+        self._reserved += 1
+        try:
+            session = Session(self._server, f"mcp_{secrets.token_hex(16)}", peer, outlet(), principal)
+            session.state = await self._init()
+        finally:
+            self._reserved -= 1
+        self._live[session.id] = session
+        self._server.changes.add(session)
+        if self._sweeper is None:
+            self._schedule()
+        return session
+
+    async def _init(self) -> Any:
+        from trimaran.server.handlers import call_any, incident
+
+        if self._server.init is None:
+            return None
+        try:
+            return await call_any(self._server.init, self._server.init_arg)
+        except ProtocolError:
+            raise
+        except Exception as error:
+            number = incident("init", error)
+            raise ProtocolError.internal_error(f"the session could not be set up (error {number})", status=500) from None
+
+    def get(self, id: str, principal: Any = None) -> Session | None:
+        """The live session of this id, if it belongs to this principal: to anyone else it does not exist (R102)."""
+        session = self._live.get(id)
+        if session is None or session.closed or _identity(session.principal) != _identity(principal):
+            return None
+        if self._is_over(session, time.monotonic()):
+            self.end(session)
+            return None
+        return session
+
+    def end(self, session: Session) -> None:
+        self._live.pop(session.id, None)
+        session.close()
+
+    def end_all(self) -> None:
+        for session in self:
+            self.end(session)
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+
+    def with_capability(self, capability: str) -> list[Session]:
+        """Sessions whose client declared sampling, elicitation, roots, ... (R41)."""
+        return [s for s in self if s.peer.supports(capability)]
+
+    def broadcast(self, method: str, params: Mapping[str, Json] | None = None) -> int:
+        """Send a notification to every session, kept for those without a stream; how many were told (R19)."""
+        told = [s for s in self if s.initialized]
+        for session in told:
+            session.send(method, params)
+        return len(told)
+
+    def _is_over(self, session: Session, now: float) -> bool:
+        idle, life = self._limits.session_idle_timeout, self._limits.session_max_lifetime
+        if life is not None and now - session.created > life:
+            return True
+        return idle is not None and now - session.seen > idle and not session.is_busy
+
+    def _schedule(self) -> None:
+        self._sweeper = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
+
+    def _sweep(self) -> None:
+        self._sweeper = None
+        self._sweep_now()
+        if self._live:
+            self._schedule()
+
+    def _sweep_now(self) -> None:
+        now = time.monotonic()
+        for session in self:
+            if self._is_over(session, now):
+                self.end(session)
+
+
+def _identity(principal: Any) -> Any:
+    if principal is None:
+        return None
+    return getattr(principal, "issuer", None), getattr(principal, "subject", principal)
+
+

@@ -1,0 +1,110 @@
+"""HTTP+SSE, the transport of 2024-11-05: a stream that begins with where to POST, and POSTs that are answered on it.
+
+Opt-in by `sse_path`. The stream is the session: when it ends, the session does (R137).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, final
+from urllib.parse import parse_qs
+
+from trimaran.errors import ProtocolError
+from trimaran.protocol.sse import COMMENT, encode_event
+from trimaran.transports.duplex import Duplex
+from trimaran.transports.engine import EVENTS, Engine, Request
+
+from .duplex import LegacyDuplex
+
+if TYPE_CHECKING:
+    from trimaran.server.server import Server
+
+__all__ = ["SseDoor"]
+
+_WAITING = 1000  # messages for a client that does not read, before the handlers wait with it
+
+
+@final
+class _Connection:
+    """One open stream."""
+
+    def __init__(self, server: Server, request: Request) -> None:
+        self.principal = request.principal
+        self.heard = True
+        self._request = request
+        self._queue: asyncio.Queue[bytes | None] = asyncio.Queue(_WAITING)
+        self.duplex = Duplex(server, self._queue.put, legacy=LegacyDuplex, principal=request.principal)
+
+    async def run(self, endpoint: str) -> None:
+        responder = self._request.responder
+        await self._request.stream_start(EVENTS)
+        await responder.stream_chunk(encode_event(endpoint.encode(), event="endpoint"))
+        while (data := await self._queue.get()) is not None:
+            self.heard = True
+            if not await responder.stream_chunk(encode_event(data, event="message")):
+                return
+
+    async def keep_alive(self) -> None:
+        if not self.heard:
+            await self._request.responder.stream_chunk(COMMENT)
+        self.heard = False
+
+    def end(self) -> None:
+        if self._queue.full():
+            self._queue.get_nowait()
+        self._queue.put_nowait(None)
+
+
+@final
+class SseDoor:
+    def __init__(self, server: Server, path: str, message_path: str) -> None:
+        self._server = server
+        self._path = "/" + path.strip("/")
+        self._message_path = "/" + message_path.strip("/")
+        self._open: dict[str, _Connection] = {}
+        self._engine: Engine = None  # pyright: ignore[reportAttributeAccessIssue]
+
+    def attach(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def routes(self) -> Mapping[tuple[str, str], Callable[[Request, bytes], Awaitable[None]]]:
+        return {("GET", self._path): self._stream, ("POST", self._message_path): self._message}
+
+    async def _stream(self, request: Request, body: bytes) -> None:
+        most = self._server.limits.max_sessions
+        if most is not None and len(self._open) >= most:
+            raise ProtocolError.internal_error(f"the server is full: {most} sessions are open", status=503)
+        id = secrets.token_hex(16)
+        connection = _Connection(self._server, request)
+        self._open[id] = connection
+        self._engine.attend(connection)
+        watch = asyncio.ensure_future(_watch(request, connection))
+        try:
+            await connection.run(f"{self._message_path}?sessionId={id}")
+        finally:
+            watch.cancel()
+            self._engine.leave(connection)
+            self._open.pop(id, None)
+            await connection.duplex.close(patience=0.0)
+            await request.responder.stream_end()
+
+    async def _message(self, request: Request, body: bytes) -> None:
+        ids = parse_qs(request.query).get("sessionId")
+        if not ids:
+            raise ProtocolError.invalid_request("the sessionId of the endpoint event is missing from the URL", status=400)
+        connection: Any = self._open.get(ids[0])
+        if connection is None or connection.principal != request.principal:
+            raise ProtocolError.invalid_request("this session does not exist or has ended; open the stream again", status=404)
+        connection.duplex.feed(body)
+        await request.reply(202, [], b"")
+
+    async def close(self) -> None:
+        for connection in tuple(self._open.values()):
+            connection.end()
+
+
+async def _watch(request: Request, connection: _Connection) -> None:
+    await request.responder.wait_disconnect()
+    connection.end()

@@ -1,0 +1,301 @@
+"""Streams that can be resumed: the event log of a session, and the two kinds of stream that read from it.
+
+Every event of a session is numbered within its stream, `<stream>:<number>`, and the last few hundred are kept. The
+standalone stream is `g`; the stream of the n-th call that had to stream is `r<n>`. A client that lost a stream names the
+last event it saw and gets what followed, of that stream only. If that has fallen out of the log it is told so, once, by
+`notifications/replay_truncated`.
+
+A reader holds a position in the log and nothing else, so one that does not read costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, final
+
+from trimaran.protocol.sse import COMMENT, encode_event, encode_priming
+from trimaran.protocol.versions import V2025_11
+from trimaran.server.exchange import SENT
+
+if TYPE_CHECKING:
+    from trimaran.protocol.outbound import Writer
+    from trimaran.transports.engine import Pairs, Request
+
+__all__ = ["CallStream", "EventLog", "StandaloneOutlet"]
+
+STANDALONE: Final = "g"
+
+
+@final
+class EventLog:
+    """The recent events of one session, over all its streams."""
+
+    def __init__(self, size: int) -> None:
+        self._events: deque[tuple[str, int, bytes]] = deque(maxlen=size)
+        self._last: dict[str, int] = {}
+        self._calls = 0
+
+    def open_call(self) -> str:
+        self._calls += 1
+        return f"r{self._calls}"
+
+    def append(self, stream: str, data: bytes) -> int:
+        number = self._last.get(stream, 0) + 1
+        self._last[stream] = number
+        self._events.append((stream, number, data))
+        return number
+
+    def last(self, stream: str) -> int:
+        return self._last.get(stream, 0)
+
+    def knows(self, stream: str) -> bool:
+        return stream == STANDALONE or stream in self._last
+
+    def forget(self, stream: str) -> None:
+        """A finished stream none of whose events are kept any more need not be remembered."""
+        if not any(s == stream for s, _, _ in self._events):
+            self._last.pop(stream, None)
+
+    def since(self, stream: str, number: int) -> tuple[list[tuple[int, bytes]], bool]:
+        """The events of a stream after a number, and whether some in between are gone."""
+        kept = [(n, data) for s, n, data in self._events if s == stream and n > number]
+        first = kept[0][0] if kept else self.last(stream) + 1
+        return kept, first > number + 1
+
+
+def _event_id(stream: str, number: int) -> str:
+    return f"{stream}:{number}"
+
+
+def read_event_id(text: str) -> tuple[str, int] | None:
+    stream, _, number = text.partition(":")
+    return (stream, int(number)) if stream and number.isdigit() and len(number) < 12 else None
+
+
+@final
+class StandaloneOutlet:
+    """The session's own stream: a log that at most one GET reads at a time."""
+
+    def __init__(self, log: EventLog) -> None:
+        self.log = log
+        self.delivered = 0
+        """The last event handed to a GET; later ones wait for the next."""
+        self._reader: _Reader | None = None
+        self.closed = False
+
+    def put(self, data: bytes) -> None:
+        self.log.append(STANDALONE, data)
+        if self._reader is not None:
+            self._reader.wake()
+
+    @property
+    def is_open(self) -> bool:
+        return self._reader is not None
+
+    def close(self) -> None:
+        self.closed = True
+        if self._reader is not None:
+            self._reader.end()
+
+    async def stream(self, request: Request, headers: Pairs, after: int | None, version: str, writer: Writer, engine: Any) -> None:
+        """Serve one GET until the session ends, another GET takes over (R123) or the client goes."""
+        if self._reader is not None:
+            self._reader.end()
+        reader = self._reader = _Reader(request)
+        engine.attend(reader)
+        watch = asyncio.ensure_future(reader.watch())
+        try:
+            await request.stream_start(headers)
+            position = self.delivered if after is None else after
+            if after is None and version >= V2025_11:
+                await reader.write(encode_priming(_event_id(STANDALONE, position)))
+            elif after is None:
+                await reader.write(COMMENT)  # the headers must leave now, not with the first event
+            while not reader.over and not self.closed:
+                events, truncated = self.log.since(STANDALONE, position)
+                if truncated:
+                    await reader.write(encode_event(_truncated(writer, position)))
+                for number, data in events:
+                    await reader.write(encode_event(data, id=_event_id(STANDALONE, number)))
+                    position = number
+                    self.delivered = max(self.delivered, number)
+                if truncated and not events:
+                    position = self.log.last(STANDALONE)
+                if self.log.last(STANDALONE) <= position:
+                    await reader.wait()
+        finally:
+            watch.cancel()
+            engine.leave(reader)
+            if self._reader is reader:
+                self._reader = None
+            await request.responder.stream_end()
+
+
+def _truncated(writer: Writer, after: int) -> bytes:
+    return writer.notification("notifications/replay_truncated", {"lastEventId": _event_id(STANDALONE, after)})
+
+
+@final
+class _Reader:
+    """One client reading a stream: woken by news, by the end, or by its own leaving."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._waiter: asyncio.Future[None] | None = None
+        self._lock = asyncio.Lock()
+        self.over = False
+        self.heard = True
+
+    def wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def end(self) -> None:
+        self.over = True
+        self.wake()
+
+    async def wait(self) -> None:
+        if self.over:
+            return
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    async def watch(self) -> None:
+        await self._request.responder.wait_disconnect()
+        self.end()
+
+    async def write(self, chunk: bytes) -> None:
+        self.heard = True
+        async with self._lock:
+            if not await self._request.responder.stream_chunk(chunk):
+                self.end()
+
+    async def keep_alive(self) -> None:
+        if not self.heard and not self.over:
+            await self.write(COMMENT)
+        self.heard = False
+
+
+@final
+class CallStream:
+    """The stream of one call: JSON if nothing but the result comes, else numbered events that outlive the connection.
+
+    A disconnect is not a cancellation on these revisions: the call goes on, and a GET that names the stream's last event
+    takes over where the connection broke, or where the server let go of it (`release`).
+    """
+
+    __slots__ = ("_budget", "_headers", "_log", "_prefers", "_reader", "_request", "_retry", "_version", "finished", "heard", "name")
+
+    def __init__(self, request: Request, log: EventLog, headers: Pairs, *, version: str, budget: int, retry: int | None) -> None:
+        self._request: Request | None = request
+        self._prefers = request.prefers_stream
+        self._log = log
+        self._headers = headers
+        self._version = version
+        self._budget = budget
+        self._retry = retry
+        self._reader: _Reader | None = None
+        self.name: str | None = None
+        """Set once the call streams."""
+        self.finished = False
+        self.heard = True
+
+    @property
+    def can_be_resumed(self) -> bool:
+        return self._version >= V2025_11
+
+    async def _start(self) -> None:
+        assert self._request is not None
+        self.name = self._log.open_call()
+        self._reader = _Reader(self._request)
+        await self._request.stream_start(self._headers)
+        if self.can_be_resumed:
+            await self._reader.write(encode_priming(_event_id(self.name, 0), retry=self._retry))
+
+    def send(self, data: bytes) -> Any:
+        if self.finished or len(data) > self._budget:
+            return SENT
+        self._budget -= len(data)
+        return self._send(data)
+
+    async def _send(self, data: bytes) -> None:
+        self.heard = True
+        if self.name is None:
+            await self._start()
+        assert self.name is not None
+        number = self._log.append(self.name, data)
+        reader = self._reader
+        if reader is not None and not reader.over:
+            await reader.write(encode_event(data, id=_event_id(self.name, number)))
+
+    async def keep_alive(self) -> None:
+        if not self.heard and not self.finished:
+            if self.name is None:
+                await self._start()
+            elif self._reader is not None and not self._reader.over:
+                await self._reader.write(COMMENT)
+        self.heard = False
+
+    async def release(self) -> None:
+        """Let go of the connection; the client comes back for the rest (SSE polling)."""
+        if not self.can_be_resumed:
+            return
+        if self.name is None:
+            await self._start()
+        await self._detach()
+
+    async def _detach(self) -> None:
+        request, self._request = self._request, None
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.end()
+        if request is not None:
+            await request.responder.stream_end()
+
+    async def finish(self, data: bytes | None, status: int, headers: Pairs) -> None:
+        """The end of the call, wherever its client is now."""
+        if self.finished:
+            return
+        if self.name is None and not (self._prefers and status == 200 and data is not None):
+            self.finished = True
+            if self._request is not None:
+                await self._request.reply(status if data is not None else 200, headers, data or b"")
+            return
+        if data is not None:
+            await self._send(data)
+        self.finished = True
+        await self._detach()
+
+    async def resume(self, request: Request, headers: Pairs, after: int, engine: Any) -> None:
+        """Serve a GET that names this stream: what it missed, then what is still to come."""
+        assert self.name is not None
+        await self._detach()
+        reader = _Reader(request)
+        engine.attend(reader)
+        watch = asyncio.ensure_future(reader.watch())
+        try:
+            await request.stream_start(headers)
+            for number, data in self._log.since(self.name, after)[0]:
+                await reader.write(encode_event(data, id=_event_id(self.name, number)))
+            if not self.finished:
+                self._reader = reader
+                while not reader.over and not self.finished:
+                    await reader.wait()
+        finally:
+            watch.cancel()
+            engine.leave(reader)
+            if self._reader is reader:
+                self._reader = None
+            await request.responder.stream_end()
+
+
+async def replay(request: Request, headers: Pairs, log: EventLog, stream: str, after: int) -> None:
+    """Serve a GET for the stream of a call that has ended: what it missed, and the end."""
+    await request.stream_start(headers)
+    for number, data in log.since(stream, after)[0]:
+        await request.responder.stream_chunk(encode_event(data, id=_event_id(stream, number)))
+    await request.responder.stream_end()

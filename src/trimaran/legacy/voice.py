@@ -1,0 +1,117 @@
+"""How a legacy revision is spoken to one session's client: results without modern fields, questions as real requests."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, final
+
+from msgspec import UNSET, Raw
+
+from trimaran.errors import (
+    CODE_INVALID_REQUEST,
+    CODE_MISSING_CAPABILITY,
+    CODE_RESOURCE_NOT_FOUND,
+    MissingCapability,
+    ProtocolError,
+    ResourceMissing,
+)
+from trimaran.protocol.inbound import Call
+from trimaran.protocol.meta import LOG_LEVELS
+from trimaran.protocol.revisions import revise, revise_form
+from trimaran.protocol.versions import LATEST_LEGACY, V2025_11
+from trimaran.schema import enc_hook
+from trimaran.server.exchange import Exchange
+from trimaran.types import CallToolResult
+
+if TYPE_CHECKING:
+    from trimaran.protocol.outbound import Writer
+
+    from .session import Session
+
+__all__ = ["LegacyVoice"]
+
+
+@final
+class LegacyVoice:
+    def __init__(self, writer: Writer, session: Session) -> None:
+        self._writer = writer
+        self._session = session
+
+    def notification(self, method: str, params: dict[str, Any]) -> bytes:
+        version = self._session.peer.version
+        if version != LATEST_LEGACY:
+            params = revise(method, params, version, enc_hook)
+        return self._writer.notification(method, params)
+
+    def result(self, call: Call, result: Any) -> bytes:
+        if isinstance(result, Raw):
+            return self._writer.legacy_result(call.id, result)
+        version = call.peer.version
+        if version != LATEST_LEGACY:
+            return self._writer.legacy_result(call.id, revise(call.method, result, version, enc_hook))
+        if type(result) is CallToolResult:
+            structured = result.structured_content
+            if structured is not UNSET:
+                result.structured_content = _as_object(structured, self._writer)
+        elif hasattr(result, "ttl_ms"):
+            result.ttl_ms = result.cache_scope = None
+        return self._writer.legacy_result(call.id, result)
+
+    def error(self, call: Call, error: ProtocolError) -> bytes:
+        if isinstance(error, ResourceMissing):
+            error = ProtocolError(CODE_RESOURCE_NOT_FOUND, error.message, error.data)
+        elif error.code == CODE_MISSING_CAPABILITY:
+            # A code these revisions do not know.
+            error = ProtocolError(CODE_INVALID_REQUEST, error.message, error.data)
+        return self._writer.error(call.id, error)
+
+    def logs(self, exchange: Exchange, level: str) -> bool:
+        return LOG_LEVELS.index(level) >= LOG_LEVELS.index(self._session.log_level)
+
+    async def ask(
+        self, exchange: Exchange, method: str, params: dict[str, Any], key: str | None, timeout: float | None
+    ) -> Any:
+        return await self._session.request(method, self.spelled(method, params), timeout, exchange.sink)
+
+    def spelled(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """A question in the words of the session's revision."""
+        version = self._session.peer.version
+        if method != "elicitation/create":
+            return params
+        if params.get("mode") == "url":
+            return {**params, "elicitationId": self._session.next_id()}
+        form = {k: v for k, v in params.items() if k != "mode" or version >= V2025_11}
+        return {**form, "requestedSchema": revise_form(params["requestedSchema"], version)}
+
+    async def step(self, exchange: Exchange, name: str, run: Callable[[], Awaitable[Any]]) -> Any:
+        # The body runs once on these revisions, so a step does too.
+        return await run()
+
+    def open_rounds(self, exchange: Exchange) -> None:
+        """Nothing: these revisions have no rounds."""
+
+    def suspended(self, exchange: Exchange) -> None:
+        return None
+
+    def bad_arguments(self, message: str) -> CallToolResult:
+        if self._session.peer.version >= V2025_11:
+            return CallToolResult.error(message)
+        raise ProtocolError.invalid_params(message)
+
+    def lacks(self, capability: str, required: dict[str, Any]) -> ProtocolError:
+        return MissingCapability(
+            CODE_MISSING_CAPABILITY,
+            f"this needs the client capability {capability!r}, which the client did not declare when it connected",
+            {"requiredCapabilities": required},
+            status=200,
+        )
+
+
+def _as_object(structured: Any, writer: Writer) -> Any:
+    """`structuredContent` is an object on these revisions; anything else is wrapped, as the listed schema says."""
+    raw = bytes(structured) if isinstance(structured, Raw) else writer.encode(structured)
+    if raw[:1] == b"{":
+        return structured
+    return Raw(b'{"result":' + raw + b"}")
+
+

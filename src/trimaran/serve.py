@@ -1,0 +1,354 @@
+"""Serving: a Server, a transport and both eras put together.
+
+`run` blocks and owns the process; `serve` runs inside a loop that is already there; `asgi` and `engine` hand the endpoint to
+somebody else's HTTP server. Public binds must say whom they trust; more than one worker needs a shared store for legacy
+sessions, so without one such a server speaks the modern era only, and says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, final
+
+from trimaran.errors import ConfigError
+from trimaran.server.handlers import logger
+from trimaran.transports.engine import Authenticator, Engine
+from trimaran.transports.guard import Guard
+
+if TYPE_CHECKING:
+    from trimaran.server.server import Server
+    from trimaran.transports.asgi import AsgiApp
+
+__all__ = ["HttpServer", "asgi", "engine", "run", "serve"]
+
+DEFAULT_HOST: Final = "127.0.0.1"
+DEFAULT_PORT: Final = 9090
+# How long calls at work may take to finish after SIGTERM; the budget for everything is two seconds.
+DRAIN_SECONDS: Final = 1.0
+
+
+def _door(server: Server, legacy: Any, options: Mapping[str, Any]) -> Any:
+    if not legacy:
+        return None
+    from trimaran.legacy.http import LegacyHttp
+
+    return LegacyHttp(server, **options)
+
+
+_LEGACY_OPTIONS: Final = (
+    "require_session",
+    "enable_get",
+    "allow_delete",
+    "sse_path",
+    "sse_message_path",
+    "retry_ms",
+    "plain",
+)
+
+
+def engine(
+    server: Server,
+    path: str = "/mcp",
+    *,
+    host: str | None = None,
+    legacy: bool = True,
+    allowed_origins: Iterable[str] | str | None = None,
+    allow_missing_origin: bool | None = None,
+    allowed_hosts: Iterable[str] | None = None,
+    auth: Authenticator | None = None,
+    store: str | None = None,
+    **options: Any,
+) -> Engine:
+    """The endpoint, for any HTTP server to carry."""
+    unknown = [k for k in options if k not in _LEGACY_OPTIONS]
+    if unknown:
+        known = ("host", "legacy", "allowed_origins", "allow_missing_origin", "allowed_hosts", "auth", "store", *_LEGACY_OPTIONS)
+        raise ConfigError(f"unknown option {unknown[0]!r}; the endpoint takes {', '.join(known)}")
+    if store not in (None, "memory://"):
+        raise ConfigError(f"store={store!r} is not available in this release; leave it out, or use memory://")
+    if auth is not None and not hasattr(auth, "authenticate"):
+        raise ConfigError("auth= takes an object with an `authenticate(request)` method")
+    guard = Guard(
+        host,
+        allowed_origins=allowed_origins,  # pyright: ignore[reportArgumentType]
+        allow_missing_origin=allow_missing_origin,
+        allowed_hosts=allowed_hosts,
+    )
+    door = _door(server, legacy, options)
+    made = Engine(server, guard, path=path, legacy=door, auth=auth)
+    if door is not None:
+        door.attach(made)
+    return made
+
+
+def asgi(server: Server, path: str = "/mcp", **options: Any) -> AsgiApp:
+    """The endpoint as an ASGI app."""
+    from trimaran.transports.asgi import AsgiApp
+
+    return AsgiApp(engine(server, path, **options))
+
+
+@final
+class HttpServer:
+    """A running HTTP server, as an async context manager (R15): `async with HttpServer(server, port=0) as http: http.url`."""
+
+    def __init__(
+        self,
+        server: Server,
+        *,
+        host: str = DEFAULT_HOST,
+        port: int = DEFAULT_PORT,
+        path: str = "/mcp",
+        tls: Any = None,
+        backlog: int = 1024,
+        **options: Any,
+    ) -> None:
+        self.server = server
+        self.host = host
+        self.port = port or _free_port(host)
+        self.tls = _tls(tls)
+        self.engine = engine(server, path, host=host, **options)
+        self.backlog = backlog
+        self._granian: Any = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def url(self) -> str:
+        shown = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.tls else 'http'}://{shown}:{self.port}{self.engine.path}"
+
+    async def start(self) -> None:
+        """Listen. Returns once connections are accepted."""
+        from granian.constants import HTTPModes, Interfaces
+        from granian.http import HTTP1Settings
+        from granian.server.embed import Server as Granian
+
+        from trimaran.transports.rsgi import RsgiApp
+
+        await self.server.start()
+        _check_bindable(self.host, self.port)
+        self._granian = Granian(
+            RsgiApp(self.engine),
+            address=self.host,
+            port=self.port,
+            interface=Interfaces.RSGI,
+            http=HTTPModes.auto,
+            websockets=False,
+            backlog=self.backlog,
+            # Granian's own ceiling on requests at work; ours answers with a reason, so let it speak first.
+            backpressure=max(self.backlog, self.server.limits.max_concurrent_calls) + 200_000,
+            http1_settings=HTTP1Settings(keep_alive=True),
+            log_enabled=False,
+            **self.tls,
+        )
+        self._task = asyncio.ensure_future(self._granian.serve())
+        await _wait_until_listening(self.host, self.port, self._task)
+
+    async def wait(self) -> None:
+        """Wait until the server ends by itself, which it does not."""
+        if self._task is not None:
+            await asyncio.shield(self._task)
+
+    async def stop(self) -> None:
+        """End open streams properly, let calls finish for a moment, close."""
+        await self.engine.drain(DRAIN_SECONDS)
+        # One more turn for the last chunks to be handed to the HTTP server.
+        await asyncio.sleep(0.02)
+        if self._granian is not None and self._task is not None:
+            self._granian.stop()
+            try:
+                async with asyncio.timeout(1.0):
+                    await self._task
+            except TimeoutError:
+                self._task.cancel()
+        await self.server.stop()
+
+    async def __aenter__(self) -> HttpServer:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.stop()
+
+
+def _free_port(host: str) -> int:
+    import socket
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.bind((host, 0))
+        return probe.getsockname()[1]
+
+
+def _check_bindable(host: str, port: int) -> None:
+    """Granian reports a taken port from another thread, late; ask first."""
+    import socket
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}; choose another port=") from None
+
+
+async def _wait_until_listening(host: str, port: int, task: asyncio.Task[None]) -> None:
+    target = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    for _ in range(500):
+        if task.done():
+            await task
+            raise ConfigError(f"the HTTP server on {host}:{port} ended at once")
+        try:
+            _, writer = await asyncio.open_connection(target, port)
+        except OSError:
+            await asyncio.sleep(0.01)
+            continue
+        writer.close()
+        return
+    raise ConfigError(f"the HTTP server on {host}:{port} did not come up within 5 s")
+
+
+def _tls(tls: Any) -> dict[str, Any]:
+    """TLS options: (certificate, key), or a mapping with certfile, keyfile, cacertfile, password."""
+    if tls is None:
+        return {}
+    from pathlib import Path
+
+    if isinstance(tls, tuple):
+        tls = {"certfile": tls[0], "keyfile": tls[1]}
+    unknown = set(tls) - {"certfile", "keyfile", "cacertfile", "password"}
+    if unknown or "certfile" not in tls or "keyfile" not in tls:
+        raise ConfigError('tls= takes {"certfile": "cert.pem", "keyfile": "key.pem"}, and if needed "cacertfile" and "password"')
+    for name in ("certfile", "keyfile", "cacertfile"):
+        if name in tls and not Path(tls[name]).is_file():
+            raise ConfigError(f"tls: {name} {str(tls[name])!r} does not exist")
+    found: dict[str, Any] = {"ssl_cert": Path(tls["certfile"]), "ssl_key": Path(tls["keyfile"])}
+    if "cacertfile" in tls:
+        found |= {"ssl_ca": Path(tls["cacertfile"]), "ssl_client_verify": True}
+    if "password" in tls:
+        found["ssl_key_password"] = tls["password"]
+    return found
+
+
+def _stdio_options(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a channel, with the legacy half put in where it is wanted."""
+    legacy = options.pop("legacy", True)
+    if not legacy:
+        return options
+    from trimaran.legacy.duplex import LegacyDuplex
+
+    return {**options, "legacy": LegacyDuplex}
+
+
+async def serve(server: Server, transport: str = "stdio", **options: Any) -> None:
+    """Serve inside a running loop until cancelled."""
+    if transport == "stdio":
+        from trimaran.transports.stdio import serve_stdio
+
+        await serve_stdio(server, **_stdio_options(options))
+        return
+    if transport not in ("http", "streamable-http"):
+        raise ConfigError(f'there is no transport {transport!r}; use run() for stdio or run("http", port=9090)')
+    async with HttpServer(server, **options) as http:
+        logger.info("serving %s on %s", server.info.name, http.url)
+        await http.wait()
+
+
+def run(server: Server, transport: str = "stdio", *, on_ready: Callable[[HttpServer], None] | None = None, **options: Any) -> None:
+    """Serve until told to stop by EOF, SIGTERM or Ctrl-C."""
+    if transport == "stdio":
+        from trimaran.transports.stdio import run_stdio
+
+        run_stdio(server, **_stdio_options(options))
+        return
+    if transport not in ("http", "streamable-http"):
+        raise ConfigError(f'there is no transport {transport!r}; use run() for stdio or run("http", port=9090)')
+    workers = options.pop("workers", 1)
+    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
+        raise ConfigError(f"workers is a positive integer, not {workers!r}")
+    if workers == 1:
+        _run_one(server, on_ready, options)
+    else:
+        _run_many(server, workers, on_ready, options)
+
+
+def _run_one(server: Server, on_ready: Callable[[HttpServer], None] | None, options: dict[str, Any]) -> None:
+    async def main() -> None:
+        stopping = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            try:
+                loop.add_signal_handler(number, stopping.set)
+            except NotImplementedError:  # Windows
+                signal.signal(number, lambda *_: loop.call_soon_threadsafe(stopping.set))
+        http = HttpServer(server, **options)
+        await http.start()
+        try:
+            if on_ready is not None:
+                on_ready(http)
+            await stopping.wait()
+        finally:
+            await http.stop()
+
+    run_loop(main())
+
+
+def run_loop(main: Any) -> None:
+    """Run a coroutine on the fastest loop there is."""
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(main)
+    else:
+        uvloop.run(main)
+
+
+def _run_many(server: Server, workers: int, on_ready: Callable[[HttpServer], None] | None, options: dict[str, Any]) -> None:
+    if not hasattr(os, "fork"):
+        raise ConfigError("workers needs a system with fork; run several servers on ports of their own instead")
+    if options.setdefault("legacy", False):
+        raise ConfigError(
+            "legacy sessions live in one process's memory, so more than one worker cannot share them: "
+            "use workers=1, or legacy=False to serve 2026-07-28 clients only"
+        )
+    logger.warning("%d workers without a shared store: serving 2026-07-28 clients only", workers)
+    options["port"] = options.get("port", DEFAULT_PORT) or _free_port(options.get("host", DEFAULT_HOST))
+    server.prepare_to_fork()
+    HttpServer(server, **options)  # every mistake in the options shows here, before anything forks
+    children: dict[int, int] = {}
+    stopping = False
+
+    def spawn(index: int) -> None:
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                _run_one(server, on_ready if index == 0 else None, {**options})
+                code = 0
+            finally:
+                os._exit(code)
+        children[pid] = index
+
+    def stop(number: int, frame: Any) -> None:
+        nonlocal stopping
+        stopping = True
+        for pid in children:
+            os.kill(pid, signal.SIGTERM)
+
+    for index in range(workers):
+        spawn(index)
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    while children:
+        try:
+            pid, status = os.wait()
+        except InterruptedError:
+            continue
+        index = children.pop(pid, None)
+        if index is not None and not stopping:
+            logger.error("worker %d ended with status %d; starting another", index, status)
+            spawn(index)

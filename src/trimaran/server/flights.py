@@ -1,0 +1,107 @@
+"""Calls in flight: those that did not finish at once.
+
+A handler that finishes in its first step never gets here, and pays for none of it. For the others this keeps the count and
+the limits, the deadline, and the meaning of a cancellation: did the client leave, did time run out, or is the task itself
+being torn down?
+"""
+
+from __future__ import annotations
+
+import asyncio
+import types
+from collections.abc import Coroutine, Generator
+from typing import Any, final
+
+from trimaran.errors import ProtocolError
+from trimaran.protocol.inbound import Call
+
+from .exchange import Exchange
+from .limits import Limits
+
+__all__ = ["Abandoned", "Flights", "resume"]
+
+class Abandoned(Exception):
+    """The call was cancelled by its client: nothing may be sent for it."""
+
+
+@types.coroutine
+def resume(coroutine: Coroutine[Any, Any, Any], awaited: Any) -> Generator[Any, Any, Any]:
+    """Go on with a coroutine that has already been stepped once by hand and now waits for `awaited`."""
+    while True:
+        try:
+            value = yield awaited
+        except GeneratorExit:
+            coroutine.close()
+            raise
+        except BaseException as error:
+            step = coroutine.throw
+            argument: Any = error
+        else:
+            step, argument = coroutine.send, value
+        try:
+            awaited = step(argument)
+        except StopIteration as done:
+            return done.value
+
+
+@final
+class Flights:
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.open: set[Exchange] = set()
+
+    def __len__(self) -> int:
+        return len(self.open)
+
+    async def carry(self, exchange: Exchange, coroutine: Coroutine[Any, Any, Any], awaited: Any) -> Any:
+        """Carry a started call to its end. Abandoned if its client cancelled it; an error if its time ran out."""
+        if len(self.open) >= self._limits.max_concurrent_calls:
+            coroutine.close()
+            raise ProtocolError.internal_error(
+                f"the server is busy: {self._limits.max_concurrent_calls} calls are at work; try again later", status=503
+            )
+        call = exchange.call
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        exchange.task = task
+        limit = call.timeout if call.timeout is not None else self._limits.request_timeout
+        call.timeout = limit
+        timer = loop.call_later(limit, exchange.expire) if limit is not None and limit != float("inf") else None
+        self.open.add(exchange)
+        try:
+            # Cancelled between the first step and here (by a thread, or by the step itself): still applies (R67).
+            if exchange.cancelled and task is not None:
+                task.cancel()
+            result = await resume(coroutine, awaited)
+            if exchange.cancelled:  # the result and the cancellation raced: the cancellation wins (R68)
+                raise Abandoned
+            return result
+        except asyncio.CancelledError:
+            if exchange.cancelled:
+                _absorb(task)
+                raise Abandoned from None
+            if exchange.expired:
+                _absorb(task)
+                raise timed_out(call) from None
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+            exchange.task = None
+            self.open.discard(exchange)
+
+    def cancel_all(self) -> None:
+        """End every call; used when the server is told to stop and its patience is over."""
+        for exchange in tuple(self.open):
+            if exchange.task is not None:
+                exchange.task.cancel()
+
+
+def timed_out(call: Call) -> ProtocolError:
+    return ProtocolError.internal_error(f"{call.method} took longer than {call.timeout or 0:g} s and was stopped", status=200)
+
+
+def _absorb(task: asyncio.Task[Any] | None) -> None:
+    """The cancellation was ours and has done its work: the task goes on to answer."""
+    if task is not None:
+        task.uncancel()

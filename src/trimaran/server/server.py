@@ -1,0 +1,590 @@
+"""Server: what an author declares things on.
+
+It holds the registries, the middleware and the options, and nothing about any transport or revision: `run` and `asgi` hand
+it to `trimaran.serve`, which puts the pieces together. One server object may be served several ways at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast, final, overload
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from trimaran.errors import ConfigError, DeclarationError, ProtocolError
+from trimaran.protocol.inbound import Call, Reader
+from trimaran.protocol.meta import RequestMeta, Peer
+from trimaran.protocol.methods import METHODS, Method
+from trimaran.protocol.outbound import Writer
+from trimaran.protocol.seal import Sealer
+from trimaran.protocol.versions import MODERN, SUPPORTED
+from trimaran.schema import enc_hook
+from trimaran.types import (
+    CallToolParams,
+    CallToolResult,
+    GetPromptParams,
+    GetPromptResult,
+    Icon,
+    Implementation,
+    Json,
+    Prompt,
+    ReadResourceParams,
+    ReadResourceResult,
+    Resource,
+    ResourceTemplate,
+    Tool,
+)
+
+from .changes import Changes, Notify
+from .completions import CompletionEntry, compile_completion
+from .dispatch import Dispatcher, Middleware, Serve
+from .exchange import SENT, Exchange
+from .handlers import call_any
+from .limits import Limits
+from .prompts import PromptEntry, compile_prompt
+from .registry import Registry
+from .resources import ResourceEntry, TemplateEntry, compile_resource, compile_template
+from .rounds import ModernVoice
+from .threads import ThreadPool
+from .tools import ToolEntry, compile_tool, icons_of
+
+if TYPE_CHECKING:
+    from trimaran.transports.asgi import AsgiApp
+
+__all__ = ["Server"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
+
+# More than any client shows at once, less than what hurts on the wire: a client that reads one page only still sees
+# every tool of any server but the largest. See docs/adr/0005.
+PAGE_SIZE: Final = 1000
+
+
+@final
+class Server:
+    """An MCP server: declare tools, resources and prompts on it, then `run()` it or mount its `asgi()` app.
+
+        server = Server("demo", version="1.0.0")
+
+        @server.tool
+        def add(a: int, b: int) -> int:
+            "Add two numbers."
+            return a + b
+
+        server.run()
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        version: str = "0.0.0",
+        title: str | None = None,
+        description: str | None = None,
+        website_url: str | None = None,
+        icons: Sequence[Icon | Mapping[str, Json]] | None = None,
+        instructions: str | None = None,
+        callbacks: Any = None,
+        init: Callable[..., Any] | None = None,
+        init_arg: Any = None,
+        lifespan: Callable[[Server], AbstractAsyncContextManager[Any]] | None = None,
+        wait_for: Callable[[], Any] | None = None,
+        capabilities: Mapping[str, Json] | None = None,
+        experimental: Mapping[str, Json] | None = None,
+        extensions: Mapping[str, Mapping[str, Json]] | None = None,
+        logging: bool = True,
+        min_log_level: str = "info",
+        on_set_level: Callable[..., Any] | None = None,
+        on_roots_changed: Callable[..., Any] | None = None,
+        expose_internal_errors: bool = False,
+        page_size: int = PAGE_SIZE,
+        cache_ttl: float = 0,
+        cache_scope: str = "public",
+        secret_keys: Sequence[bytes | str] | None = None,
+        limits: Limits | None = None,
+        **limit_options: Any,
+    ) -> None:
+        self.callbacks = callbacks
+        self.info: Implementation = _implementation(name, version, callbacks, title, description, website_url, icons)
+        self.instructions = instructions if instructions is not None else _instructions_of(callbacks)
+        self.expose_internal_errors = expose_internal_errors
+        self.page_size = _positive("page_size", page_size)
+        self.limits = _limits(limits, limit_options)
+        self.min_log_level = min_log_level
+        self.on_set_level = on_set_level or getattr(callbacks, "set_log_level", None)
+        self.on_roots_changed = on_roots_changed
+        self.init = init or getattr(callbacks, "init", None)
+        self.init_arg = init_arg
+        self.versions: tuple[str, ...] = SUPPORTED
+        if cache_scope not in ("public", "private"):
+            raise DeclarationError(f'cache_scope is "public" or "private", not {cache_scope!r}')
+        self._cache_ttl = cache_ttl
+        self._cache_scope = cache_scope
+        self._logging = logging
+        self._capabilities = dict(capabilities) if capabilities is not None else None
+        self._experimental = dict(experimental) if experimental else None
+        self._extensions: dict[str, Mapping[str, Json]] = dict(extensions or {})
+        self._secret_keys = [k.encode() if isinstance(k, str) else k for k in secret_keys or ()]
+        self._sealer: Sealer | None = None
+        self._startup = _Startup(self, lifespan, wait_for)
+
+        self.threads = ThreadPool(self.limits.tool_threads)
+        self.changes = Changes()
+        self.notify = Notify(self.changes)
+        self.tools: Registry[ToolEntry] = Registry("tool")
+        self.resources: Registry[ResourceEntry] = Registry("resource")
+        self.templates: Registry[TemplateEntry] = Registry("resource template")
+        self.prompts: Registry[PromptEntry] = Registry("prompt")
+        self.completions: Registry[CompletionEntry] = Registry("completion")
+        self.writer = Writer(self.info, enc_hook)
+        self.voice = ModernVoice(self.writer, self._sealed, input_ttl=self.limits.input_ttl)
+        self.sessions: Any = None
+        """The legacy sessions, once the server is served to legacy clients."""
+        self.dispatcher = Dispatcher(self)
+        self.tools.watch(lambda: self._changed("tools"))
+        self.prompts.watch(lambda: self._changed("prompts"))
+        self.resources.watch(lambda: self._changed("resources"))
+        self.templates.watch(lambda: self._changed("resources"))
+        self.completions.watch(self.dispatcher.refresh)
+
+    def _changed(self, kind: str) -> None:
+        self.dispatcher.refresh()
+        self.changes.publish(kind)
+
+    # Declaring
+
+    @overload
+    def tool(self, fn: Callable[P, R], /) -> Callable[P, R]: ...
+    @overload
+    def tool(self, /, **options: Any) -> Callable[[F], F]: ...
+    def tool(self, fn: Any = None, /, **options: Any) -> Any:
+        """Declare a tool, bare or with options; the function stays as it is.
+
+        Options: name, title, description, annotations, icons, meta, input_schema, output_schema, scopes, timeout,
+        long_running, cache_ttl, inline, validate_input, validate_output, structured_output.
+        """
+        if fn is not None:
+            self.add_tool(fn, **options)
+            return fn
+        return lambda function: self.tool(function, **options) if options else self.tool(function)
+
+    def add_tool(self, fn: Callable[..., Any], *, replace: bool = False, **options: Any) -> Tool:
+        """Register a tool at run time; clients that listen hear of it."""
+        _known_options(compile_tool, options, "a tool")
+        return self.tools.add(compile_tool(fn, **options), replace=replace).definition
+
+    def remove_tool(self, name: str) -> None:
+        self.tools.remove(name)
+
+    def resource(self, uri: str, **options: Any) -> Callable[[F], F]:
+        """Declare a resource; braces make it a template: `@server.resource("file:///{+path}")`.
+
+        Options: name, title, description, mime_type, annotations, icons, meta, size, cache_ttl, inline, scopes.
+        """
+        if callable(uri):
+            raise DeclarationError('a resource needs its URI: @server.resource("config://app")')
+
+        def declare(fn: F) -> F:
+            self.add_resource(uri, fn, **options)
+            return fn
+
+        return declare
+
+    def add_resource(self, uri: str, fn: Callable[..., Any], *, replace: bool = False, **options: Any) -> Resource | ResourceTemplate:
+        if "{" in uri:
+            return self.templates.add(compile_template(uri, fn, **options), replace=replace).definition
+        return self.resources.add(compile_resource(uri, fn, **options), replace=replace).definition
+
+    resource_template = resource
+
+    def remove_resource(self, uri: str) -> None:
+        (self.templates if "{" in uri else self.resources).remove(uri)
+
+    @overload
+    def prompt(self, fn: Callable[P, R], /) -> Callable[P, R]: ...
+    @overload
+    def prompt(self, /, **options: Any) -> Callable[[F], F]: ...
+    def prompt(self, fn: Any = None, /, **options: Any) -> Any:
+        """Declare a prompt, bare or with options: name, title, description, arguments, annotations, icons, meta, scopes."""
+        if fn is not None:
+            self.add_prompt(fn, **options)
+            return fn
+        return lambda function: self.prompt(function, **options) if options else self.prompt(function)
+
+    def add_prompt(self, fn: Callable[..., Any], *, replace: bool = False, **options: Any) -> Prompt:
+        _known_options(compile_prompt, options, "a prompt")
+        return self.prompts.add(compile_prompt(fn, **options), replace=replace).definition
+
+    def remove_prompt(self, name: str) -> None:
+        self.prompts.remove(name)
+
+    def completion(self, *, argument: str, prompt: str | None = None, template: str | None = None, inline: bool = False) -> Callable[[F], F]:
+        """Declare how one argument of a prompt, or one variable of a template, is completed."""
+
+        def declare(fn: F) -> F:
+            self.add_completion(fn, argument=argument, prompt=prompt, template=template, inline=inline)
+            return fn
+
+        return declare
+
+    def add_completion(
+        self, fn: Callable[..., Any], *, argument: str, prompt: str | None = None, template: str | None = None, inline: bool = False, replace: bool = False
+    ) -> None:
+        entry = compile_completion(fn, prompt=prompt, template=template, argument=argument, inline=inline)
+        self.completions.add(entry, replace=replace)
+
+    def remove_completion(self, *, argument: str, prompt: str | None = None, template: str | None = None) -> None:
+        from .completions import completion_key
+
+        self.completions.remove(completion_key("prompt" if prompt else "template", prompt or template or "", argument))
+
+    @overload
+    def middleware(self, fn: F, /) -> F: ...
+    @overload
+    def middleware(self, method: str, /, *more: str) -> Callable[[F], F]: ...
+    def middleware(self, fn: Any, /, *more: str) -> Any:
+        """Declare code around calls: bare for every method, or for the methods named.
+
+            @server.middleware
+            async def timed(call, call_next):
+                return await call_next(call)
+        """
+        if isinstance(fn, str):
+            methods = frozenset((fn, *more))
+            unknown = sorted(methods - set(self.dispatcher.handlers))
+            if unknown:
+                raise DeclarationError(f"there is no method {unknown[0]!r}; middleware goes around {', '.join(sorted(self.dispatcher.handlers))}")
+
+            def declare(function: F) -> F:
+                self.dispatcher.use(cast("Middleware", function), methods)
+                return function
+
+            return declare
+        self.dispatcher.use(fn, None)
+        return fn
+
+    def mount(self, other: Server, prefix: str | None = None) -> None:
+        """Serve everything another server declares, now and later, beside our own.
+
+        Tools and prompts get the prefix (`weather` makes `weather_today` of `today`); resources keep their URIs.
+        """
+        if other is self:
+            raise DeclarationError("a server cannot be mounted on itself")
+
+        def rename(key: str) -> str:
+            return f"{prefix}_{key}" if prefix else key
+
+        def same(key: str) -> str:
+            return key
+
+        def rename_completion(key: str) -> str:
+            kind, name, argument = key.split("\0")
+            return "\0".join((kind, rename(name) if kind == "prompt" else name, argument))
+
+        self.tools.mount(other.tools, rename)
+        self.prompts.mount(other.prompts, rename)
+        self.resources.mount(other.resources, same)
+        self.templates.mount(other.templates, same)
+        self.completions.mount(other.completions, rename_completion)
+
+    def enable_extension(self, identifier: str, settings: Mapping[str, Json] | None = None, methods: Sequence[tuple[Method, Serve]] = ()) -> None:
+        """Advertise a protocol extension and serve its methods. Extensions are off until enabled."""
+        if "/" not in identifier:
+            raise DeclarationError(f'an extension has a prefixed name, like "com.example/thing", not {identifier!r}')
+        self._extensions[identifier] = dict(settings or {})
+        for row, serve in methods:
+            self.dispatcher.extend(row, serve)
+        self.dispatcher.refresh()
+
+    # What the server says about itself
+
+    def capabilities(self) -> dict[str, Json]:
+        """The capabilities advertised: derived from what is declared or implemented, or as overridden."""
+        if self._capabilities is not None:
+            return dict(self._capabilities)
+        extra = self.callbacks
+        found: dict[str, Json] = {}
+        if self.tools or hasattr(extra, "call_tool"):
+            found["tools"] = {"listChanged": True}
+        if self.resources or self.templates or hasattr(extra, "read_resource"):
+            found["resources"] = {"listChanged": True, "subscribe": True}
+        if self.prompts or hasattr(extra, "get_prompt"):
+            found["prompts"] = {"listChanged": True}
+        if self.completions or hasattr(extra, "complete"):
+            found["completions"] = {}
+        if self._logging:
+            found["logging"] = {}
+        if self._experimental:
+            found["experimental"] = self._experimental
+        if self._extensions:
+            found["extensions"] = {k: dict(v) for k, v in self._extensions.items()}
+        if callable(getattr(extra, "capabilities", None)):
+            found.update(extra.capabilities())
+        return found
+
+    def list_tools(self) -> list[Tool]:
+        return [e.definition for e in self.tools.entries()]
+
+    def list_resources(self) -> list[Resource]:
+        return [e.definition for e in self.resources.entries()]
+
+    def list_resource_templates(self) -> list[ResourceTemplate]:
+        return [e.definition for e in self.templates.entries()]
+
+    def list_prompts(self) -> list[Prompt]:
+        return [e.definition for e in self.prompts.entries()]
+
+    # Running locally, without a client (R21)
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Json] | None = None) -> CallToolResult:
+        """Call a tool here and now, validation and middleware included."""
+        raw = Raw(self.writer.encode(dict(arguments or {})))
+        return await self._local("tools/call", CallToolParams(name=name, arguments=raw))
+
+    async def read_resource(self, uri: str) -> ReadResourceResult:
+        return await self._local("resources/read", ReadResourceParams(uri=uri))
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> GetPromptResult:
+        raw = Raw(self.writer.encode(dict(arguments or {})))
+        return await self._local("prompts/get", GetPromptParams(name=name, arguments=raw))
+
+    async def _local(self, method: str, params: Any) -> Any:
+        call = Call(0, method, METHODS[method], params, Peer(MODERN, {}), UNSET, RequestMeta(), None)
+        Exchange(call, _Nowhere(), self.voice)
+        result = await self.dispatcher.handlers[method](call)
+        if isinstance(result, CallToolResult) and isinstance(result.structured_content, Raw):
+            result.structured_content = msgspec.json.decode(result.structured_content)
+        return result
+
+    def broadcast(self, method: str, params: Mapping[str, Json] | None = None) -> int:
+        """Send a notification to every legacy session; returns how many were told (R19)."""
+        return 0 if self.sessions is None else self.sessions.broadcast(method, params)
+
+    # Serving
+
+    def run(self, transport: str = "stdio", **options: Any) -> None:
+        """Serve until the end: `run()` on stdio, `run("http", port=9090)` on HTTP. Blocks.
+
+        HTTP options: host, port, path, workers, tls, auth, allowed_origins and more; see `trimaran.serve`.
+        """
+        from trimaran import serve
+
+        serve.run(self, transport, **options)
+
+    async def serve(self, transport: str = "stdio", **options: Any) -> None:
+        """The same inside a running event loop, until cancelled (R20)."""
+        from trimaran import serve
+
+        await serve.serve(self, transport, **options)
+
+    def asgi(self, path: str = "/mcp", **options: Any) -> AsgiApp:
+        """An ASGI app: mount it in FastAPI, Starlette, Django, anything. It needs no lifespan."""
+        from trimaran import serve
+
+        return serve.asgi(self, path, **options)
+
+    def engine(self, path: str = "/mcp", **options: Any) -> Any:
+        """The transport-neutral HTTP engine, for embedding without ASGI (R143)."""
+        from trimaran import serve
+
+        return serve.engine(self, path, **options)
+
+    async def start(self) -> None:
+        """Run `lifespan` and wait for `wait_for`, once. Serving does it; calling it earlier does no harm."""
+        await self._startup.start()
+
+    async def stop(self) -> None:
+        """Leave `lifespan`; the server may be started again."""
+        await self._startup.stop()
+
+    async def wait_ready(self, timeout: float = 5.0) -> None:
+        """Wait until the server is ready to serve; TimedOut if that takes too long (R23)."""
+        await self._startup.wait_ready(timeout)
+
+    @property
+    def lifespan_state(self) -> Any:
+        """What `lifespan` yielded."""
+        return self._startup.value
+
+    # For the parts of the library that serve this server
+
+    def reader(self, *, legacy: bool = True) -> Reader:
+        reader = Reader(self.dispatcher.served, legacy=legacy)
+        for name, row in self.dispatcher.served.items():
+            reader.rows.setdefault(name, row)
+        self.versions = reader.versions
+        return reader
+
+    def gates(self) -> list[Middleware]:
+        return [self._startup.gate] if self._startup.needed else []
+
+    def state_of(self, call: Call) -> Any:
+        return self._startup.state if call.session is None else call.session.state
+
+    def require_scopes(self, call: Call, scopes: Sequence[str]) -> None:
+        """-32600 unless the caller authenticated with every scope; an anonymous caller has none (R183, R184)."""
+        granted = frozenset(getattr(call.principal, "scopes", None) or ())
+        if not granted.issuperset(scopes):
+            raise ProtocolError.invalid_request(
+                f"this needs the scope{'s' if len(scopes) > 1 else ''} {', '.join(scopes)}", {"required_scopes": list(scopes)}, status=403
+            )
+
+    def with_cache_hints(self, result: Any, ttl: float | None) -> Any:
+        """The result with how long and by whom it may be cached; the legacy voice leaves these out again."""
+        result.ttl_ms = round((self._cache_ttl if ttl is None else ttl) * 1000)
+        result.cache_scope = self._cache_scope
+        return result
+
+    def encoded_page(self, result: Any, version: str) -> Raw:
+        """A list result, encoded once for everyone who speaks this revision."""
+        if version == MODERN:
+            return Raw(self.writer.encode(self.writer.completed(result)))
+        result.ttl_ms = result.cache_scope = None
+        return Raw(self.writer.encode(result))
+
+    def _sealed(self) -> Sealer:
+        if self._sealer is None:
+            # Without configured keys a state lives as long as this process: made before workers fork, they share it.
+            self._sealer = Sealer(self._secret_keys or [os.urandom(32)], random=os.urandom)
+        return self._sealer
+
+    def prepare_to_fork(self) -> None:
+        """Make what forked workers must share."""
+        if not self._secret_keys:
+            self._secret_keys = [os.urandom(32)]
+
+    def __repr__(self) -> str:
+        return f"<Server {self.info.name} {self.info.version}: {len(self.tools)} tools>"
+
+
+@final
+class _Nowhere:
+    """The sink of a local call: nobody listens."""
+
+    __slots__ = ()
+
+    def send(self, data: bytes) -> Any:
+        return SENT
+
+
+@final
+class _Startup:
+    """What must have happened before the first call: lifespan entered, readiness reached, sessionless state made.
+
+    It happens once, on the first call if nobody asked earlier, so that no framework needs to run a lifespan (P14).
+    """
+
+    def __init__(
+        self, server: Server, lifespan: Callable[[Server], AbstractAsyncContextManager[Any]] | None, wait_for: Callable[[], Any] | None
+    ) -> None:
+        self._server = server
+        self._lifespan = lifespan
+        self._wait_for = wait_for
+        self._entered: AbstractAsyncContextManager[Any] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self.value: Any = None
+        self.state: Any = None
+        self.ready = False
+
+    @property
+    def needed(self) -> bool:
+        return self._lifespan is not None or self._wait_for is not None or self._server.init is not None
+
+    async def gate(self, call: Call, call_next: Serve, /) -> Any:
+        if not self.ready:
+            try:
+                await self.wait_ready(5.0)
+            except TimeoutError:
+                raise ProtocolError.internal_error("the server is not ready yet; try again", status=503) from None
+        return await call_next(call)
+
+    async def wait_ready(self, timeout: float) -> None:
+        if self._task is None or (self._task.done() and not self.ready):
+            self._task = asyncio.ensure_future(self._begin())
+        async with asyncio.timeout(timeout):
+            # Shielded: a caller that gives up must not stop what the others wait for.
+            await asyncio.shield(self._task)
+
+    async def start(self) -> None:
+        if self.needed and not self.ready:
+            await self.wait_ready(60.0)
+
+    async def _begin(self) -> None:
+        server = self._server
+        if self._lifespan is not None:
+            entered = self._lifespan(server)
+            self.value = await entered.__aenter__()
+            self._entered = entered
+        if self._wait_for is not None:
+            while not await call_any(self._wait_for) and not self._is_awaitable_gate():
+                await asyncio.sleep(0.05)
+        if server.init is not None:
+            self.state = await call_any(server.init, server.init_arg)
+        self.ready = True
+
+    def _is_awaitable_gate(self) -> bool:
+        # A coroutine function is waited for; a plain one is a question, asked until it says yes.
+        return asyncio.iscoroutinefunction(self._wait_for)
+
+    async def stop(self) -> None:
+        entered, self._entered = self._entered, None
+        self.ready, self._task = False, None
+        if entered is not None:
+            await entered.__aexit__(None, None, None)
+
+
+def _implementation(
+    name: str | None,
+    version: str,
+    callbacks: Any,
+    title: str | None,
+    description: str | None,
+    website_url: str | None,
+    icons: Sequence[Icon | Mapping[str, Json]] | None,
+) -> Implementation:
+    if callbacks is not None and hasattr(callbacks, "server_info"):
+        info = callbacks.server_info() if callable(callbacks.server_info) else callbacks.server_info
+        try:
+            return msgspec.convert(info, Implementation, from_attributes=True)
+        except msgspec.ValidationError as error:
+            raise DeclarationError(f'server_info returns {{"name": "...", "version": "..."}}: {error}') from None
+    if not isinstance(name, str) or not name or not isinstance(version, str) or not version:
+        raise DeclarationError(
+            f'a server has a name and a version, both strings: Server("demo", version="1.0.0"), not {name!r} and {version!r}'
+        )
+    return Implementation(
+        name=name, version=version, title=title, description=description, website_url=website_url, icons=icons_of(icons)
+    )
+
+
+def _instructions_of(callbacks: Any) -> str | None:
+    instructions = getattr(callbacks, "instructions", None)
+    return instructions() if callable(instructions) else instructions
+
+
+def _positive(name: str, value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
+        raise DeclarationError(f"{name} is a positive integer, not {value!r}")
+    return value
+
+
+def _limits(limits: Limits | None, options: Mapping[str, Any]) -> Limits:
+    unknown = [k for k in options if k not in Limits.__struct_fields__]
+    if unknown:
+        raise ConfigError(f"unknown option {unknown[0]!r}; the limits are {', '.join(Limits.__struct_fields__)}")
+    return msgspec.structs.replace(limits or Limits(), **options) if options else limits or Limits()
+
+
+def _known_options(fn: Callable[..., Any], options: Mapping[str, Any], what: str) -> None:
+    known: dict[str, Any] = fn.__kwdefaults__ or {}
+    unknown = [k for k in options if k not in known]
+    if unknown:
+        raise DeclarationError(f"unknown option {unknown[0]!r}; {what} takes {', '.join(sorted(known))}")
+
+

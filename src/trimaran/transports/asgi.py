@@ -1,0 +1,166 @@
+"""The engine as an ASGI app: mountable anywhere, with no lifespan of its own (P14), never a redirect (P16).
+
+Mounted under a prefix, the app answers at the mount point itself and at its own path below it, with and without a
+trailing slash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final, final
+
+from .engine import Engine, Headers, Pairs, Request
+
+__all__ = ["AsgiApp"]
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+_ENCODED: dict[tuple[str, str], tuple[bytes, bytes]] = {}
+
+
+def _pairs(headers: Pairs) -> list[tuple[bytes, bytes]]:
+    found: list[tuple[bytes, bytes]] = []
+    for pair in headers:
+        encoded = _ENCODED.get(pair)
+        if encoded is None:
+            encoded = (pair[0].encode("latin-1"), pair[1].encode("latin-1"))
+            if len(_ENCODED) < 256:
+                _ENCODED[pair] = encoded
+        found.append(encoded)
+    return found
+
+
+@final
+class _Responder:
+    __slots__ = ("_gone", "_receive", "_send")
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive = receive
+        self._send = send
+        self._gone = False
+
+    async def reply(self, status: int, headers: Pairs, body: bytes) -> None:
+        pairs = _pairs(headers)
+        pairs.append((b"content-length", str(len(body)).encode()))
+        await self._send({"type": "http.response.start", "status": status, "headers": pairs})
+        await self._send({"type": "http.response.body", "body": body})
+
+    async def stream_start(self, status: int, headers: Pairs) -> None:
+        await self._send({"type": "http.response.start", "status": status, "headers": _pairs(headers)})
+
+    async def stream_chunk(self, data: bytes) -> bool:
+        if self._gone:
+            return False
+        try:
+            await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        except (OSError, RuntimeError):  # some servers raise once the client has gone
+            self._gone = True
+        return not self._gone
+
+    async def stream_end(self) -> None:
+        if not self._gone:
+            try:
+                await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+            except (OSError, RuntimeError):
+                self._gone = True
+
+    async def wait_disconnect(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._gone = True
+
+
+@final
+class AsgiApp:
+    """`app(scope, receive, send)`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        kind = scope["type"]
+        if kind != "http":
+            await self._other(kind, receive, send)
+            return
+        engine = self.engine
+        responder = _Responder(receive, send)
+        # Blanks around a value are not part of it, whatever the HTTP server above left there.
+        headers = Headers([(k.decode("latin-1"), v.decode("latin-1").strip(" \t")) for k, v in scope["headers"]])
+        request = Request(scope["method"], self._path(scope), headers, responder)
+        request.query = scope.get("query_string", b"").decode("latin-1")
+        refused = engine.admit(request)
+        if refused is not None:
+            await refused
+            return
+        body = await self._body(receive, headers)
+        if body is None:
+            await engine.too_large(request)
+        elif body is not _GONE and request.method == "POST" and engine.owns(request.path):
+            await engine.post(request, body)
+        elif body is not _GONE:
+            await engine.dispatch(request, body)
+
+    def _path(self, scope: Scope) -> str:
+        path: str = scope["path"]
+        root: str = scope.get("root_path", "")
+        if root:
+            path = path.removeprefix(root)
+            if path in ("", "/"):
+                return self.engine.path
+        return path
+
+    async def _body(self, receive: Receive, headers: Headers) -> bytes | None:
+        limit = self.engine.max_body_bytes
+        stated = headers.get("content-length")
+        if stated is not None and stated.isdigit() and int(stated) > limit:
+            return None
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return _GONE
+        body: bytes = message.get("body", b"")
+        if not message.get("more_body", False):
+            return body if len(body) <= limit else None
+        parts, size = [body], len(body)
+        while message.get("more_body", False):
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return _GONE
+            parts.append(part := message.get("body", b""))
+            size += len(part)
+            if size > limit:
+                return None
+        return b"".join(parts)
+
+    async def _other(self, kind: str, receive: Receive, send: Send) -> None:
+        if kind == "lifespan":
+            await self._lifespan(receive, send)
+        elif kind == "websocket":
+            await send({"type": "websocket.close", "code": 1000})
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                try:
+                    await self.engine.server.start()
+                except Exception as error:
+                    await send({"type": "lifespan.startup.failed", "message": str(error)})
+                    return
+                await send({"type": "lifespan.startup.complete"})
+            elif message["type"] == "lifespan.shutdown":
+                await self.engine.drain(patience=1.0)
+                await self.engine.server.stop()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    async def aclose(self) -> None:
+        """End open streams and calls; for hosts that run no lifespan."""
+        async with asyncio.timeout(10):
+            await self.engine.drain(patience=1.0)
+            await self.engine.server.stop()
+
+
+_GONE: Final = b"\0gone"

@@ -1,0 +1,215 @@
+"""A conversation over one two-way channel: stdio, memory, or an SSE stream with its POSTs.
+
+Messages come in one at a time through `feed`; each call runs in a task of its own, so a slow one holds up nobody (R139), and
+everything that answers leaves through `write`, one encoded message each. Both eras may interleave on one channel: a
+message that names its revision is modern, anything else goes to the legacy half, if there is one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Protocol, final
+
+from trimaran.errors import ProtocolError
+from trimaran.protocol.inbound import Answer, Batch, Call, Notice, RequestId
+from trimaran.server.exchange import Exchange, Voice
+from trimaran.server.flights import Abandoned, Flights, timed_out
+from trimaran.server.handlers import incident
+
+if TYPE_CHECKING:
+    from trimaran.server.server import Server
+
+__all__ = ["Duplex", "LegacyHalf"]
+
+
+class LegacyHalf(Protocol):
+    """What a channel needs to speak the older revisions."""
+
+    async def admit(self, call: Call) -> tuple[Voice, Callable[[Call], Awaitable[Any]]]: ...
+    async def hear(self, notice: Notice) -> None: ...
+    def take_answer(self, answer: Answer) -> None: ...
+    def batch_allowed(self) -> bool: ...
+    def close(self) -> None: ...
+
+
+@final
+class _Sink:
+    __slots__ = ("_write",)
+
+    def __init__(self, write: Callable[[bytes], Awaitable[None]]) -> None:
+        self._write = write
+
+    def send(self, data: bytes) -> Awaitable[None]:
+        return self._write(data)
+
+
+@final
+class Duplex:
+    """`write` puts one message on the channel and may be called without awaiting; `legacy` makes the older half."""
+
+    def __init__(
+        self,
+        server: Server,
+        write: Callable[[bytes], Awaitable[None]],
+        *,
+        legacy: Callable[[Duplex], LegacyHalf] | None = None,
+        principal: Any = None,
+    ) -> None:
+        self.server = server
+        self.write = write
+        self.principal = principal
+        self.sink = _Sink(write)
+        self.flights = Flights(server.limits)
+        self.reader = server.reader(legacy=legacy is not None)
+        self.legacy = legacy(self) if legacy is not None else None
+        self._held: list[bytes] | None = None
+        self._calls: dict[RequestId, Exchange] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def feed(self, data: bytes) -> None:
+        """Take one message from the channel. Never raises: what is wrong with it is answered on the channel."""
+        if self._held is not None:
+            self._held.append(data)
+            return
+        try:
+            message = self.reader.read(data)
+        except ProtocolError as error:
+            self._spawn(self.write(self.server.writer.error(error.request_id, error)))
+            return
+        if isinstance(message, Call):
+            if len(self._tasks) >= self.server.limits.max_concurrent_calls:
+                busy = ProtocolError.internal_error("the server is busy: too many calls are at work")
+                self._spawn(self.write(self.server.writer.error(message.id, busy)))
+                return
+            if message.method == "initialize" and message.peer is None:
+                # What a client pipelines behind its handshake waits for it.
+                self._held = []
+                self._spawn(self._open(message))
+            else:
+                self._spawn(self._serve(message, self.write))
+        elif isinstance(message, Notice):
+            self._hear(message)
+        elif isinstance(message, Answer):
+            if self.legacy is not None:
+                self.legacy.take_answer(message)
+        else:
+            self._spawn(self._batch(message))
+
+    async def _open(self, call: Call) -> None:
+        try:
+            await self._serve(call, self.write)
+        finally:
+            held, self._held = self._held or [], None
+            for data in held:
+                self.feed(data)
+
+    def _hear(self, notice: Notice) -> None:
+        if notice.method == "notifications/cancelled":
+            request_id = notice.params.get("requestId")
+            exchange = self._calls.get(request_id) if isinstance(request_id, (int, str)) else None
+            if exchange is not None:
+                reason = notice.params.get("reason")
+                exchange.cancel(reason if isinstance(reason, str) else None)
+        elif self.legacy is not None:
+            # At once, not in a task: the next message may depend on it.
+            coroutine = self.legacy.hear(notice)
+            try:
+                awaited = coroutine.send(None)  # pyright: ignore[reportAttributeAccessIssue]
+            except StopIteration:
+                return
+            from trimaran.server.flights import resume
+
+            self._spawn(_whole(resume(coroutine, awaited)))  # pyright: ignore[reportArgumentType]
+
+    async def _serve(self, call: Call, write: Callable[[bytes], Awaitable[None]]) -> None:
+        call.principal = self.principal
+        voice: Voice = self.server.voice
+        try:
+            if call.peer is None:
+                assert self.legacy is not None  # the reader refuses legacy messages otherwise
+                voice, serve = await self.legacy.admit(call)
+            else:
+                serve = self.server.dispatcher.handlers[call.method]
+            if call.id in self._calls:
+                raise ProtocolError.invalid_request(f"a request with the id {call.id!r} is still being served")
+            reply = await self._run(call, voice, serve)
+        except ProtocolError as error:
+            reply = voice.error(call, error)
+        except Exception as error:
+            number = incident(call.method, error)
+            reply = voice.error(call, ProtocolError.internal_error(f"internal error (error {number})"))
+        if reply is not None:
+            await write(reply)
+
+    async def _run(self, call: Call, voice: Voice, serve: Callable[[Call], Awaitable[Any]]) -> bytes | None:
+        exchange = Exchange(call, self.sink, voice)
+        exchange.on_stuck = lambda: self._spawn(self.write(voice.error(call, timed_out(call))))
+        self._calls[call.id] = exchange
+        try:
+            coroutine: Any = serve(call)
+            try:
+                awaited = coroutine.send(None)
+            except StopIteration as done:
+                result = done.value
+            else:
+                result = await self.flights.carry(exchange, coroutine, awaited)
+            return None if exchange.cancelled else voice.result(call, result)
+        except Abandoned:
+            return None
+        finally:
+            self._calls.pop(call.id, None)
+
+    async def _batch(self, batch: Batch) -> None:
+        if self.legacy is None or not self.legacy.batch_allowed():
+            refusal = ProtocolError.invalid_request("batches exist in 2025-03-26 only; send one message at a time")
+            await self.write(self.server.writer.error(None, refusal))
+            return
+        replies: list[bytes] = []
+
+        async def collect(data: bytes) -> None:
+            replies.append(data)
+
+        async def one(raw: bytes) -> None:
+            try:
+                message = self.reader.read(raw)
+            except ProtocolError as error:
+                await collect(self.server.writer.error(error.request_id, error))
+                return
+            if isinstance(message, Call):
+                await self._serve(message, collect)
+            elif isinstance(message, Notice):
+                self._hear(message)
+            elif isinstance(message, Answer) and self.legacy is not None:
+                self.legacy.take_answer(message)
+
+        await asyncio.gather(*(one(bytes(raw)) for raw in batch.messages[:100]))
+        if replies:
+            await self.write(b"[" + b",".join(replies) + b"]")
+
+    def put(self, data: bytes) -> None:
+        """Put a message on the channel without waiting for it to leave."""
+        self._spawn(self.write(data))
+
+    def _spawn(self, awaitable: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(_whole(awaitable))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self, patience: float = 5.0) -> None:
+        """The channel takes no more: end the listen streams, let calls finish for a while, cancel the rest."""
+        for exchange in tuple(self._calls.values()):
+            if exchange.call.method == "subscriptions/listen":
+                exchange.cancel("the channel closed")
+        if self._tasks:
+            await asyncio.wait(tuple(self._tasks), timeout=patience)
+        for task in tuple(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(tuple(self._tasks), timeout=1.0)
+        if self.legacy is not None:
+            self.legacy.close()
+
+
+async def _whole(awaitable: Awaitable[None]) -> None:
+    await awaitable

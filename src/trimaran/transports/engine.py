@@ -1,0 +1,478 @@
+"""HTTP without a socket: the whole behaviour of the endpoint, for any HTTP server to carry (R143-R147).
+
+A binding (ASGI, RSGI, yours) gives `handle` a method, a path, headers, a body and a *responder*, and gets every answer
+through the responder. The order on every verb: path, Origin and Host, authentication, then content (R129).
+
+Modern requests are served here. What belongs to an older era is handed to the `legacy` door, if one is there.
+
+The stream is committed late: a call that emits nothing is answered as plain JSON with the status its outcome deserves;
+the first notification, or a long silence, turns the answer into an SSE stream, and whatever follows travels in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
+
+from trimaran.errors import ProtocolError
+from trimaran.protocol.inbound import Answer, Batch, Call, HeaderLookup, Message, Notice
+from trimaran.protocol.sse import COMMENT, encode_event
+from trimaran.server.exchange import SENT, Exchange
+from trimaran.server.flights import Abandoned, Flights, timed_out
+from trimaran.server.handlers import incident
+
+from .guard import Guard
+
+if TYPE_CHECKING:
+    from trimaran.server.server import Server
+
+__all__ = ["Authenticator", "Engine", "Headers", "HttpSink", "LegacyDoor", "Request", "Responder"]
+
+Pairs = list[tuple[str, str]]
+
+JSON: Final[Pairs] = [("content-type", "application/json")]
+EVENTS: Final[Pairs] = [
+    ("content-type", "text/event-stream"),
+    ("cache-control", "no-cache, no-transform"),
+    ("x-accel-buffering", "no"),
+]
+ALLOW: Final = "POST, GET, DELETE, OPTIONS"
+_READ_HEADERS: Final = (
+    "authorization", "mcp-session-id", "mcp-name", "mcp-method", "last-event-id", "accept", "origin", "host",
+)
+
+
+class Responder(Protocol):
+    """How one request is answered: once with `reply`, or by a stream."""
+
+    async def reply(self, status: int, headers: Pairs, body: bytes) -> None: ...
+    async def stream_start(self, status: int, headers: Pairs) -> None: ...
+    async def stream_chunk(self, data: bytes) -> bool:
+        """Send a piece; False once the client is gone."""
+        ...
+
+    async def stream_end(self) -> None: ...
+    async def wait_disconnect(self) -> None:
+        """Return when the client has gone. Used only for calls that take a while."""
+        ...
+
+
+class KeptAlive(Protocol):
+    """An open stream that wants a sign of life now and then."""
+
+    heard: bool
+
+    async def keep_alive(self) -> None: ...
+
+
+class LegacyDoor(Protocol):
+    """What the engine hands over: everything a modern peer never sends."""
+
+    async def post(self, request: Request, message: Message) -> None: ...
+    async def get(self, request: Request) -> None: ...
+    async def delete(self, request: Request) -> None: ...
+    def routes(self) -> Mapping[tuple[str, str], Callable[[Request, bytes], Awaitable[None]]]: ...
+    async def close(self) -> None: ...
+
+
+class Authenticator(Protocol):
+    """Decides who is calling. A refusal is an exception that carries its own status, headers and body."""
+
+    async def authenticate(self, request: Request) -> Any: ...
+
+
+@final
+class Headers:
+    """Headers by lower-case name, for bindings that have only pairs. A repeated name is joined, as RFC 9110 has it."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
+        values: dict[str, str] = {}
+        for name, value in pairs:
+            name = name.lower()
+            values[name] = f"{values[name]}, {value}" if name in values else value
+        self._values = values
+
+    def get(self, key: str, /) -> str | None:
+        return self._values.get(key)
+
+
+@final
+class Request:
+    """One HTTP request, its body apart."""
+
+    __slots__ = ("authority", "client", "cors", "headers", "method", "path", "prefers_stream", "principal", "query", "responder")
+
+    def __init__(self, method: str, path: str, headers: HeaderLookup, responder: Responder) -> None:
+        self.method = method
+        self.path = path
+        self.headers = headers
+        self.responder = responder
+        self.cors: Pairs | None = None
+        self.principal: Any = None
+        self.prefers_stream = False
+        self.authority: str | None = None
+        self.query = ""
+        self.client: str | None = None
+
+    async def reply(self, status: int, headers: Pairs, body: bytes) -> None:
+        await self.responder.reply(status, headers if self.cors is None else headers + self.cors, body)
+
+    async def stream_start(self, headers: Pairs) -> None:
+        await self.responder.stream_start(200, headers if self.cors is None else headers + self.cors)
+
+
+@final
+class HttpSink:
+    """The stream of one call: nothing until the first message, then SSE, at most so many bytes."""
+
+    __slots__ = ("_budget", "_headers", "_loop", "_outbox", "_prefers", "_request", "_started", "_writing", "finished", "heard", "render")
+
+    def __init__(self, request: Request, budget: int, headers: Pairs = EVENTS) -> None:
+        self._request = request
+        self._prefers = request.prefers_stream
+        self._budget = budget
+        self._headers = headers
+        self._started = False
+        self._writing = False
+        self._outbox: deque[bytes] | None = None
+        self._loop = None
+        self.finished = False
+        self.heard = True
+        """Has anything been sent since the last keep-alive look?"""
+        self.render: Callable[[bytes], bytes] = encode_event
+
+    def send(self, data: bytes) -> Awaitable[None]:
+        """Put a notification on the stream; dropped without a word once the stream's budget is spent."""
+        if self.finished or len(data) > self._budget:
+            return SENT
+        self._budget -= len(data)
+        return self._write(self.render(data))
+
+    async def keep_alive(self) -> None:
+        if self.heard or self.finished:
+            self.heard = False
+            return
+        await self._write(COMMENT)
+        self.heard = False
+
+    async def _write(self, chunk: bytes) -> None:
+        self.heard = True
+        if self._outbox is None:
+            self._outbox = deque()
+        self._outbox.append(chunk)
+        if self._writing:
+            return  # whoever is writing takes this along, in order
+        self._writing = True
+        try:
+            if not self._started:
+                self._started = True
+                await self._request.stream_start(self._headers)
+            while self._outbox:
+                if not await self._request.responder.stream_chunk(self._outbox.popleft()):
+                    self.finished = True
+                    self._outbox.clear()
+        finally:
+            self._writing = False
+
+    async def finish(self, data: bytes | None, status: int = 200, headers: Pairs = JSON) -> None:
+        """The end: the reply as JSON if nothing went before it, else the last event of the stream."""
+        if self.finished:
+            return
+        if data is None:
+            self.finished = True
+            await self._finish_silently(headers)
+        elif self._started or (self._prefers and status == 200):
+            await self._write(self.render(data))
+            self.finished = True
+            await self._request.responder.stream_end()
+        else:
+            self.finished = True
+            await self._request.reply(status, headers, data)
+
+    async def _finish_silently(self, headers: Pairs) -> None:
+        if self._started:
+            await self._request.responder.stream_end()
+        else:
+            await self._request.reply(200, headers, b"")  # R65: a cancelled call ends 200 with an empty body
+
+
+@final
+class Engine:
+    """The endpoint."""
+
+    def __init__(
+        self,
+        server: Server,
+        guard: Guard,
+        *,
+        path: str = "/mcp",
+        legacy: LegacyDoor | None = None,
+        auth: Authenticator | None = None,
+    ) -> None:
+        self.server = server
+        self.path = "/" + path.strip("/")
+        self.guard = guard
+        self.legacy = legacy
+        self.auth = auth
+        self.reader = server.reader(legacy=legacy is not None)
+        self.flights = Flights(server.limits)
+        self.writer = server.writer
+        self._voice = server.voice
+        self._handlers = server.dispatcher.handlers
+        self._limits = server.limits
+        self._paths = {self.path, self.path + "/"} if self.path != "/" else {"/", ""}
+        self._accepts: dict[str | None, tuple[bool, bool]] = {}
+        self._types: dict[str | None, bool] = {None: True, "application/json": True}
+        self._sinks: set[KeptAlive] = set()
+        self._ticker: asyncio.TimerHandle | None = None
+        self._routes = legacy.routes() if legacy is not None else {}
+        self._errands: set[asyncio.Task[None]] = set()
+        self.closing = False
+
+    @property
+    def max_body_bytes(self) -> int:
+        return self._limits.max_body_bytes
+
+    def owns(self, path: str) -> bool:
+        return path in self._paths
+
+    # Any binding without special needs comes in here.
+
+    async def handle(
+        self, method: str, path: str, headers: HeaderLookup | Mapping[str, str], body: bytes, responder: Responder
+    ) -> None:
+        """Serve one request whole. Query strings are stripped; header names are matched in any case."""
+        path, _, query = path.partition("?")
+        lookup = Headers(headers.items()) if isinstance(headers, Mapping) else headers
+        request = Request(method, path, lookup, responder)
+        request.query = query
+        refused = self.admit(request)
+        if refused is not None:
+            await refused
+        elif len(body) > self.max_body_bytes:
+            await self.too_large(request)
+        else:
+            await self.dispatch(request, body)
+
+    def admit(self, request: Request) -> Coroutine[Any, Any, None] | None:
+        """The checks that need no body. What comes back, if anything, is the refusal to be awaited."""
+        if request.path not in self._paths and (request.method, request.path) not in self._routes:
+            return self._refuse_status(request, 404, f"nothing is served at {request.path[:200]}; the endpoint is {self.path}")
+        headers = request.headers
+        try:
+            request.cors = self.guard.admit(headers.get("origin"), headers.get("host") or request.authority)
+        except ProtocolError as error:
+            return self.refuse(request, error)
+        if request.method == "POST":
+            accepted = self._accepts.get(accept := headers.get("accept"))
+            ok, request.prefers_stream = accepted or self._judge_accept(accept)
+            kind = headers.get("content-type")
+            if kind != "application/json" and not self._judge_type(kind):
+                return self._refuse_status(request, 415, f"the content type is application/json, not {(kind or '')[:100]}")
+            if not ok:
+                return self._refuse_status(request, 406, "Accept must list application/json and text/event-stream")
+        return None
+
+    async def dispatch(self, request: Request, body: bytes) -> None:
+        """Serve an admitted request."""
+        if request.method == "POST" and request.path in self._paths:
+            await self.post(request, body)
+            return
+        await self._other(request, body)
+
+    async def post(self, request: Request, body: bytes) -> None:
+        """Serve one POST to the endpoint. The hot path: a modern call that finishes at once stays in this function."""
+        try:
+            if self.auth is not None:
+                request.principal = await self.auth.authenticate(request)
+            message = self.reader.read(body, request.headers)
+        except ProtocolError as error:
+            await self.refuse(request, error)
+            return
+        except Exception as error:
+            await self._refuse_unexpected(request, error)
+            return
+        if type(message) is not Call or message.peer is None:
+            await self._post_other(request, message)
+            return
+        message.principal = request.principal
+        sink = HttpSink(request, self._limits.max_stream_bytes)
+        exchange = Exchange(message, sink, self._voice)
+        try:
+            coroutine: Any = self._handlers[message.method](message)
+            try:
+                awaited = coroutine.send(None)
+            except StopIteration as done:
+                result = done.value
+            else:
+                result = await self._carry(request, exchange, sink, coroutine, awaited)
+            reply, status = self._voice.result(message, result), 200
+        except ProtocolError as error:
+            reply, status = self._voice.error(message, error), error.status
+        except Abandoned:
+            await sink.finish(None)
+            return
+        except Exception as error:
+            number = incident(message.method, error)
+            failure = ProtocolError.internal_error(f"internal error (error {number})", status=200)
+            reply, status = self._voice.error(message, failure), 200
+        await sink.finish(reply, status)
+
+    async def _carry(
+        self, request: Request, exchange: Exchange, sink: HttpSink, coroutine: Any, awaited: Any
+    ) -> Any:
+        """A call that takes a while: now it gets its deadline, its keep-alive and its watch on the client."""
+        watch = asyncio.ensure_future(self._watch(request, exchange))
+        exchange.on_stuck = lambda: self.spawn(sink.finish(exchange.voice.error(exchange.call, timed_out(exchange.call))))
+        self.attend(sink)
+        try:
+            return await self.flights.carry(exchange, coroutine, awaited)
+        finally:
+            watch.cancel()
+            self.leave(sink)
+
+    @staticmethod
+    async def _watch(request: Request, exchange: Exchange) -> None:
+        # REQ cancel.http: closing the response stream MUST be taken as cancellation.
+        await request.responder.wait_disconnect()
+        exchange.cancel("the client disconnected")
+
+    async def _post_other(self, request: Request, message: Message) -> None:
+        if isinstance(message, Notice) and self.legacy is None:
+            # Header rules for notifications are undefined in this revision, and cancellation is by disconnect.
+            await request.reply(202, [], b"")
+        elif self.legacy is not None:
+            try:
+                await self.legacy.post(request, message)
+            except ProtocolError as error:
+                await self.refuse(request, error)
+        elif isinstance(message, (Answer, Batch)):
+            what = "a batch" if isinstance(message, Batch) else "a response"
+            await self.refuse(request, ProtocolError.invalid_request(f"{what} is not accepted by this revision"))
+
+    async def _other(self, request: Request, body: bytes) -> None:
+        try:
+            if request.method == "OPTIONS":
+                await request.reply(204, [("allow", ALLOW)], b"")
+                return
+            if self.auth is not None:
+                request.principal = await self.auth.authenticate(request)
+            route = self._routes.get((request.method, request.path))
+            if route is not None:
+                await route(request, body)
+            elif self.legacy is not None and request.method == "GET":
+                await self.legacy.get(request)
+            elif self.legacy is not None and request.method == "DELETE":
+                await self.legacy.delete(request)
+            else:
+                await self.not_allowed(request)
+        except ProtocolError as error:
+            await self.refuse(request, error)
+        except Exception as error:
+            await self._refuse_unexpected(request, error)
+
+    # Refusals: nothing that is refused leaves anything behind (P8).
+
+    async def refuse(self, request: Request, error: ProtocolError, headers: Pairs | None = None) -> None:
+        pairs = list(JSON)
+        extra: Pairs | None = getattr(error, "headers", None)
+        if extra:
+            pairs += extra
+        if error.status == 503:
+            pairs.append(("retry-after", "1"))
+        await request.reply(error.status, pairs + (headers or []), self.writer.error(error.request_id, error))
+
+    async def not_allowed(self, request: Request, allow: str | None = None) -> None:
+        allowed = allow or (ALLOW if self.legacy is not None else "POST, OPTIONS")
+        error = ProtocolError.invalid_request(f"{request.method[:20]} is not served here; use {allowed}", status=405)
+        await self.refuse(request, error, [("allow", allowed)])
+
+    async def too_large(self, request: Request) -> None:
+        await self._refuse_status(request, 413, f"the body is larger than {self.max_body_bytes} bytes (max_body_bytes)")
+
+    async def _refuse_status(self, request: Request, status: int, message: str) -> None:
+        await self.refuse(request, ProtocolError.invalid_request(message, status=status))
+
+    async def _refuse_unexpected(self, request: Request, error: Exception) -> None:
+        number = incident("a request", error)
+        await self.refuse(request, ProtocolError.internal_error(f"internal error (error {number})"))
+
+    def oversized_headers(self, headers: HeaderLookup) -> bool:
+        """Are the headers the protocol reads larger than it allows?"""
+        return sum(len(headers.get(name) or "") for name in _READ_HEADERS) > self._limits.max_header_bytes
+
+    def _judge_accept(self, accept: str | None) -> tuple[bool, bool]:
+        verdict = judge_accept(accept)
+        if len(self._accepts) < 256:
+            self._accepts[accept] = verdict
+        return verdict
+
+    def _judge_type(self, kind: str | None) -> bool:
+        known = self._types.get(kind)
+        if known is None:
+            known = kind is not None and kind.partition(";")[0].strip().lower() == "application/json"
+            if len(self._types) < 256:
+                self._types[kind] = known
+        return known
+
+    # Streams that stay open
+
+    def attend(self, sink: KeptAlive) -> None:
+        """Keep a stream alive until `leave`."""
+        sink.heard = True
+        self._sinks.add(sink)
+        if self._ticker is None:
+            self._schedule_tick()
+
+    def leave(self, sink: KeptAlive) -> None:
+        self._sinks.discard(sink)
+
+    def _schedule_tick(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._ticker = loop.call_later(self._limits.keep_alive, self._tick)
+
+    def _tick(self) -> None:
+        self._ticker = None
+        if not self._sinks:
+            return
+        for sink in tuple(self._sinks):
+            self.spawn(sink.keep_alive())
+        self._schedule_tick()
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(coroutine)
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
+
+    async def drain(self, patience: float) -> None:
+        """Stop: end the listen streams properly, let calls finish for a while, then cancel what is left."""
+        self.closing = True
+        self.server.changes.close()
+        if self.legacy is not None:
+            await self.legacy.close()
+        loop = asyncio.get_running_loop()
+        until = loop.time() + patience
+        while self.flights.open and loop.time() < until:
+            await asyncio.sleep(0.01)
+        if self.flights.open:
+            self.flights.cancel_all()
+            await asyncio.sleep(0)
+        if self._ticker is not None:
+            self._ticker.cancel()
+            self._ticker = None
+
+
+def judge_accept(accept: str | None) -> tuple[bool, bool]:
+    """Does a POST's Accept admit both forms of answer, and does it list the stream first (R112, R118)?"""
+    if accept is None:
+        return True, False
+    kinds = [part.partition(";")[0].strip().lower() for part in accept.split(",")]
+    if "*/*" in kinds:
+        return True, False
+    json = next((i for i, k in enumerate(kinds) if k in ("application/json", "application/*")), None)
+    stream = next((i for i, k in enumerate(kinds) if k in ("text/event-stream", "text/*")), None)
+    return json is not None and stream is not None, json is not None and stream is not None and stream < json

@@ -1,0 +1,324 @@
+"""stdio: one JSON message per line, and nothing else, on a standard output that is ours alone.
+
+The real stdin and stdout are taken away from the process and kept as private descriptors; descriptor 1 then points to
+stderr and descriptor 0 to nothing. A stray `print`, a native library or a child process can no longer corrupt the stream or
+steal from it (P11), not even at exit. If stderr is a pipe that nobody empties, what is written to it is buffered up to a bound
+and then dropped, so that no log line can stop the server (P12).
+
+The server ends on EOF, on SIGTERM or Ctrl-C, and when the process that started it is gone (P10).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import stat
+import sys
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, final
+
+from trimaran.errors import ProtocolError
+from trimaran.protocol.lines import LineReader, LineTooLong, write_line
+
+from .duplex import Duplex, LegacyHalf
+
+if TYPE_CHECKING:
+    from trimaran.server.server import Server
+
+__all__ = ["StdioPipes", "run_stdio", "serve_stdio", "take_stdio"]
+
+_CHUNK: Final = 64 * 1024
+_PARENT_POLL_SECONDS: Final = 1.0
+_STDERR_BUFFER: Final = 1024 * 1024  # what a slow reader of stderr may miss before lines are dropped
+_HIGH_WATER: Final = 4 * 1024 * 1024  # bytes waiting for a client that does not read, before calls wait with them
+
+
+@final
+class StdioPipes:
+    """The private descriptors of the real stdin and stdout."""
+
+    __slots__ = ("stdin", "stdout")
+
+    def __init__(self, stdin: int, stdout: int) -> None:
+        self.stdin = stdin
+        self.stdout = stdout
+
+
+_taken: StdioPipes | None = None
+
+
+def take_stdio() -> StdioPipes:
+    """Take stdin and stdout for the protocol, once; descriptor 1 is stderr from here on, for good."""
+    global _taken
+    if _taken is None:
+        sys.stdout.flush()
+        stdin, stdout = os.dup(0), os.dup(1)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)
+        os.dup2(2, 1)
+        os.set_inheritable(stdin, False)
+        os.set_inheritable(stdout, False)
+        _taken = StdioPipes(stdin, stdout)
+        _relieve_stderr()
+    return _taken
+
+
+def _relieve_stderr() -> None:
+    """Put a buffer between the process and a stderr that may be a full pipe."""
+    if not stat.S_ISFIFO(os.fstat(2).st_mode) or not hasattr(os, "pipe"):
+        return
+    real = os.dup(2)
+    incoming, outgoing = os.pipe()
+    os.dup2(outgoing, 2)
+    os.dup2(outgoing, 1)
+    os.close(outgoing)
+    relief = _Relief(incoming, real)
+    threading.Thread(target=relief.read, name="trimaran-stderr-in", daemon=True).start()
+    threading.Thread(target=relief.write, name="trimaran-stderr-out", daemon=True).start()
+    import atexit
+
+    atexit.register(relief.flush)
+
+
+@final
+class _Relief:
+    """Between our stderr and the real one: always read, written when the other side takes it."""
+
+    def __init__(self, incoming: int, real: int) -> None:
+        self._incoming = incoming
+        self._real = real
+        self._chunks: deque[bytes] = deque()
+        self._size = 0
+        self._more = threading.Condition()
+        self._idle = threading.Event()
+
+    def read(self) -> None:
+        while chunk := os.read(self._incoming, _CHUNK):
+            with self._more:
+                self._chunks.append(chunk)
+                self._size += len(chunk)
+                self._idle.clear()
+                while self._size > _STDERR_BUFFER:
+                    self._size -= len(self._chunks.popleft())
+                self._more.notify()
+
+    def write(self) -> None:
+        while True:
+            with self._more:
+                while not self._chunks:
+                    self._idle.set()
+                    self._more.wait()
+                chunk = self._chunks.popleft()
+                self._size -= len(chunk)
+            try:
+                os.write(self._real, chunk)
+            except OSError:
+                return
+
+    def flush(self) -> None:
+        """At exit: give what was written a moment to get through."""
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except (OSError, ValueError):
+                continue
+        # The reader needs a moment to see the last bytes before the writer can be called idle.
+        threading.Event().wait(0.02)
+        self._idle.wait(0.5)
+
+
+async def serve_stdio(
+    server: Server,
+    *,
+    pipes: StdioPipes | None = None,
+    legacy: Callable[[Duplex], LegacyHalf] | None = None,
+    watch_parent: bool = True,
+) -> None:
+    """Serve stdio inside a running loop until EOF, the parent's death or cancellation."""
+    pipes = pipes or take_stdio()
+    await server.start()
+    loop = asyncio.get_running_loop()
+    write, finish = await _open_writer(loop, pipes.stdout)
+    duplex = Duplex(server, write, legacy=legacy)
+    lines = LineReader(server.limits.max_line_bytes)
+    ended = asyncio.Event()
+
+    def take(chunk: bytes) -> None:
+        for line in lines.feed(chunk):
+            _take_line(duplex, line)
+
+    def eof() -> None:
+        rest = lines.close()
+        if rest is not None:
+            _take_line(duplex, rest)
+        ended.set()
+
+    stop_reading = await _open_reader(loop, pipes.stdin, take, eof)
+    watch = asyncio.ensure_future(_watch_parent(ended)) if watch_parent else None
+    try:
+        await ended.wait()
+    finally:
+        if watch is not None:
+            watch.cancel()
+        stop_reading()
+        await duplex.close()
+        await finish()
+        await server.stop()
+
+
+def _take_line(duplex: Duplex, line: bytes | LineTooLong) -> None:
+    if isinstance(line, LineTooLong):
+        error = ProtocolError.invalid_request(f"the line is longer than {line.limit} bytes (max_line_bytes)")
+        duplex.put(duplex.server.writer.error(None, error))
+    else:
+        duplex.feed(line)
+
+
+async def _watch_parent(ended: asyncio.Event) -> None:
+    parent = os.getppid()
+    if parent <= 1:
+        return
+    while os.getppid() == parent:
+        await asyncio.sleep(_PARENT_POLL_SECONDS)
+    ended.set()
+
+
+def _can_poll(descriptor: int) -> bool:
+    if sys.platform == "win32":
+        return False
+    mode = os.fstat(descriptor).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISCHR(mode)
+
+
+async def _open_reader(
+    loop: asyncio.AbstractEventLoop, descriptor: int, take: Callable[[bytes], None], eof: Callable[[], None]
+) -> Callable[[], None]:
+    if _can_poll(descriptor):
+
+        class Incoming(asyncio.Protocol):
+            def data_received(self, data: bytes) -> None:
+                take(data)
+
+            def connection_lost(self, exc: Exception | None) -> None:
+                eof()
+
+        transport, _ = await loop.connect_read_pipe(Incoming, os.fdopen(os.dup(descriptor), "rb", buffering=0))
+        return transport.close
+
+    def read() -> None:
+        while chunk := os.read(descriptor, _CHUNK):
+            loop.call_soon_threadsafe(take, chunk)
+        loop.call_soon_threadsafe(eof)
+
+    threading.Thread(target=read, name="trimaran-stdin", daemon=True).start()
+    return lambda: None
+
+
+async def _open_writer(
+    loop: asyncio.AbstractEventLoop, descriptor: int
+) -> tuple[Callable[[bytes], Awaitable[None]], Callable[[], Awaitable[None]]]:
+    if _can_poll(descriptor):
+        outgoing = _Outgoing()
+        transport, _ = await loop.connect_write_pipe(lambda: outgoing, os.fdopen(os.dup(descriptor), "wb", buffering=0))
+        transport.set_write_buffer_limits(high=_HIGH_WATER)
+
+        async def write(data: bytes) -> None:
+            if not outgoing.closed:
+                transport.write(write_line(data))
+                await outgoing.drained()
+
+        async def finish() -> None:
+            # close() flushes what is buffered; a client that never reads must not keep us here.
+            transport.close()
+            await outgoing.wait_closed(2.0)
+            if not outgoing.closed:
+                transport.abort()
+
+        return write, finish
+
+    lock = asyncio.Lock()
+
+    async def write_blocking(data: bytes) -> None:
+        async with lock:
+            await loop.run_in_executor(None, _write_all, descriptor, write_line(data))
+
+    async def finish_blocking() -> None:
+        async with lock:
+            return
+
+    return write_blocking, finish_blocking
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    try:
+        while view:
+            view = view[os.write(descriptor, view) :]
+    except OSError:
+        return
+
+
+@final
+class _Outgoing(asyncio.BaseProtocol):
+    """Flow control of the write pipe."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self._paused: asyncio.Future[None] | None = None
+        self._gone: asyncio.Event = asyncio.Event()
+
+    def pause_writing(self) -> None:
+        self._paused = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        self._release()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed = True
+        self._gone.set()
+        self._release()
+
+    def _release(self) -> None:
+        if self._paused is not None and not self._paused.done():
+            self._paused.set_result(None)
+        self._paused = None
+
+    async def drained(self) -> None:
+        if self._paused is not None:
+            await asyncio.shield(self._paused)
+
+    async def wait_closed(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._gone.wait()
+        except TimeoutError:
+            return
+
+
+def run_stdio(server: Server, *, legacy: Callable[[Duplex], LegacyHalf] | None = None, watch_parent: bool = True, **options: Any) -> None:
+    """Serve stdio and block until the end."""
+    if options:
+        from trimaran.errors import ConfigError
+
+        raise ConfigError(f'unknown option {next(iter(options))!r} for stdio; did you mean run("http", ...)?')
+    pipes = take_stdio()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        assert task is not None
+        for number in (signal.SIGTERM, signal.SIGINT):
+            try:
+                loop.add_signal_handler(number, task.cancel)
+            except NotImplementedError:  # Windows
+                signal.signal(number, lambda *_: loop.call_soon_threadsafe(task.cancel))
+        try:
+            await serve_stdio(server, pipes=pipes, legacy=legacy, watch_parent=watch_parent)
+        except asyncio.CancelledError:
+            task.uncancel()
+
+    asyncio.run(main())
