@@ -34,11 +34,20 @@ class EventLog:
     def __init__(self, size: int) -> None:
         self._events: deque[tuple[str, int, bytes]] = deque(maxlen=size)
         self._last: dict[str, int] = {}
+        self._open: set[str] = set()
         self._calls = 0
 
     def open_call(self) -> str:
         self._calls += 1
-        return f"r{self._calls}"
+        name = f"r{self._calls}"
+        self._last[name] = 0
+        self._open.add(name)
+        if len(self._last) > 2 * (self._events.maxlen or 0) + len(self._open):
+            self._forget()
+        return name
+
+    def close_call(self, stream: str) -> None:
+        self._open.discard(stream)
 
     def append(self, stream: str, data: bytes) -> int:
         number = self._last.get(stream, 0) + 1
@@ -52,10 +61,10 @@ class EventLog:
     def knows(self, stream: str) -> bool:
         return stream == STANDALONE or stream in self._last
 
-    def forget(self, stream: str) -> None:
+    def _forget(self) -> None:
         """A finished stream none of whose events are kept any more need not be remembered."""
-        if not any(s == stream for s, _, _ in self._events):
-            self._last.pop(stream, None)
+        kept = {s for s, _, _ in self._events} | self._open | {STANDALONE}
+        self._last = {s: n for s, n in self._last.items() if s in kept}
 
     def since(self, stream: str, number: int) -> tuple[list[tuple[int, bytes]], bool]:
         """The events of a stream after a number, and whether some in between are gone."""
@@ -268,6 +277,8 @@ class CallStream:
         if data is not None:
             await self._send(data)
         self.finished = True
+        if self.name is not None:
+            self._log.close_call(self.name)
         await self._detach()
 
     async def resume(self, request: Request, headers: Pairs, after: int, engine: Any) -> None:

@@ -133,7 +133,8 @@ _REVISERS: Final[dict[str, Callable[[Object, str], Object]]] = {
 
 def revise(method: str, value: Any, version: str, enc_hook: Callable[[Any], Any] | None = None) -> Any:
     """A result (or a notification's params) of this method, as the given legacy revision knows it."""
-    plain: Object = msgspec.to_builtins(value, enc_hook=enc_hook)
+    # By way of JSON: a result may hold parts that are encoded already.
+    plain: Object = msgspec.json.decode(msgspec.json.encode(value, enc_hook=enc_hook))
     for key in _MODERN_ONLY:
         plain.pop(key, None)
     reviser = _REVISERS.get(method)

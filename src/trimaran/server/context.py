@@ -180,6 +180,15 @@ class Context:
         """Send any notification on this call's stream."""
         return self._call.exchange.notify(method, dict(params or {}))
 
+    async def release_stream(self) -> None:
+        """Let go of the connection this call is answered on; the client comes back for the rest.
+
+        For long work behind proxies that cut idle streams. Only 2025-11-25 knows it; elsewhere nothing happens.
+        """
+        release = getattr(self._call.exchange.sink, "release", None)
+        if release is not None:
+            await release()
+
     # Asking
 
     async def elicit(
