@@ -154,6 +154,7 @@ class LegacyHttp:
         stream = self._stream(request, session)
         headers = [*JSON, ("mcp-session-id", session.id)]
         data, status = await self._run(call, session, stream, serve)
+        call.exchange.end()
         await stream.finish(data, status, headers)
 
     async def _run(self, call: Call, session: Session, stream: CallStream, serve: Any) -> tuple[bytes | None, int]:
@@ -224,6 +225,7 @@ class LegacyHttp:
         except Exception as error:
             number = incident(call.method, error)
             reply = session.voice.error(call, ProtocolError.internal_error(f"internal error (error {number})"))
+        exchange.end()
         await request.reply(200, JSON, reply)
 
     async def _hear(self, request: Request, message: Notice | Answer) -> None:

@@ -54,24 +54,20 @@ class HeaderLookup(Protocol):
 class Call:
     """A decoded request. Everything a handler can learn about the request is here or reachable from here."""
 
-    __slots__ = (
-        "_meta",
-        "exchange",
-        "headers",
-        "id",
-        "method",
-        "params",
-        "peer",
-        "principal",
-        "progress_token",
-        "raw_meta",
-        "row",
-        "session",
-        "shape_error",
-        "state",
-        "log_level",
-        "timeout",
-    )
+    # Defaults live on the class: most calls never touch them, and making a call is on the hot path.
+    shape_error: str | None = None
+    """Why `params` is None."""
+    principal: Any = None
+    """Who authenticated, or None."""
+    exchange: Any = None
+    """Where everything that answers the call goes; set by the transport."""
+    session: Any = None
+    """The legacy session, if the call belongs to one."""
+    state: Any = None
+    """What middleware and handlers keep for the length of the call."""
+    timeout: float | None = None
+    """Seconds this call may take; None for the server's default."""
+    _meta: Mapping[str, Json] | None = None
 
     def __init__(
         self,
@@ -81,37 +77,33 @@ class Call:
         params: Any,
         peer: Peer | None,
         raw_meta: Raw | UnsetType,
-        meta: RequestMeta,
+        reserved: RequestMeta,
         headers: HeaderLookup | None,
-        shape_error: str | None = None,
     ) -> None:
         self.id = id
         self.method = method
         self.row = row
         self.params = params
-        """Typed params, by the method's row; None where `shape_error` says why."""
+        """Typed params, by the method's row."""
         self.peer: Any = peer
         """Who calls; set from the session by `legacy/` where the request itself does not say."""
         self.raw_meta = raw_meta
-        self.progress_token = meta.progress_token
-        self.log_level = meta.log_level
+        self.reserved = reserved
         self.headers = headers
         """The request's headers over HTTP, None elsewhere."""
-        self.shape_error = shape_error
-        self.principal: Any = None
-        """Who authenticated, or None."""
-        self.exchange: Any = None
-        """Where everything that answers the call goes; set by the transport."""
-        self.session: Any = None
-        """The legacy session, if the call belongs to one."""
-        self.state: Any = None
-        """What middleware and handlers keep for the length of the call."""
-        self.timeout: float | None = None
-        self._meta: Mapping[str, Json] | None = None
 
     @property
     def modern(self) -> bool:
         return self.peer is not None and self.peer.version == MODERN
+
+    @property
+    def progress_token(self) -> RequestId | None:
+        return self.reserved.progress_token
+
+    @property
+    def log_level(self) -> str | None:
+        """The least severe level this request wants to hear, on the modern era."""
+        return self.reserved.log_level
 
     @property
     def meta(self) -> Mapping[str, Json]:
@@ -224,15 +216,18 @@ class Reader:
         peer = meta.peer
         if peer is None:
             self._require_legacy(method, headers)
-            return Call(id, method, row, params, None, raw_meta, meta, headers, shape_error)
+            call = Call(id, method, row, params, None, raw_meta, meta, headers)
+            call.shape_error = shape_error
+            return call
         # REQ meta.required: both keys MUST be on every modern request, even when the headers are fine.
         if meta.missing is not None:
             raise RemoteProtocolError.invalid_params(f"params._meta lacks {meta.missing!r}, required on every request")
-        if headers is not None:
-            _require_header(headers, "mcp-protocol-version", peer.version)
-        if peer.version != MODERN:
-            self._refuse_version(peer.version)
-        if headers is not None:
+        version = peer.version
+        if headers is not None and headers.get("mcp-protocol-version") != version:
+            _require_header(headers, "mcp-protocol-version", version)
+        if version != MODERN:
+            self._refuse_version(version)
+        if headers is not None and headers.get("mcp-method") != method:
             _require_header(headers, "mcp-method", method)
         row = self.served.get(method)
         if row is None:
@@ -331,9 +326,9 @@ def _answer(frame: _Frame) -> Answer:
 
 
 def _require_header(headers: HeaderLookup, name: str, expected: str) -> None:
+    # The caller has compared already; this is for the blanks that RFC 9110 lets a proxy add.
     stated = headers.get(name)
-    # Equality first: the blanks that RFC 9110 lets a proxy add are rare, and stripping is not free.
-    if stated != expected and (stated is None or stated.strip(" \t") != expected):
+    if stated is None or stated.strip(" \t") != expected:
         raise _mismatch(name, stated, expected)
 
 

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from trimaran.errors import ProtocolError
-from trimaran.types import Implementation, Json
+from trimaran.types import CallToolResult, Implementation, Json
 
 from .inbound import RequestId
 from .meta import KEY_SERVER_INFO
@@ -66,6 +66,11 @@ class Writer:
 
     def modern_result(self, id: RequestId, result: Any) -> bytes:
         """A result for a modern peer: typed, and signed with the server's name."""
+        if type(result) is CallToolResult and result.meta is None:
+            # The common case of `completed`, spelled out.
+            result.result_type = _COMPLETE
+            result.meta = self._raw_signature
+            return self.encode(_Result(id, result))
         return self.encode(_Result(id, self.completed(result)))
 
     def legacy_result(self, id: RequestId, result: Any) -> bytes:

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol, final
 
-from trimaran.errors import ProtocolError
+from trimaran.errors import Disconnected, ProtocolError
 from trimaran.protocol.inbound import Call
 
 __all__ = ["SENT", "Exchange", "Sink", "Voice"]
@@ -78,22 +78,27 @@ STUCK_SECONDS: Final = 2.0
 
 @final
 class Exchange:
-    __slots__ = ("call", "cancelled", "expired", "loop", "on_stuck", "reason", "rounds", "sink", "task", "voice")
+    # Defaults live on the class: a call that finishes at once never touches them.
+    cancelled = False
+    expired = False
+    reason: str | None = None
+    task: asyncio.Task[Any] | None = None
+    loop: asyncio.AbstractEventLoop | None = None
+    """Set when the handler runs in a thread, so that what it says finds the way back."""
+    rounds: Any = None
+    """The modern voice's memory of this call's questions."""
+    on_stuck: Callable[[], None] | None = None
+    """Answers for a handler that has had its time and does not end."""
 
     def __init__(self, call: Call, sink: Sink, voice: Voice) -> None:
         self.call = call
         self.sink = sink
         self.voice = voice
-        self.cancelled = False
-        self.expired = False
-        self.reason: str | None = None
-        self.task: asyncio.Task[Any] | None = None
-        self.loop: asyncio.AbstractEventLoop | None = None
-        self.rounds: Any = None
-        """The modern voice's memory of this call's questions."""
-        self.on_stuck: Callable[[], None] | None = None
-        """Answers for a handler that has had its time and does not end."""
         call.exchange = self
+
+    def end(self) -> None:
+        """The call is over. Whatever a handler left running may still speak, and is not heard."""
+        self.call.exchange = ENDED
 
     def notify(self, method: str, params: dict[str, Any]) -> Awaitable[None]:
         """Send a notification that belongs to this call. From a thread, it is handed to the loop."""
@@ -124,6 +129,30 @@ class Exchange:
             if self.on_stuck is not None:
                 asyncio.get_running_loop().call_later(STUCK_SECONDS, self.on_stuck)
             self.task.cancel()
+
+
+@final
+class _Ended:
+    """What a call has for an exchange once it is over: silence. It also keeps calls free of reference cycles."""
+
+    cancelled = True
+    expired = False
+    rounds = None
+    loop = None
+
+    def notify(self, method: str, params: dict[str, Any]) -> Awaitable[None]:
+        return SENT
+
+    @property
+    def voice(self) -> Any:
+        raise Disconnected("the call is over; its client can no longer be asked")
+
+    @property
+    def sink(self) -> Any:
+        return None
+
+
+ENDED: Final = _Ended()
 
 
 async def _finish(waiting: Awaitable[None]) -> None:

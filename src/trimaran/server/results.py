@@ -31,7 +31,7 @@ from trimaran.types import (
     TextResourceContents,
 )
 
-__all__ = ["BLOCKS", "call_result", "error_result", "is_content", "prompt_result", "read_result"]
+__all__ = ["BLOCKS", "call_result", "error_result", "exact_type", "is_content", "prompt_result", "read_result"]
 
 BLOCKS: Final = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
 _BLOCK_TYPES: Final = frozenset({"text", "image", "audio", "resource_link", "resource"})
@@ -58,9 +58,22 @@ def error_result(error: ToolError) -> CallToolResult:
     return CallToolResult.error(content, meta=error.meta)
 
 
-def call_result(value: Any, output: Validator | None) -> CallToolResult:
-    """A tool's return value as its result. `output` is there when the tool promises structure."""
+def exact_type(schema: Mapping[str, Any] | None) -> type | None:
+    """The Python type every instance of which fits this output schema, if the schema is as simple as that."""
+    if not schema or set(schema) != {"type"} or not isinstance(schema["type"], str):
+        return None
+    return {"integer": int, "number": float, "boolean": bool}.get(schema["type"])
+
+
+def call_result(value: Any, output: Validator | None, exact: type | None = None) -> CallToolResult:
+    """A tool's return value as its result. `output` is there when the tool promises structure.
+
+    A value of the type `exact` fits `output` by construction and is not checked again.
+    """
     kind = type(value)
+    if kind is exact and (kind is not float or value - value == 0):  # JSON has no NaN and no infinity
+        raw = encode(value)
+        return CallToolResult(content=[TextContent(text=raw.decode())], structured_content=Raw(raw))
     if kind is str and output is None:
         return CallToolResult(content=[TextContent(text=value)])
     if kind is CallToolResult:
@@ -113,8 +126,8 @@ def _explicit(result: CallToolResult, output: Validator | None) -> CallToolResul
 
 def _with_structure(value: Any, output: Validator, content: Any = UNSET) -> CallToolResult:
     raw = encode(value)
-    # A builtin is checked as it is; a model has been through its own constructor, so its JSON form is checked.
-    _check(value if isinstance(value, (int, float, str, bool, type(None))) else msgspec.json.decode(raw), output)
+    # What the client will see is what is checked.
+    _check(value if isinstance(value, (int, str)) else msgspec.json.decode(raw), output)
     structured: Any = Raw(raw)
     blocks = [TextContent(text=value if isinstance(value, str) else raw.decode())] if content is UNSET else _content(content)
     return CallToolResult(content=blocks, structured_content=structured)

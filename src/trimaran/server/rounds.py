@@ -127,6 +127,7 @@ class ModernVoice:
 
     def __init__(self, writer: Writer, sealer: Callable[[], Sealer], *, input_ttl: float) -> None:
         self._writer = writer
+        self._encode_result = writer.modern_result
         self._sealer = sealer
         self._input_ttl = input_ttl
 
@@ -134,7 +135,7 @@ class ModernVoice:
         return self._writer.notification(method, params)
 
     def result(self, call: Call, result: Any) -> bytes:
-        return self._writer.modern_result(call.id, result)
+        return self._encode_result(call.id, result)
 
     def error(self, call: Call, error: ProtocolError) -> bytes:
         return self._writer.error(call.id, error)

@@ -30,7 +30,7 @@ from trimaran.types import CallToolResult, Icon, Json, TextContent, Tool, ToolAn
 
 from .context import Context
 from .handlers import Handler, call_any, incident
-from .results import OutputMismatch, call_result, error_result, is_content
+from .results import OutputMismatch, call_result, error_result, exact_type, is_content
 
 if TYPE_CHECKING:
     from .server import Server
@@ -49,6 +49,7 @@ class ToolEntry:
         "cache_ttl",
         "context",
         "definition",
+        "exact",
         "handler",
         "is_gated",
         "key",
@@ -67,6 +68,7 @@ class ToolEntry:
     arguments: Callable[[Any], dict[str, Any]]
     context: str | None
     output: Validator | None
+    exact: type | None
     timeout: float | None
     scopes: tuple[str, ...]
     param_headers: ParamHeaders | None
@@ -135,6 +137,7 @@ def compile_tool(
 
     promised = dict(output_schema) if output_schema is not None else (derived_output if structured_output is not False else None)
     entry.output = Validator(promised if validate_output else {}) if promised is not None else None
+    entry.exact = exact_type(promised) if output_schema is None else None
     entry.param_headers = compile_param_headers(listed)
     entry.is_gated = bool(entry.scopes) or entry.param_headers is not None
     entry.definition = Tool(
@@ -232,8 +235,8 @@ class Tools:
             else:
                 value = await _stream(handler, kwargs, call, self._server)
             if exchange.rounds is None:
-                return call_result(value, entry.output)
-            return exchange.voice.suspended(exchange) or call_result(value, entry.output)
+                return call_result(value, entry.output, entry.exact)
+            return exchange.voice.suspended(exchange) or call_result(value, entry.output, entry.exact)
         except BaseException as error:
             return self._failed(entry, call, error)
 

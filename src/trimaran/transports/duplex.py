@@ -158,6 +158,7 @@ class Duplex:
         except Abandoned:
             return None
         finally:
+            exchange.end()
             self._calls.pop(call.id, None)
 
     async def _batch(self, batch: Batch) -> None:

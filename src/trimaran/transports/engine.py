@@ -47,7 +47,10 @@ _READ_HEADERS: Final = (
 class Responder(Protocol):
     """How one request is answered: once with `reply`, or by a stream."""
 
-    async def reply(self, status: int, headers: Pairs, body: bytes) -> None: ...
+    def reply(self, status: int, headers: Pairs, body: bytes) -> Awaitable[None] | None:
+        """Answer whole. What comes back, if anything, is awaited."""
+        ...
+
     async def stream_start(self, status: int, headers: Pairs) -> None: ...
     async def stream_chunk(self, data: bytes) -> bool:
         """Send a piece; False once the client is gone."""
@@ -104,22 +107,22 @@ class Headers:
 class Request:
     """One HTTP request, its body apart."""
 
-    __slots__ = ("authority", "client", "cors", "headers", "method", "path", "prefers_stream", "principal", "query", "responder")
+    cors: Pairs | None = None
+    principal: Any = None
+    prefers_stream = False
+    authority: str | None = None
+    query = ""
 
     def __init__(self, method: str, path: str, headers: HeaderLookup, responder: Responder) -> None:
         self.method = method
         self.path = path
         self.headers = headers
         self.responder = responder
-        self.cors: Pairs | None = None
-        self.principal: Any = None
-        self.prefers_stream = False
-        self.authority: str | None = None
-        self.query = ""
-        self.client: str | None = None
 
     async def reply(self, status: int, headers: Pairs, body: bytes) -> None:
-        await self.responder.reply(status, headers if self.cors is None else headers + self.cors, body)
+        waiting = self.responder.reply(status, headers if self.cors is None else headers + self.cors, body)
+        if waiting is not None:
+            await waiting
 
     async def stream_start(self, headers: Pairs) -> None:
         await self.responder.stream_start(200, headers if self.cors is None else headers + self.cors)
@@ -129,28 +132,24 @@ class Request:
 class HttpSink:
     """The stream of one call: nothing until the first message, then SSE, at most so many bytes."""
 
-    __slots__ = ("_budget", "_headers", "_loop", "_outbox", "_prefers", "_request", "_started", "_writing", "finished", "heard", "render")
+    finished = False
+    is_untouched = True
+    """Nothing has been sent: the answer may still be plain JSON."""
+    heard = True
+    """Has anything been sent since the last keep-alive look?"""
+    _writing = False
+    _outbox: deque[bytes] | None = None
 
-    def __init__(self, request: Request, budget: int, headers: Pairs = EVENTS) -> None:
+    def __init__(self, request: Request, budget: int) -> None:
         self._request = request
-        self._prefers = request.prefers_stream
         self._budget = budget
-        self._headers = headers
-        self._started = False
-        self._writing = False
-        self._outbox: deque[bytes] | None = None
-        self._loop = None
-        self.finished = False
-        self.heard = True
-        """Has anything been sent since the last keep-alive look?"""
-        self.render: Callable[[bytes], bytes] = encode_event
 
     def send(self, data: bytes) -> Awaitable[None]:
         """Put a notification on the stream; dropped without a word once the stream's budget is spent."""
         if self.finished or len(data) > self._budget:
             return SENT
         self._budget -= len(data)
-        return self._write(self.render(data))
+        return self._write(encode_event(data))
 
     async def keep_alive(self) -> None:
         if self.heard or self.finished:
@@ -168,9 +167,9 @@ class HttpSink:
             return  # whoever is writing takes this along, in order
         self._writing = True
         try:
-            if not self._started:
-                self._started = True
-                await self._request.stream_start(self._headers)
+            if self.is_untouched:
+                self.is_untouched = False
+                await self._request.stream_start(EVENTS)
             while self._outbox:
                 if not await self._request.responder.stream_chunk(self._outbox.popleft()):
                     self.finished = True
@@ -185,8 +184,8 @@ class HttpSink:
         if data is None:
             self.finished = True
             await self._finish_silently(headers)
-        elif self._started or (self._prefers and status == 200):
-            await self._write(self.render(data))
+        elif not self.is_untouched or (self._request.prefers_stream and status == 200):
+            await self._write(encode_event(data))
             self.finished = True
             await self._request.responder.stream_end()
         else:
@@ -194,7 +193,7 @@ class HttpSink:
             await self._request.reply(status, headers, data)
 
     async def _finish_silently(self, headers: Pairs) -> None:
-        if self._started:
+        if not self.is_untouched:
             await self._request.responder.stream_end()
         else:
             await self._request.reply(200, headers, b"")  # R65: a cancelled call ends 200 with an empty body
@@ -314,13 +313,19 @@ class Engine:
         except ProtocolError as error:
             reply, status = self._voice.error(message, error), error.status
         except Abandoned:
-            await sink.finish(None)
-            return
+            reply, status = None, 200
         except Exception as error:
             number = incident(message.method, error)
             failure = ProtocolError.internal_error(f"internal error (error {number})", status=200)
             reply, status = self._voice.error(message, failure), 200
-        await sink.finish(reply, status)
+        exchange.end()
+        if sink.is_untouched and reply is not None and request.cors is None and not request.prefers_stream:
+            sink.finished = True
+            waiting = request.responder.reply(status, JSON, reply)
+            if waiting is not None:
+                await waiting
+        else:
+            await sink.finish(reply, status)
 
     async def _carry(
         self, request: Request, exchange: Exchange, sink: HttpSink, coroutine: Any, awaited: Any

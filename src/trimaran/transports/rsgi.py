@@ -31,14 +31,13 @@ class RsgiProtocol(Protocol):
 
 @final
 class _Responder:
-    __slots__ = ("_gone", "_protocol", "_stream")
+    _stream: Any = None
+    _gone = False
 
     def __init__(self, protocol: RsgiProtocol) -> None:
         self._protocol = protocol
-        self._stream: Any = None
-        self._gone = False
 
-    async def reply(self, status: int, headers: Pairs, body: bytes) -> None:
+    def reply(self, status: int, headers: Pairs, body: bytes) -> None:
         if body:
             self._protocol.response_bytes(status, headers, body)
         else:
@@ -73,14 +72,14 @@ class RsgiApp:
         self.engine = engine
 
     async def __rsgi__(self, scope: RsgiScope, protocol: RsgiProtocol) -> None:
-        if scope.proto != "http":
-            protocol.close(403)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
-            return
+        # Every attribute of a scope is made when it is asked for, so ask for little.
         engine = self.engine
         headers = scope.headers
         request = Request(scope.method, scope.path, headers, _Responder(protocol))
-        request.authority = scope.authority
-        request.query = scope.query_string
+        if headers.get("host") is None:
+            request.authority = scope.authority
+        if not engine.owns(request.path):
+            request.query = scope.query_string
         refused = engine.admit(request)
         if refused is not None:
             await refused

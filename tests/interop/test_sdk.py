@@ -1,0 +1,39 @@
+"""The official Python SDK's client (mcp 2.3.0) on our server."""
+
+from __future__ import annotations
+
+import pytest
+
+from .contract import Everything, assert_same_order
+from .harness import DEADLINE, HERE, TOOLS, Outcome, drive, need
+
+PYTHON = TOOLS / "peers" / "sdk" / "bin" / "python"
+DRIVER = (str(PYTHON), str(HERE / "sdk_client.py"))
+# The SDK's word for each: "auto" asks server/discover, a version is taken as given, "legacy" shakes hands.
+MODES = {"modern": "auto", "pinned": "2026-07-28", "legacy": "legacy"}
+
+pytestmark = [pytest.mark.slow, pytest.mark.deadline(DEADLINE)]
+
+
+def outcome(transport: str, era: str) -> Outcome:
+    need(PYTHON)
+    return drive(DRIVER, transport, era, MODES[era])
+
+
+@pytest.fixture(params=["modern", "pinned", "legacy"])
+def era(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(params=["http", "stdio"])
+def report(request: pytest.FixtureRequest, era: str) -> Outcome:
+    return outcome(request.param, era)
+
+
+class TestTheOfficialPythonClient(Everything):
+    pass
+
+
+@pytest.mark.parametrize("transport", ["http", "stdio"])
+def test_one_tool_body_answers_both_eras_alike_and_each_step_runs_once(transport: str) -> None:
+    assert_same_order(outcome(transport, "modern"), outcome(transport, "legacy"))
