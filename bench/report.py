@@ -70,19 +70,32 @@ def best(candidates: Sequence[Series], *, pick: Callable[[list[float]], float] =
     return next(series for series in measured if series.median == winner)
 
 
-def ratio_of(ours: Series, anchor: Series) -> float | None:
+def ratios(ours: Series, anchor: Series) -> list[float]:
+    """Return ours against the anchor, round by round."""
     if ours.median is None or anchor.median is None:
-        return None
+        return []
     if len(ours.values) == len(anchor.values):
-        return statistics.median(a / b for a, b in zip(ours.values, anchor.values, strict=True))
-    return ours.median / anchor.median
+        return [a / b for a, b in zip(ours.values, anchor.values, strict=True)]
+    return [ours.median / anchor.median]
+
+
+def show_ratio(values: Sequence[float]) -> str:
+    """Show the median, and where the middle half of the rounds lay."""
+    if not values:
+        return "-"
+    middle = f"{number(statistics.median(values))}x"
+    if len(values) < 4:
+        return middle
+    low, _, high = statistics.quantiles(values, n=4)
+    return f"{middle} ({number(low)} to {number(high)})"
 
 
 def compare(
     what: str, anchor: Series, ours: Series, *, unit: str, at_least: float | None = None, at_most: float | None = None
 ) -> Row:
     """Make the row that holds ours against an anchor by their ratio."""
-    ratio = ratio_of(ours, anchor)
+    series = ratios(ours, anchor)
+    ratio = statistics.median(series) if series else None
     budget, ok = "-", None
     if at_least is not None:
         budget = f">= {at_least:g}x"
@@ -94,7 +107,7 @@ def compare(
         what=what,
         anchor=f"{anchor.label}: {anchor.show(unit)}",
         ours=ours.show(unit),
-        ratio="-" if ratio is None else f"{number(ratio)}x",
+        ratio=show_ratio(series),
         budget=budget,
         ok=ok,
     )

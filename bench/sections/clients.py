@@ -19,12 +19,16 @@ def run_memory(plan: Plan) -> Section:
         one.key: (one.label, _probe(one.python, PROBE_OF[one.key], "memory", plan, "p50_us"))
         for one in (who.OURS, who.SDK, who.FASTMCP)
     }
+    channel = _probe(who.OURS.python, "channel_trimaran.py", "memory", plan, "p50_us")
+    measures["channel"] = ("trimaran, bare channel", channel)
     series = rounds(plan.rounds, measures)
     section.series = dict(series)
     section.rows += [
-        limit("in-memory call, p50", series["ours"], unit="us", at_most=20),
-        compare("in-memory call, p50", series["sdk"], series["ours"], unit="us"),
-        compare("in-memory call, p50", series["fastmcp"], series["ours"], unit="us"),
+        limit("client and server in one process, p50", series["ours"], unit="us", at_most=20),
+        limit("JSON over the in-memory transport, no client, p50", series["channel"], unit="us", at_most=20),
+        compare("client and server in one process, p50", series["sdk"], series["ours"], unit="us"),
+        compare("client and server in one process, p50", series["fastmcp"], series["ours"], unit="us"),
+        compare("JSON over the in-memory transport, no client, p50", series["sdk"], series["channel"], unit="us"),
     ]
     section.notes.append("Each client calls a server in its own process; mcp: the better of its two in-process modes.")
     return section

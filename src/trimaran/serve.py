@@ -103,17 +103,18 @@ class HttpServer:
         port: int = DEFAULT_PORT,
         path: str = "/mcp",
         tls: Any = None,
-        backlog: int = 1024,
+        backlog: int = 2048,
+        reuse_port: bool = False,
         **options: Any,
     ) -> None:
         self.server = server
         self.host = host
-        self.port = port or _free_port(host)
+        self.port = port
         self.tls = _tls(tls)
         self.engine = engine(server, path, host=host, **options)
-        self.backlog = backlog
-        self._granian: Any = None
-        self._task: asyncio.Task[None] | None = None
+        self._carrier: Any = (
+            _Granian(self.engine, host, port, self.tls, backlog) if self.tls else _http1(self.engine, host, port, backlog, reuse_port)
+        )
 
     @property
     def url(self) -> str:
@@ -122,48 +123,14 @@ class HttpServer:
 
     async def start(self) -> None:
         """Listen. Returns once connections are accepted."""
-        from granian.constants import HTTPModes, Interfaces
-        from granian.http import HTTP1Settings
-        from granian.server.embed import Server as Granian
-
-        from trimaran.transports.rsgi import RsgiApp
-
         await self.server.start()
-        _check_bindable(self.host, self.port)
-        self._granian = Granian(
-            RsgiApp(self.engine),
-            address=self.host,
-            port=self.port,
-            interface=Interfaces.RSGI,
-            http=HTTPModes.auto,
-            websockets=False,
-            backlog=self.backlog,
-            # Granian's own ceiling on requests at work; ours answers with a reason, so let it speak first.
-            backpressure=max(self.backlog, self.server.limits.max_concurrent_calls) + 200_000,
-            http1_settings=HTTP1Settings(keep_alive=True),
-            log_enabled=False,
-            **self.tls,
-        )
-        self._task = asyncio.ensure_future(self._granian.serve())
-        await _wait_until_listening(self.host, self.port, self._task)
-
-    async def wait(self) -> None:
-        """Wait until the server ends by itself, which it does not."""
-        if self._task is not None:
-            await asyncio.shield(self._task)
+        await self._carrier.start()
+        self.port = self._carrier.port
 
     async def stop(self) -> None:
         """End open streams properly, let calls finish for a moment, close."""
         await self.engine.drain(DRAIN_SECONDS)
-        # One more turn for the last chunks to be handed to the HTTP server.
-        await asyncio.sleep(0.02)
-        if self._granian is not None and self._task is not None:
-            self._granian.stop()
-            try:
-                async with asyncio.timeout(1.0):
-                    await self._task
-            except TimeoutError:
-                self._task.cancel()
+        await self._carrier.stop()
         await self.server.stop()
 
     async def __aenter__(self) -> HttpServer:
@@ -172,6 +139,61 @@ class HttpServer:
 
     async def __aexit__(self, *exc: object) -> None:
         await self.stop()
+
+
+def _http1(engine: Engine, host: str, port: int, backlog: int, reuse_port: bool) -> Any:
+    from trimaran.transports.http1 import Http1Server
+
+    return Http1Server(engine, host, port, backlog=backlog, reuse_port=reuse_port)
+
+
+@final
+class _Granian:
+    """TLS, with HTTP/1.1 and HTTP/2 on one port by ALPN: Granian's job."""
+
+    def __init__(self, engine: Engine, host: str, port: int, tls: dict[str, Any], backlog: int) -> None:
+        self._engine = engine
+        self._host = host
+        self.port = port or _free_port(host)
+        self._tls = tls
+        self._backlog = backlog
+        self._granian: Any = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        from granian.constants import HTTPModes, Interfaces
+        from granian.server.embed import Server as Granian
+
+        from trimaran.transports.rsgi import RsgiApp
+
+        _check_bindable(self._host, self.port)
+        self._granian = Granian(
+            RsgiApp(self._engine),
+            address=self._host,
+            port=self.port,
+            interface=Interfaces.RSGI,
+            http=HTTPModes.auto,
+            websockets=False,
+            backlog=self._backlog,
+            # Granian's own ceiling on requests at work; ours answers with a reason, so let it speak first.
+            backpressure=self._engine.server.limits.max_concurrent_calls + 200_000,
+            log_enabled=False,
+            **self._tls,
+        )
+        self._task = asyncio.ensure_future(self._granian.serve())
+        await _wait_until_listening(self._host, self.port, self._task)
+
+    async def stop(self) -> None:
+        if self._granian is None or self._task is None:
+            return
+        # A moment for the last chunks to be handed over: Granian does not say when they are.
+        await asyncio.sleep(0.05)
+        self._granian.stop()
+        try:
+            async with asyncio.timeout(1.0):
+                await asyncio.shield(self._task)
+        except TimeoutError:
+            self._task.cancel()
 
 
 def _free_port(host: str) -> int:
@@ -255,7 +277,7 @@ async def serve(server: Server, transport: str = "stdio", **options: Any) -> Non
         raise ConfigError(f'there is no transport {transport!r}; use run() for stdio or run("http", port=9090)')
     async with HttpServer(server, **options) as http:
         logger.info("serving %s on %s", server.info.name, http.url)
-        await http.wait()
+        await asyncio.Event().wait()
 
 
 def run(server: Server, transport: str = "stdio", *, on_ready: Callable[[HttpServer], None] | None = None, **options: Any) -> None:
@@ -318,6 +340,9 @@ def _run_many(server: Server, workers: int, on_ready: Callable[[HttpServer], Non
     logger.warning("%d workers without a shared store: serving 2026-07-28 clients only", workers)
     options["port"] = options.get("port", DEFAULT_PORT) or _free_port(options.get("host", DEFAULT_HOST))
     server.prepare_to_fork()
+    if options.get("tls") is not None:
+        raise ConfigError("workers and tls do not go together yet; put a TLS proxy in front, or use workers=1")
+    options["reuse_port"] = True
     HttpServer(server, **options)  # every mistake in the options shows here, before anything forks
     children: dict[int, int] = {}
     stopping = False

@@ -14,7 +14,7 @@ MODERN = "2026-07-28"
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
 UNICODE = "žluťoučký 你好 🛶 \u2028 \x00"
 OWN_TOOLS = (
-    "add weather primes picture echo big fail crash fifty count wait has_stopped order summarise folders grow touch"
+    "add weather primes picture echo big fail crash fifty count release wait has_stopped order summarise folders grow touch"
 ).split()
 DELIVERY = {
     "type": "object",
@@ -165,18 +165,18 @@ class Completing:
         assert report.ok("complete template") == ["Ada", "Alan"]
 
 
-class Connecting:
-    def test_the_client_speaks_the_era_it_was_told_to_speak(self, report: Outcome) -> None:
-        assert (report.ok("connect")["version"] == MODERN) is report.modern
-
+class Introducing:
     def test_the_server_introduces_itself(self, report: Outcome) -> None:
-        if report.era == "pinned":
-            return  # a client that takes the version as given asks nothing
         connect = report.ok("connect")
         assert connect["server"]["name"] == "interop"
         assert connect["server"]["version"] == "1.2.3"
         assert connect["instructions"] == "Call add first."
         assert {"tools", "resources", "prompts", "completions", "logging"} <= set(connect["capabilities"])
+
+
+class Connecting:
+    def test_the_client_speaks_the_era_it_was_told_to_speak(self, report: Outcome) -> None:
+        assert (report.ok("connect")["version"] == MODERN) is report.modern
 
     def test_ping_is_answered_where_there_is_a_ping(self, report: Outcome) -> None:
         """Spec: removed in 2026-07-28."""
@@ -189,14 +189,25 @@ class Connecting:
         assert report.ok("after all that") == result("42", wrapped(report, 42))
 
 
+PROGRESS = [[n, 5, f"{n} of 5"] for n in range(1, 6)]
+
+
 class Watching:
-    def test_progress_arrives_in_order_and_the_result_after_it(self, report: Outcome) -> None:
+    def test_progress_arrives_while_the_call_runs(self, report: Outcome) -> None:
+        """The driver lets the call end only when it has seen the last of it."""
         count = report.ok("count")
-        assert count["progress"] == [[n, 5, f"{n} of 5"] for n in range(1, 6)]
+        assert count["progress"] == PROGRESS
         assert count["result"] == result("5", wrapped(report, 5))
 
     def test_a_log_message_arrives(self, report: Outcome) -> None:
-        assert report.ok("count")["logs"] == [{"level": "warning", "logger": "counter", "data": {"counted": 5}}]
+        assert report.ok("count")["logs"] == [{"level": "warning", "logger": "counter", "data": {"counting to": 5}}]
+
+
+class WatchingBursts:
+    def test_progress_sent_right_before_the_result_is_heard(self, report: Outcome) -> None:
+        burst = report.ok("burst")
+        assert burst["progress"] == PROGRESS
+        assert burst["result"] == result("5", wrapped(report, 5))
 
 
 class Listening:
@@ -243,9 +254,7 @@ class Asking:
         assert report.ok("folders")["structured"] == wrapped(report, ["home=file:///home/ada"])
 
 
-class Everything(
-    Connecting, Listing, Calling, Reading, Completing, Watching, Listening, Cancelling, Asking
-):
+class Everything(Connecting, Listing, Calling, Reading, Completing, Watching, Listening, Cancelling, Asking):
     """For a client that can do all of it."""
 
 

@@ -99,14 +99,27 @@ async def checks(client: Any, peer: Peer, report: Report) -> None:
     async def call(name: str, arguments: dict[str, Any] | None = None) -> Any:
         return tool_result(await client.call_tool(name, arguments))
 
-    async def count() -> Any:
+    async def count(hold: bool) -> Any:
         seen: list[Any] = []
+        results: list[Any] = []
+        heard = anyio.Event()
+        peer.logs.clear()
 
         async def progress(value: float, total: float | None, message: str | None) -> None:
             seen.append([value, total, message])
+            if value == total:
+                heard.set()
 
-        result = await client.call_tool("count", {"to": 5}, progress_callback=progress)
-        return {"result": tool_result(result), "progress": seen, "logs": peer.logs}
+        async def run() -> None:
+            results.append(await client.call_tool("count", {"to": 5, "hold": hold}, progress_callback=progress))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(run)
+            if hold:
+                with anyio.fail_after(LIMIT):
+                    await heard.wait()
+                await client.call_tool("release")
+        return {"result": tool_result(results[0]), "progress": seen, "logs": list(peer.logs)}
 
     async def order(item: str) -> Any:
         peer.questions.clear()
@@ -184,7 +197,8 @@ async def checks(client: Any, peer: Peer, report: Report) -> None:
     await item("crash", lambda: call("crash"))
     await item("bad arguments", lambda: call("add", {"a": "two", "b": 3}))
     await item("unknown tool", lambda: call("nonexistent"))
-    await item("count", count)
+    await item("count", lambda: count(hold=True))
+    await item("burst", lambda: count(hold=False))
     await item("order", lambda: order("a lamp"))
     await item("declined order", lambda: order("nothing"))
     await item("summarise", summarise)

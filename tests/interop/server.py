@@ -30,6 +30,7 @@ server = Server(
 )
 log_file: Path
 waits: dict[str, asyncio.Event] = {}
+released = asyncio.Event()
 
 
 def note(line: str) -> None:
@@ -133,12 +134,22 @@ for index in range(FILLERS):
 
 
 @server.tool
-async def count(to: int, ctx: Context) -> int:
-    """Count, saying so."""
+async def count(to: int, ctx: Context, hold: bool = False) -> int:
+    """Count, saying so; if told to hold, end only when released, which proves that what was said was heard before."""
+    await ctx.log("warning", {"counting to": to}, logger="counter")
     for number in range(1, to + 1):
         await ctx.progress(number, total=to, message=f"{number} of {to}")
-    await ctx.log("warning", {"counted": to}, logger="counter")
+    if hold:
+        async with asyncio.timeout(5):
+            await released.wait()
     return to
+
+
+@server.tool
+async def release() -> str:
+    """Let `count` end."""
+    released.set()
+    return "released"
 
 
 @server.tool

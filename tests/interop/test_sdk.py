@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .contract import Everything, assert_same_order
+from .contract import Everything, Introducing, WatchingBursts, assert_same_order
 from .harness import DEADLINE, HERE, TOOLS, Outcome, drive, need
 
 PYTHON = TOOLS / "peers" / "sdk" / "bin" / "python"
@@ -20,18 +20,22 @@ def outcome(transport: str, era: str) -> Outcome:
     return drive(DRIVER, transport, era, MODES[era])
 
 
-@pytest.fixture(params=["modern", "pinned", "legacy"])
-def era(request: pytest.FixtureRequest) -> str:
-    return request.param
+class TestTheOfficialPythonClient(Everything, Introducing, WatchingBursts):
+    @pytest.fixture(params=["modern", "legacy"])
+    def era(self, request: pytest.FixtureRequest) -> str:
+        return request.param
+
+    @pytest.fixture(params=["http", "stdio"])
+    def report(self, request: pytest.FixtureRequest, era: str) -> Outcome:
+        return outcome(request.param, era)
 
 
-@pytest.fixture(params=["http", "stdio"])
-def report(request: pytest.FixtureRequest, era: str) -> Outcome:
-    return outcome(request.param, era)
+class TestTheOfficialPythonClientToldTheVersion(Everything, WatchingBursts):
+    """It then sends no `server/discover`, so there is no introduction."""
 
-
-class TestTheOfficialPythonClient(Everything):
-    pass
+    @pytest.fixture(params=["http", "stdio"])
+    def report(self, request: pytest.FixtureRequest) -> Outcome:
+        return outcome(request.param, "pinned")
 
 
 @pytest.mark.parametrize("transport", ["http", "stdio"])

@@ -40,6 +40,8 @@ server = Server(
 Port = Literal["Gull Rock", "Kelp Sound", "Lantern Bay"]
 MILES: Final[dict[Port, int]] = {"Gull Rock": 12, "Kelp Sound": 31, "Lantern Bay": 54}
 
+BERTHS: Final = 40
+
 LOG: Final = {
     "monday": "Fog until ten. The Tern came in by bell and patience.",
     "tuesday": "Wind SW 4. Three boats out, three boats back, one mackerel each.",
@@ -68,8 +70,10 @@ class Harbour:
     """Berth number -> the boat that has it."""
 
     def reserve(self, boat: str) -> int:
-        """Give the boat the first free berth; the side effect that must happen once."""
-        berth = next(n for n in range(1, 1000) if n not in self.berths)
+        """Give the boat the first free berth: the side effect that must happen once."""
+        berth = next((n for n in range(1, BERTHS + 1) if n not in self.berths), None)
+        if berth is None:
+            raise ToolError(f"All {BERTHS} berths are taken. Try Gull Rock, twelve miles down the coast.")
         self.berths[berth] = boat
         return berth
 
@@ -105,13 +109,16 @@ def find_boat(name: str) -> Boat:
 
 @dataclass
 class Tide:
-    """One turn of the tide."""
+    """One turn of the tide.
+
+    Attributes:
+        time: Local time, as HH:MM.
+        metres: Height above chart datum.
+    """
 
     time: str
-    """Local time, as HH:MM."""
     kind: Literal["high", "low"]
     metres: float
-    """Height above chart datum."""
 
 
 @dataclass
@@ -187,22 +194,23 @@ async def listen_in(channel: Annotated[int, msgspec.Meta(ge=1, le=88)] = 16) -> 
 class Stay:
     """What the harbour master asks before a boat may tie up."""
 
-    nights: Annotated[int, msgspec.Meta(ge=1, le=14)]
-    """How many nights will you stay?"""
-    power: bool = False
-    """Shore power?"""
+    nights: Annotated[int, msgspec.Meta(ge=1, le=14, description="How many nights?")]
+    power: Annotated[bool, "Shore power?"] = False
 
 
 @dataclass
 class Booking:
-    """A berth, booked or not."""
+    """A berth, booked or not.
+
+    Attributes:
+        price: In sea shells, for the whole stay.
+    """
 
     boat: str
     booked: bool
     berth: int | None = None
     nights: int = 0
     price: int = 0
-    """In sea shells."""
 
 
 @server.tool

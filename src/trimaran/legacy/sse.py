@@ -80,11 +80,11 @@ class SseDoor:
         connection = _Connection(self._server, request)
         self._open[id] = connection
         self._engine.attend(connection)
-        watch = asyncio.ensure_future(_watch(request, connection))
+        unwatch = request.responder.watch(connection.end)
         try:
             await connection.run(f"{self._message_path}?sessionId={id}")
         finally:
-            watch.cancel()
+            unwatch()
             self._engine.leave(connection)
             self._open.pop(id, None)
             await connection.duplex.close(patience=0.0)
@@ -104,7 +104,3 @@ class SseDoor:
         for connection in tuple(self._open.values()):
             connection.end()
 
-
-async def _watch(request: Request, connection: _Connection) -> None:
-    await request.responder.wait_disconnect()
-    connection.end()

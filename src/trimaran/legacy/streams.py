@@ -113,7 +113,7 @@ class StandaloneOutlet:
             self._reader.end()
         reader = self._reader = _Reader(request)
         engine.attend(reader)
-        watch = asyncio.ensure_future(reader.watch())
+        unwatch = request.responder.watch(reader.end)
         try:
             await request.stream_start(headers)
             position = self.delivered if after is None else after
@@ -134,7 +134,7 @@ class StandaloneOutlet:
                 if self.log.last(STANDALONE) <= position:
                     await reader.wait()
         finally:
-            watch.cancel()
+            unwatch()
             engine.leave(reader)
             if self._reader is reader:
                 self._reader = None
@@ -172,10 +172,6 @@ class _Reader:
             await self._waiter
         finally:
             self._waiter = None
-
-    async def watch(self) -> None:
-        await self._request.responder.wait_disconnect()
-        self.end()
 
     async def write(self, chunk: bytes) -> None:
         self.heard = True
@@ -287,7 +283,7 @@ class CallStream:
         await self._detach()
         reader = _Reader(request)
         engine.attend(reader)
-        watch = asyncio.ensure_future(reader.watch())
+        unwatch = request.responder.watch(reader.end)
         try:
             await request.stream_start(headers)
             for number, data in self._log.since(self.name, after)[0]:
@@ -297,7 +293,7 @@ class CallStream:
                 while not reader.over and not self.finished:
                     await reader.wait()
         finally:
-            watch.cancel()
+            unwatch()
             engine.leave(reader)
             if self._reader is reader:
                 self._reader = None

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final, final
 
-from .engine import Engine, Headers, Pairs, Request
+from .engine import Engine, Headers, Pairs, Request, watch_by_task
 
 __all__ = ["AsgiApp"]
 
@@ -67,7 +67,10 @@ class _Responder:
             except (OSError, RuntimeError):
                 self._gone = True
 
-    async def wait_disconnect(self) -> None:
+    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+        return watch_by_task(self._wait_disconnect, callback)
+
+    async def _wait_disconnect(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self._gone = True

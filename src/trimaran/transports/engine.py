@@ -28,7 +28,7 @@ from .guard import Guard
 if TYPE_CHECKING:
     from trimaran.server.server import Server
 
-__all__ = ["Authenticator", "Engine", "Headers", "HttpSink", "LegacyDoor", "Request", "Responder"]
+__all__ = ["Authenticator", "Engine", "Headers", "HttpSink", "LegacyDoor", "Request", "Responder", "watch_by_task"]
 
 Pairs = list[tuple[str, str]]
 
@@ -57,8 +57,8 @@ class Responder(Protocol):
         ...
 
     async def stream_end(self) -> None: ...
-    async def wait_disconnect(self) -> None:
-        """Return when the client has gone. Used only for calls that take a while."""
+    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back once the client has gone, until what comes back is called. Only for calls that take a while."""
         ...
 
 
@@ -331,20 +331,15 @@ class Engine:
         self, request: Request, exchange: Exchange, sink: HttpSink, coroutine: Any, awaited: Any
     ) -> Any:
         """A call that takes a while: now it gets its deadline, its keep-alive and its watch on the client."""
-        watch = asyncio.ensure_future(self._watch(request, exchange))
+        # REQ cancel.http: closing the response stream MUST be taken as cancellation.
+        unwatch = request.responder.watch(exchange.cancel)
         exchange.on_stuck = lambda: self.spawn(sink.finish(exchange.voice.error(exchange.call, timed_out(exchange.call))))
         self.attend(sink)
         try:
             return await self.flights.carry(exchange, coroutine, awaited)
         finally:
-            watch.cancel()
+            unwatch()
             self.leave(sink)
-
-    @staticmethod
-    async def _watch(request: Request, exchange: Exchange) -> None:
-        # REQ cancel.http: closing the response stream MUST be taken as cancellation.
-        await request.responder.wait_disconnect()
-        exchange.cancel("the client disconnected")
 
     async def _post_other(self, request: Request, message: Message) -> None:
         if isinstance(message, Notice) and self.legacy is None:
@@ -469,6 +464,21 @@ class Engine:
         if self._ticker is not None:
             self._ticker.cancel()
             self._ticker = None
+
+
+def watch_by_task(wait: Callable[[], Coroutine[Any, Any, None]], callback: Callable[[], None]) -> Callable[[], None]:
+    """`Responder.watch` for bindings that can only wait for the client's going."""
+
+    async def watch() -> None:
+        await wait()
+        callback()
+
+    task = asyncio.ensure_future(watch())
+
+    def unwatch() -> None:
+        task.cancel()
+
+    return unwatch
 
 
 def judge_accept(accept: str | None) -> tuple[bool, bool]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Protocol, final
 
-from .engine import Engine, Pairs, Request
+from .engine import Engine, Pairs, Request, watch_by_task
 
 __all__ = ["RsgiApp"]
 
@@ -59,7 +60,10 @@ class _Responder:
         # The stream ends when the last reference to it goes and the request's coroutine returns.
         self._stream = None
 
-    async def wait_disconnect(self) -> None:
+    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+        return watch_by_task(self._wait_disconnect, callback)
+
+    async def _wait_disconnect(self) -> None:
         await self._protocol.client_disconnect()
         self._gone = True
 

@@ -1,0 +1,76 @@
+"""The command line: `trimaran demo`, `trimaran serve FILE`.
+
+Each command lives in a module of its own and is imported when it is run, so that `trimaran serve` on stdio pays for
+nothing but itself. Standard output belongs to what a command produces; complaints and logs go to standard error.
+
+Exit codes: 0 done, 1 what was run failed, 2 the command cannot work as given, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+import click
+
+from trimaran import __version__
+from trimaran.errors import Error
+
+__all__ = ["main"]
+
+# name -> (where it lives, what the list of commands says)
+COMMANDS: Final = {
+    "demo": ("trimaran.cli.demo", "Run the demo server and take a tour of it."),
+    "serve": ("trimaran.cli.serve", "Serve the Server in a Python file, on stdio or HTTP."),
+}
+
+
+class Commands(click.Group):
+    """The commands, each loaded when it is asked for; listing them loads none."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        return importlib.import_module(COMMANDS[cmd_name][0]).command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+
+@click.group(cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "-V", "--version", prog_name="trimaran", message="%(prog)s %(version)s")
+@click.pass_context
+def commands(ctx: click.Context) -> None:
+    """Trimaran: the Model Context Protocol for Python, on three hulls.
+
+    Start with `trimaran demo`. Then write a server and run `trimaran serve my_server.py`.
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; return its exit code."""
+    try:
+        ended: Any = commands.main(
+            list(arguments) if arguments is not None else None, prog_name="trimaran", standalone_mode=False
+        )
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except Error as error:
+        print(f"trimaran: {error}", file=sys.stderr)
+        return getattr(error, "exit_code", 2)
+    except BrokenPipeError:
+        # Whoever read our output has gone; there is nobody left to tell.
+        sys.stdout = None
+        return 1
+    return ended if isinstance(ended, int) else 0

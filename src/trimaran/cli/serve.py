@@ -1,0 +1,153 @@
+"""`trimaran serve`: a server from a file, on stdio or HTTP, with or without reloading.
+
+On stdio the protocol's channel is taken before the user's file is imported, so that nothing the file prints, not even at
+import, reaches the client (P11). Nothing is announced on stdio; on HTTP one line on stderr says where (P54).
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from .load import Target, load, parse
+
+if TYPE_CHECKING:
+    from trimaran.serve import HttpServer
+    from trimaran.server.server import Server
+
+__all__ = ["command"]
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+
+FILE: Final = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command("serve", short_help="Serve the Server in a Python file, on stdio or HTTP.")
+@click.argument("target", metavar="FILE[:OBJ]")
+@click.option("--stdio", "transport", flag_value="stdio", help="Speak over stdin and stdout: the default.")
+@click.option("--http", "transport", flag_value="http", help="Speak HTTP; any of the HTTP options below says so too.")
+@click.option("--host", metavar="ADDRESS", help="HTTP: where to listen.  [127.0.0.1]")
+@click.option("--port", type=click.IntRange(0, 65535), help="HTTP: the port; 0 takes a free one.  [9090]")
+@click.option("--path", metavar="PATH", help="HTTP: the path of the endpoint.  [/mcp]")
+@click.option("--workers", type=click.IntRange(1), help="HTTP: processes that share the port.  [1]")
+@click.option("--store", metavar="URL", help="HTTP: where sessions live, for more than one worker.")
+@click.option("--tls-cert", type=FILE, metavar="FILE", help="HTTP: the certificate chain, PEM; with --tls-key.")
+@click.option("--tls-key", type=FILE, metavar="FILE", help="HTTP: the certificate's private key, PEM.")
+@click.option(
+    "--allowed-origin", "origins", multiple=True, metavar="ORIGIN", help="HTTP: a web origin that may call. Repeatable."
+)
+@click.option("--no-legacy", is_flag=True, help="Serve 2026-07-28 clients only, no earlier revisions.")
+@click.option("--reload", is_flag=True, help="Start anew when a .py file beside FILE changes (see above).")
+@click.option("--debug", is_flag=True, help="Tell clients what went wrong inside a failed call.")
+@click.option(
+    "--log-level",
+    type=click.Choice(LEVELS, case_sensitive=False),
+    default="warning",
+    show_default=True,
+    help="What goes to stderr.",
+)
+@click.option("--behind-front", type=click.Path(path_type=Path), hidden=True)
+def command(
+    target: str,
+    *,
+    transport: str | None,
+    no_legacy: bool,
+    reload: bool,
+    debug: bool,
+    log_level: str,
+    behind_front: Path | None,
+    **http: Any,
+) -> int:
+    """Serve the Server object of a Python file or module.
+
+    \b
+      trimaran serve boat.py                     stdio, for Claude Desktop and the like
+      trimaran serve boat.py --port 9090         http://127.0.0.1:9090/mcp
+      trimaran serve boat.py:harbour --http      this object
+      trimaran serve fleet.boats:server --http   a module
+
+    Without OBJ the file's only Server is served, or the one named server, mcp or app.
+
+    With --reload the code is loaded in a process of its own, and a new one takes over once it has loaded; a version that
+    fails to load changes nothing. On stdio the session goes on: the client is told that the lists changed, and calls
+    caught in the middle are answered with an error. On HTTP the port is closed for a moment, well below a second, and
+    legacy sessions begin anew.
+    """
+    given = {name: value for name, value in http.items() if value not in (None, ())}
+    if transport == "stdio" and given:
+        raise click.UsageError(f"--{_flag(next(iter(given)))} is an option of HTTP; leave out --stdio, or the option")
+    transport = transport or ("http" if given else "stdio")
+    if ("tls_cert" in given) != ("tls_key" in given):
+        raise click.UsageError("--tls-cert and --tls-key go together: give both, or neither")
+    logging.basicConfig(level=log_level.upper(), stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    where = parse(target)
+    if reload:
+        flags = [*(["--no-legacy"] if no_legacy else []), *(["--debug"] if debug else []), "--log-level", log_level]
+        return _serve_reloading(where, transport, [f"--{transport}", *_arguments(given), *flags])
+    if transport == "stdio":
+        _serve_stdio(where, debug=debug, legacy=not no_legacy)
+    else:
+        _serve_http(where, given, debug=debug, legacy=not no_legacy, behind_front=behind_front)
+    return 0
+
+
+def _flag(name: str) -> str:
+    return "allowed-origin" if name == "origins" else name.replace("_", "-")
+
+
+def _arguments(given: dict[str, Any]) -> list[str]:
+    """The options as they would be typed again."""
+    words: list[str] = []
+    for name, value in given.items():
+        for item in value if isinstance(value, tuple) else (value,):  # pyright: ignore[reportUnknownVariableType]
+            words += [f"--{_flag(name)}", str(item)]  # pyright: ignore[reportUnknownArgumentType]
+    return words
+
+
+def _loaded(where: Target, debug: bool) -> Server:
+    server = load(where)
+    if debug:
+        server.expose_internal_errors = True
+    return server
+
+
+def _serve_stdio(where: Target, *, debug: bool, legacy: bool) -> None:
+    from trimaran.transports.stdio import take_stdio
+
+    take_stdio()
+    server = _loaded(where, debug)
+    server.run("stdio", legacy=legacy)
+
+
+def _serve_http(where: Target, given: dict[str, Any], *, debug: bool, legacy: bool, behind_front: Path | None) -> None:
+    options = {name: given[name] for name in ("host", "port", "path", "workers", "store") if name in given}
+    if "tls_cert" in given:
+        options["tls"] = (given["tls_cert"], given["tls_key"])
+    if "origins" in given:
+        options["allowed_origins"] = list(given["origins"])
+    if not legacy:
+        options["legacy"] = False
+    server = _loaded(where, debug)
+    if behind_front is not None:
+        from .reload import wait_for_turn
+
+        wait_for_turn(behind_front)
+    server.run("http", on_ready=_announce, **options)
+
+
+def _announce(http: HttpServer) -> None:
+    print(f"{http.server.info.name} is served at {http.url} (Ctrl-C ends it)", file=sys.stderr, flush=True)
+
+
+def _serve_reloading(where: Target, transport: str, options: Sequence[str]) -> int:
+    from . import reload
+
+    words = ["serve", where.text, *options]
+    if transport == "stdio":
+        return reload.StdioFront(words, where.directory).run()
+    return reload.HttpFront(words, where.directory).run()

@@ -1,0 +1,220 @@
+"""HTTP/1.1 framing, the strict half of RFC 9112: request heads in, response heads out, chunked bodies both ways.
+
+Pure. It accepts what every correct client sends and refuses whatever two parsers could read differently, which is what
+request smuggling lives on: a bare CR or LF, a folded header, blanks before a colon, two lengths, a length beside a
+transfer coding, a coding other than chunked, two Hosts.
+
+A client repeats the same head on every request of a connection, so `HeadReader` remembers what a head meant by its raw
+bytes; a request from a known client costs one search and one dictionary look-up instead of a parse.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Final, final
+
+from trimaran.errors import ProtocolError
+
+__all__ = ["END_OF_BODY", "ChunkReader", "Head", "HeadReader", "chunk", "response_head"]
+
+END_OF_BODY: Final = b"0\r\n\r\n"
+
+_TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_REQUEST_LINE: Final = re.compile(rb"(" + _TOKEN + rb") ([\x21-\x7e]+) HTTP/1\.([01])\r\n")
+_FIELD: Final = re.compile(rb"(" + _TOKEN + rb"):[ \t]*((?:[^\x00-\x20\x7f](?:[^\x00-\x08\x0a-\x1f\x7f]*[^\x00-\x20\x7f])?)?)[ \t]*\r\n")
+_CHUNK_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\x00-\x08\x0a-\x1f\x7f]*)?\r\n")
+_MEMO_ENTRIES: Final = 1024
+_MEMO_BYTES: Final = 2048
+_MAX_FIELDS: Final = 100  # what Apache and Node allow
+
+
+def _refuse(reason: str, status: int = 400) -> ProtocolError:
+    return ProtocolError.invalid_request(f"malformed HTTP request: {reason}", status=status)
+
+
+@final
+class Head:
+    """A request's head. `headers` is by lower-case name; a repeated one is joined, as RFC 9110 has it."""
+
+    __slots__ = ("expects_continue", "headers", "is_chunked", "keep_alive", "length", "method", "minor", "path", "query")
+
+    method: str
+    path: str
+    query: str
+    minor: int
+    headers: Mapping[str, str]
+    length: int
+    is_chunked: bool
+    keep_alive: bool
+    expects_continue: bool
+
+
+@final
+class HeadReader:
+    """Reads heads, remembering what identical bytes meant."""
+
+    def __init__(self) -> None:
+        self._memo: dict[bytes, Head] = {}
+
+    def read(self, raw: bytes) -> Head:
+        """A head from its bytes, the empty line included; a 400 that says what is wrong with it."""
+        found = self._memo.get(raw)
+        if found is not None:
+            return found
+        head = _parse(raw)
+        if len(raw) <= _MEMO_BYTES:
+            if len(self._memo) >= _MEMO_ENTRIES:
+                self._memo.clear()
+            self._memo[raw] = head
+        return head
+
+
+def _parse(raw: bytes) -> Head:
+    line = _REQUEST_LINE.match(raw)
+    if line is None:
+        raise _refuse("the request line is not `METHOD target HTTP/1.1`")
+    headers = _fields(raw, line.end())
+    head = Head()
+    head.method = line[1].decode()
+    target = line[2].decode()
+    if target[:1] != "/":
+        # The absolute form, which a client sends to a proxy; the path is what counts here.
+        target = "/" + target.partition("://")[2].partition("/")[2] if "://" in target else target
+    head.path, _, head.query = target.partition("?")
+    head.minor = int(line[3])
+    head.headers = headers
+    _frame(head, headers)
+    return head
+
+
+def _fields(raw: bytes, position: int) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    count = 0
+    end = len(raw) - 2
+    while position < end:
+        field = _FIELD.match(raw, position)
+        if field is None:
+            raise _refuse(f"the header field at byte {position} is malformed")
+        count += 1
+        if count > _MAX_FIELDS:
+            raise _refuse(f"more than {_MAX_FIELDS} header fields", 431)
+        name, value = field[1].decode().lower(), field[2].decode("latin-1")
+        if name in headers:
+            if name in ("host", "content-length", "transfer-encoding"):
+                raise _refuse(f"{name} is given twice")
+            value = f"{headers[name]}, {value}"
+        headers[name] = value
+        position = field.end()
+    return headers
+
+
+def _frame(head: Head, headers: Mapping[str, str]) -> None:
+    """How long the body is and whether the connection goes on."""
+    length, coding = headers.get("content-length"), headers.get("transfer-encoding")
+    if head.minor == 1 and "host" not in headers:
+        raise _refuse("HTTP/1.1 needs a Host header")
+    if coding is not None:
+        if coding.lower() != "chunked" or head.minor == 0:
+            raise _refuse(f"the transfer coding {coding[:40]!r} is not supported; use chunked", 501)
+        if length is not None:
+            raise _refuse("content-length and transfer-encoding contradict each other")
+    if length is not None and (not length.isascii() or not length.isdigit() or len(length) > 15):
+        raise _refuse("content-length is not a number")
+    head.length = int(length) if length is not None else 0
+    head.is_chunked = coding is not None
+    options = [o.strip().lower() for o in headers.get("connection", "").split(",")]
+    head.keep_alive = "close" not in options if head.minor == 1 else "keep-alive" in options
+    head.expects_continue = headers.get("expect", "").lower() == "100-continue" and head.minor == 1
+
+
+@final
+class ChunkReader:
+    """Reads a chunked body. `feed` returns the rest of the input once the body is complete, None before."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._input = bytearray()
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._wanted = 0
+        self._in_trailer = False
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(self._parts)
+
+    def feed(self, data: bytes) -> bytes | None:
+        self._input += data
+        while True:
+            if self._in_trailer:
+                return self._trailer()
+            if self._wanted:
+                if not self._data():
+                    return None
+            elif not self._next_size():
+                return None
+
+    def _next_size(self) -> bool:
+        end = self._input.find(b"\n")
+        if end < 0:
+            if len(self._input) > 256:
+                raise _refuse("a chunk's size line is too long")
+            return False
+        line = _CHUNK_SIZE.fullmatch(self._input, 0, end + 1)
+        if line is None:
+            raise _refuse("a chunk's size line is malformed")
+        size = int(line[1], 16)
+        del line  # it holds the buffer
+        del self._input[: end + 1]
+        self._size += size
+        if self._size > self._limit:
+            raise ProtocolError.invalid_request(f"the body is larger than {self._limit} bytes (max_body_bytes)", status=413)
+        self._in_trailer = size == 0
+        self._wanted = size
+        return True
+
+    def _data(self) -> bool:
+        """Take the chunk once it is here whole, its line end included."""
+        size = self._wanted
+        if len(self._input) < size + 2:
+            return False
+        if self._input[size : size + 2] != b"\r\n":
+            raise _refuse("a chunk is longer than it says")
+        self._parts.append(bytes(self._input[:size]))
+        del self._input[: size + 2]
+        self._wanted = 0
+        return True
+
+    def _trailer(self) -> bytes | None:
+        # Trailers carry nothing the protocol reads; they are skipped, but not without end.
+        if self._input[:2] == b"\r\n":
+            return bytes(self._input[2:])
+        end = self._input.find(b"\r\n\r\n")
+        if end < 0:
+            if len(self._input) > 4096:
+                raise _refuse("the trailer is too long", 431)
+            return None
+        return bytes(self._input[end + 4 :])
+
+
+def chunk(data: bytes) -> bytes:
+    """One piece of a chunked response."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def response_head(status: int, headers: list[tuple[str, str]], framing: str) -> bytes:
+    """A response's head up to, not including, the empty line; `framing` is the header that ends the body."""
+    try:
+        reason = HTTPStatus(status).phrase
+    except ValueError:
+        reason = ""
+    lines = [f"HTTP/1.1 {status} {reason}"]
+    for name, value in headers:
+        if "\r" in value or "\n" in value or "\0" in value:
+            raise ProtocolError.internal_error(f"the header {name} would break the response apart")
+        lines.append(f"{name}: {value}")
+    if framing:
+        lines.append(framing)
+    return "\r\n".join(lines).encode("latin-1") + b"\r\n"

@@ -1,0 +1,383 @@
+"""A small HTTP/1.1 server for one thing: carrying the engine, without a layer between.
+
+One asyncio protocol per connection. A request is read whole, served in a task of its own and answered with one write; a
+stream is written chunk by chunk and waits when the client does not read, so a slow reader costs one buffer and no more.
+When the connection goes, whoever watches the request hears of it at once.
+
+What is not here on purpose: TLS and HTTP/2. A TLS bind is Granian's (see `serve.py` and docs/adr/0004).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable
+from email.utils import formatdate
+from typing import TYPE_CHECKING, Any, Final, cast, final
+
+from trimaran.errors import ConfigError, ProtocolError
+from trimaran.protocol.http1 import END_OF_BODY, ChunkReader, Head, HeadReader, chunk, response_head
+
+from .engine import JSON, Engine, Pairs, Request
+
+if TYPE_CHECKING:
+    from asyncio import Task
+
+__all__ = ["Http1Server"]
+
+_IDLE_SECONDS: Final = 75.0  # what nginx keeps an idle connection
+_READ_SECONDS: Final = 30.0  # to send a whole request: slower is a stuck client or a slow attack
+_SWEEP_SECONDS: Final = 5.0
+_PIPELINED: Final = 256 * 1024  # bytes of following requests to hold while one is served
+_HIGH_WATER: Final = 256 * 1024  # unsent bytes on a connection before its writers wait
+
+
+@final
+class Http1Server:
+    """Listens, and knows its connections."""
+
+    def __init__(self, engine: Engine, host: str, port: int, *, backlog: int, reuse_port: bool = False) -> None:
+        self.engine = engine
+        self.host = host
+        self.port = port
+        self._backlog = backlog
+        self._reuse_port = reuse_port
+        self._server: asyncio.Server | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+        self.connections: set[_Connection] = set()
+        self.heads = HeadReader()
+        self.max_header_bytes = engine.server.limits.max_header_bytes
+        self.now = 0.0
+        """Coarse time, good to a sweep: enough to tell idle from busy."""
+        self._date = (0, b"")
+        self._plain_heads: dict[int, bytes] = {}
+
+    async def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.now = loop.time()
+        try:
+            self._server = await loop.create_server(
+                lambda: _Connection(self, loop), self.host, self.port, backlog=self._backlog, reuse_port=self._reuse_port or None
+            )
+        except OSError as error:
+            raise ConfigError(f"cannot listen on {self.host}:{self.port}: {error.strerror or error}; choose another port=") from None
+        self.port = self._server.sockets[0].getsockname()[1]
+        self._sweep(loop)
+
+    async def stop(self, patience: float = 1.0) -> None:
+        """Take no more connections, let replies leave, close."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        if self._server is not None:
+            self._server.close()
+        for connection in tuple(self.connections):
+            connection.end_soon()
+        loop = asyncio.get_running_loop()
+        until = loop.time() + patience
+        while self.connections and loop.time() < until:
+            await asyncio.sleep(0.005)
+        for connection in tuple(self.connections):
+            connection.abort()
+        await asyncio.sleep(0)
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.now = loop.time()
+        for connection in tuple(self.connections):
+            connection.check_time(self.now)
+        self._sweeper = loop.call_later(_SWEEP_SECONDS, self._sweep, loop)
+
+    def head(self, status: int, headers: Pairs, framing: str) -> bytes:
+        return response_head(status, headers, framing) + self.date()
+
+    def plain_head(self, status: int) -> bytes:
+        """The head of a plain JSON reply, up to its length."""
+        known = self._plain_heads.get(status)
+        if known is None:
+            known = self._plain_heads[status] = response_head(status, JSON, "")
+        return known
+
+    def date(self) -> bytes:
+        second = int(time.time())
+        if second != self._date[0]:
+            self._date = (second, f"date: {formatdate(second, usegmt=True)}\r\n".encode())
+        return self._date[1]
+
+
+@final
+class _Connection(asyncio.Protocol):
+    """One connection: a buffer, the request being read or served, and who wants to know when it is gone."""
+
+    _transport: asyncio.Transport = cast("Any", None)
+    _head: Head | None = None
+    _chunks: ChunkReader | None = None
+    _task: Task[None] | None = None
+    _drained: asyncio.Future[None] | None = None
+    _watchers: set[Callable[[], None]] | None = None
+    _gone = False
+    _ending = False
+    _is_paused = False
+
+    def __init__(self, server: Http1Server, loop: asyncio.AbstractEventLoop) -> None:
+        self._server = server
+        self._engine = server.engine
+        self._loop = loop
+        self._buffer = bytearray()
+        self._since = server.now
+
+    # asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=_HIGH_WATER)
+        raw = self._transport.get_extra_info("socket")
+        if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._server.connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._gone = True
+        self._server.connections.discard(self)
+        self.resume_writing()
+        watchers, self._watchers = self._watchers, None
+        for callback in watchers or ():
+            callback()
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        if self._task is None:
+            self._advance()
+        elif len(self._buffer) > _PIPELINED and not self._is_paused:
+            self._is_paused = True
+            self._transport.pause_reading()
+
+    def eof_received(self) -> bool:
+        # A client that has said all it wants may still listen: keep our side open while it is being served.
+        if self._task is None:
+            return False
+        self._ending = True
+        return not self._watchers
+
+    def pause_writing(self) -> None:
+        if self._drained is None:
+            self._drained = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        drained, self._drained = self._drained, None
+        if drained is not None and not drained.done():
+            drained.set_result(None)
+
+    # Reading
+
+    def _advance(self) -> None:
+        """Go as far as the buffer allows: to the next request that is here whole, or to the error that it is."""
+        try:
+            if self._head is None and not self._read_head():
+                return
+            body = self._read_body()
+        except ProtocolError as error:
+            self._refuse(error)
+            return
+        if body is None:
+            return
+        head, self._head = self._head, None
+        assert head is not None
+        self._task = self._loop.create_task(self._serve(head, body))
+
+    def _read_head(self) -> bool:
+        buffer = self._buffer
+        end = buffer.find(b"\r\n\r\n")
+        if end < 0:
+            if buffer[:2] == b"\r\n":
+                # RFC 9112 2.2: an empty line before a request is to be ignored.
+                del buffer[:2]
+                return bool(buffer) and self._read_head()
+            if len(buffer) > self._server.max_header_bytes:
+                raise ProtocolError.invalid_request(
+                    f"the request's head is larger than {self._server.max_header_bytes} bytes (max_header_bytes)", status=431
+                )
+            self._since = self._server.now
+            return False
+        end += 4
+        if end > self._server.max_header_bytes:
+            raise ProtocolError.invalid_request(
+                f"the request's head is larger than {self._server.max_header_bytes} bytes (max_header_bytes)", status=431
+            )
+        head = self._head = self._server.heads.read(bytes(buffer[:end]))
+        del buffer[:end]
+        limit = self._engine.max_body_bytes
+        if head.length > limit:
+            raise ProtocolError.invalid_request(f"the body is larger than {limit} bytes (max_body_bytes)", status=413)
+        if head.is_chunked:
+            self._chunks = ChunkReader(limit)
+        if head.expects_continue and len(buffer) < (head.length or 1):
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self._since = self._server.now
+        return True
+
+    def _read_body(self) -> bytes | None:
+        head, buffer = self._head, self._buffer
+        assert head is not None
+        if self._chunks is not None:
+            rest = self._chunks.feed(bytes(buffer))
+            buffer.clear()
+            if rest is None:
+                return None
+            body, self._chunks = self._chunks.body, None
+            buffer += rest
+            return body
+        length = head.length
+        if len(buffer) < length:
+            return None
+        if len(buffer) == length:
+            self._buffer = bytearray()
+            return bytes(buffer)
+        body = bytes(buffer[:length])
+        del buffer[:length]
+        return body
+
+    def _refuse(self, error: ProtocolError) -> None:
+        """A request that cannot be read: say why, and close, since where the next one begins is unknown."""
+        data = self._engine.writer.error(None, error)
+        head = self._server.head(error.status, JSON, f"content-length: {len(data)}\r\nconnection: close")
+        self._buffer.clear()
+        self._transport.write(head + b"\r\n" + data)
+        self._transport.close()
+
+    # Serving
+
+    async def _serve(self, head: Head, body: bytes) -> None:
+        responder = _Responder(self, head)
+        engine = self._engine
+        request = Request(head.method, head.path, head.headers, responder)  # pyright: ignore[reportArgumentType]
+        request.query = head.query
+        try:
+            refused = engine.admit(request)
+            if refused is not None:
+                await refused
+            elif head.method == "POST" and engine.owns(head.path):
+                await engine.post(request, body)
+            else:
+                await engine.dispatch(request, body)
+        finally:
+            self._finished(head, responder)
+
+    def _finished(self, head: Head, responder: _Responder) -> None:
+        self._task = None
+        self._since = self._server.now
+        if self._gone:
+            return
+        if not responder.is_complete or not head.keep_alive or self._ending:
+            self._transport.close()
+            return
+        if self._is_paused:
+            self._is_paused = False
+            self._transport.resume_reading()
+        if self._buffer:
+            self._advance()
+
+    # The responder's side
+
+    def write(self, data: bytes) -> None:
+        if not self._gone:
+            self._transport.write(data)
+
+    @property
+    def is_gone(self) -> bool:
+        return self._gone
+
+    async def drain(self) -> None:
+        if self._drained is not None:
+            await asyncio.shield(self._drained)
+
+    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+        if self._gone:
+            self._loop.call_soon(callback)
+            return _nothing
+        if self._watchers is None:
+            self._watchers = set()
+        self._watchers.add(callback)
+        if self._ending:
+            # The client closed its side while it was being served: with nothing left to ask, it is gone.
+            self._loop.call_soon(self._transport.close)
+        watchers = self._watchers
+        return lambda: watchers.discard(callback)
+
+    def head(self, status: int, headers: Pairs, framing: str) -> bytes:
+        return self._server.head(status, headers, framing)
+
+    def plain_reply(self, status: int, body: bytes) -> None:
+        server = self._server
+        if not self._gone:
+            self._transport.write(b"%bcontent-length: %d\r\n%b\r\n%b" % (server.plain_head(status), len(body), server.date(), body))
+
+    # The server's side
+
+    def check_time(self, now: float) -> None:
+        if self._task is not None:
+            return
+        limit = _READ_SECONDS if self._buffer or self._head is not None else _IDLE_SECONDS
+        if now - self._since > limit:
+            if self._head is not None or self._buffer:
+                self._refuse(ProtocolError.invalid_request("the request did not arrive in time", status=408))
+            else:
+                self._transport.close()
+
+    def end_soon(self) -> None:
+        self._ending = True
+        if self._task is None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        self._transport.abort()
+
+
+def _nothing() -> None:
+    return None
+
+
+@final
+class _Responder:
+    is_complete = False
+    _is_chunked = True
+
+    def __init__(self, connection: _Connection, head: Head) -> None:
+        self._connection = connection
+        self._head = head
+
+    def reply(self, status: int, headers: Pairs, body: bytes) -> None:
+        self.is_complete = True
+        connection, head = self._connection, self._head
+        if headers is JSON and head.keep_alive and head.method != "HEAD":
+            connection.plain_reply(status, body)
+            return
+        framing = "" if status == 204 else f"content-length: {len(body)}"
+        if not head.keep_alive:
+            framing += ("\r\n" if framing else "") + "connection: close"
+        data = b"" if head.method == "HEAD" else body
+        connection.write(connection.head(status, headers, framing) + b"\r\n" + data)
+
+    async def stream_start(self, status: int, headers: Pairs) -> None:
+        # HTTP/1.0 knows no chunks: there the body ends with the connection.
+        self._is_chunked = self._head.minor == 1
+        framing = "transfer-encoding: chunked" if self._is_chunked else "connection: close"
+        self._connection.write(self._connection.head(status, headers, framing) + b"\r\n")
+
+    async def stream_chunk(self, data: bytes) -> bool:
+        connection = self._connection
+        if connection.is_gone:
+            return False
+        connection.write(chunk(data) if self._is_chunked else data)
+        await connection.drain()
+        return not connection.is_gone
+
+    async def stream_end(self) -> None:
+        if not self.is_complete:
+            self.is_complete = self._is_chunked
+            if self._is_chunked:
+                self._connection.write(END_OF_BODY)
+
+    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+        return self._connection.watch(callback)
