@@ -59,12 +59,16 @@ def text(value: str, *, annotations: Notes = None, meta: Meta = None) -> TextCon
     return TextContent(text=value, annotations=annotations, meta=meta or None)
 
 
-def image(data: bytes | str, mime_type: str = "image/png", *, annotations: Notes = None, meta: Meta = None) -> ImageContent:
+def image(
+    data: bytes | str, mime_type: str = "image/png", *, annotations: Notes = None, meta: Meta = None
+) -> ImageContent:
     """An image block from raw bytes or base64 text."""
     return ImageContent(data=_base64(data), mime_type=mime_type, annotations=annotations, meta=meta or None)
 
 
-def audio(data: bytes | str, mime_type: str = "audio/wav", *, annotations: Notes = None, meta: Meta = None) -> AudioContent:
+def audio(
+    data: bytes | str, mime_type: str = "audio/wav", *, annotations: Notes = None, meta: Meta = None
+) -> AudioContent:
     """An audio block from raw bytes or base64 text."""
     return AudioContent(data=_base64(data), mime_type=mime_type, annotations=annotations, meta=meta or None)
 
@@ -73,11 +77,16 @@ def resource_link(resource: Resource | str, name: str | None = None, **fields: A
     """A link to a resource: from its definition, or from a URI and a name."""
     if isinstance(resource, str):
         return ResourceLink(uri=resource, name=name or resource, **fields)
-    known = {f: getattr(resource, f) for f in resource.__struct_fields__}
-    return ResourceLink(**{**known, **fields, **({"name": name} if name else {})})
+    known: dict[str, Any] = {f: getattr(resource, f) for f in resource.__struct_fields__}
+    known.update(fields)
+    if name:
+        known["name"] = name
+    return ResourceLink(**known)
 
 
-def text_resource(uri: str, text: str, mime_type: str | None = "text/plain", *, meta: Meta = None) -> TextResourceContents:
+def text_resource(
+    uri: str, text: str, mime_type: str | None = "text/plain", *, meta: Meta = None
+) -> TextResourceContents:
     """The contents of a text resource."""
     return TextResourceContents(uri=uri, text=text, mime_type=mime_type, meta=meta or None)
 
@@ -90,7 +99,10 @@ def blob_resource(
 
 
 def embedded(
-    contents: TextResourceContents | BlobResourceContents | dict[str, Json], *, annotations: Notes = None, meta: Meta = None
+    contents: TextResourceContents | BlobResourceContents | dict[str, Json],
+    *,
+    annotations: Notes = None,
+    meta: Meta = None,
 ) -> EmbeddedResource:
     """A block that carries a resource's contents along."""
     return EmbeddedResource(resource=contents, annotations=annotations, meta=meta or None)

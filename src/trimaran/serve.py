@@ -11,7 +11,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, cast, final
 
 from trimaran.errors import ConfigError
 from trimaran.server.handlers import logger
@@ -65,7 +65,16 @@ def engine(
     """The endpoint, for any HTTP server to carry."""
     unknown = [k for k in options if k not in _LEGACY_OPTIONS]
     if unknown:
-        known = ("host", "legacy", "allowed_origins", "allow_missing_origin", "allowed_hosts", "auth", "store", *_LEGACY_OPTIONS)
+        known = (
+            "host",
+            "legacy",
+            "allowed_origins",
+            "allow_missing_origin",
+            "allowed_hosts",
+            "auth",
+            "store",
+            *_LEGACY_OPTIONS,
+        )
         raise ConfigError(f"unknown option {unknown[0]!r}; the endpoint takes {', '.join(known)}")
     if store not in (None, "memory://"):
         raise ConfigError(f"store={store!r} is not available in this release; leave it out, or use memory://")
@@ -113,7 +122,9 @@ class HttpServer:
         self.tls = _tls(tls)
         self.engine = engine(server, path, host=host, **options)
         self._carrier: Any = (
-            _Granian(self.engine, host, port, self.tls, backlog) if self.tls else _http1(self.engine, host, port, backlog, reuse_port)
+            _Granian(self.engine, host, port, self.tls, backlog)
+            if self.tls
+            else _http1(self.engine, host, port, backlog, reuse_port)
         )
 
     @property
@@ -180,8 +191,9 @@ class _Granian:
             log_enabled=False,
             **self._tls,
         )
-        self._task = asyncio.ensure_future(self._granian.serve())
-        await _wait_until_listening(self._host, self.port, self._task)
+        task: asyncio.Task[None] = asyncio.ensure_future(self._granian.serve())
+        self._task = task
+        await _wait_until_listening(self._host, self.port, task)
 
     async def stop(self) -> None:
         if self._granian is None or self._task is None:
@@ -240,11 +252,14 @@ def _tls(tls: Any) -> dict[str, Any]:
         return {}
     from pathlib import Path
 
-    if isinstance(tls, tuple):
-        tls = {"certfile": tls[0], "keyfile": tls[1]}
+    if isinstance(tls, (tuple, list)):
+        certificate, key = cast("tuple[Any, Any]", tls)
+        tls = {"certfile": certificate, "keyfile": key}
     unknown = set(tls) - {"certfile", "keyfile", "cacertfile", "password"}
     if unknown or "certfile" not in tls or "keyfile" not in tls:
-        raise ConfigError('tls= takes {"certfile": "cert.pem", "keyfile": "key.pem"}, and if needed "cacertfile" and "password"')
+        raise ConfigError(
+            'tls= takes {"certfile": "cert.pem", "keyfile": "key.pem"}, and if needed "cacertfile" and "password"'
+        )
     for name in ("certfile", "keyfile", "cacertfile"):
         if name in tls and not Path(tls[name]).is_file():
             raise ConfigError(f"tls: {name} {str(tls[name])!r} does not exist")
@@ -280,7 +295,9 @@ async def serve(server: Server, transport: str = "stdio", **options: Any) -> Non
         await asyncio.Event().wait()
 
 
-def run(server: Server, transport: str = "stdio", *, on_ready: Callable[[HttpServer], None] | None = None, **options: Any) -> None:
+def run(
+    server: Server, transport: str = "stdio", *, on_ready: Callable[[HttpServer], None] | None = None, **options: Any
+) -> None:
     """Serve until told to stop by EOF, SIGTERM or Ctrl-C."""
     if transport == "stdio":
         from trimaran.transports.stdio import run_stdio
@@ -306,7 +323,7 @@ def _run_one(server: Server, on_ready: Callable[[HttpServer], None] | None, opti
             try:
                 loop.add_signal_handler(number, stopping.set)
             except NotImplementedError:  # Windows
-                signal.signal(number, lambda *_: loop.call_soon_threadsafe(stopping.set))
+                signal.signal(number, lambda number, frame: _soon(loop, stopping.set))
         http = HttpServer(server, **options)
         await http.start()
         try:
@@ -319,6 +336,10 @@ def _run_one(server: Server, on_ready: Callable[[HttpServer], None] | None, opti
     run_loop(main())
 
 
+def _soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
+    loop.call_soon_threadsafe(callback)
+
+
 def run_loop(main: Any) -> None:
     """Run a coroutine on the fastest loop there is."""
     try:
@@ -329,7 +350,9 @@ def run_loop(main: Any) -> None:
         uvloop.run(main)
 
 
-def _run_many(server: Server, workers: int, on_ready: Callable[[HttpServer], None] | None, options: dict[str, Any]) -> None:
+def _run_many(
+    server: Server, workers: int, on_ready: Callable[[HttpServer], None] | None, options: dict[str, Any]
+) -> None:
     if not hasattr(os, "fork"):
         raise ConfigError("workers needs a system with fork; run several servers on ports of their own instead")
     if options.setdefault("legacy", False):

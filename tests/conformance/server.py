@@ -25,13 +25,33 @@ def _png() -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
     header = struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0\xff\0\0")) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(b"\0\xff\0\0"))
+        + chunk(b"IEND", b"")
+    )
 
 
 def _wav() -> bytes:
     """A moment of silence."""
     samples = b"\0\0" * 80
-    head = struct.pack("<4sI4s4sIHHIIHH4sI", b"RIFF", 36 + len(samples), b"WAVE", b"fmt ", 16, 1, 1, 8000, 16000, 2, 16, b"data", len(samples))
+    head = struct.pack(
+        "<4sI4s4sIHHIIHH4sI",
+        b"RIFF",
+        36 + len(samples),
+        b"WAVE",
+        b"fmt ",
+        16,
+        1,
+        1,
+        8000,
+        16000,
+        2,
+        16,
+        b"data",
+        len(samples),
+    )
     return head + samples
 
 
@@ -229,7 +249,9 @@ async def test_trigger_prompt_change() -> str:
 
 
 @server.tool
-async def test_x_mcp_header(region: Annotated[str, Meta(extra_json_schema={"x-mcp-header": "Region"})], query: str = "") -> str:
+async def test_x_mcp_header(
+    region: Annotated[str, Meta(extra_json_schema={"x-mcp-header": "Region"})], query: str = ""
+) -> str:
     """Has an argument that a header repeats."""
     return f"region {region}"
 
@@ -346,7 +368,10 @@ async def test_prompt_with_arguments(arg1: str, arg2: str) -> str:
 @server.prompt
 async def test_prompt_with_embedded_resource(resourceUri: str) -> Any:
     """A prompt with a resource in it."""
-    return [c.embedded(c.text_resource(resourceUri, "Embedded resource content for testing.")), "Please process the resource above."]
+    return [
+        c.embedded(c.text_resource(resourceUri, "Embedded resource content for testing.")),
+        "Please process the resource above.",
+    ]
 
 
 @server.prompt

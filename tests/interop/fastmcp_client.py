@@ -15,7 +15,7 @@ import mcp_types as types
 from fastmcp import Client
 from fastmcp.client.elicitation import ElicitResult
 from fastmcp.client.messages import MessageHandler
-from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
+from fastmcp.client.transports import SSETransport, StdioTransport, StreamableHttpTransport
 from report import Report, answer, listing, measured, plain, tool_result
 
 warnings.simplefilter("ignore")  # it deprecates the legacy methods as they are used
@@ -51,7 +51,10 @@ class Peer:
     async def sample(self, messages: Any, params: Any, context: Any) -> Any:
         self.prompts.append(plain(params))
         return types.CreateMessageResult(
-            role="assistant", content=types.TextContent(type="text", text="short"), model="fake-1", stop_reason="endTurn"
+            role="assistant",
+            content=types.TextContent(type="text", text="short"),
+            model="fake-1",
+            stop_reason="endTurn",
         )
 
     async def log(self, message: Any) -> None:
@@ -60,9 +63,9 @@ class Peer:
 
 async def main(era: str, target: str, arguments: list[str]) -> None:
     peer, report = Peer(), Report()
-    transport = (
-        StdioTransport(command=target, args=arguments, keep_alive=False) if arguments else StreamableHttpTransport(target)
-    )
+    transport: Any = SSETransport(target) if target.endswith("/sse") else StreamableHttpTransport(target)
+    if arguments:
+        transport = StdioTransport(command=target, args=arguments, keep_alive=False)
     client = Client(
         transport,
         mode=era,

@@ -70,7 +70,10 @@ def server_command(log: Path) -> list[str]:
 
 @contextlib.contextmanager
 def target(transport: str, log: Path) -> Iterator[list[str]]:
-    """What a client is given: the URL of a running server, or the command that starts one."""
+    """What a client is given: the URL of a running server, or the command that starts one.
+
+    Transports: stdio, http (one endpoint, both eras), sse (HTTP+SSE, as it was in 2024-11-05: legacy only).
+    """
     if transport == "stdio":
         yield server_command(log)
         return
@@ -83,7 +86,7 @@ def target(transport: str, log: Path) -> Iterator[list[str]]:
         )
         try:
             wait_until_listening(server, port, output)
-            yield [f"http://127.0.0.1:{port}/mcp"]
+            yield [f"http://127.0.0.1:{port}/{'sse' if transport == 'sse' else 'mcp'}"]
         finally:
             server.terminate()
             try:
@@ -138,5 +141,7 @@ def drive(driver: tuple[str, ...], transport: str, era: str, mode: str | None = 
     except ValueError:
         items = None
     if done.returncode != 0 or not isinstance(items, dict):
-        pytest.fail(f"the driver ended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}", pytrace=False)
+        pytest.fail(
+            f"the driver ended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}", pytrace=False
+        )
     return Outcome(era, transport, items, lines, done.stderr)

@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 import mcp_types as types
 from mcp import Client, StdioServerParameters
+from mcp.client.sse import sse_client
 from report import Report, answer, listing, measured, plain, tool_result
 
 warnings.simplefilter("ignore")  # the SDK deprecates the legacy methods as they are used
@@ -38,7 +39,10 @@ class Peer:
     async def sample(self, context: Any, params: Any) -> Any:
         self.prompts.append(plain(params))
         return types.CreateMessageResult(
-            role="assistant", content=types.TextContent(type="text", text="short"), model="fake-1", stop_reason="endTurn"
+            role="assistant",
+            content=types.TextContent(type="text", text="short"),
+            model="fake-1",
+            stop_reason="endTurn",
         )
 
     async def roots(self, context: Any) -> Any:
@@ -64,7 +68,9 @@ class Peer:
 
 async def main(era: str, target: str, arguments: list[str]) -> None:
     peer, report = Peer(), Report()
-    server = StdioServerParameters(command=target, args=arguments) if arguments else target
+    server: Any = sse_client(target) if target.endswith("/sse") else target
+    if arguments:
+        server = StdioServerParameters(command=target, args=arguments)
     client = Client(
         server,
         mode=era,

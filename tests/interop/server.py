@@ -1,7 +1,7 @@
 """The server that the other libraries' clients are let loose on, written with the public API only.
 
     python tests/interop/server.py --log FILE                 stdio
-    python tests/interop/server.py --log FILE --http PORT     http://127.0.0.1:PORT/mcp
+    python tests/interop/server.py --log FILE --http PORT     http://127.0.0.1:PORT/mcp, and /sse for 2024-11-05
 
 What must have happened exactly once, or must have stopped, is written to FILE, one line each, so that a test can count it.
 """
@@ -310,7 +310,7 @@ def main() -> None:
     if options.http is None:
         server.run()
     else:
-        server.run("http", port=options.http)
+        server.run("http", port=options.http, sse_path="/sse")
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from .harness import DEADLINE, HERE, TOOLS, Outcome, drive, need
 PYTHON = TOOLS / "peers" / "fastmcp" / "bin" / "python"
 DRIVER = (str(PYTHON), str(HERE / "fastmcp_client.py"))
 MODES = {"modern": "auto", "legacy": "legacy"}
+PLACES = [("http", "modern"), ("http", "legacy"), ("stdio", "modern"), ("stdio", "legacy"), ("sse", "legacy")]
 
 pytestmark = [pytest.mark.slow, pytest.mark.deadline(DEADLINE)]
 
@@ -37,13 +38,9 @@ class TestFastMcp(
     """Left out: changed resources, and on the modern era changes of any kind. The client has neither `subscribe` nor
     `listen` (there is no such word in its `fastmcp/client`), it only passes on what comes unasked."""
 
-    @pytest.fixture(params=["modern", "legacy"])
-    def era(self, request: pytest.FixtureRequest) -> str:
-        return request.param
-
-    @pytest.fixture(params=["http", "stdio"])
-    def report(self, request: pytest.FixtureRequest, era: str) -> Outcome:
-        return outcome(request.param, era)
+    @pytest.fixture(params=PLACES, ids="-".join)
+    def report(self, request: pytest.FixtureRequest) -> Outcome:
+        return outcome(*request.param)
 
     def test_a_structured_result_becomes_an_object_with_attributes(self, report: Outcome) -> None:
         assert report.ok("typed weather") == {"city": "Zürich", "speed": 3.25}
@@ -53,7 +50,7 @@ class TestFastMcp(
         assert (error["type"], error["message"]) == ("ToolError", "it failed: tired")
 
 
-@pytest.mark.parametrize("transport", ["http", "stdio"])
+@pytest.mark.parametrize("transport", ["http", "stdio", "sse"])
 def test_a_new_tool_is_told_on_the_legacy_era(transport: str) -> None:
     assert outcome(transport, "legacy").ok("changes") == ["notifications/tools/list_changed"]
 

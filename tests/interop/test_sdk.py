@@ -11,6 +11,7 @@ PYTHON = TOOLS / "peers" / "sdk" / "bin" / "python"
 DRIVER = (str(PYTHON), str(HERE / "sdk_client.py"))
 # The SDK's word for each: "auto" asks server/discover, a version is taken as given, "legacy" shakes hands.
 MODES = {"modern": "auto", "pinned": "2026-07-28", "legacy": "legacy"}
+PLACES = [("http", "modern"), ("http", "legacy"), ("stdio", "modern"), ("stdio", "legacy"), ("sse", "legacy")]
 
 pytestmark = [pytest.mark.slow, pytest.mark.deadline(DEADLINE)]
 
@@ -21,13 +22,9 @@ def outcome(transport: str, era: str) -> Outcome:
 
 
 class TestTheOfficialPythonClient(Everything, Introducing, WatchingBursts):
-    @pytest.fixture(params=["modern", "legacy"])
-    def era(self, request: pytest.FixtureRequest) -> str:
-        return request.param
-
-    @pytest.fixture(params=["http", "stdio"])
-    def report(self, request: pytest.FixtureRequest, era: str) -> Outcome:
-        return outcome(request.param, era)
+    @pytest.fixture(params=PLACES, ids="-".join)
+    def report(self, request: pytest.FixtureRequest) -> Outcome:
+        return outcome(*request.param)
 
 
 class TestTheOfficialPythonClientToldTheVersion(Everything, WatchingBursts):

@@ -12,6 +12,15 @@ V2 = MODULES / "@modelcontextprotocol" / "client" / "package.json"
 V1 = MODULES / "@modelcontextprotocol" / "sdk" / "package.json"
 # The library's word for each: "auto" asks server/discover and may fall back, a version must be offered by it.
 MODES = {"modern": "auto", "pinned": "2026-07-28", "legacy": "legacy"}
+PLACES = [
+    ("http", "modern"),
+    ("http", "pinned"),
+    ("http", "legacy"),
+    ("stdio", "modern"),
+    ("stdio", "pinned"),
+    ("stdio", "legacy"),
+    ("sse", "legacy"),
+]
 
 pytestmark = [pytest.mark.slow, pytest.mark.deadline(DEADLINE)]
 
@@ -32,17 +41,13 @@ class TestTheTypeScriptClient(Everything, Introducing):
         error = report.error("read missing")
         assert (error["type"], error["data"]) == ("ResourceNotFoundError", {"uri": "config://nowhere"})
 
-    @pytest.fixture(params=["modern", "pinned", "legacy"])
-    def era(self, request: pytest.FixtureRequest) -> str:
-        return request.param
-
-    @pytest.fixture(params=["http", "stdio"])
-    def report(self, request: pytest.FixtureRequest, era: str) -> Outcome:
-        return outcome(request.param, era)
+    @pytest.fixture(params=PLACES, ids="-".join)
+    def report(self, request: pytest.FixtureRequest) -> Outcome:
+        return outcome(*request.param)
 
 
 class TestTheTypeScriptClientOfTheFirstGeneration(Everything, Introducing):
-    @pytest.fixture(params=["http", "stdio"])
+    @pytest.fixture(params=["http", "stdio", "sse"])
     def report(self, request: pytest.FixtureRequest) -> Outcome:
         return outcome(request.param, "legacy", "v1")
 

@@ -1,8 +1,7 @@
 // The official TypeScript clients at work, run by .tools/node: ts_client.mjs LIBRARY ERA (URL | COMMAND ARG...).
 //
 // LIBRARY is `v2` (@modelcontextprotocol/client) or `v1` (@modelcontextprotocol/sdk, which knows the legacy era only).
-// ERA is what v2 calls `mode`: `legacy`, `auto`, or a version to pin; v1 takes `legacy`, or `sse` for the transport of
-// 2024-11-05. Prints one JSON object, an item per check, {"ok": value} or {"error": {...}}.
+// ERA is what v2 calls `mode`: `legacy`, `auto`, or a version to pin. A URL that ends in /sse means HTTP+SSE. Prints one JSON object, an item per check, {"ok": value} or {"error": {...}}.
 
 const modules = new URL("../../.tools/node/node_modules/@modelcontextprotocol/", import.meta.url);
 const load = (path) => import(new URL(path, modules).href);
@@ -18,13 +17,14 @@ const [library, era, target, ...args] = process.argv.slice(2);
 // --- the two libraries, made alike ----------------------------------------------------------------------------------
 
 async function v2() {
-  const { Client, StreamableHTTPClientTransport } = await load("client/dist/index.mjs");
+  const { Client, SSEClientTransport, StreamableHTTPClientTransport } = await load("client/dist/index.mjs");
   const { StdioClientTransport } = await load("client/dist/stdio.mjs");
+  const Http = target.endsWith("/sse") ? SSEClientTransport : StreamableHTTPClientTransport;
   const mode = ["legacy", "auto"].includes(era) ? era : { pin: era };
   const client = new Client(INFO, { capabilities: CAPABILITIES, versionNegotiation: { mode } });
   const transport = args.length
     ? new StdioClientTransport({ command: target, args, stderr: "inherit" })
-    : new StreamableHTTPClientTransport(new URL(target));
+    : new Http(new URL(target));
   return {
     client,
     transport,
@@ -50,7 +50,7 @@ async function v1() {
     "notifications/resources/updated": types.ResourceUpdatedNotificationSchema,
   };
   const client = new Client(INFO, { capabilities: CAPABILITIES });
-  const Http = era === "sse" ? SSEClientTransport : StreamableHTTPClientTransport;
+  const Http = target.endsWith("/sse") ? SSEClientTransport : StreamableHTTPClientTransport;
   const transport = args.length
     ? new StdioClientTransport({ command: target, args, stderr: "inherit" })
     : new Http(new URL(target));

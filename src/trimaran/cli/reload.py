@@ -13,8 +13,8 @@ order: calls caught in the old worker are answered with -32603 "reloaded", lines
 and a legacy client hears that its lists may have changed. A worker's own requests get ids that no later worker uses, so a
 late answer cannot reach the wrong one.
 
-Threads: one reads the client, one writes to it, one reads each worker; all state is behind one lock, and nothing that can
-wait for a peer is done under it. The main thread watches files and processes.
+Threads: one reads the client, one writes to it, one reads each worker; all state is behind one lock, under which nobody
+waits for the client, nor for a worker that has not loaded. The main thread watches files and processes.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class HttpFront:
         """Load a new worker and let it take over; its exit code if it failed to load."""
         self._count += 1
         ready = scratch / str(self._count)
-        process = subprocess.Popen(_python([*self._words, "--behind-front", str(ready)]), stdin=subprocess.PIPE)
+        process = subprocess.Popen(_python([*self._words, "--behind-front", str(ready)]), stdin=subprocess.PIPE)  # noqa: S603 - our own command line
         deadline = time.monotonic() + _LOAD_SECONDS
         while not ready.exists() and process.poll() is None and self._signals.received is None:
             if time.monotonic() > deadline:
@@ -329,7 +329,7 @@ class _Worker:
         self.has_ended = False
         self._front = front
         self._writing = threading.Lock()
-        self.process = subprocess.Popen(_python(words), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.process = subprocess.Popen(_python(words), stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603 - our own command line
         self._thread = threading.Thread(target=self._listen, name=f"trimaran-worker-{number}", daemon=True)
 
     def start(self, replay: Sequence[tuple[str, Any]]) -> None:

@@ -76,4 +76,3 @@ class LegacyDuplex:
     def close(self) -> None:
         if self.session is not None:
             self._handshake.sessions.end(self.session)
-

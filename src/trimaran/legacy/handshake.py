@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, final
 
-
 from trimaran.errors import ProtocolError
 from trimaran.protocol.inbound import Call, Notice
 from trimaran.protocol.meta import LOG_LEVELS, Peer
@@ -67,7 +66,6 @@ class Handshake:
 
     def admit(self, call: Call, session: Session) -> Serve:
         """Let a call of this session through: the coroutine function that serves it, or the error that stops it."""
-        session.touch()
         call.peer = session.peer
         call.session = session
         call.principal = session.principal
@@ -112,7 +110,9 @@ class Handshake:
     async def _set_level(self, call: Call) -> EmptyResult:
         level = call.params.level
         if level not in LOG_LEVELS:
-            raise ProtocolError.invalid_params(f"there is no log level {level[:40]!r}; use one of {', '.join(LOG_LEVELS)}")
+            raise ProtocolError.invalid_params(
+                f"there is no log level {level[:40]!r}; use one of {', '.join(LOG_LEVELS)}"
+            )
         if self._server.on_set_level is not None:
             from trimaran.server.context import Context
 
@@ -148,5 +148,3 @@ def negotiate(call: Call) -> Peer:
     params = call.params
     version = params.protocol_version if is_legacy(params.protocol_version) else LATEST_LEGACY
     return Peer(version=version, capabilities=params.capabilities, info=params.client_info)
-
-

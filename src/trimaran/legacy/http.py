@@ -19,7 +19,7 @@ from trimaran.protocol.versions import V2024_11, V2025_03, is_legacy
 from trimaran.server.exchange import SENT, Exchange
 from trimaran.server.flights import Abandoned, timed_out
 from trimaran.server.handlers import incident
-from trimaran.transports.engine import EVENTS, JSON, Engine, Pairs, Request
+from trimaran.transports.engine import JSON, Engine, Request
 
 from .handshake import Handshake, negotiate
 from .session import Session
@@ -83,15 +83,55 @@ class LegacyHttp:
     # POST
 
     async def post(self, request: Request, message: Message) -> None:
+        """Everything a POST may bring besides a call."""
         if isinstance(message, Call):
-            if message.method == "initialize":
-                await self._initialize(request, message)
-                return
-            await self._call(request, message)
+            await self._initialize(request, message)
         elif isinstance(message, Batch):
             await self._batch(request, message)
         else:
             await self._hear(request, message)
+
+    async def call(self, request: Request, call: Call) -> None:
+        """Serve one call; the first step by hand, so that a quick one costs no more than that."""
+        if not self._require_session:
+            await self._call_without_session(request, call)
+            return
+        try:
+            session = self._session(request)
+            serve = self._handshake.admit(call, session)
+        except ProtocolError as error:
+            await self._engine.refuse(request, _with_id(error, call))
+            return
+        outlet: Any = session.outlet
+        voice = session.voice
+        stream = CallStream(request, outlet, self._limits.max_stream_bytes)
+        exchange = Exchange(call, stream, voice)
+        data, status = None, 200
+        try:
+            coroutine: Any = serve(call)
+            try:
+                awaited = coroutine.send(None)
+            except StopIteration as done:
+                result = done.value
+            else:
+                result = await self._carry(exchange, session, stream, coroutine, awaited)
+            data = voice.result(call, result)
+        except ProtocolError as error:
+            # Errors of handlers travel under 200 on these revisions (R122).
+            data, status = voice.error(call, error), error.status if error.status == 503 else 200
+        except Abandoned:
+            pass
+        except Exception as error:
+            number = incident(call.method, error)
+            data = voice.error(call, ProtocolError.internal_error(f"internal error (error {number})"))
+        exchange.end()
+        if stream.is_untouched and data is not None and request.cors is None and not request.prefers_stream:
+            stream.finished = True
+            waiting = request.responder.reply(status, outlet.json_headers, data)
+            if waiting is not None:
+                await waiting
+        else:
+            await stream.finish(data, status)
 
     async def _initialize(self, request: Request, call: Call) -> None:
         stale = request.headers.get("mcp-session-id")
@@ -107,15 +147,15 @@ class LegacyHttp:
             session, result = await self._handshake.open(
                 call, lambda: StandaloneOutlet(EventLog(self._limits.replay_events)), request.principal
             )
+            outlet: Any = session.outlet
+            outlet.introduce(session, self._retry)
         except ProtocolError as error:
             raise _with_id(error, call) from None
         data = self._server.writer.legacy_result(call.id, result)
-        headers = [*JSON, ("mcp-session-id", session.id)]
         if request.prefers_stream:
-            stream = self._stream(request, session)
-            await stream.finish(data, 200, headers)
+            await CallStream(request, outlet, self._limits.max_stream_bytes).finish(data, 200)
         else:
-            await request.reply(200, headers, data)
+            await request.reply(200, outlet.json_headers, data)
 
     def _session(self, request: Request) -> Session:
         id = request.headers.get("mcp-session-id")
@@ -131,55 +171,9 @@ class LegacyHttp:
         version = V2024_11 if self._plain else (stated if is_legacy(stated) else V2025_03)
         return Peer(version=version, capabilities={})
 
-    def _stream(self, request: Request, session: Session) -> CallStream:
-        outlet: Any = session.outlet
-        return CallStream(
-            request,
-            outlet.log,
-            [*EVENTS, ("mcp-session-id", session.id)],
-            version=session.peer.version,
-            budget=self._limits.max_stream_bytes,
-            retry=self._retry,
-        )
-
-    async def _call(self, request: Request, call: Call) -> None:
-        try:
-            if not self._require_session:
-                await self._call_without_session(request, call)
-                return
-            session = self._session(request)
-            serve = self._handshake.admit(call, session)
-        except ProtocolError as error:
-            raise _with_id(error, call) from None
-        stream = self._stream(request, session)
-        headers = [*JSON, ("mcp-session-id", session.id)]
-        data, status = await self._run(call, session, stream, serve)
-        call.exchange.end()
-        await stream.finish(data, status, headers)
-
-    async def _run(self, call: Call, session: Session, stream: CallStream, serve: Any) -> tuple[bytes | None, int]:
-        """Run a call to its reply; the first step by hand, so that a quick one costs no more than that."""
-        voice = session.voice
-        exchange = Exchange(call, stream, voice)
-        try:
-            coroutine = serve(call)
-            try:
-                awaited = coroutine.send(None)
-            except StopIteration as done:
-                result = done.value
-            else:
-                result = await self._carry(exchange, session, stream, coroutine, awaited)
-            return voice.result(call, result), 200
-        except ProtocolError as error:
-            # Errors of handlers travel under 200 on these revisions (R122).
-            return voice.error(call, error), error.status if error.status == 503 else 200
-        except Abandoned:
-            return None, 200
-        except Exception as error:
-            number = incident(call.method, error)
-            return voice.error(call, ProtocolError.internal_error(f"internal error (error {number})")), 200
-
-    async def _carry(self, exchange: Exchange, session: Session, stream: CallStream, coroutine: Any, awaited: Any) -> Any:
+    async def _carry(
+        self, exchange: Exchange, session: Session, stream: CallStream, coroutine: Any, awaited: Any
+    ) -> Any:
         call = exchange.call
         if call.id in session.cancelled_early:
             session.cancelled_early.discard(call.id)
@@ -188,9 +182,7 @@ class LegacyHttp:
         live = self._streams.setdefault(session.id, {})
         key = f"{id(stream)}"
         live[key] = stream
-        exchange.on_stuck = lambda: self._engine.spawn(
-            stream.finish(session.voice.error(call, timed_out(call)), 200, [*JSON, ("mcp-session-id", session.id)])
-        )
+        exchange.on_stuck = lambda: self._engine.spawn(stream.finish(session.voice.error(call, timed_out(call)), 200))
         self._engine.attend(stream)
         try:
             return await self._engine.flights.carry(exchange, coroutine, awaited)
@@ -205,7 +197,11 @@ class LegacyHttp:
     async def _call_without_session(self, request: Request, call: Call) -> None:
         call.peer = self._peer_without_session(request)
         call.principal = request.principal
-        serve = self._handshake.handler(call)
+        try:
+            serve = self._handshake.handler(call)
+        except ProtocolError as error:
+            await self._engine.refuse(request, _with_id(error, call))
+            return
         session = Session(self._server, "", call.peer, _NoOutlet(), request.principal)
         exchange = Exchange(call, _Silent(), session.voice)
         call.session = session
@@ -251,10 +247,11 @@ class LegacyHttp:
             raise ProtocolError.invalid_request(f"a batch may hold 100 messages, not {len(batch.messages)}")
         replies = await asyncio.gather(*(self._batched(request, session, raw) for raw in batch.messages))
         bodies = [r for r in replies if r is not None]
+        outlet: Any = session.outlet
         if not bodies:
             await request.reply(202, [], b"")
             return
-        await request.reply(200, [*JSON, ("mcp-session-id", session.id)], b"[" + b",".join(bodies) + b"]")
+        await request.reply(200, outlet.json_headers, b"[" + b",".join(bodies) + b"]")
 
     async def _batched(self, request: Request, session: Session, raw: Raw) -> bytes | None:
         writer = self._server.writer
@@ -307,29 +304,28 @@ class LegacyHttp:
         self._check_version(request)
         session = self._session(request)
         session.touch()
-        headers: Pairs = [*EVENTS, ("mcp-session-id", session.id)]
         last = request.headers.get("last-event-id")
         outlet: Any = session.outlet
         try:
             if last is None:
-                await outlet.stream(request, headers, None, session.peer.version, self._server.writer, self._engine)
+                await outlet.stream(request, None, self._server.writer, self._engine)
             else:
-                await self._resume(request, session, headers, last)
+                await self._resume(request, session, last)
         finally:
             session.touch()
 
-    async def _resume(self, request: Request, session: Session, headers: Pairs, last: str) -> None:
+    async def _resume(self, request: Request, session: Session, last: str) -> None:
         outlet: Any = session.outlet
         place = read_event_id(last)
         stream, after = place or ("g", -1)
         if stream == "g" or not outlet.log.knows(stream):
-            await outlet.stream(request, headers, after, session.peer.version, self._server.writer, self._engine)
+            await outlet.stream(request, after, self._server.writer, self._engine)
             return
         live = next((s for s in self._streams.get(session.id, {}).values() if s.name == stream), None)
         if live is not None:
-            await live.resume(request, headers, after, self._engine)
+            await live.resume(request, after, self._engine)
         else:
-            await replay(request, headers, outlet.log, stream, after)
+            await replay(request, outlet, stream, after)
 
     async def delete(self, request: Request) -> None:
         if not self._allow_delete:
@@ -363,7 +359,9 @@ def _sse(server: Server, path: str | None, message_path: str | None) -> Any:
 
 
 def _unknown_session() -> ProtocolError:
-    return ProtocolError.invalid_request("this session does not exist or has ended; send initialize without a session id", status=404)
+    return ProtocolError.invalid_request(
+        "this session does not exist or has ended; send initialize without a session id", status=404
+    )
 
 
 def _with_id(error: ProtocolError, call: Call) -> ProtocolError:

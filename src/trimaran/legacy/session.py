@@ -22,7 +22,7 @@ from trimaran.protocol.meta import LOG_LEVELS, Peer
 from trimaran.server.changes import LIST_CHANGED, RESOURCE_UPDATED
 from trimaran.server.context import ASK_TIMEOUT
 from trimaran.server.exchange import Exchange, Sink
-from trimaran.types import CreateMessageResult, ElicitResult, Json, ListRootsResult, Root
+from trimaran.types import CreateMessageResult, ElicitResult, Json, ListRootsResult, Root, as_object
 
 from .voice import LegacyVoice
 
@@ -90,7 +90,9 @@ class Session:
         elif uri in self.subscriptions:
             self.send(RESOURCE_UPDATED, {"uri": uri, **extra})
 
-    def notify_progress(self, token: RequestId, progress: float, total: float | None = None, message: str | None = None) -> None:
+    def notify_progress(
+        self, token: RequestId, progress: float, total: float | None = None, message: str | None = None
+    ) -> None:
         optional = {"total": total, "message": message}
         self.send(
             "notifications/progress",
@@ -104,7 +106,11 @@ class Session:
     # Requests to the client
 
     async def request(
-        self, method: str, params: Mapping[str, Json] | None = None, timeout: float | None = ASK_TIMEOUT, sink: Sink | None = None
+        self,
+        method: str,
+        params: Mapping[str, Json] | None = None,
+        timeout: float | None = ASK_TIMEOUT,
+        sink: Sink | None = None,
     ) -> Any:
         """Ask the client and wait for its result: on the stream of the causing call, or on the session's own (C10)."""
         if self.closed:
@@ -136,7 +142,7 @@ class Session:
         if answer.error is msgspec.UNSET:
             waiting.set_result(answer.result)
             return
-        error: Any = answer.error if isinstance(answer.error, dict) else {}
+        error = as_object(answer.error) or {}
         code, message = error.get("code"), error.get("message")
         waiting.set_exception(
             CallError(
@@ -215,7 +221,9 @@ class Sessions:
         if most is not None and len(self._live) + self._reserved >= most:
             self._sweep_now()
             if len(self._live) + self._reserved >= most:
-                raise ProtocolError.internal_error(f"the server is full: {most} sessions are open; try again later", status=503)
+                raise ProtocolError.internal_error(
+                    f"the server is full: {most} sessions are open; try again later", status=503
+                )
         self._reserved += 1
         try:
             session = Session(self._server, f"mcp_{secrets.token_hex(16)}", peer, outlet(), principal)
@@ -239,16 +247,22 @@ class Sessions:
             raise
         except Exception as error:
             number = incident("init", error)
-            raise ProtocolError.internal_error(f"the session could not be set up (error {number})", status=500) from None
+            raise ProtocolError.internal_error(
+                f"the session could not be set up (error {number})", status=500
+            ) from None
 
     def get(self, id: str, principal: Any = None) -> Session | None:
         """The live session of this id, if it belongs to this principal: to anyone else it does not exist (R102)."""
         session = self._live.get(id)
-        if session is None or session.closed or _identity(session.principal) != _identity(principal):
+        if session is None:
             return None
-        if self._is_over(session, time.monotonic()):
+        if session.principal is not principal and _identity(session.principal) != _identity(principal):
+            return None
+        now = time.monotonic()
+        if self._is_over(session, now):
             self.end(session)
             return None
+        session.seen = now
         return session
 
     def end(self, session: Session) -> None:
@@ -299,5 +313,3 @@ def _identity(principal: Any) -> Any:
     if principal is None:
         return None
     return getattr(principal, "issuer", None), getattr(principal, "subject", principal)
-
-

@@ -93,14 +93,17 @@ class SseDoor:
     async def _message(self, request: Request, body: bytes) -> None:
         ids = parse_qs(request.query).get("sessionId")
         if not ids:
-            raise ProtocolError.invalid_request("the sessionId of the endpoint event is missing from the URL", status=400)
+            raise ProtocolError.invalid_request(
+                "the sessionId of the endpoint event is missing from the URL", status=400
+            )
         connection: Any = self._open.get(ids[0])
         if connection is None or connection.principal != request.principal:
-            raise ProtocolError.invalid_request("this session does not exist or has ended; open the stream again", status=404)
+            raise ProtocolError.invalid_request(
+                "this session does not exist or has ended; open the stream again", status=404
+            )
         connection.duplex.feed(body)
         await request.reply(202, [], b"")
 
     async def close(self) -> None:
         for connection in tuple(self._open.values()):
             connection.end()
-

@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any, Final, final
 from trimaran.protocol.sse import COMMENT, encode_event, encode_priming
 from trimaran.protocol.versions import V2025_11
 from trimaran.server.exchange import SENT
+from trimaran.transports.engine import EVENTS, JSON, FixedHeaders, Pairs, Request
 
 if TYPE_CHECKING:
     from trimaran.protocol.outbound import Writer
-    from trimaran.transports.engine import Pairs, Request
+
+    from .session import Session
 
 __all__ = ["CallStream", "EventLog", "StandaloneOutlet"]
 
@@ -92,6 +94,18 @@ class StandaloneOutlet:
         """The last event handed to a GET; later ones wait for the next."""
         self._reader: _Reader | None = None
         self.closed = False
+        self.version = V2025_11
+        self.retry: int | None = None
+        self.json_headers: Pairs = []
+        self.event_headers: Pairs = []
+
+    def introduce(self, session: Session, retry: int | None) -> None:
+        """Learn whose stream this is: its revision, and the headers all its replies carry."""
+        self.version = session.peer.version
+        self.retry = retry
+        signed = ("mcp-session-id", session.id)
+        self.json_headers = FixedHeaders([*JSON, signed])
+        self.event_headers = FixedHeaders([*EVENTS, signed])
 
     def put(self, data: bytes) -> None:
         self.log.append(STANDALONE, data)
@@ -107,7 +121,7 @@ class StandaloneOutlet:
         if self._reader is not None:
             self._reader.end()
 
-    async def stream(self, request: Request, headers: Pairs, after: int | None, version: str, writer: Writer, engine: Any) -> None:
+    async def stream(self, request: Request, after: int | None, writer: Writer, engine: Any) -> None:
         """Serve one GET until the session ends, another GET takes over (R123) or the client goes."""
         if self._reader is not None:
             self._reader.end()
@@ -115,9 +129,9 @@ class StandaloneOutlet:
         engine.attend(reader)
         unwatch = request.responder.watch(reader.end)
         try:
-            await request.stream_start(headers)
+            await request.stream_start(self.event_headers)
             position = self.delivered if after is None else after
-            if after is None and version >= V2025_11:
+            if after is None and self.version >= V2025_11:
                 await reader.write(encode_priming(_event_id(STANDALONE, position)))
             elif after is None:
                 await reader.write(COMMENT)  # the headers must leave now, not with the first event
@@ -193,33 +207,34 @@ class CallStream:
     takes over where the connection broke, or where the server let go of it (`release`).
     """
 
-    __slots__ = ("_budget", "_headers", "_log", "_prefers", "_reader", "_request", "_retry", "_version", "finished", "heard", "name")
+    name: str | None = None
+    """Set once the call streams."""
+    finished = False
+    heard = True
+    _reader: _Reader | None = None
 
-    def __init__(self, request: Request, log: EventLog, headers: Pairs, *, version: str, budget: int, retry: int | None) -> None:
+    def __init__(self, request: Request, outlet: StandaloneOutlet, budget: int) -> None:
         self._request: Request | None = request
         self._prefers = request.prefers_stream
-        self._log = log
-        self._headers = headers
-        self._version = version
+        self._outlet = outlet
         self._budget = budget
-        self._retry = retry
-        self._reader: _Reader | None = None
-        self.name: str | None = None
-        """Set once the call streams."""
-        self.finished = False
-        self.heard = True
+
+    @property
+    def is_untouched(self) -> bool:
+        """Nothing has been sent: the answer may still be plain JSON."""
+        return self.name is None
 
     @property
     def can_be_resumed(self) -> bool:
-        return self._version >= V2025_11
+        return self._outlet.version >= V2025_11
 
     async def _start(self) -> None:
         assert self._request is not None
-        self.name = self._log.open_call()
+        self.name = self._outlet.log.open_call()
         self._reader = _Reader(self._request)
-        await self._request.stream_start(self._headers)
+        await self._request.stream_start(self._outlet.event_headers)
         if self.can_be_resumed:
-            await self._reader.write(encode_priming(_event_id(self.name, 0), retry=self._retry))
+            await self._reader.write(encode_priming(_event_id(self.name, 0), retry=self._outlet.retry))
 
     def send(self, data: bytes) -> Any:
         if self.finished or len(data) > self._budget:
@@ -232,7 +247,7 @@ class CallStream:
         if self.name is None:
             await self._start()
         assert self.name is not None
-        number = self._log.append(self.name, data)
+        number = self._outlet.log.append(self.name, data)
         reader = self._reader
         if reader is not None and not reader.over:
             await reader.write(encode_event(data, id=_event_id(self.name, number)))
@@ -261,23 +276,23 @@ class CallStream:
         if request is not None:
             await request.responder.stream_end()
 
-    async def finish(self, data: bytes | None, status: int, headers: Pairs) -> None:
+    async def finish(self, data: bytes | None, status: int) -> None:
         """The end of the call, wherever its client is now."""
         if self.finished:
             return
         if self.name is None and not (self._prefers and status == 200 and data is not None):
             self.finished = True
             if self._request is not None:
-                await self._request.reply(status if data is not None else 200, headers, data or b"")
+                await self._request.reply(status if data is not None else 200, self._outlet.json_headers, data or b"")
             return
         if data is not None:
             await self._send(data)
         self.finished = True
         if self.name is not None:
-            self._log.close_call(self.name)
+            self._outlet.log.close_call(self.name)
         await self._detach()
 
-    async def resume(self, request: Request, headers: Pairs, after: int, engine: Any) -> None:
+    async def resume(self, request: Request, after: int, engine: Any) -> None:
         """Serve a GET that names this stream: what it missed, then what is still to come."""
         assert self.name is not None
         await self._detach()
@@ -285,8 +300,8 @@ class CallStream:
         engine.attend(reader)
         unwatch = request.responder.watch(reader.end)
         try:
-            await request.stream_start(headers)
-            for number, data in self._log.since(self.name, after)[0]:
+            await request.stream_start(self._outlet.event_headers)
+            for number, data in self._outlet.log.since(self.name, after)[0]:
                 await reader.write(encode_event(data, id=_event_id(self.name, number)))
             if not self.finished:
                 self._reader = reader
@@ -300,9 +315,9 @@ class CallStream:
             await request.responder.stream_end()
 
 
-async def replay(request: Request, headers: Pairs, log: EventLog, stream: str, after: int) -> None:
+async def replay(request: Request, outlet: StandaloneOutlet, stream: str, after: int) -> None:
     """Serve a GET for the stream of a call that has ended: what it missed, and the end."""
-    await request.stream_start(headers)
-    for number, data in log.since(stream, after)[0]:
+    await request.stream_start(outlet.event_headers)
+    for number, data in outlet.log.since(stream, after)[0]:
         await request.responder.stream_chunk(encode_event(data, id=_event_id(stream, number)))
     await request.responder.stream_end()

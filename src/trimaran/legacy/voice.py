@@ -113,5 +113,3 @@ def _as_object(structured: Any, writer: Writer) -> Any:
     if raw[:1] == b"{":
         return structured
     return Raw(b'{"result":' + raw + b"}")
-
-

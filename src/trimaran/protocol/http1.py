@@ -23,7 +23,9 @@ END_OF_BODY: Final = b"0\r\n\r\n"
 
 _TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _REQUEST_LINE: Final = re.compile(rb"(" + _TOKEN + rb") ([\x21-\x7e]+) HTTP/1\.([01])\r\n")
-_FIELD: Final = re.compile(rb"(" + _TOKEN + rb"):[ \t]*((?:[^\x00-\x20\x7f](?:[^\x00-\x08\x0a-\x1f\x7f]*[^\x00-\x20\x7f])?)?)[ \t]*\r\n")
+_FIELD: Final = re.compile(
+    rb"(" + _TOKEN + rb"):[ \t]*((?:[^\x00-\x20\x7f](?:[^\x00-\x08\x0a-\x1f\x7f]*[^\x00-\x20\x7f])?)?)[ \t]*\r\n"
+)
 _CHUNK_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\x00-\x08\x0a-\x1f\x7f]*)?\r\n")
 _MEMO_ENTRIES: Final = 1024
 _MEMO_BYTES: Final = 2048
@@ -38,7 +40,17 @@ def _refuse(reason: str, status: int = 400) -> ProtocolError:
 class Head:
     """A request's head. `headers` is by lower-case name; a repeated one is joined, as RFC 9110 has it."""
 
-    __slots__ = ("expects_continue", "headers", "is_chunked", "keep_alive", "length", "method", "minor", "path", "query")
+    __slots__ = (
+        "expects_continue",
+        "headers",
+        "is_chunked",
+        "keep_alive",
+        "length",
+        "method",
+        "minor",
+        "path",
+        "query",
+    )
 
     method: str
     path: str
@@ -166,11 +178,13 @@ class ChunkReader:
         if line is None:
             raise _refuse("a chunk's size line is malformed")
         size = int(line[1], 16)
-        del line  # it holds the buffer
+        del line  # a match holds its buffer, which could then not shrink
         del self._input[: end + 1]
         self._size += size
         if self._size > self._limit:
-            raise ProtocolError.invalid_request(f"the body is larger than {self._limit} bytes (max_body_bytes)", status=413)
+            raise ProtocolError.invalid_request(
+                f"the body is larger than {self._limit} bytes (max_body_bytes)", status=413
+            )
         self._in_trailer = size == 0
         self._wanted = size
         return True
@@ -180,7 +194,7 @@ class ChunkReader:
         size = self._wanted
         if len(self._input) < size + 2:
             return False
-        if self._input[size : size + 2] != b"\r\n":
+        if not self._input.startswith(b"\r\n", size):
             raise _refuse("a chunk is longer than it says")
         self._parts.append(bytes(self._input[:size]))
         del self._input[: size + 2]
@@ -189,7 +203,7 @@ class ChunkReader:
 
     def _trailer(self) -> bytes | None:
         # Trailers carry nothing the protocol reads; they are skipped, but not without end.
-        if self._input[:2] == b"\r\n":
+        if self._input.startswith(b"\r\n"):
             return bytes(self._input[2:])
         end = self._input.find(b"\r\n\r\n")
         if end < 0:

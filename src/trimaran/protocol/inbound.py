@@ -195,9 +195,7 @@ class Reader:
             error.request_id = frame.id
             raise
 
-    def _read_call(
-        self, id: RequestId, method: str, raw_params: Raw | UnsetType, headers: HeaderLookup | None
-    ) -> Call:
+    def _read_call(self, id: RequestId, method: str, raw_params: Raw | UnsetType, headers: HeaderLookup | None) -> Call:
         shape_error = params = None
         row = self.rows.get(method)
         raw: Raw = _NO_PARAMS if raw_params is UNSET else raw_params
@@ -342,5 +340,3 @@ def _require_routing_name(headers: HeaderLookup, row: Method, params: Any) -> No
 def _mismatch(name: str, stated: str | None, expected: str) -> RemoteProtocolError:
     said = "is missing" if stated is None else f"says {stated[:200]!r}"
     return RemoteProtocolError(CODE_HEADER_MISMATCH, f"header {name} {said}; the body says {expected[:200]!r}")
-
-

@@ -45,9 +45,7 @@ _UNTIL: Final[dict[str, dict[str, str]]] = {"tool": {"execution": V2025_11}, "ca
 
 def _gate(kind: str, value: Object, version: str) -> Object:
     since, until = _SINCE.get(kind, {}), _UNTIL.get(kind, {})
-    return {
-        k: v for k, v in value.items() if version >= since.get(k, V2024_11) and version <= until.get(k, MODERN)
-    }
+    return {k: v for k, v in value.items() if version >= since.get(k, V2024_11) and version <= until.get(k, MODERN)}
 
 
 def _annotated(kind: str, value: Object, version: str) -> Object:
@@ -85,7 +83,10 @@ def revise_capabilities(capabilities: Object, version: str) -> Object:
 def _block(block: Object, version: str) -> Object:
     kind = block.get("type")
     if kind == "audio" and version < V2025_03:
-        return {"type": "text", "text": f"[audio, {block.get('mimeType', 'unknown type')}: not supported by this client]"}
+        return {
+            "type": "text",
+            "text": f"[audio, {block.get('mimeType', 'unknown type')}: not supported by this client]",
+        }
     if kind == "resource_link" and version < V2025_06:
         label = block.get("name") or block.get("uri", "")
         return {"type": "text", "text": f"{label}: {block.get('uri', '')}"}

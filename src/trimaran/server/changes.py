@@ -192,7 +192,9 @@ class Listeners:
             while not (subscription.closed or changes.closing) and sent < limits.max_listen_bytes:
                 for kind, uri, extra in subscription.take():
                     method = RESOURCE_UPDATED if uri is not None else LIST_CHANGED[kind]
-                    params: dict[str, Any] = {**extra, "_meta": signature} if uri is None else {"uri": uri, **extra, "_meta": signature}
+                    params: dict[str, Any] = (
+                        {**extra, "_meta": signature} if uri is None else {"uri": uri, **extra, "_meta": signature}
+                    )
                     sent += 160 + len(uri or "")
                     await call.exchange.notify(method, params)
                 if subscription.pending is None and not subscription.closed:

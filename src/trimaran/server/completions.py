@@ -65,7 +65,9 @@ def compile_completion(
             "def complete(value: str, arguments: dict[str, str], ctx: Context)"
         )
     entry = CompletionEntry()
-    entry.key = completion_key("prompt" if prompt is not None else "template", cast("str", prompt or template), argument)
+    entry.key = completion_key(
+        "prompt" if prompt is not None else "template", cast("str", prompt or template), argument
+    )
     entry.place = 0
     entry.definition = None
     entry.handler = Handler(fn, inline=inline)
@@ -95,8 +97,10 @@ class Completions:
         server, params = self._server, call.params
         is_prompt = isinstance(params.ref, PromptReference)
         name = params.ref.name if is_prompt else params.ref.uri
-        entry = server.completions.get(completion_key("prompt" if is_prompt else "template", name, params.argument.name))
-        filled = (params.context.arguments if params.context else None) or {}
+        entry = server.completions.get(
+            completion_key("prompt" if is_prompt else "template", name, params.argument.name)
+        )
+        filled: dict[str, str] = (params.context.arguments if params.context else None) or {}
         if entry is None:
             callbacks = server.callbacks
             if callbacks is not None and hasattr(callbacks, "complete"):
@@ -111,6 +115,9 @@ class Completions:
 
 
 def _result(value: Any) -> CompleteResult:
+    total: int | None
+    has_more: bool | None
+    values: Any
     if isinstance(value, CompleteResult):
         return value
     if isinstance(value, Completion):
@@ -118,7 +125,8 @@ def _result(value: Any) -> CompleteResult:
     elif isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], bool):  # pyright: ignore[reportUnknownArgumentType]
         total, (values, has_more) = None, cast("tuple[Any, bool]", value)
     else:
-        total, values, has_more = None, value, None
+        total, has_more = None, None
+        values = cast("Any", value)
     items: list[Any] = list(cast("Sequence[Any]", values or ()))
     if not all(isinstance(v, str) for v in items):
         raise ProtocolError.internal_error("a completion handler returned values that are not strings")

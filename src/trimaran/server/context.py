@@ -20,7 +20,16 @@ from trimaran.errors import DeclarationError, ProtocolError
 from trimaran.protocol.inbound import Call, RequestId
 from trimaran.protocol.meta import LOG_LEVELS, Peer
 from trimaran.schema import decoder_of, to_jsonable
-from trimaran.types import CreateMessageResult, ElicitResult, Implementation, Json, ListRootsResult, PromptMessage, Root
+from trimaran.types import (
+    CreateMessageResult,
+    ElicitResult,
+    Implementation,
+    Json,
+    ListRootsResult,
+    PromptMessage,
+    Root,
+    as_object,
+)
 
 from .exchange import SENT
 from .forms import form_of
@@ -141,7 +150,9 @@ class Context:
     @property
     def trace(self) -> Trace:
         meta = self._call.meta
-        return Trace(*(v if isinstance(v := meta.get(k), str) else None for k in ("traceparent", "tracestate", "baggage")))
+        return Trace(
+            *(v if isinstance(v := meta.get(k), str) else None for k in ("traceparent", "tracestate", "baggage"))
+        )
 
     @property
     def cancelled(self) -> bool:
@@ -192,7 +203,13 @@ class Context:
     # Asking
 
     async def elicit(
-        self, message: str, schema: Any = None, *, url: str | None = None, key: str | None = None, timeout: float | None = ASK_TIMEOUT
+        self,
+        message: str,
+        schema: Any = None,
+        *,
+        url: str | None = None,
+        key: str | None = None,
+        timeout: float | None = ASK_TIMEOUT,
     ) -> ElicitResult:
         """Ask the person: a form (a JSON Schema, a model class or a primitive type), or a page to visit (`url=`).
 
@@ -253,7 +270,7 @@ class Context:
             "toolChoice": tool_choice,
             "metadata": metadata,
         }
-        params = {"messages": _sampling_messages(messages), "maxTokens": max_tokens}
+        params: dict[str, Any] = {"messages": _sampling_messages(messages), "maxTokens": max_tokens}
         params.update({k: v for k, v in optional.items() if v is not None})
         raw = await self._call.exchange.voice.ask(self._call.exchange, "sampling/createMessage", params, key, timeout)
         return _read_answer(raw, CreateMessageResult, "sampling/createMessage")
@@ -268,7 +285,9 @@ class Context:
     create_message = sample
     list_roots = roots
 
-    async def request(self, method: str, params: Mapping[str, Json] | None = None, timeout: float | None = ASK_TIMEOUT) -> Any:
+    async def request(
+        self, method: str, params: Mapping[str, Json] | None = None, timeout: float | None = ASK_TIMEOUT
+    ) -> Any:
         """Send any request to a legacy client and wait for its result; a modern one can only be asked the three above."""
         return await self._call.exchange.voice.ask(self._call.exchange, method, dict(params or {}), None, timeout)
 
@@ -292,7 +311,9 @@ class Context:
         """In a plain `def` tool: wait for one of the questions above."""
         loop = self._call.exchange.loop
         if loop is None or _in_loop():
-            raise DeclarationError("ctx.wait is for plain `def` tools, which run in a thread; in `async def`, use await")
+            raise DeclarationError(
+                "ctx.wait is for plain `def` tools, which run in a thread; in `async def`, use await"
+            )
 
         async def whole() -> T:
             return await awaitable
@@ -345,6 +366,7 @@ def _sampling_message(message: Any) -> Json:
     if isinstance(message, PromptMessage):
         return to_jsonable(message)
     plain = to_jsonable(message)
-    if isinstance(plain, dict) and isinstance(plain.get("content"), str):  # pyright: ignore[reportUnknownMemberType]
-        return {**plain, "content": {"type": "text", "text": plain["content"]}}
+    whole = as_object(plain)
+    if whole is not None and isinstance(whole.get("content"), str):
+        return {**whole, "content": {"type": "text", "text": whole["content"]}}
     return plain

@@ -88,7 +88,9 @@ class _Listing:
         page = self.registry.page(cursor, self.server.page_size)
         items = [revise_definition(self.kind, msgspec.to_builtins(e.definition), version) for e in page.entries]
         result = self.result(**{self.field: items}, next_cursor=page.next_cursor)
-        ttls = [t for e in page.entries if (t := getattr(e, "cache_ttl", None)) is not None] if self.kind == "tool" else []
+        ttls = (
+            [t for e in page.entries if (t := getattr(e, "cache_ttl", None)) is not None] if self.kind == "tool" else []
+        )
         return self.server.with_cache_hints(result, min(ttls, default=None))
 
     async def _with_callback(self, call: Call, callback: Callable[..., Any]) -> Any:
@@ -99,7 +101,9 @@ class _Listing:
             page = self.registry.page(cursor, self.server.page_size)
             items = [revise_definition(self.kind, msgspec.to_builtins(e.definition), version) for e in page.entries]
             if page.next_cursor is not None:
-                return self.server.with_cache_hints(self.result(**{self.field: items}, next_cursor=page.next_cursor), None)
+                return self.server.with_cache_hints(
+                    self.result(**{self.field: items}, next_cursor=page.next_cursor), None
+                )
             cursor = None
         else:
             cursor = cursor.removeprefix("callback:")
@@ -136,7 +140,12 @@ class Dispatcher:
                 server, server.resources, "resource", ListResourcesResult, "resources", "list_resources"
             ),
             "resources/templates/list": _Listing(
-                server, server.templates, "resource", ListResourceTemplatesResult, "resource_templates", "list_resource_templates"
+                server,
+                server.templates,
+                "resource",
+                ListResourceTemplatesResult,
+                "resource_templates",
+                "list_resource_templates",
             ),
         }
         self._listings = listings
@@ -174,7 +183,11 @@ class Dispatcher:
         rows: Mapping[str, Method] = {**METHODS, **{name: row for name, (row, _) in self._extra.items()}}
         self.served.clear()
         self.served.update(
-            {n: r for n, r in rows.items() if r.modern and n in self._bare and (r.capability is None or r.capability in capabilities)}
+            {
+                n: r
+                for n, r in rows.items()
+                if r.modern and n in self._bare and (r.capability is None or r.capability in capabilities)
+            }
         )
         self._fold()
 
@@ -203,5 +216,3 @@ def _around(middleware: Middleware, serve: Serve) -> Serve:
         return middleware(call, serve)
 
     return call_through
-
-

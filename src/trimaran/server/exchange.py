@@ -113,7 +113,9 @@ class Exchange:
     def _send_soon(self, data: bytes) -> None:
         waiting = self.sink.send(data)
         if waiting is not SENT:
-            asyncio.ensure_future(_finish(waiting))
+            task = asyncio.ensure_future(_finish(waiting))
+            _sending.add(task)
+            task.add_done_callback(_sending.discard)
 
     def cancel(self, reason: str | None = None) -> None:
         """The client no longer wants the answer."""
@@ -153,6 +155,10 @@ class _Ended:
 
 
 ENDED: Final = _Ended()
+
+
+# What threads have said and is on its way out; the loop itself keeps only weak references to tasks.
+_sending: set[asyncio.Task[None]] = set()
 
 
 async def _finish(waiting: Awaitable[None]) -> None:

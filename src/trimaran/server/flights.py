@@ -20,6 +20,7 @@ from .limits import Limits
 
 __all__ = ["Abandoned", "Flights", "resume"]
 
+
 class Abandoned(Exception):
     """The call was cancelled by its client: nothing may be sent for it."""
 
@@ -58,7 +59,8 @@ class Flights:
         if len(self.open) >= self._limits.max_concurrent_calls:
             coroutine.close()
             raise ProtocolError.internal_error(
-                f"the server is busy: {self._limits.max_concurrent_calls} calls are at work; try again later", status=503
+                f"the server is busy: {self._limits.max_concurrent_calls} calls are at work; try again later",
+                status=503,
             )
         call = exchange.call
         loop = asyncio.get_running_loop()
@@ -98,7 +100,9 @@ class Flights:
 
 
 def timed_out(call: Call) -> ProtocolError:
-    return ProtocolError.internal_error(f"{call.method} took longer than {call.timeout or 0:g} s and was stopped", status=200)
+    return ProtocolError.internal_error(
+        f"{call.method} took longer than {call.timeout or 0:g} s and was stopped", status=200
+    )
 
 
 def _absorb(task: asyncio.Task[Any] | None) -> None:

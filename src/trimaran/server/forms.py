@@ -36,7 +36,9 @@ class Form:
         filled.update(content or {})
         fault = self._validator.first(filled)
         if fault is not None:
-            raise ProtocolError.invalid_params(f"the elicited answer does not fit the form: {fault.reason} (at {fault.path})")
+            raise ProtocolError.invalid_params(
+                f"the elicited answer does not fit the form: {fault.reason} (at {fault.path})"
+            )
         value: Any = filled["value"] if self._unwrap else filled
         if self._decode is None:
             return value
@@ -96,13 +98,13 @@ def _flat(schema: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _field(key: str, field: dict[str, Any], name: str) -> dict[str, Any]:
-    plain = _without_null(field)
+    plain: dict[str, Any] = _without_null(field)
     if "type" not in plain and "enum" in plain:
         plain = {"type": "string", **plain}
     if "type" not in plain and isinstance(plain.get("const"), str):
         plain = {"type": "string", "enum": [plain.pop("const")], **plain}
     kind = plain.get("type")
-    if kind in _PRIMITIVES or (kind == "array" and _is_choice(plain.get("items", {}))):
+    if kind in _PRIMITIVES or (kind == "array" and _is_choice(plain)):
         return plain
     raise DeclarationError(
         f"{name}: field {key!r} cannot be drawn in a form; use a string, number, integer, boolean, an Enum or Literal of "
@@ -121,5 +123,6 @@ def _without_null(field: dict[str, Any]) -> dict[str, Any]:
     return dict(field)
 
 
-def _is_choice(items: dict[str, Any]) -> bool:
+def _is_choice(field: dict[str, Any]) -> bool:
+    items: dict[str, Any] = field.get("items", {})
     return "enum" in items or "anyOf" in items or "oneOf" in items

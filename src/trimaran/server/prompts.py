@@ -11,7 +11,7 @@ from msgspec import UNSET
 from trimaran.errors import DeclarationError, ProtocolError
 from trimaran.protocol.inbound import Call
 from trimaran.schema import ArgumentError, Signature, compile_signature
-from trimaran.types import GetPromptResult, Icon, Json, Prompt, PromptArgument
+from trimaran.types import GetPromptResult, Icon, Json, Prompt, PromptArgument, as_object
 
 from .context import Context
 from .handlers import Handler, call_any
@@ -70,7 +70,11 @@ def compile_prompt(
     entry.context = signature.context_params[0] if signature.context_params else None
     entry.signature = signature
     entry.scopes = tuple(scopes)
-    listed = _arguments_of(signature) if arguments is None else [msgspec.convert(a, PromptArgument, from_attributes=True) for a in arguments]
+    listed = (
+        _arguments_of(signature)
+        if arguments is None
+        else [msgspec.convert(a, PromptArgument, from_attributes=True) for a in arguments]
+    )
     entry.definition = Prompt(
         name=key,
         title=title,
@@ -119,8 +123,8 @@ class Prompts:
     async def _get(self, name: str, call: Call) -> GetPromptResult:
         server = self._server
         raw = call.params.arguments
-        arguments = {} if raw is UNSET else msgspec.json.decode(raw)
-        if not isinstance(arguments, dict):
+        arguments = {} if raw is UNSET else as_object(msgspec.json.decode(raw))
+        if arguments is None:
             raise ProtocolError.invalid_params("arguments must be an object of strings")
         entry = server.prompts.get(name)
         if entry is None:

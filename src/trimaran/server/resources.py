@@ -41,7 +41,9 @@ class ResourceEntry:
     scopes: tuple[str, ...]
 
     def renamed(self, key: str) -> ResourceEntry:
-        raise DeclarationError(f"a resource keeps its URI when its server is mounted; {self.key!r} cannot become {key!r}")
+        raise DeclarationError(
+            f"a resource keeps its URI when its server is mounted; {self.key!r} cannot become {key!r}"
+        )
 
 
 @final
@@ -59,7 +61,9 @@ class TemplateEntry:
     scopes: tuple[str, ...]
 
     def renamed(self, key: str) -> TemplateEntry:
-        raise DeclarationError(f"a template keeps its URI when its server is mounted; {self.key!r} cannot become {key!r}")
+        raise DeclarationError(
+            f"a template keeps its URI when its server is mounted; {self.key!r} cannot become {key!r}"
+        )
 
 
 def _described(
@@ -85,11 +89,20 @@ def _described(
 
 
 def compile_resource(
-    uri: str, fn: Callable[..., Any], *, size: int | None = None, cache_ttl: float | None = None, inline: bool = False, scopes: Sequence[str] = (), **about: Any
+    uri: str,
+    fn: Callable[..., Any],
+    *,
+    size: int | None = None,
+    cache_ttl: float | None = None,
+    inline: bool = False,
+    scopes: Sequence[str] = (),
+    **about: Any,
 ) -> ResourceEntry:
     """A resource with a fixed URI; the handler takes nothing, or the Context."""
     if ":" not in uri:
-        raise DeclarationError(f'a resource URI has a scheme, like "config://app" or "file:///notes.txt"; {uri!r} has none')
+        raise DeclarationError(
+            f'a resource URI has a scheme, like "config://app" or "file:///notes.txt"; {uri!r} has none'
+        )
     signature = compile_signature(fn, context_types=(Context,), name=f"resource {uri!r}", returns=None)
     needed = signature.input_schema.get("required", [])
     if needed:
@@ -108,7 +121,13 @@ def compile_resource(
 
 
 def compile_template(
-    text: str, fn: Callable[..., Any], *, cache_ttl: float | None = None, inline: bool = False, scopes: Sequence[str] = (), **about: Any
+    text: str,
+    fn: Callable[..., Any],
+    *,
+    cache_ttl: float | None = None,
+    inline: bool = False,
+    scopes: Sequence[str] = (),
+    **about: Any,
 ) -> TemplateEntry:
     """A resource template; the handler takes the template's variables by name."""
     template = UriTemplate(text)
@@ -137,7 +156,9 @@ _ABOUT = ("name", "title", "description", "mime_type", "annotations", "icons", "
 def _about(given: Mapping[str, Any]) -> dict[str, Any]:
     unknown = [k for k in given if k not in _ABOUT]
     if unknown:
-        raise DeclarationError(f"unknown option {unknown[0]!r}; a resource takes {', '.join(_ABOUT)}, cache_ttl, inline, scopes")
+        raise DeclarationError(
+            f"unknown option {unknown[0]!r}; a resource takes {', '.join(_ABOUT)}, cache_ttl, inline, scopes"
+        )
     return {k: given.get(k) for k in _ABOUT}
 
 

@@ -41,7 +41,15 @@ encode: Callable[[Any], bytes] = msgspec.json.Encoder(enc_hook=enc_hook).encode
 
 def is_content(annotation: Any) -> bool:
     """Is this return annotation content already, so that it promises no structure?"""
-    return annotation in (*BLOCKS, CallToolResult, str, bytes, TextResourceContents, BlobResourceContents, GetPromptResult)
+    return annotation in (
+        *BLOCKS,
+        CallToolResult,
+        str,
+        bytes,
+        TextResourceContents,
+        BlobResourceContents,
+        GetPromptResult,
+    )
 
 
 def _is_block(value: Any) -> bool:
@@ -70,7 +78,7 @@ def call_result(value: Any, output: Validator | None, exact: type | None = None)
 
     A value of the type `exact` fits `output` by construction and is not checked again.
     """
-    kind = type(value)
+    kind = cast("type", type(value))
     if kind is exact and (kind is not float or value - value == 0):  # JSON has no NaN and no infinity
         raw = encode(value)
         return CallToolResult(content=[TextContent(text=raw.decode())], structured_content=Raw(raw))
@@ -84,14 +92,14 @@ def call_result(value: Any, output: Validator | None, exact: type | None = None)
         return error_result(value)
     if output is not None:
         if kind is tuple and len(value) == 2 and isinstance(value[1], dict):
-            return _with_structure(cast("Any", value[1]), output, value[0])
+            return _with_structure(value[1], output, value[0])
         return _with_structure(value, output)
     if value is None:
         return CallToolResult(content=[])
     if _is_block(value):
         return CallToolResult(content=[value])
     if isinstance(value, (list, tuple)):
-        items = cast("Sequence[Any]", value)
+        items: Sequence[Any] = cast("Sequence[Any]", value)
         if len(items) == 2 and kind is tuple and isinstance(items[1], dict) and not _is_block(items[1]):
             return CallToolResult(content=_content(items[0]), structured_content=items[1])
         if items and all(_is_block(i) or isinstance(i, str) for i in items):
@@ -104,7 +112,8 @@ def _content(value: Any) -> list[Any]:
         return [TextContent(text=value)]
     if _is_block(value):
         return [value]
-    return [TextContent(text=v) if isinstance(v, str) else v for v in value or ()]
+    items: list[Any] = list(value or ())
+    return [TextContent(text=v) if isinstance(v, str) else v for v in items]
 
 
 def _json_text(value: Any) -> str:
@@ -129,7 +138,9 @@ def _with_structure(value: Any, output: Validator, content: Any = UNSET) -> Call
     # What the client will see is what is checked.
     _check(value if isinstance(value, (int, str)) else msgspec.json.decode(raw), output)
     structured: Any = Raw(raw)
-    blocks = [TextContent(text=value if isinstance(value, str) else raw.decode())] if content is UNSET else _content(content)
+    blocks = (
+        [TextContent(text=value if isinstance(value, str) else raw.decode())] if content is UNSET else _content(content)
+    )
     return CallToolResult(content=blocks, structured_content=structured)
 
 
@@ -150,22 +161,22 @@ def _mismatch(message: str) -> CallToolResult:
     raise OutputMismatch(message)
 
 
-# Resources (R51)
-
-
 def read_result(value: Any, uri: str, mime_type: str | None) -> ReadResourceResult:
-    """A resource handler's return value as the contents of that URI."""
+    """A resource handler's return value as the contents of that URI (R51)."""
     if isinstance(value, ReadResourceResult):
         return msgspec.structs.replace(value)
     if isinstance(value, ProtocolError):
         raise value
-    items = cast("list[Any]", value) if isinstance(value, list) and _are_contents(value) else [value]  # pyright: ignore[reportUnknownArgumentType]
+    items: list[Any] = cast("list[Any]", value) if isinstance(value, list) else []
+    if not _are_contents(items):
+        items = [value]
     return ReadResourceResult(contents=[_contents(v, uri, mime_type) for v in items])
 
 
 def _are_contents(items: list[Any]) -> bool:
     return bool(items) and all(
-        isinstance(i, (TextResourceContents, BlobResourceContents)) or (isinstance(i, dict) and ("text" in i or "blob" in i))
+        isinstance(i, (TextResourceContents, BlobResourceContents))
+        or (isinstance(i, dict) and ("text" in i or "blob" in i))
         for i in items
     )
 
@@ -176,7 +187,7 @@ def _contents(value: Any, uri: str, mime_type: str | None) -> Any:
     if isinstance(value, str):
         return TextResourceContents(uri=uri, text=value, mime_type=mime_type or "text/plain")
     if isinstance(value, (bytes, bytearray, memoryview)):
-        blob = b64encode(value).decode("ascii")
+        blob = b64encode(bytes(cast("bytes", value))).decode("ascii")
         return BlobResourceContents(uri=uri, blob=blob, mime_type=mime_type or "application/octet-stream")
     if isinstance(value, dict):
         mapping = cast("dict[str, Any]", value)
@@ -192,11 +203,8 @@ def _contents(value: Any, uri: str, mime_type: str | None) -> Any:
 _CONTENTS_KEYS: Final = frozenset({"uri", "text", "blob", "mimeType", "annotations", "_meta"})
 
 
-# Prompts (R52)
-
-
 def prompt_result(value: Any, description: str | None) -> GetPromptResult:
-    """A prompt handler's return value as messages."""
+    """A prompt handler's return value as messages (R52)."""
     if isinstance(value, GetPromptResult):
         return msgspec.structs.replace(value)
     if isinstance(value, ProtocolError):
@@ -221,5 +229,5 @@ def _message(value: Any) -> Any:
         if "role" in mapping and "content" in mapping:
             return prompt_message(mapping["role"], mapping["content"])
     raise DeclarationError(
-        f"a prompt returns text, messages, or (messages, description); this returned a {type(value).__name__}"
+        f"a prompt returns text, messages, or (messages, description); this returned a {type(cast('object', value)).__name__}"
     )

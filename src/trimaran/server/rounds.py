@@ -77,7 +77,9 @@ class Rounds:
         if key in self._journal.answers:
             return self._journal.answers[key]
         if key in self._outstanding:
-            raise ProtocolError.internal_error(f"two questions of one call have the key {key!r}; give each its own key=")
+            raise ProtocolError.internal_error(
+                f"two questions of one call have the key {key!r}; give each its own key="
+            )
         request: dict[str, Any] = {"method": method, "params": params}
         self._outstanding[key] = (ask, request)
         loop = asyncio.get_running_loop()
@@ -214,8 +216,12 @@ def _binding(call: Call) -> bytes:
     params = call.params
     name = getattr(params, "name", None) or getattr(params, "uri", "")
     arguments = getattr(params, "arguments", UNSET)
-    value = {} if arguments is UNSET else msgspec.json.decode(arguments)
+    value: Any = {} if arguments is UNSET else msgspec.json.decode(arguments)
     canonical = msgspec.json.encode(value, order="sorted")
     principal = call.principal
-    who = "" if principal is None else repr((getattr(principal, "issuer", None), getattr(principal, "subject", principal)))
+    who = (
+        ""
+        if principal is None
+        else repr((getattr(principal, "issuer", None), getattr(principal, "subject", principal)))
+    )
     return b"\0".join((who.encode(), call.method.encode(), name.encode(), hashlib.sha256(canonical).digest()))

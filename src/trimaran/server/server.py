@@ -7,6 +7,7 @@ it to `trimaran.serve`, which puts the pieces together. One server object may be
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -17,7 +18,7 @@ from msgspec import UNSET, Raw
 
 from trimaran.errors import ConfigError, DeclarationError, ProtocolError
 from trimaran.protocol.inbound import Call, Reader
-from trimaran.protocol.meta import RequestMeta, Peer
+from trimaran.protocol.meta import Peer, RequestMeta
 from trimaran.protocol.methods import METHODS, Method
 from trimaran.protocol.outbound import Writer
 from trimaran.protocol.seal import Sealer
@@ -70,14 +71,14 @@ PAGE_SIZE: Final = 1000
 class Server:
     """An MCP server: declare tools, resources and prompts on it, then `run()` it or mount its `asgi()` app.
 
-        server = Server("demo", version="1.0.0")
+    server = Server("demo", version="1.0.0")
 
-        @server.tool
-        def add(a: int, b: int) -> int:
-            "Add two numbers."
-            return a + b
+    @server.tool
+    def add(a: int, b: int) -> int:
+        "Add two numbers."
+        return a + b
 
-        server.run()
+    server.run()
     """
 
     def __init__(
@@ -172,7 +173,12 @@ class Server:
         if fn is not None:
             self.add_tool(fn, **options)
             return fn
-        return lambda function: self.tool(function, **options) if options else self.tool(function)
+
+        def declare(function: F) -> F:
+            self.add_tool(function, **options)
+            return function
+
+        return declare
 
     def add_tool(self, fn: Callable[..., Any], *, replace: bool = False, **options: Any) -> Tool:
         """Register a tool at run time; clients that listen hear of it."""
@@ -196,7 +202,9 @@ class Server:
 
         return declare
 
-    def add_resource(self, uri: str, fn: Callable[..., Any], *, replace: bool = False, **options: Any) -> Resource | ResourceTemplate:
+    def add_resource(
+        self, uri: str, fn: Callable[..., Any], *, replace: bool = False, **options: Any
+    ) -> Resource | ResourceTemplate:
         if "{" in uri:
             return self.templates.add(compile_template(uri, fn, **options), replace=replace).definition
         return self.resources.add(compile_resource(uri, fn, **options), replace=replace).definition
@@ -215,7 +223,12 @@ class Server:
         if fn is not None:
             self.add_prompt(fn, **options)
             return fn
-        return lambda function: self.prompt(function, **options) if options else self.prompt(function)
+
+        def declare(function: F) -> F:
+            self.add_prompt(function, **options)
+            return function
+
+        return declare
 
     def add_prompt(self, fn: Callable[..., Any], *, replace: bool = False, **options: Any) -> Prompt:
         _known_options(compile_prompt, options, "a prompt")
@@ -224,7 +237,9 @@ class Server:
     def remove_prompt(self, name: str) -> None:
         self.prompts.remove(name)
 
-    def completion(self, *, argument: str, prompt: str | None = None, template: str | None = None, inline: bool = False) -> Callable[[F], F]:
+    def completion(
+        self, *, argument: str, prompt: str | None = None, template: str | None = None, inline: bool = False
+    ) -> Callable[[F], F]:
         """Declare how one argument of a prompt, or one variable of a template, is completed."""
 
         def declare(fn: F) -> F:
@@ -234,7 +249,14 @@ class Server:
         return declare
 
     def add_completion(
-        self, fn: Callable[..., Any], *, argument: str, prompt: str | None = None, template: str | None = None, inline: bool = False, replace: bool = False
+        self,
+        fn: Callable[..., Any],
+        *,
+        argument: str,
+        prompt: str | None = None,
+        template: str | None = None,
+        inline: bool = False,
+        replace: bool = False,
     ) -> None:
         entry = compile_completion(fn, prompt=prompt, template=template, argument=argument, inline=inline)
         self.completions.add(entry, replace=replace)
@@ -251,15 +273,17 @@ class Server:
     def middleware(self, fn: Any, /, *more: str) -> Any:
         """Declare code around calls: bare for every method, or for the methods named.
 
-            @server.middleware
-            async def timed(call, call_next):
-                return await call_next(call)
+        @server.middleware
+        async def timed(call, call_next):
+            return await call_next(call)
         """
         if isinstance(fn, str):
             methods = frozenset((fn, *more))
             unknown = sorted(methods - set(self.dispatcher.handlers))
             if unknown:
-                raise DeclarationError(f"there is no method {unknown[0]!r}; middleware goes around {', '.join(sorted(self.dispatcher.handlers))}")
+                raise DeclarationError(
+                    f"there is no method {unknown[0]!r}; middleware goes around {', '.join(sorted(self.dispatcher.handlers))}"
+                )
 
             def declare(function: F) -> F:
                 self.dispatcher.use(cast("Middleware", function), methods)
@@ -293,7 +317,9 @@ class Server:
         self.templates.mount(other.templates, same)
         self.completions.mount(other.completions, rename_completion)
 
-    def enable_extension(self, identifier: str, settings: Mapping[str, Json] | None = None, methods: Sequence[tuple[Method, Serve]] = ()) -> None:
+    def enable_extension(
+        self, identifier: str, settings: Mapping[str, Json] | None = None, methods: Sequence[tuple[Method, Serve]] = ()
+    ) -> None:
         """Advertise a protocol extension and serve its methods. Extensions are off until enabled."""
         if "/" not in identifier:
             raise DeclarationError(f'an extension has a prefixed name, like "com.example/thing", not {identifier!r}')
@@ -432,7 +458,9 @@ class Server:
         granted = frozenset(getattr(call.principal, "scopes", None) or ())
         if not granted.issuperset(scopes):
             raise ProtocolError.invalid_request(
-                f"this needs the scope{'s' if len(scopes) > 1 else ''} {', '.join(scopes)}", {"required_scopes": list(scopes)}, status=403
+                f"this needs the scope{'s' if len(scopes) > 1 else ''} {', '.join(scopes)}",
+                {"required_scopes": list(scopes)},
+                status=403,
             )
 
     def with_cache_hints(self, result: Any, ttl: float | None) -> Any:
@@ -481,7 +509,10 @@ class _Startup:
     """
 
     def __init__(
-        self, server: Server, lifespan: Callable[[Server], AbstractAsyncContextManager[Any]] | None, wait_for: Callable[[], Any] | None
+        self,
+        server: Server,
+        lifespan: Callable[[Server], AbstractAsyncContextManager[Any]] | None,
+        wait_for: Callable[[], Any] | None,
     ) -> None:
         self._server = server
         self._lifespan = lifespan
@@ -530,7 +561,7 @@ class _Startup:
 
     def _is_awaitable_gate(self) -> bool:
         # A coroutine function is waited for; a plain one is a question, asked until it says yes.
-        return asyncio.iscoroutinefunction(self._wait_for)
+        return inspect.iscoroutinefunction(self._wait_for)
 
     async def stop(self) -> None:
         entered, self._entered = self._entered, None
@@ -554,7 +585,7 @@ def _implementation(
             return msgspec.convert(info, Implementation, from_attributes=True)
         except msgspec.ValidationError as error:
             raise DeclarationError(f'server_info returns {{"name": "...", "version": "..."}}: {error}') from None
-    if not isinstance(name, str) or not name or not isinstance(version, str) or not version:
+    if not name or not version or not isinstance(cast("object", version), str):
         raise DeclarationError(
             f'a server has a name and a version, both strings: Server("demo", version="1.0.0"), not {name!r} and {version!r}'
         )
@@ -564,12 +595,12 @@ def _implementation(
 
 
 def _instructions_of(callbacks: Any) -> str | None:
-    instructions = getattr(callbacks, "instructions", None)
-    return instructions() if callable(instructions) else instructions
+    instructions: Any = getattr(callbacks, "instructions", None)
+    return cast("Any", instructions)() if callable(instructions) else instructions
 
 
 def _positive(name: str, value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
+    if type(value) is not int or value <= 0:
         raise DeclarationError(f"{name} is a positive integer, not {value!r}")
     return value
 
@@ -586,5 +617,3 @@ def _known_options(fn: Callable[..., Any], options: Mapping[str, Any], what: str
     unknown = [k for k in options if k not in known]
     if unknown:
         raise DeclarationError(f"unknown option {unknown[0]!r}; {what} takes {', '.join(sorted(known))}")
-
-

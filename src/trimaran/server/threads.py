@@ -53,7 +53,8 @@ class ThreadPool:
                 threading.Thread(target=self._work, name=f"trimaran-{self._threads}", daemon=True).start()
             elif self._jobs.qsize() >= self.max_waiting:
                 raise ProtocolError.internal_error(
-                    f"the server is busy: {self.size} tool threads at work and {self.max_waiting} calls waiting", status=503
+                    f"the server is busy: {self.size} tool threads at work and {self.max_waiting} calls waiting",
+                    status=503,
                 )
         self._jobs.put((loop, future, contextvars.copy_context(), fn, kwargs))
         return future

@@ -24,9 +24,8 @@ from trimaran.schema import (
     Validator,
     compile_signature,
     inspect_handler,
-
 )
-from trimaran.types import CallToolResult, Icon, Json, TextContent, Tool, ToolAnnotations
+from trimaran.types import CallToolResult, Icon, Json, TextContent, Tool, ToolAnnotations, as_object
 
 from .context import Context
 from .handlers import Handler, call_any, incident
@@ -111,7 +110,7 @@ def compile_tool(
     entry.key = name or _name_of(fn)
     entry.place = 0
     what = f"tool {entry.key!r}"
-    if isinstance(scopes, str) or not all(isinstance(s, str) for s in scopes):
+    if isinstance(scopes, str) or not all(type(s) is str for s in scopes):
         raise DeclarationError(f'{what}: scopes is a list of strings, scopes=["files:write"], not {scopes!r}')
     if timeout is not None and (isinstance(timeout, bool) or timeout <= 0):
         raise DeclarationError(f"{what}: timeout is a positive number of seconds, not {timeout!r}")
@@ -125,7 +124,9 @@ def compile_tool(
         explicit = ExplicitArguments(listed, what=f"{what}: input_schema")
         contexts, doc = inspect_handler(fn, (Context,))
         entry.context = contexts[0] if contexts else None
-        entry.arguments = _by_explicit_schema(explicit.arguments if validate_input else _read_object, listed, fn, entry.context)
+        entry.arguments = _by_explicit_schema(
+            explicit.arguments if validate_input else _read_object, listed, fn, entry.context
+        )
         derived_output = None
     else:
         signature = compile_signature(fn, context_types=(Context,), is_content=is_content, name=entry.key)
@@ -135,7 +136,11 @@ def compile_tool(
         doc = signature.description
         derived_output = signature.output_schema
 
-    promised = dict(output_schema) if output_schema is not None else (derived_output if structured_output is not False else None)
+    promised = (
+        dict(output_schema)
+        if output_schema is not None
+        else (derived_output if structured_output is not False else None)
+    )
     entry.output = Validator(promised if validate_output else {}) if promised is not None else None
     entry.exact = exact_type(promised) if output_schema is None else None
     entry.param_headers = compile_param_headers(listed)
@@ -146,7 +151,9 @@ def compile_tool(
         description=description if description is not None else doc,
         input_schema=listed,
         output_schema=promised,
-        annotations=annotations if isinstance(annotations, ToolAnnotations) else (dict(annotations) if annotations else None),
+        annotations=annotations
+        if isinstance(annotations, ToolAnnotations)
+        else (dict(annotations) if annotations else None),
         icons=icons_of(icons),
         meta=dict(meta) if meta else None,
     )
@@ -157,7 +164,9 @@ def icons_of(icons: Sequence[Icon | Mapping[str, Json]] | None) -> list[Icon] | 
     """Icons as given or as mappings, in either spelling (R25)."""
     if not icons:
         return None
-    plain = [i if isinstance(i, Icon) else {("mimeType" if k == "mime_type" else k): v for k, v in i.items()} for i in icons]
+    plain = [
+        i if isinstance(i, Icon) else {("mimeType" if k == "mime_type" else k): v for k, v in i.items()} for i in icons
+    ]
     try:
         return [msgspec.convert(i, Icon) if isinstance(i, dict) else i for i in plain]
     except msgspec.ValidationError as error:
@@ -172,10 +181,10 @@ def _name_of(fn: Callable[..., Any]) -> str:
 
 
 def _read_object(raw: Raw) -> dict[str, Any]:
-    value = msgspec.json.decode(raw)
-    if not isinstance(value, dict):
+    value = as_object(msgspec.json.decode(raw))
+    if value is None:
         raise ArgumentError("arguments must be an object", [])
-    return value  # pyright: ignore[reportUnknownVariableType]
+    return value
 
 
 def _by_explicit_schema(
@@ -246,9 +255,9 @@ class Tools:
             self._server.require_scopes(call, entry.scopes)
         if entry.param_headers is not None and call.headers is not None and call.modern:
             raw = call.params.arguments
-            arguments = {} if raw is UNSET else msgspec.json.decode(raw)
-            if isinstance(arguments, dict):
-                entry.param_headers.check(call.headers, arguments)  # pyright: ignore[reportUnknownArgumentType]
+            arguments = {} if raw is UNSET else as_object(msgspec.json.decode(raw))
+            if arguments is not None:
+                entry.param_headers.check(call.headers, arguments)
 
     def _failed(self, entry: ToolEntry, call: Call, error: BaseException) -> Any:
         exchange = call.exchange
@@ -266,7 +275,9 @@ class Tools:
         number = incident(f"tool {entry.key!r}", error)
         if self._server.expose_internal_errors:
             return CallToolResult.error(f"{type(error).__name__}: {error} (error {number})")
-        return CallToolResult.error(f"the tool {entry.key!r} failed; the server's log has the details under error {number}")
+        return CallToolResult.error(
+            f"the tool {entry.key!r} failed; the server's log has the details under error {number}"
+        )
 
     async def _call_undeclared(self, call: Call) -> Any:
         callbacks = self._server.callbacks
@@ -293,10 +304,10 @@ class Tools:
 
 
 def _arguments_object(params: Any) -> dict[str, Any]:
-    arguments = {} if params.arguments is UNSET else msgspec.json.decode(params.arguments)
-    if not isinstance(arguments, dict):
+    arguments = {} if params.arguments is UNSET else as_object(msgspec.json.decode(params.arguments))
+    if arguments is None:
         raise ProtocolError.invalid_params("arguments must be an object")
-    return arguments  # pyright: ignore[reportUnknownVariableType]
+    return arguments
 
 
 def _bad_arguments(exchange: Any, params: Any, entry: ToolEntry, error: ArgumentError) -> Any:
@@ -320,5 +331,3 @@ async def _stream(handler: Handler, kwargs: dict[str, Any], call: Call, server: 
     if parts and all(isinstance(p, str) for p in parts):
         return [TextContent(text="".join(parts))]
     return parts
-
-

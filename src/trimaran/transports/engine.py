@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol, final
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast, final
 
 from trimaran.errors import ProtocolError
 from trimaran.protocol.inbound import Answer, Batch, Call, HeaderLookup, Message, Notice
@@ -28,11 +28,33 @@ from .guard import Guard
 if TYPE_CHECKING:
     from trimaran.server.server import Server
 
-__all__ = ["Authenticator", "Engine", "Headers", "HttpSink", "LegacyDoor", "Request", "Responder", "watch_by_task"]
+__all__ = [
+    "Authenticator",
+    "Engine",
+    "FixedHeaders",
+    "Headers",
+    "HttpSink",
+    "LegacyDoor",
+    "Request",
+    "Responder",
+    "watch_by_task",
+]
 
 Pairs = list[tuple[str, str]]
 
-JSON: Final[Pairs] = [("content-type", "application/json")]
+
+@final
+class FixedHeaders(list[tuple[str, str]]):
+    """Headers that many replies share: a carrier may keep what it made of them, by status, in `rendered`."""
+
+    __slots__ = ("rendered",)
+
+    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
+        super().__init__(pairs)
+        self.rendered: dict[int, bytes] = {}
+
+
+JSON: Final[Pairs] = FixedHeaders([("content-type", "application/json")])
 EVENTS: Final[Pairs] = [
     ("content-type", "text/event-stream"),
     ("cache-control", "no-cache, no-transform"),
@@ -40,7 +62,14 @@ EVENTS: Final[Pairs] = [
 ]
 ALLOW: Final = "POST, GET, DELETE, OPTIONS"
 _READ_HEADERS: Final = (
-    "authorization", "mcp-session-id", "mcp-name", "mcp-method", "last-event-id", "accept", "origin", "host",
+    "authorization",
+    "mcp-session-id",
+    "mcp-name",
+    "mcp-method",
+    "last-event-id",
+    "accept",
+    "origin",
+    "host",
 )
 
 
@@ -62,6 +91,9 @@ class Responder(Protocol):
         ...
 
 
+Route: TypeAlias = "Callable[[Request, bytes], Awaitable[None]]"
+
+
 class KeptAlive(Protocol):
     """An open stream that wants a sign of life now and then."""
 
@@ -73,6 +105,7 @@ class KeptAlive(Protocol):
 class LegacyDoor(Protocol):
     """What the engine hands over: everything a modern peer never sends."""
 
+    async def call(self, request: Request, call: Call) -> None: ...
     async def post(self, request: Request, message: Message) -> None: ...
     async def get(self, request: Request) -> None: ...
     async def delete(self, request: Request) -> None: ...
@@ -228,7 +261,7 @@ class Engine:
         self._types: dict[str | None, bool] = {None: True, "application/json": True}
         self._sinks: set[KeptAlive] = set()
         self._ticker: asyncio.TimerHandle | None = None
-        self._routes = legacy.routes() if legacy is not None else {}
+        self._routes: Mapping[tuple[str, str], Route] = legacy.routes() if legacy is not None else {}
         self._errands: set[asyncio.Task[None]] = set()
         self.closing = False
 
@@ -246,7 +279,7 @@ class Engine:
     ) -> None:
         """Serve one request whole. Query strings are stripped; header names are matched in any case."""
         path, _, query = path.partition("?")
-        lookup = Headers(headers.items()) if isinstance(headers, Mapping) else headers
+        lookup = Headers(cast("Mapping[str, str]", headers).items()) if isinstance(headers, Mapping) else headers
         request = Request(method, path, lookup, responder)
         request.query = query
         refused = self.admit(request)
@@ -260,7 +293,9 @@ class Engine:
     def admit(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """The checks that need no body. What comes back, if anything, is the refusal to be awaited."""
         if request.path not in self._paths and (request.method, request.path) not in self._routes:
-            return self._refuse_status(request, 404, f"nothing is served at {request.path[:200]}; the endpoint is {self.path}")
+            return self._refuse_status(
+                request, 404, f"nothing is served at {request.path[:200]}; the endpoint is {self.path}"
+            )
         headers = request.headers
         try:
             request.cors = self.guard.admit(headers.get("origin"), headers.get("host") or request.authority)
@@ -271,7 +306,9 @@ class Engine:
             ok, request.prefers_stream = accepted or self._judge_accept(accept)
             kind = headers.get("content-type")
             if kind != "application/json" and not self._judge_type(kind):
-                return self._refuse_status(request, 415, f"the content type is application/json, not {(kind or '')[:100]}")
+                return self._refuse_status(
+                    request, 415, f"the content type is application/json, not {(kind or '')[:100]}"
+                )
             if not ok:
                 return self._refuse_status(request, 406, "Accept must list application/json and text/event-stream")
         return None
@@ -296,7 +333,10 @@ class Engine:
             await self._refuse_unexpected(request, error)
             return
         if type(message) is not Call or message.peer is None:
-            await self._post_other(request, message)
+            if type(message) is Call and self.legacy is not None and message.method != "initialize":
+                await self.legacy.call(request, message)
+            else:
+                await self._post_other(request, message)
             return
         message.principal = request.principal
         sink = HttpSink(request, self._limits.max_stream_bytes)
@@ -327,13 +367,13 @@ class Engine:
         else:
             await sink.finish(reply, status)
 
-    async def _carry(
-        self, request: Request, exchange: Exchange, sink: HttpSink, coroutine: Any, awaited: Any
-    ) -> Any:
+    async def _carry(self, request: Request, exchange: Exchange, sink: HttpSink, coroutine: Any, awaited: Any) -> Any:
         """A call that takes a while: now it gets its deadline, its keep-alive and its watch on the client."""
         # REQ cancel.http: closing the response stream MUST be taken as cancellation.
         unwatch = request.responder.watch(exchange.cancel)
-        exchange.on_stuck = lambda: self.spawn(sink.finish(exchange.voice.error(exchange.call, timed_out(exchange.call))))
+        exchange.on_stuck = lambda: self.spawn(
+            sink.finish(exchange.voice.error(exchange.call, timed_out(exchange.call)))
+        )
         self.attend(sink)
         try:
             return await self.flights.carry(exchange, coroutine, awaited)

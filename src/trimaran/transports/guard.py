@@ -83,7 +83,9 @@ class Guard:
         self._local_default = allowed_origins is None
         # Programs that are not browsers send no Origin. On a public address it must be asked for (R104, C15).
         self._missing_ok = allow_missing_origin if allow_missing_origin is not None else (bind is None or local)
-        self._hosts = frozenset(h.lower() for h in allowed_hosts) if allowed_hosts is not None else (LOOPBACK if local else None)
+        self._hosts = (
+            frozenset(h.lower() for h in allowed_hosts) if allowed_hosts is not None else (LOOPBACK if local else None)
+        )
         self._cors_memo: dict[str, list[tuple[str, str]]] = {}
         self._good_hosts: set[str] = set()
 
@@ -149,7 +151,9 @@ def _listed(origins: Iterable[str] | str) -> tuple[str, ...]:
 def _require_origin(text: str) -> Origin:
     parts = _origin(text)
     if parts is None:
-        raise ConfigError(f'allowed_origins: {text!r} is not an origin; write scheme and host, like "https://app.example.com"')
+        raise ConfigError(
+            f'allowed_origins: {text!r} is not an origin; write scheme and host, like "https://app.example.com"'
+        )
     return parts
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, cast, final
 from trimaran.errors import ConfigError, ProtocolError
 from trimaran.protocol.http1 import END_OF_BODY, ChunkReader, Head, HeadReader, chunk, response_head
 
-from .engine import JSON, Engine, Pairs, Request
+from .engine import JSON, Engine, FixedHeaders, Pairs, Request
 
 if TYPE_CHECKING:
     from asyncio import Task
@@ -51,17 +51,22 @@ class Http1Server:
         self.now = 0.0
         """Coarse time, good to a sweep: enough to tell idle from busy."""
         self._date = (0, b"")
-        self._plain_heads: dict[int, bytes] = {}
 
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
         self.now = loop.time()
         try:
             self._server = await loop.create_server(
-                lambda: _Connection(self, loop), self.host, self.port, backlog=self._backlog, reuse_port=self._reuse_port or None
+                lambda: _Connection(self, loop),
+                self.host,
+                self.port,
+                backlog=self._backlog,
+                reuse_port=self._reuse_port or None,
             )
         except OSError as error:
-            raise ConfigError(f"cannot listen on {self.host}:{self.port}: {error.strerror or error}; choose another port=") from None
+            raise ConfigError(
+                f"cannot listen on {self.host}:{self.port}: {error.strerror or error}; choose another port="
+            ) from None
         self.port = self._server.sockets[0].getsockname()[1]
         self._sweep(loop)
 
@@ -89,13 +94,6 @@ class Http1Server:
 
     def head(self, status: int, headers: Pairs, framing: str) -> bytes:
         return response_head(status, headers, framing) + self.date()
-
-    def plain_head(self, status: int) -> bytes:
-        """The head of a plain JSON reply, up to its length."""
-        known = self._plain_heads.get(status)
-        if known is None:
-            known = self._plain_heads[status] = response_head(status, JSON, "")
-        return known
 
     def date(self) -> bytes:
         second = int(time.time())
@@ -188,20 +186,22 @@ class _Connection(asyncio.Protocol):
         buffer = self._buffer
         end = buffer.find(b"\r\n\r\n")
         if end < 0:
-            if buffer[:2] == b"\r\n":
+            if buffer.startswith(b"\r\n"):
                 # RFC 9112 2.2: an empty line before a request is to be ignored.
                 del buffer[:2]
                 return bool(buffer) and self._read_head()
             if len(buffer) > self._server.max_header_bytes:
                 raise ProtocolError.invalid_request(
-                    f"the request's head is larger than {self._server.max_header_bytes} bytes (max_header_bytes)", status=431
+                    f"the request's head is larger than {self._server.max_header_bytes} bytes (max_header_bytes)",
+                    status=431,
                 )
             self._since = self._server.now
             return False
         end += 4
         if end > self._server.max_header_bytes:
             raise ProtocolError.invalid_request(
-                f"the request's head is larger than {self._server.max_header_bytes} bytes (max_header_bytes)", status=431
+                f"the request's head is larger than {self._server.max_header_bytes} bytes (max_header_bytes)",
+                status=431,
             )
         head = self._head = self._server.heads.read(bytes(buffer[:end]))
         del buffer[:end]
@@ -306,10 +306,13 @@ class _Connection(asyncio.Protocol):
     def head(self, status: int, headers: Pairs, framing: str) -> bytes:
         return self._server.head(status, headers, framing)
 
-    def plain_reply(self, status: int, body: bytes) -> None:
-        server = self._server
+    def fixed_reply(self, status: int, headers: FixedHeaders, body: bytes) -> None:
+        """The reply of nearly every call: a head that is known but for its length and date, in one write."""
+        head = headers.rendered.get(status)
+        if head is None:
+            head = headers.rendered[status] = response_head(status, headers, "")
         if not self._gone:
-            self._transport.write(b"%bcontent-length: %d\r\n%b\r\n%b" % (server.plain_head(status), len(body), server.date(), body))
+            self._transport.write(b"%bcontent-length: %d\r\n%b\r\n%b" % (head, len(body), self._server.date(), body))
 
     # The server's side
 
@@ -350,8 +353,8 @@ class _Responder:
     def reply(self, status: int, headers: Pairs, body: bytes) -> None:
         self.is_complete = True
         connection, head = self._connection, self._head
-        if headers is JSON and head.keep_alive and head.method != "HEAD":
-            connection.plain_reply(status, body)
+        if type(headers) is FixedHeaders and head.keep_alive and head.method == "POST":
+            connection.fixed_reply(status, headers, body)
             return
         framing = "" if status == 204 else f"content-length: {len(body)}"
         if not head.keep_alive:

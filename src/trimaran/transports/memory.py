@@ -22,7 +22,9 @@ class MemoryChannel:
     would.
     """
 
-    def __init__(self, server: Server, *, legacy: Callable[[Duplex], LegacyHalf] | None = None, capacity: int = 1000) -> None:
+    def __init__(
+        self, server: Server, *, legacy: Callable[[Duplex], LegacyHalf] | None = None, capacity: int = 1000
+    ) -> None:
         self._incoming: asyncio.Queue[bytes | None] = asyncio.Queue(capacity)
         self._duplex = Duplex(server, self._incoming.put, legacy=legacy)
         self.closed = False

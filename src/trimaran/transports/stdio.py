@@ -299,7 +299,13 @@ class _Outgoing(asyncio.BaseProtocol):
             return
 
 
-def run_stdio(server: Server, *, legacy: Callable[[Duplex], LegacyHalf] | None = None, watch_parent: bool = True, **options: Any) -> None:
+def _soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
+    loop.call_soon_threadsafe(callback)
+
+
+def run_stdio(
+    server: Server, *, legacy: Callable[[Duplex], LegacyHalf] | None = None, watch_parent: bool = True, **options: Any
+) -> None:
     """Serve stdio and block until the end."""
     if options:
         from trimaran.errors import ConfigError
@@ -315,7 +321,7 @@ def run_stdio(server: Server, *, legacy: Callable[[Duplex], LegacyHalf] | None =
             try:
                 loop.add_signal_handler(number, task.cancel)
             except NotImplementedError:  # Windows
-                signal.signal(number, lambda *_: loop.call_soon_threadsafe(task.cancel))
+                signal.signal(number, lambda number, frame: _soon(loop, task.cancel))
         try:
             await serve_stdio(server, pipes=pipes, legacy=legacy, watch_parent=watch_parent)
         except asyncio.CancelledError:

@@ -46,7 +46,7 @@ from .resources import (
 )
 from .subscriptions import ListenParams, ListenResult, NotificationFilter
 from .tools import CallToolParams, CallToolResult, ListParams, ListToolsResult, Tool, ToolAnnotations
-from .wire import Annotations, Icon, Implementation, Json, Params, Role, Wire
+from .wire import Annotations, Icon, Implementation, Json, Params, Role, Value, Wire, as_object
 
 __all__ = [
     "Annotations",
@@ -107,5 +107,7 @@ __all__ = [
     "ToolAnnotations",
     "ToolResultContent",
     "ToolUseContent",
+    "Value",
     "Wire",
+    "as_object",
 ]

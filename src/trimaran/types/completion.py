@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Raw, field
 
-from .wire import Json, Params, Wire
+from .wire import Json, Params, Value, Wire
 
 __all__ = [
     "CompleteContext",
@@ -17,23 +17,23 @@ __all__ = [
 ]
 
 
-class PromptReference(Wire, tag_field="type", tag="ref/prompt", frozen=True):
+class PromptReference(Value, tag_field="type", tag="ref/prompt", frozen=True):
     name: str
     title: str | None = None
 
 
-class ResourceReference(Wire, tag_field="type", tag="ref/resource", frozen=True):
+class ResourceReference(Value, tag_field="type", tag="ref/resource", frozen=True):
     """`uri` is a resource template."""
 
     uri: str
 
 
-class CompletionArgument(Wire, frozen=True):
+class CompletionArgument(Value, frozen=True):
     name: str
     value: str
 
 
-class CompleteContext(Wire, frozen=True):
+class CompleteContext(Value, frozen=True):
     """What the person has already filled in."""
 
     arguments: dict[str, str] | None = None

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from msgspec import UNSET, UnsetType, field
 
-from .wire import Annotations, Icon, Json, Wire
+from .wire import Annotations, Icon, Json, Value
 
 __all__ = [
     "AudioContent",
@@ -23,13 +23,13 @@ __all__ = [
 ]
 
 
-class TextContent(Wire, tag_field="type", tag="text", frozen=True):
+class TextContent(Value, tag_field="type", tag="text", frozen=True):
     text: str
     annotations: Annotations | dict[str, Json] | None = None
     meta: dict[str, Json] | None = field(name="_meta", default=None)
 
 
-class ImageContent(Wire, tag_field="type", tag="image", frozen=True):
+class ImageContent(Value, tag_field="type", tag="image", frozen=True):
     """`data` is base64."""
 
     data: str
@@ -38,7 +38,7 @@ class ImageContent(Wire, tag_field="type", tag="image", frozen=True):
     meta: dict[str, Json] | None = field(name="_meta", default=None)
 
 
-class AudioContent(Wire, tag_field="type", tag="audio", frozen=True):
+class AudioContent(Value, tag_field="type", tag="audio", frozen=True):
     """`data` is base64."""
 
     data: str
@@ -47,7 +47,7 @@ class AudioContent(Wire, tag_field="type", tag="audio", frozen=True):
     meta: dict[str, Json] | None = field(name="_meta", default=None)
 
 
-class ResourceLink(Wire, tag_field="type", tag="resource_link", frozen=True):
+class ResourceLink(Value, tag_field="type", tag="resource_link", frozen=True):
     """A resource the client may read later."""
 
     uri: str
@@ -61,7 +61,7 @@ class ResourceLink(Wire, tag_field="type", tag="resource_link", frozen=True):
     meta: dict[str, Json] | None = field(name="_meta", default=None)
 
 
-class TextResourceContents(Wire, frozen=True):
+class TextResourceContents(Value, frozen=True):
     uri: str
     text: str
     mime_type: str | None = None
@@ -69,7 +69,7 @@ class TextResourceContents(Wire, frozen=True):
     meta: dict[str, Json] | None = field(name="_meta", default=None)
 
 
-class BlobResourceContents(Wire, frozen=True):
+class BlobResourceContents(Value, frozen=True):
     """`blob` is base64."""
 
     uri: str
@@ -82,13 +82,13 @@ class BlobResourceContents(Wire, frozen=True):
 ResourceContents: TypeAlias = TextResourceContents | BlobResourceContents
 
 
-class EmbeddedResource(Wire, tag_field="type", tag="resource", frozen=True):
+class EmbeddedResource(Value, tag_field="type", tag="resource", frozen=True):
     resource: TextResourceContents | dict[str, Json] | BlobResourceContents
     annotations: Annotations | dict[str, Json] | None = None
     meta: dict[str, Json] | None = field(name="_meta", default=None)
 
 
-class ToolUseContent(Wire, tag_field="type", tag="tool_use", frozen=True):
+class ToolUseContent(Value, tag_field="type", tag="tool_use", frozen=True):
     """A model's wish to call a tool, inside a sampled message."""
 
     id: str
@@ -97,7 +97,7 @@ class ToolUseContent(Wire, tag_field="type", tag="tool_use", frozen=True):
     meta: dict[str, Json] | None = field(name="_meta", default=None)
 
 
-class ToolResultContent(Wire, tag_field="type", tag="tool_result", frozen=True):
+class ToolResultContent(Value, tag_field="type", tag="tool_result", frozen=True):
     """The answer to a `ToolUseContent`, inside a message for sampling."""
 
     tool_use_id: str

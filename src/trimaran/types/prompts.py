@@ -8,12 +8,12 @@ from typing import Any
 from msgspec import UNSET, Raw, UnsetType, field
 
 from .content import ContentBlock
-from .wire import Icon, Json, Params, Role, Wire
+from .wire import Icon, Json, Params, Role, Value, Wire
 
 __all__ = ["GetPromptParams", "GetPromptResult", "ListPromptsResult", "Prompt", "PromptArgument", "PromptMessage"]
 
 
-class PromptArgument(Wire, frozen=True):
+class PromptArgument(Value, frozen=True):
     name: str
     title: str | None = None
     description: str | None = None
@@ -30,7 +30,7 @@ class Prompt(Wire):
     meta: dict[str, Json] | None = field(name="_meta", default=None)
 
 
-class PromptMessage(Wire, frozen=True):
+class PromptMessage(Value, frozen=True):
     role: Role
     content: ContentBlock | dict[str, Json]
 

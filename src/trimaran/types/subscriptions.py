@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from msgspec import Raw, field
 
-from .wire import Json, Params, Wire
+from .wire import Json, Params, Value, Wire
 
 __all__ = ["ListenParams", "ListenResult", "NotificationFilter"]
 
 
-class NotificationFilter(Wire, frozen=True):
+class NotificationFilter(Value, frozen=True):
     """What a listener wants to hear, and, in the acknowledgement, what it will."""
 
     tools_list_changed: bool | None = None

@@ -8,12 +8,12 @@ from typing import Any
 from msgspec import UNSET, Raw, UnsetType, field
 
 from .content import ContentBlock, TextContent
-from .wire import Icon, Json, Params, Wire
+from .wire import Icon, Json, Params, Value, Wire
 
 __all__ = ["CallToolParams", "CallToolResult", "ListParams", "ListToolsResult", "Tool", "ToolAnnotations"]
 
 
-class ToolAnnotations(Wire, frozen=True):
+class ToolAnnotations(Value, frozen=True):
     """Hints about what a tool does to the world. Hints: a client must not trust them blindly."""
 
     title: str | None = None
@@ -70,7 +70,11 @@ class CallToolResult(Wire, omit_defaults=True):
 
     @classmethod
     def ok(
-        cls, content: str | Sequence[Any] = (), *, structured: Json | UnsetType = UNSET, meta: dict[str, Json] | None = None
+        cls,
+        content: str | Sequence[Any] = (),
+        *,
+        structured: Json | UnsetType = UNSET,
+        meta: dict[str, Json] | None = None,
     ) -> CallToolResult:
         """A successful result from a text or ready blocks."""
         return cls(content=_blocks(content), structured_content=structured, meta=meta or None)

@@ -7,12 +7,17 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
-__all__ = ["Annotations", "Icon", "Implementation", "Json", "Params", "Role", "Wire"]
+__all__ = ["Annotations", "Icon", "Implementation", "Json", "Params", "Role", "Value", "Wire", "as_object"]
 
 # A JSON value. `Any` because a recursive alias would make every handler's signature unreadable.
 Json: TypeAlias = Any
 
 Role: TypeAlias = Literal["user", "assistant"]
+
+
+def as_object(value: Any) -> dict[str, Json] | None:
+    """A decoded JSON value if it is an object, else None."""
+    return value if isinstance(value, dict) else None  # pyright: ignore[reportUnknownVariableType]
 
 
 class Wire(Struct, kw_only=True, omit_defaults=True, rename="camel"):
@@ -23,13 +28,21 @@ class Wire(Struct, kw_only=True, omit_defaults=True, rename="camel"):
         return msgspec.to_builtins(self)
 
 
-class Params(Wire, frozen=True):
+class Value(Struct, kw_only=True, omit_defaults=True, rename="camel", frozen=True):
+    """The same for what nobody changes once it is made."""
+
+    def to_json(self) -> dict[str, Json]:
+        """The value as the mapping that goes on the wire."""
+        return msgspec.to_builtins(self)
+
+
+class Params(Value, frozen=True):
     """The params of a request. `_meta` stays raw: the reader has its own, memoised, way with it."""
 
     meta: Raw | UnsetType = field(name="_meta", default=UNSET)
 
 
-class Icon(Wire, frozen=True):
+class Icon(Value, frozen=True):
     """A picture a client may show beside a name."""
 
     src: str
@@ -38,7 +51,7 @@ class Icon(Wire, frozen=True):
     theme: Literal["light", "dark"] | None = None
 
 
-class Annotations(Wire, frozen=True):
+class Annotations(Value, frozen=True):
     """Hints on who a piece of content is for and how much it matters (0 to 1)."""
 
     audience: list[Role] | None = None
@@ -46,7 +59,7 @@ class Annotations(Wire, frozen=True):
     last_modified: str | None = None
 
 
-class Implementation(Wire, frozen=True):
+class Implementation(Value, frozen=True):
     """The name and version a program gives itself. Display only: nothing may be decided by it."""
 
     name: str
