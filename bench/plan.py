@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import load
 import messages
 from contenders import Contender
-from procs import Process, UnavailableError, free_port, running
+from procs import Process, UnavailableError, cpu_seconds, free_port, running
 from report import Series
 
 CONNECTIONS = 16
@@ -100,8 +100,13 @@ def unavailable(reason: str) -> Callable[[], float]:
     return measure
 
 
-def call_rate(live: Live | str, plan: Plan, tool: str, era: messages.Era) -> Callable[[], float]:
-    """Return a function that loads the server for one slice and returns answers per second; warms it up here."""
+def call_rate(
+    live: Live | str, plan: Plan, tool: str, era: messages.Era, costs: list[float] | None = None
+) -> Callable[[], float]:
+    """Return a function that loads the server for one slice and returns answers per second; warms it up here.
+
+    `costs` collects, per slice, the server's processor time per answer in microseconds.
+    """
     if isinstance(live, str):
         return unavailable(live)
     try:
@@ -109,4 +114,12 @@ def call_rate(live: Live | str, plan: Plan, tool: str, era: messages.Era) -> Cal
         load.measure(live.port, templates, seconds=0.3)
     except Exception as error:
         return unavailable(str(error) or type(error).__name__)
-    return lambda: load.measure(live.port, templates, seconds=plan.seconds).rate
+
+    def measure() -> float:
+        before = cpu_seconds(live.process.pid)
+        outcome = load.measure(live.port, templates, seconds=plan.seconds)
+        if costs is not None:
+            costs.append((cpu_seconds(live.process.pid) - before) / outcome.answers * 1e6)
+        return outcome.rate
+
+    return measure

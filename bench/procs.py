@@ -80,6 +80,16 @@ def size(pid: int) -> Size:
     return Size(rss / 1024, pss / 1024, count)
 
 
+def cpu_seconds(pid: int) -> float:
+    """Return the processor time the process tree has used so far."""
+    ticks = 0
+    for member in tree(pid):
+        with contextlib.suppress(OSError):
+            fields = Path(f"/proc/{member}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 class Conversation:
     """A child that is spoken to in lines over its pipes. A context manager: leaving it ends the child."""
 

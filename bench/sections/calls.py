@@ -3,11 +3,14 @@
 from collections.abc import Callable
 
 import contenders as who
+from messages import Era
 from plan import CONNECTIONS, Live, Plan, call_rate, rounds, serve_all
 from report import Section, Series, best, compare
 
 ECHOES = (who.ECHO_UVICORN, who.ECHO_GRANIAN)
 RIVALS = (who.SDK, who.SDK_STATELESS, who.FASTMCP, who.FASTMCP_STATELESS)
+
+ERAS: tuple[Era, ...] = ("modern", "legacy")
 
 NOTES = [
     "Rivals run at their best: uvicorn with uvloop and httptools, JSON responses instead of SSE, no access log. In the "
@@ -27,6 +30,8 @@ def run_async(plan: Plan) -> Section:
     section.series = {"modern": modern, "legacy": legacy}
     ours = modern["ours"]
     echo = best([modern["echo-uvicorn"], modern["echo-granian"]])
+    echo_key = "echo-uvicorn" if echo is modern["echo-uvicorn"] else "echo-granian"
+    modern_cost = Series("ours, modern", modern["ours cpu"].values, ours.failure)
     section.rows += [
         compare("async tool, modern", modern["sdk"], ours, unit="req/s", at_least=8),
         compare("async tool, modern", modern["fastmcp"], ours, unit="req/s", at_least=25),
@@ -40,7 +45,13 @@ def run_async(plan: Plan) -> Section:
             unit="req/s",
             at_least=0.85,
         ),
+        compare("server processor time per call, modern", modern["sdk cpu"], modern["ours cpu"], unit="us"),
+        compare("server processor time per call, modern", modern[f"{echo_key} cpu"], modern["ours cpu"], unit="us"),
+        compare("server processor time per call, legacy", modern_cost, legacy["ours cpu"], unit="us"),
     ]
+    section.notes.append(
+        "Processor time per call hardly depends on what else the machine does: trust it when brackets are wide."
+    )
     ceiling = modern["echo-raw"]
     section.notes.append(f"Ceiling of the load generator here (raw protocol echo): {ceiling.show('req/s')}.")
     for key in ("echo-uvicorn", "echo-granian"):
@@ -72,14 +83,18 @@ def _measure(
     labels = {one.key: one.label for one in (who.OURS, *RIVALS, *ECHOES, who.ECHO_RAW)}
     legacy = ("ours", *(rival.key for rival in RIVALS))
     measures: dict[str, tuple[str, Callable[[], float]]] = {}
+    costs: dict[str, list[float]] = {}
     for key in labels:
-        if key in modern:
-            measures[f"modern {key}"] = (labels[key], call_rate(live[key], plan, tool, "modern"))
-        if key in legacy:
-            measures[f"legacy {key}"] = (labels[key], call_rate(live[key], plan, tool, "legacy"))
+        for era in ERAS:
+            if key in (modern if era == "modern" else legacy):
+                name = f"{era} {key}"
+                costs[name] = []
+                measures[name] = (labels[key], call_rate(live[key], plan, tool, era, costs[name]))
     if inline:
         measures["modern ours-inline"] = ("trimaran, inline", call_rate(live["ours"], plan, "add_inline", "modern"))
     series = rounds(plan.rounds, measures)
+    for name, values in costs.items():
+        series[f"{name} cpu"] = Series(series[name].label, values, series[name].failure)
     return _of_era(series, "modern "), _of_era(series, "legacy ")
 
 

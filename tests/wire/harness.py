@@ -282,6 +282,14 @@ class AsgiCarrier:
         self.faults: list[str] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
+    async def finished(self) -> None:
+        """Wait for what a stopped app still has at work; leaving it behind is a fault."""
+        if self._tasks:
+            await asyncio.wait(tuple(self._tasks), timeout=PATIENCE)
+        for task in tuple(self._tasks):
+            self.faults.append("a request is still being served after the app was closed")
+            task.cancel()
+
     async def open(self, method: str, target: str, headers: Pairs, body: bytes | Sequence[bytes]) -> Stream:
         path, _, query = target.partition("?")
         encoded = [(k.lower().encode("latin-1"), v.encode("latin-1")) for k, v in headers]
@@ -363,9 +371,9 @@ class AsgiCarrier:
 
         async def disconnect() -> None:
             gone.set()
-            async with asyncio.timeout(PATIENCE):
-                await asyncio.wait({task})
-            task.result()
+            await asyncio.wait({task}, timeout=0.001 if not state["complete"] else PATIENCE)
+            if task.done():
+                task.result()
 
         return Stream(start["status"], pairs, chunks(), disconnect)
 
@@ -530,6 +538,7 @@ async def serve(binding: str, server: Server, *, path: str = "/mcp", lag: int = 
             yield wire
     finally:
         await app.aclose()
+        await carrier.finished()
     assert not carrier.faults, carrier.faults
 
 

@@ -78,7 +78,7 @@ def call_result(value: Any, output: Validator | None, exact: type | None = None)
 
     A value of the type `exact` fits `output` by construction and is not checked again.
     """
-    kind = cast("type", type(value))
+    kind: type[Any] = type(value)
     if kind is exact and (kind is not float or value - value == 0):  # JSON has no NaN and no infinity
         raw = encode(value)
         return CallToolResult(content=[TextContent(text=raw.decode())], structured_content=Raw(raw))
