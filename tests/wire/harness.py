@@ -1,7 +1,7 @@
 """A client made of bytes: what the wire tests say to a server, and how they hear it.
 
-Two carriers with one face: `http` is a real Granian on a free port and a raw socket to it, `asgi` is the ASGI app driven in
-this process by a strict little server. Nothing here shares code with the library, so a mistake of its encoder, its SSE
+Carriers with one face: `http` is our own HTTP/1.1 server on a free port and a raw socket to it, `granian` the same with the
+RSGI app in Granian (which carries TLS binds), `asgi` is the ASGI app driven in this process by a strict little server. Nothing here shares code with the library, so a mistake of its encoder, its SSE
 writer or its header handling cannot hide behind itself.
 
 Every wait is bounded by `PATIENCE`.
@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import socket
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -530,6 +531,10 @@ async def serve(binding: str, server: Server, *, path: str = "/mcp", lag: int = 
             async with _tidied(wire):
                 yield wire
         return
+    if binding == "granian":
+        async with _granian(server, path, options) as wire, _tidied(wire):
+            yield wire
+        return
     app: AsgiApp = server.asgi(path, **{"host": "127.0.0.1", **options})
     carrier = AsgiCarrier(app, lag=lag)
     wire = Wire(carrier, app.engine.path, app.engine)
@@ -540,6 +545,38 @@ async def serve(binding: str, server: Server, *, path: str = "/mcp", lag: int = 
         await app.aclose()
         await carrier.finished()
     assert not carrier.faults, carrier.faults
+
+
+@contextlib.asynccontextmanager
+async def _granian(server: Server, path: str, options: Mapping[str, Any]) -> AsyncIterator[Wire]:
+    from granian.constants import Interfaces
+    from granian.server.embed import Server as Granian
+
+    from trimaran.transports.rsgi import RsgiApp
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    engine = server.engine(path, **{"host": "127.0.0.1", **options})
+    await server.start()
+    granian = Granian(RsgiApp(engine), address="127.0.0.1", port=port, interface=Interfaces.RSGI, websockets=False, log_enabled=False)
+    serving = asyncio.ensure_future(granian.serve())
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except OSError:
+                await asyncio.sleep(0.002)
+                continue
+            writer.close()
+            break
+    try:
+        yield Wire(HttpCarrier(port), engine.path, engine)
+    finally:
+        await engine.drain(1.0)
+        granian.stop()
+        await asyncio.wait({serving}, timeout=PATIENCE)
+        await server.stop()
 
 
 @contextlib.asynccontextmanager

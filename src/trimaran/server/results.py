@@ -29,6 +29,7 @@ from trimaran.types import (
     ResourceLink,
     TextContent,
     TextResourceContents,
+    as_object,
 )
 
 __all__ = ["BLOCKS", "call_result", "error_result", "exact_type", "is_content", "prompt_result", "read_result"]
@@ -78,7 +79,7 @@ def call_result(value: Any, output: Validator | None, exact: type | None = None)
 
     A value of the type `exact` fits `output` by construction and is not checked again.
     """
-    kind: type[Any] = type(value)
+    kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType]
     if kind is exact and (kind is not float or value - value == 0):  # JSON has no NaN and no infinity
         raw = encode(value)
         return CallToolResult(content=[TextContent(text=raw.decode())], structured_content=Raw(raw))
@@ -100,8 +101,9 @@ def call_result(value: Any, output: Validator | None, exact: type | None = None)
         return CallToolResult(content=[value])
     if isinstance(value, (list, tuple)):
         items: Sequence[Any] = cast("Sequence[Any]", value)
-        if len(items) == 2 and kind is tuple and isinstance(items[1], dict) and not _is_block(items[1]):
-            return CallToolResult(content=_content(items[0]), structured_content=items[1])
+        second = as_object(items[1]) if kind is tuple and len(items) == 2 else None
+        if second is not None and not _is_block(second):
+            return CallToolResult(content=_content(items[0]), structured_content=second)
         if items and all(_is_block(i) or isinstance(i, str) for i in items):
             return CallToolResult(content=_content(items))
     return CallToolResult(content=[TextContent(text=_json_text(value))])

@@ -1,0 +1,107 @@
+"""A TLS bind speaks HTTP/1.1 and HTTP/2 on one port by ALPN, with the same behaviour on both (R150, R151)."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import ssl
+from pathlib import Path
+
+import httpx
+import pytest
+
+from trimaran import Context, Server
+from trimaran.errors import ConfigError
+from trimaran.serve import HttpServer
+
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+    "progressToken": "t",
+}
+HEADERS = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call"}
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    folder = tmp_path_factory.mktemp("tls")
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    cert_file, key_file = folder / "cert.pem", folder / "key.pem"
+    cert_file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    key_file.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return cert_file, key_file
+
+
+def make_server() -> Server:
+    server = Server("tls", version="1")
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    @server.tool
+    async def count(ctx: Context) -> str:
+        for i in (1, 2, 3):
+            await ctx.progress(i, 3)
+        return "counted"
+
+    return server
+
+
+def call(tool: str, arguments: dict[str, int]) -> dict[str, object]:
+    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments, "_meta": META}}
+
+
+@pytest.mark.parametrize(("http2", "spoken"), [(True, "HTTP/2"), (False, "HTTP/1.1")])
+async def test_both_http_versions_serve_calls_and_streams_on_one_tls_port(
+    certificate: tuple[Path, Path], http2: bool, spoken: str
+) -> None:
+    """R151."""
+    trust = ssl.create_default_context(cafile=str(certificate[0]))
+    async with HttpServer(make_server(), port=0, tls=certificate) as http:
+        url = http.url.replace("127.0.0.1", "localhost")
+        async with httpx.AsyncClient(http2=http2, verify=trust, trust_env=False) as client:
+            reply = await client.post(url, json=call("add", {"a": 1, "b": 2}), headers={**HEADERS, "mcp-name": "add"})
+            assert (reply.http_version, reply.status_code) == (spoken, 200)
+            assert reply.json()["result"]["structuredContent"] == 3
+
+            streamed = await client.post(url, json=call("count", {}), headers={**HEADERS, "mcp-name": "count"})
+            events = [json.loads(line[6:]) for line in streamed.text.splitlines() if line.startswith("data: ")]
+            assert [e.get("method") for e in events] == ["notifications/progress"] * 3 + [None]
+            assert events[-1]["result"]["content"][0]["text"] == "counted"
+
+            refused = await client.post(url, json=call("add", {}), headers={**HEADERS, "mcp-name": "other"})
+            assert (refused.status_code, refused.json()["error"]["code"]) == (400, -32020)
+
+
+async def test_a_cleartext_bind_speaks_http_1_1() -> None:
+    """R150."""
+    async with HttpServer(make_server(), port=0) as http, httpx.AsyncClient(http2=True, trust_env=False) as client:
+        reply = await client.post(http.url, json=call("add", {"a": 1, "b": 2}), headers={**HEADERS, "mcp-name": "add"})
+        assert (reply.http_version, reply.status_code) == ("HTTP/1.1", 200)
+
+
+@pytest.mark.parametrize("tls", [{"certfile": "nowhere.pem", "keyfile": "nowhere.key"}, {"certfile": "x"}, {"what": 1}])
+def test_tls_options_that_cannot_work_are_refused_at_once(tls: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match="tls"):
+        HttpServer(make_server(), port=0, tls=tls)
