@@ -112,9 +112,6 @@ class Calling:
     def test_the_last_of_two_hundred_tools_can_be_called(self, report: Outcome) -> None:
         assert report.ok("filler") == result("199", wrapped(report, 199))
 
-    def test_five_megabytes_of_text_arrive_whole(self, report: Outcome) -> None:
-        assert report.ok("big") == {"length": 5_000_000, "start": "0123456789abcdef", "end": "0123456789abcdef"}
-
     def test_a_tool_error_is_a_result_with_its_reason(self, report: Outcome) -> None:
         assert report.ok("fail") == result("it failed: tired", error=True)
 
@@ -133,6 +130,11 @@ class Calling:
 
     def test_an_unknown_tool_is_a_protocol_error(self, report: Outcome) -> None:
         assert report.error("unknown tool")["code"] == -32602
+
+
+class CallingLargely:
+    def test_five_megabytes_of_text_arrive_whole(self, report: Outcome) -> None:
+        assert report.ok("big") == {"length": 5_000_000, "start": "0123456789abcdef", "end": "0123456789abcdef"}
 
 
 class Reading:

@@ -24,7 +24,7 @@ TOOLS = HERE.parents[1] / ".tools"
 NODE = TOOLS / "node" / "node_modules" / ".bin" / "node"
 MODULES = TOOLS / "node" / "node_modules"
 START_LIMIT = 20.0  # seconds; cold imports on a busy machine take about 3
-DRIVER_LIMIT = 60.0  # seconds; a driver takes about 3
+DRIVER_LIMIT = 45.0  # seconds; a driver takes about 3
 DEADLINE = 120  # above the sum of both, so that we end our own processes
 
 
@@ -128,20 +128,26 @@ def run(command: Sequence[str | Path], limit: float = DRIVER_LIMIT) -> subproces
 
 
 @cache
-def drive(driver: tuple[str, ...], transport: str, era: str, mode: str | None = None) -> Outcome:
-    """Run a driver once per combination: its report serves every test. `mode` is the client's own word for the era."""
+def attempt(driver: tuple[str, ...], transport: str, mode: str) -> tuple[subprocess.CompletedProcess[str], list[str]]:
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         log.touch()
         with target(transport, log) as given:
-            done = run([*driver, mode or era, *given])
-        lines = log.read_text(encoding="utf-8").splitlines()
+            done = run([*driver, mode, *given])
+        return done, log.read_text(encoding="utf-8").splitlines()
+
+
+def drive(driver: tuple[str, ...], transport: str, era: str, mode: str) -> Outcome:
+    """Run a driver once per combination: its report, or its failure, serves every test.
+
+    `mode` is the client's own word for the era.
+    """
+    done, log = attempt(driver, transport, mode)
     try:
         items = json.loads(done.stdout)
     except ValueError:
         items = None
     if done.returncode != 0 or not isinstance(items, dict):
-        pytest.fail(
-            f"the driver ended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}", pytrace=False
-        )
-    return Outcome(era, transport, items, lines, done.stderr)
+        words = f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+        pytest.fail(f"the driver ended with {done.returncode}:\n{words}", pytrace=False)
+    return Outcome(era, transport, items, log, done.stderr)

@@ -7,6 +7,7 @@ import pytest
 from .contract import (
     Asking,
     Calling,
+    CallingLargely,
     Cancelling,
     Completing,
     Connecting,
@@ -22,7 +23,8 @@ from .harness import DEADLINE, HERE, TOOLS, Outcome, drive, need
 PYTHON = TOOLS / "peers" / "fastmcp" / "bin" / "python"
 DRIVER = (str(PYTHON), str(HERE / "fastmcp_client.py"))
 MODES = {"modern": "auto", "legacy": "legacy"}
-PLACES = [("http", "modern"), ("http", "legacy"), ("stdio", "modern"), ("stdio", "legacy"), ("sse", "legacy")]
+PLAIN_PLACES = [("http", "modern"), ("http", "legacy"), ("stdio", "modern"), ("stdio", "legacy")]
+PLACES = [*PLAIN_PLACES, ("sse", "legacy")]
 
 pytestmark = [pytest.mark.slow, pytest.mark.deadline(DEADLINE)]
 
@@ -48,6 +50,14 @@ class TestFastMcp(
     def test_a_tool_error_is_raised_with_its_reason(self, report: Outcome) -> None:
         error = report.error("raised")
         assert (error["type"], error["message"]) == ("ToolError", "it failed: tired")
+
+
+# Left out: five megabytes over HTTP+SSE. The client's SSE parser (httpx2) gives up the whole connection at an event of more
+# than 1 MiB ("SSEError: Server-sent event exceeded the 1048576 byte limit."), and there every answer is an event.
+class TestFastMcpWithLargeResults(CallingLargely):
+    @pytest.fixture(params=PLAIN_PLACES, ids="-".join)
+    def report(self, request: pytest.FixtureRequest) -> Outcome:
+        return outcome(*request.param)
 
 
 @pytest.mark.parametrize("transport", ["http", "stdio", "sse"])

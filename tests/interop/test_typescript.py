@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .contract import Everything, Introducing, assert_same_order
+from .contract import CallingLargely, Everything, Introducing, assert_same_order
 from .harness import DEADLINE, HERE, MODULES, NODE, Outcome, drive, need
 
 SCRIPT = str(HERE / "ts_client.mjs")
@@ -35,7 +35,7 @@ def outcome(transport: str, era: str, library: str = "v2") -> Outcome:
 # progress handler; on stdio five notifications and the result are one read, and none of the five is heard.
 
 
-class TestTheTypeScriptClient(Everything, Introducing):
+class TestTheTypeScriptClient(Everything, CallingLargely, Introducing):
     def test_a_missing_resource_is_a_protocol_error(self, report: Outcome) -> None:
         """The client knows both codes and gives its caller one error for them, always with the modern code."""
         error = report.error("read missing")
@@ -46,7 +46,7 @@ class TestTheTypeScriptClient(Everything, Introducing):
         return outcome(*request.param)
 
 
-class TestTheTypeScriptClientOfTheFirstGeneration(Everything, Introducing):
+class TestTheTypeScriptClientOfTheFirstGeneration(Everything, CallingLargely, Introducing):
     @pytest.fixture(params=["http", "stdio", "sse"])
     def report(self, request: pytest.FixtureRequest) -> Outcome:
         return outcome(request.param, "legacy", "v1")

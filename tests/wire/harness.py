@@ -27,7 +27,7 @@ MODERN = "2026-07-28"
 LEGACY = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 P = "io.modelcontextprotocol/"
 BOTH = "application/json, text/event-stream"
-PATIENCE = 5.0
+PATIENCE = 3.0
 NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 Pairs = list[tuple[str, str]]

@@ -38,6 +38,8 @@ class Handshake:
         if server.sessions is None:
             server.sessions = Sessions(server)
         self.sessions: Sessions = server.sessions
+        self._tables: dict[str, dict[str, Serve]] = {}
+        self._tables_of: object = None
         self._own: dict[str, Serve] = {
             "ping": self._ping,
             "logging/setLevel": self._set_level,
@@ -77,18 +79,35 @@ class Handshake:
             raise ProtocolError.internal_error(
                 f"this session already has {len(session.calls)} calls at work; wait for some to finish", status=503
             )
-        return self.handler(call)
+        serve = self._table(session.peer.version).get(call.method)
+        return serve if serve is not None and call.params is not None else self.handler(call)
+
+    def _table(self, version: str) -> dict[str, Serve]:
+        """Who serves what on a revision, looked up once per change of what the server offers."""
+        dispatcher = self._server.dispatcher
+        if self._tables_of is not dispatcher.edition:
+            self._tables_of = dispatcher.edition
+            self._tables.clear()
+        table = self._tables.get(version)
+        if table is None:
+            rows = dispatcher.rows()
+            table = self._tables[version] = {
+                name: self._own.get(name) or dispatcher.handlers[name]
+                for name, row in rows.items()
+                if row.exists_in(version)
+                and (row.capability is None or row.capability in dispatcher.groups)
+                and (name in self._own or name in dispatcher.handlers)
+            }
+        return table
 
     def handler(self, call: Call) -> Serve:
-        """Who serves this call on its revision."""
-        row = call.row
-        if row is None or not row.exists_in(call.peer.version):
-            raise ProtocolError.method_not_found(call.method)
-        if row.capability is not None and row.capability not in self._server.dispatcher.groups:
+        """Who serves this call on its revision, or why nobody does."""
+        serve = self._table(call.peer.version).get(call.method)
+        if serve is None:
             raise ProtocolError.method_not_found(call.method)
         if call.params is None:
             raise ProtocolError.invalid_params(f"{call.method}: {call.shape_error}")
-        return self._own.get(call.method) or self._server.dispatcher.handlers[call.method]
+        return serve
 
     async def hear(self, notice: Notice, session: Session) -> None:
         """Take a notification. Unknown ones are ignored."""

@@ -205,6 +205,10 @@ class Sessions:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._limits = server.limits
+        # A session seen within this time cannot be over by idleness; one with a lifetime is looked at each time.
+        self._glance = (
+            -1.0 if server.limits.session_max_lifetime is not None else (server.limits.session_idle_timeout or 1e9)
+        )
         self._live: dict[str, Session] = {}
         self._reserved = 0
         self._sweeper: asyncio.TimerHandle | None = None
@@ -259,7 +263,7 @@ class Sessions:
         if session.principal is not principal and _identity(session.principal) != _identity(principal):
             return None
         now = time.monotonic()
-        if self._is_over(session, now):
+        if now - session.seen > self._glance and self._is_over(session, now):
             self.end(session)
             return None
         session.seen = now

@@ -36,23 +36,22 @@ class LegacyVoice:
     def __init__(self, writer: Writer, session: Session) -> None:
         self._writer = writer
         self._session = session
+        self._is_latest = session.peer.version == LATEST_LEGACY
 
     def notification(self, method: str, params: dict[str, Any]) -> bytes:
-        version = self._session.peer.version
-        if version != LATEST_LEGACY:
-            params = revise(method, params, version, enc_hook)
+        if not self._is_latest:
+            params = revise(method, params, self._session.peer.version, enc_hook)
         return self._writer.notification(method, params)
 
     def result(self, call: Call, result: Any) -> bytes:
-        if isinstance(result, Raw):
-            return self._writer.legacy_result(call.id, result)
-        version = call.peer.version
-        if version != LATEST_LEGACY:
-            return self._writer.legacy_result(call.id, revise(call.method, result, version, enc_hook))
-        if type(result) is CallToolResult:
+        if self._is_latest and type(result) is CallToolResult:
             structured = result.structured_content
             if structured is not UNSET:
                 result.structured_content = _as_object(structured, self._writer)
+        elif isinstance(result, Raw):
+            return self._writer.legacy_result(call.id, result)
+        elif not self._is_latest:
+            return self._writer.legacy_result(call.id, revise(call.method, result, call.peer.version, enc_hook))
         elif hasattr(result, "ttl_ms"):
             result.ttl_ms = result.cache_scope = None
         return self._writer.legacy_result(call.id, result)

@@ -69,6 +69,8 @@ class HeadReader:
 
     def __init__(self) -> None:
         self._memo: dict[bytes, Head] = {}
+        self.known = self._memo.get
+        """The head of bytes that have been read before, or None."""
 
     def read(self, raw: bytes) -> Head:
         """A head from its bytes, the empty line included; a 400 that says what is wrong with it."""

@@ -131,6 +131,8 @@ class Dispatcher:
         """The rows a modern caller may use."""
         self.groups: frozenset[str] = frozenset()
         """The capabilities advertised, by name."""
+        self.edition: object = None
+        """Another object whenever `handlers` has changed."""
         self._middleware: list[tuple[frozenset[str] | None, Middleware]] = []
         self._extra: dict[str, tuple[Method, Serve]] = {}
         listings = {
@@ -180,7 +182,7 @@ class Dispatcher:
         if signature == self._signature:
             return
         self._signature = signature
-        rows: Mapping[str, Method] = {**METHODS, **{name: row for name, (row, _) in self._extra.items()}}
+        rows = self.rows()
         self.served.clear()
         self.served.update(
             {
@@ -191,7 +193,12 @@ class Dispatcher:
         )
         self._fold()
 
+    def rows(self) -> Mapping[str, Method]:
+        """Every method there is, those of extensions included."""
+        return {**METHODS, **{name: row for name, (row, _) in self._extra.items()}}
+
     def _fold(self) -> None:
+        self.edition = object()
         gates = self._server.gates()
         for name, bare in self._bare.items():
             wrapping = [m for methods, m in self._middleware if methods is None or name in methods]

@@ -142,6 +142,13 @@ class _Connection(asyncio.Protocol):
             callback()
 
     def data_received(self, data: bytes) -> None:
+        if not self._buffer and self._task is None and self._head is None:
+            # Nearly always: one read brings one whole request, with a head that has been seen before.
+            end = data.find(b"\r\n\r\n") + 4
+            head = self._server.heads.known(data[:end])
+            if head is not None and head.length == len(data) - end and not head.is_chunked:
+                self._task = self._loop.create_task(self._serve(head, data[end:]))
+                return
         self._buffer += data
         if self._task is None:
             self._advance()

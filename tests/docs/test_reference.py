@@ -1,0 +1,116 @@
+"""The reference pages are current: the limits table is the one `Limits` gives, the errors page says what the library says.
+
+Rewrite the limits table with `TRIMARAN_UPDATE=1 pytest tests/docs/test_reference.py`.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import trimaran.errors as errors
+from trimaran import Limits, ProtocolError
+from trimaran.protocol.methods import METHODS
+from trimaran.protocol.versions import SUPPORTED
+
+from .pages import DOCS, ROOT, SOURCE, said_strings
+
+LIMITS = DOCS / "reference" / "limits.md"
+ERRORS = DOCS / "reference" / "errors.md"
+COVERAGE = DOCS / "spec-coverage.md"
+BEGIN, END = "<!-- generated: limits -->", "<!-- end -->"
+
+
+def reasons() -> dict[str, str]:
+    """The docstring under each field of `Limits`."""
+    tree = ast.parse((SOURCE / "server" / "limits.py").read_text())
+    body = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Limits").body
+    found: dict[str, str] = {}
+    for field, after in zip(body, body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            assert isinstance(after, ast.Expr), f"{field.target.id} has no reason under it"
+            assert isinstance(after.value, ast.Constant)
+            found[field.target.id] = " ".join(str(after.value.value).split())
+    return found
+
+
+def shown(name: str, value: Any) -> str:
+    if value is None:
+        return "`None`"
+    if name.endswith("_bytes"):
+        unit, size = ("MiB", 1024 * 1024) if value >= 1024 * 1024 else ("KiB", 1024)
+        return f"`{value}` ({value // size} {unit})"
+    return f"`{value:g}` s" if isinstance(value, float) else f"`{value}`"
+
+
+def table() -> str:
+    limits, why = Limits(), reasons()
+    assert list(why) == list(Limits.__struct_fields__)
+    rows = [f"| `{name}` | {shown(name, getattr(limits, name))} | {why[name]} |" for name in Limits.__struct_fields__]
+    return "\n".join([BEGIN, "", "| limit | default | reason |", "|---|---|---|", *rows, "", END])
+
+
+def test_the_limits_table_is_current() -> None:
+    page = LIMITS.read_text()
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    if os.environ.get("TRIMARAN_UPDATE"):
+        LIMITS.write_text(before + table() + after)
+    assert BEGIN + rest.partition(END)[0] + END == table()
+
+
+def test_the_errors_page_quotes_the_library() -> None:
+    """Every quoted message is one the library can say; what is filled in stands there as <something>."""
+    said = [re.sub(r"\{\}", "\0", text) for text in said_strings()]
+    quoted = re.findall(r"^> (.+)$", ERRORS.read_text(), re.MULTILINE)
+    assert len(quoted) > 30
+    missing = [q for q in quoted if not any(re.sub(r"<[^<>]+>", "\0", q) in text for text in said)]
+    assert missing == []
+
+
+def test_the_errors_page_lists_every_code_with_its_status() -> None:
+    page = ERRORS.read_text()
+    for name in dir(errors):
+        if name.startswith("CODE_"):
+            code = getattr(errors, name)
+            row = re.search(rf"^\| `{code}` \|.*$", page, re.MULTILINE)
+            assert row, f"{name} ({code}) has no row"
+            if name not in ("CODE_RESOURCE_NOT_FOUND", "CODE_URL_ELICITATION_REQUIRED"):
+                assert f"| {ProtocolError(code, '').status} |" in row[0], row[0]
+
+
+def test_the_errors_page_names_every_exception() -> None:
+    page = ERRORS.read_text()
+    names = [n for n in errors.__all__ if not n.startswith("CODE_")]
+    assert [n for n in names if f"`{n}`" not in page] == []
+
+
+def test_the_coverage_table_names_every_method_and_revision() -> None:
+    page = COVERAGE.read_text()
+    assert [m for m in METHODS if f"`{m}`" not in page] == []
+    assert [v for v in SUPPORTED if v not in page] == []
+
+
+def test_every_decision_record_has_its_parts() -> None:
+    records = sorted((DOCS / "adr").glob("[0-9]*.md"))
+    assert [r.name[:4] for r in records] == [f"{n:04}" for n in range(1, len(records) + 1)]
+    for record in records:
+        headings = re.findall(r"^## (.+)$", record.read_text(), re.MULTILINE)
+        assert headings == ["Situation", "Decision", "Rejected", "Cost", "Revisit when"], record.name
+        assert re.search(r"^Date: \d{4}-\d\d-\d\d$", record.read_text(), re.MULTILINE), record.name
+
+
+def test_the_changelog_has_this_version() -> None:
+    from trimaran import __version__
+
+    assert f"## {__version__}" in Path(ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_glossary_has_the_fixed_words() -> None:
+    """Whose rule: ours; these words mean one thing each, in code and in prose."""
+    page = (DOCS / "glossary.md").read_text()
+    words = ("Call", "Notice", "Reply", "Peer", "Principal", "Exchange", "Context", "Transport", "Guard", "Catalog")
+    assert [w for w in words if f"**{w}**" not in page] == []
