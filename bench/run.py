@@ -1,7 +1,7 @@
 """The benchmark suite: every budget of the design, measured against the rivals in one run.
 
     .venv/bin/python bench/run.py                    everything, about 12 minutes
-    .venv/bin/python bench/run.py --quick            a quarter of the time
+    .venv/bin/python bench/run.py --quick            a quarter of the load, about half the time
     .venv/bin/python bench/run.py --only http,stdio  some sections
 
 Prints markdown, writes JSON to bench/results/. How to read it: bench/README.md.
@@ -69,7 +69,7 @@ def main() -> int:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds: a quarter of the time")
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds: a quarter of the load")
     parser.add_argument("--only", metavar="A,B", help=f"sections to run, of: {', '.join(SECTIONS)}")
     parser.add_argument("--streams", type=int, default=10_000, help="open listen streams in the memory section")
     parser.add_argument("--pin", action="store_true", help="servers on core 0, load on core 1")

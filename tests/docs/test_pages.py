@@ -27,7 +27,21 @@ RUN = [page for page in PAGES if any(b.language == "python" for b in blocks(page
 EXPECTED = re.compile(r"^\s*print\(.*\)  # (.+)$")
 SHELLS = ("sh", "shell", "bash", "console")
 # Programs a reader is told to type besides ours; a new one here is a decision, a misspelt one is a mistake.
-PROGRAMS = {"claude", "curl", "git", "npx", "openssl", "pip", "python", "uv", "uvicorn", "cd", "pytest", "ruff", "pyright"}
+PROGRAMS = {
+    "claude",
+    "curl",
+    "git",
+    "npx",
+    "openssl",
+    "pip",
+    "python",
+    "uv",
+    "uvicorn",
+    "cd",
+    "pytest",
+    "ruff",
+    "pyright",
+}
 
 
 def whole(page: Path) -> str:

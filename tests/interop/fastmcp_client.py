@@ -63,9 +63,11 @@ class Peer:
 
 async def main(era: str, target: str, arguments: list[str]) -> None:
     peer, report = Peer(), Report()
-    transport: Any = SSETransport(target) if target.endswith("/sse") else StreamableHttpTransport(target)
+    transport: Any
     if arguments:
         transport = StdioTransport(command=target, args=arguments, keep_alive=False)
+    else:
+        transport = SSETransport(target) if target.endswith("/sse") else StreamableHttpTransport(target)
     client = Client(
         transport,
         mode=era,

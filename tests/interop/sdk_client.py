@@ -14,6 +14,7 @@ import anyio
 import mcp_types as types
 from mcp import Client, StdioServerParameters
 from mcp.client.sse import sse_client
+from mcp.client.subscriptions import ToolsListChanged
 from report import Report, answer, listing, measured, plain, tool_result
 
 warnings.simplefilter("ignore")  # the SDK deprecates the legacy methods as they are used
@@ -85,6 +86,13 @@ async def main(era: str, target: str, arguments: list[str]) -> None:
     async with client:
         await checks(client, peer, report, over_sse=target.endswith("/sse"))
     report.print()
+
+
+def told(event: Any) -> str:
+    """The SDK's event, by the notification it was made of."""
+    if isinstance(event, ToolsListChanged):
+        return "notifications/tools/list_changed"
+    return f"notifications/resources/updated {event.uri}"
 
 
 async def checks(client: Any, peer: Peer, report: Report, *, over_sse: bool) -> None:
@@ -161,15 +169,12 @@ async def checks(client: Any, peer: Peer, report: Report, *, over_sse: bool) -> 
             await client.unsubscribe_resource(URI)
             return seen
         async with client.listen(tools_list_changed=True, resource_subscriptions=[URI]) as subscription:
-            seen = []
             with anyio.fail_after(LIMIT):
                 await client.call_tool("grow")
-                seen.append(repr(await anext(subscription)))
+                first = await anext(subscription)
                 await client.call_tool("touch", {"uri": URI})
-                seen.append(repr(await anext(subscription)))
-            names = {"ToolsListChanged()": "notifications/tools/list_changed"}
-            updated = f"ResourceUpdated(uri='{URI}')"
-            return [names.get(s, s).replace(updated, f"notifications/resources/updated {URI}") for s in seen]
+                second = await anext(subscription)
+        return [told(first), told(second)]
 
     async def ping() -> Any:
         return plain(await client.send_ping())

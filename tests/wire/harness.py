@@ -228,7 +228,13 @@ class HttpCarrier:
             raise
 
     async def _open(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, method: str, target: str, headers: Pairs, body: Any
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        method: str,
+        target: str,
+        headers: Pairs,
+        body: Any,
     ) -> Stream:
         async with asyncio.timeout(PATIENCE):
             lines = [f"{method} {target} HTTP/1.1"]
@@ -268,6 +274,40 @@ async def _body(reader: asyncio.StreamReader, headers: Mapping[str, str]) -> Asy
     else:
         while chunk := await reader.read(65536):
             yield chunk
+
+
+class KeepAliveCarrier:
+    """One connection for many requests that are answered at once, for the tests that send thousands."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    async def __aenter__(self) -> KeepAliveCarrier:
+        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self.port)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+    async def open(self, method: str, target: str, headers: Pairs, body: bytes) -> Stream:
+        lines = [f"{method} {target} HTTP/1.1", f"Content-Length: {len(body)}", *(f"{k}: {v}" for k, v in headers)]
+        if not any(k.lower() == "host" for k, _ in headers):
+            lines.append(f"Host: 127.0.0.1:{self.port}")
+        async with asyncio.timeout(PATIENCE):
+            self._writer.write("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body)
+            head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+            pairs = [(k.strip(), v.strip()) for k, _, v in (line.partition(":") for line in head[1:] if line)]
+            length = int({k.lower(): v for k, v in pairs}["content-length"])
+            data = await self._reader.readexactly(length)
+
+        async def whole() -> AsyncIterator[bytes]:
+            yield data
+
+        async def nothing() -> None: ...
+
+        return Stream(int(head[0].split(" ")[1]), pairs, whole(), nothing)
 
 
 class AsgiCarrier:
@@ -392,7 +432,11 @@ class Wire:
         self.streams: list[Stream] = []
 
     async def open(
-        self, method: str, headers: Pairs | Mapping[str, str] = (), body: bytes | Sequence[bytes] = b"", path: str | None = None
+        self,
+        method: str,
+        headers: Pairs | Mapping[str, str] = (),
+        body: bytes | Sequence[bytes] = b"",
+        path: str | None = None,
     ) -> Stream:
         pairs = list(headers.items()) if isinstance(headers, Mapping) else list(headers)
         stream = await self.carrier.open(method, self.path if path is None else path, pairs, body)
@@ -400,7 +444,11 @@ class Wire:
         return stream
 
     async def send(
-        self, method: str, headers: Pairs | Mapping[str, str] = (), body: bytes | Sequence[bytes] = b"", path: str | None = None
+        self,
+        method: str,
+        headers: Pairs | Mapping[str, str] = (),
+        body: bytes | Sequence[bytes] = b"",
+        path: str | None = None,
     ) -> Reply:
         stream = await self.open(method, headers, body, path)
         try:
@@ -418,7 +466,12 @@ class Wire:
 
     @staticmethod
     def modern_parts(
-        method: str, params: Mapping[str, Any] | None = None, *, id: Any = 1, caps: Any = None, extra: Mapping[str, Any] | None = None,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        id: Any = 1,
+        caps: Any = None,
+        extra: Mapping[str, Any] | None = None,
         headers: Mapping[str, str | None] | None = None,
     ) -> tuple[Pairs, bytes]:
         whole = {**(params or {}), "_meta": meta(caps=caps, **(extra or {}))}
@@ -439,7 +492,14 @@ class Wire:
     async def open_modern(self, method: str, params: Mapping[str, Any] | None = None, **rest: Any) -> Stream:
         return await self.open("POST", *self.modern_parts(method, params, **rest))
 
-    async def call(self, name: str, arguments: Mapping[str, Any] | None = None, *, more: Mapping[str, Any] | None = None, **rest: Any) -> Reply:
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        more: Mapping[str, Any] | None = None,
+        **rest: Any,
+    ) -> Reply:
         return await self.modern("tools/call", {"name": name, "arguments": arguments or {}, **(more or {})}, **rest)
 
     async def open_call(self, name: str, arguments: Mapping[str, Any] | None = None, **rest: Any) -> Stream:
@@ -448,7 +508,12 @@ class Wire:
     # legacy
 
     async def initialize(
-        self, version: str = LEGACY[0], *, caps: Any = None, headers: Mapping[str, str | None] | None = None, ready: bool = True
+        self,
+        version: str = LEGACY[0],
+        *,
+        caps: Any = None,
+        headers: Mapping[str, str | None] | None = None,
+        ready: bool = True,
     ) -> Session:
         reply = await self.post(initialize(version, caps), headers)
         assert reply.status == 200, reply
@@ -485,19 +550,29 @@ class Session:
         return replace(replace(pairs, self._extra), changes or {})
 
     async def post(self, message: Any, headers: Mapping[str, str | None] | None = None) -> Reply:
-        return await self.wire.send("POST", self.headers(headers), message if isinstance(message, bytes) else encode(message))
+        return await self.wire.send(
+            "POST", self.headers(headers), message if isinstance(message, bytes) else encode(message)
+        )
 
-    async def ask(self, method: str, params: Mapping[str, Any] | None = None, *, id: Any = None, headers: Any = None) -> Reply:
+    async def ask(
+        self, method: str, params: Mapping[str, Any] | None = None, *, id: Any = None, headers: Any = None
+    ) -> Reply:
         return await self.post(request(method, params, next(self._ids) if id is None else id), headers)
 
-    async def open(self, method: str, params: Mapping[str, Any] | None = None, *, id: Any = None, headers: Any = None) -> Stream:
+    async def open(
+        self, method: str, params: Mapping[str, Any] | None = None, *, id: Any = None, headers: Any = None
+    ) -> Stream:
         body = encode(request(method, params, next(self._ids) if id is None else id))
         return await self.wire.open("POST", self.headers(headers), body)
 
-    async def call(self, name: str, arguments: Mapping[str, Any] | None = None, *, id: Any = None, progress: Any = None) -> Reply:
+    async def call(
+        self, name: str, arguments: Mapping[str, Any] | None = None, *, id: Any = None, progress: Any = None
+    ) -> Reply:
         return await self.ask("tools/call", _call(name, arguments, progress), id=id)
 
-    async def open_call(self, name: str, arguments: Mapping[str, Any] | None = None, *, id: Any = None, progress: Any = None) -> Stream:
+    async def open_call(
+        self, name: str, arguments: Mapping[str, Any] | None = None, *, id: Any = None, progress: Any = None
+    ) -> Stream:
         return await self.open("tools/call", _call(name, arguments, progress), id=id)
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> Reply:
@@ -510,7 +585,12 @@ class Session:
         return await self.notify("notifications/cancelled", {"requestId": id, "reason": "no longer wanted"})
 
     async def get(self, last: str | None = None, headers: Mapping[str, str | None] | None = None) -> Stream:
-        changes: dict[str, str | None] = {"Content-Type": None, "Accept": "text/event-stream", "Last-Event-ID": last, **(headers or {})}
+        changes: dict[str, str | None] = {
+            "Content-Type": None,
+            "Accept": "text/event-stream",
+            "Last-Event-ID": last,
+            **(headers or {}),
+        }
         return await self.wire.open("GET", self.headers(changes))
 
     async def delete(self) -> Reply:
@@ -523,7 +603,9 @@ def _call(name: str, arguments: Mapping[str, Any] | None, progress: Any) -> dict
 
 
 @contextlib.asynccontextmanager
-async def serve(binding: str, server: Server, *, path: str = "/mcp", lag: int = 0, **options: Any) -> AsyncIterator[Wire]:
+async def serve(
+    binding: str, server: Server, *, path: str = "/mcp", lag: int = 0, **options: Any
+) -> AsyncIterator[Wire]:
     """The server behind one of the two bindings; both as on a loopback address."""
     if binding == "http":
         async with HttpServer(server, port=0, path=path, **options) as http:
@@ -559,7 +641,9 @@ async def _granian(server: Server, path: str, options: Mapping[str, Any]) -> Asy
         port = probe.getsockname()[1]
     engine = server.engine(path, **{"host": "127.0.0.1", **options})
     await server.start()
-    granian = Granian(RsgiApp(engine), address="127.0.0.1", port=port, interface=Interfaces.RSGI, websockets=False, log_enabled=False)
+    granian = Granian(
+        RsgiApp(engine), address="127.0.0.1", port=port, interface=Interfaces.RSGI, websockets=False, log_enabled=False
+    )
     serving = asyncio.ensure_future(granian.serve())
     async with asyncio.timeout(PATIENCE):
         while True:
@@ -628,7 +712,9 @@ class Channel:
         await self.send(request(method, params, next(self._ids) if id is None else id))
         return await self.receive()
 
-    async def modern(self, method: str, params: Mapping[str, Any] | None = None, *, id: Any = None, caps: Any = None, **extra: Any) -> Any:
+    async def modern(
+        self, method: str, params: Mapping[str, Any] | None = None, *, id: Any = None, caps: Any = None, **extra: Any
+    ) -> Any:
         whole = {**(params or {}), "_meta": meta(caps=caps, **extra)}
         await self.send(request(method, whole, next(self._ids) if id is None else id))
         return await self.receive()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware
@@ -32,13 +34,25 @@ def demo(**options: Any) -> Server:
     return server
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["http", "asgi"])
+async def wire(request: pytest.FixtureRequest) -> AsyncIterator[Wire]:
+    """One server for the tables: nothing in them leaves a trace in it."""
+    async with serve(request.param, demo()) as wire:
+        yield wire
+
+
+shared = pytest.mark.asyncio(loop_scope="module")
+
+
 def cors(headers: dict[str, str]) -> dict[str, str]:
     return {k: v for k, v in headers.items() if k.startswith("access-control-")}
 
 
 async def verb(wire: Wire, method: str, headers: dict[str, str]) -> Any:
     body = encode(initialize()) if method == "POST" else b""
-    common = {"Content-Type": "application/json", "Accept": BOTH} if method == "POST" else {"Accept": "text/event-stream"}
+    common = (
+        {"Content-Type": "application/json", "Accept": BOTH} if method == "POST" else {"Accept": "text/event-stream"}
+    )
     return await wire.send(method, {**common, **headers}, body)
 
 
@@ -72,17 +86,17 @@ ORIGINS: dict[str, bool] = {
 }
 
 
+@shared
 @pytest.mark.parametrize("origin", ORIGINS)
-async def test_the_origins_a_loopback_bind_trusts(binding: str, origin: str) -> None:
+async def test_the_origins_a_loopback_bind_trusts(wire: Wire, origin: str) -> None:
     """R107, protocol.md 6.1: http on localhost, 127.0.0.1 and [::1], any port, by structure; anything else is 403 without CORS."""
-    async with serve(binding, demo()) as wire:
-        reply = await wire.modern("tools/list", headers={"Origin": origin})
-        assert reply.status == (200 if ORIGINS[origin] else 403)
-        if ORIGINS[origin]:
-            assert reply.headers["access-control-allow-origin"] == origin
-        else:
-            assert cors(reply.headers) == {}
-            assert reply.error["code"] == -32600
+    reply = await wire.modern("tools/list", headers={"Origin": origin})
+    assert reply.status == (200 if ORIGINS[origin] else 403)
+    if ORIGINS[origin]:
+        assert reply.headers["access-control-allow-origin"] == origin
+    else:
+        assert cors(reply.headers) == {}
+        assert reply.error["code"] == -32600
 
 
 @pytest.mark.parametrize("method", VERBS)
@@ -95,50 +109,61 @@ async def test_a_foreign_origin_is_refused_on_every_verb(binding: str, method: s
         assert len(wire.engine.server.sessions) == 0
 
 
+@shared
 @pytest.mark.parametrize("method", VERBS)
-async def test_a_good_origin_gets_its_cors_headers_on_every_verb(binding: str, method: str) -> None:
+async def test_a_good_origin_gets_its_cors_headers_on_every_verb(wire: Wire, method: str) -> None:
     """R109: echoed, never *, with Vary: Origin, the methods, the request headers and the exposed ones; on refusals too."""
-    async with serve(binding, demo()) as wire:
-        reply = await verb(wire, method, {"Origin": LOCAL})
-        found = cors(reply.headers)
-        assert found["access-control-allow-origin"] == LOCAL
-        assert "origin" in reply.headers["vary"].lower()
-        assert found["access-control-allow-methods"] == "POST, GET, DELETE, OPTIONS"
-        allowed = {h.strip().lower() for h in found["access-control-allow-headers"].split(",")}
-        assert {"content-type", "accept", "mcp-session-id", "mcp-protocol-version", "last-event-id", "authorization"} <= allowed
-        assert {"mcp-method", "mcp-name"} <= allowed
-        exposed = {h.strip().lower() for h in found["access-control-expose-headers"].split(",")}
-        assert {"www-authenticate", "mcp-session-id", "mcp-protocol-version"} <= exposed
+    reply = await verb(wire, method, {"Origin": LOCAL})
+    found = cors(reply.headers)
+    assert found["access-control-allow-origin"] == LOCAL
+    assert "origin" in reply.headers["vary"].lower()
+    assert found["access-control-allow-methods"] == "POST, GET, DELETE, OPTIONS"
+    allowed = {h.strip().lower() for h in found["access-control-allow-headers"].split(",")}
+    assert {
+        "content-type",
+        "accept",
+        "mcp-session-id",
+        "mcp-protocol-version",
+        "last-event-id",
+        "authorization",
+    } <= allowed
+    assert {"mcp-method", "mcp-name"} <= allowed
+    exposed = {h.strip().lower() for h in found["access-control-expose-headers"].split(",")}
+    assert {"www-authenticate", "mcp-session-id", "mcp-protocol-version"} <= exposed
 
 
-async def test_cors_headers_are_on_streams_and_errors(binding: str) -> None:
+@shared
+async def test_cors_headers_are_on_streams_and_errors(wire: Wire) -> None:
     """R109: a browser must be able to read those as well."""
-    async with serve(binding, demo()) as wire:
-        for reply in (
-            await wire.modern("tools/list", headers={"Origin": LOCAL, "Accept": "text/event-stream, application/json"}),
-            await wire.modern("no/such", headers={"Origin": LOCAL}),
-            await wire.post(b"{nope", {"Origin": LOCAL}),
-            await wire.post(initialize(), {"Origin": LOCAL, "Content-Type": "text/plain"}),
-            await wire.post(initialize(), {"Origin": LOCAL, "Mcp-Session-Id": "mcp_x"}),
-        ):
-            assert reply.headers["access-control-allow-origin"] == LOCAL, reply
+    for reply in (
+        await wire.modern("tools/list", headers={"Origin": LOCAL, "Accept": "text/event-stream, application/json"}),
+        await wire.modern("no/such", headers={"Origin": LOCAL}),
+        await wire.post(b"{nope", {"Origin": LOCAL}),
+        await wire.post(initialize(), {"Origin": LOCAL, "Content-Type": "text/plain"}),
+        await wire.post(initialize(), {"Origin": LOCAL, "Mcp-Session-Id": "mcp_x"}),
+    ):
+        assert reply.headers["access-control-allow-origin"] == LOCAL, reply
 
 
-async def test_no_origin_no_cors(binding: str) -> None:
+@shared
+async def test_no_origin_no_cors(wire: Wire) -> None:
     """R108: on loopback a missing Origin is accepted, and the answer has no Access-Control-Allow-Origin."""
-    async with serve(binding, demo()) as wire:
-        reply = await wire.modern("tools/list")
-        assert reply.status == 200
-        assert cors(reply.headers) == {}
+    reply = await wire.modern("tools/list")
+    assert reply.status == 200
+    assert cors(reply.headers) == {}
 
 
-async def test_the_preflight(binding: str) -> None:
+@shared
+async def test_the_preflight(wire: Wire) -> None:
     """R110, R103: 204, an empty body, the CORS headers."""
-    async with serve(binding, demo()) as wire:
-        asked = {"Origin": LOCAL, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type"}
-        reply = await wire.send("OPTIONS", asked)
-        assert (reply.status, reply.body) == (204, b"")
-        assert reply.headers["access-control-allow-origin"] == LOCAL
+    asked = {
+        "Origin": LOCAL,
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "content-type",
+    }
+    reply = await wire.send("OPTIONS", asked)
+    assert (reply.status, reply.body) == (204, b"")
+    assert reply.headers["access-control-allow-origin"] == LOCAL
 
 
 async def test_a_browser_may_mirror_params(binding: str) -> None:
@@ -147,7 +172,11 @@ async def test_a_browser_may_mirror_params(binding: str) -> None:
     schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
     server.add_tool(lambda arguments: "ok", name="where", input_schema=schema)
     async with serve(binding, server) as wire:
-        asked = {"Origin": LOCAL, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "mcp-param-region"}
+        asked = {
+            "Origin": LOCAL,
+            "Access-Control-Request-Method": "POST",
+            "Access-Control-Request-Headers": "mcp-param-region",
+        }
         allowed = (await wire.send("OPTIONS", asked)).headers["access-control-allow-headers"].lower()
         assert "mcp-param-region" in allowed
 
@@ -245,18 +274,18 @@ HOSTS: dict[str, bool] = {
 }
 
 
+@shared
 @pytest.mark.parametrize("host", HOSTS)
-async def test_a_loopback_bind_refuses_foreign_hosts(binding: str, host: str) -> None:
+async def test_a_loopback_bind_refuses_foreign_hosts(wire: Wire, host: str) -> None:
     """protocol.md 2.1.1, 6.1, P15: DNS rebinding; the refusal names the option that would let it in."""
-    async with serve(binding, demo()) as wire:
-        reply = await wire.modern("tools/list", headers={"Host": host})
-        if HOSTS[host]:
-            assert reply.status == 200
-        else:
-            assert 400 <= reply.status < 500
-            assert "result" not in reply.messages[0]
-            if reply.status == 403:
-                assert "allowed_hosts" in reply.error["message"]
+    reply = await wire.modern("tools/list", headers={"Host": host})
+    if HOSTS[host]:
+        assert reply.status == 200
+    else:
+        assert 400 <= reply.status < 500
+        assert "result" not in reply.messages[0]
+        if reply.status == 403:
+            assert "allowed_hosts" in reply.error["message"]
 
 
 async def test_hosts_may_be_listed(binding: str) -> None:
@@ -285,6 +314,7 @@ async def test_an_embedded_app_trusts_its_own_host() -> None:
 # --- content ---------------------------------------------------------------------------------------------------------
 
 
+@shared
 @pytest.mark.parametrize(
     ("kind", "status"),
     [
@@ -299,16 +329,16 @@ async def test_an_embedded_app_trusts_its_own_host() -> None:
         ("application/x-www-form-urlencoded", 415),
     ],
 )
-async def test_content_types(binding: str, kind: str | None, status: int) -> None:
+async def test_content_types(wire: Wire, kind: str | None, status: int) -> None:
     """R111: other than application/json (parameters allowed) is 415; a missing one is accepted."""
-    async with serve(binding, demo()) as wire:
-        assert (await wire.modern("tools/list", headers={"Content-Type": kind})).status == status
-        assert (await wire.post(initialize(), {"Content-Type": kind})).status == status
-        expected = 202 if status == 200 else status
-        session = await wire.initialize()
-        assert (await session.post(notification("notifications/x"), {"Content-Type": kind})).status == expected
+    assert (await wire.modern("tools/list", headers={"Content-Type": kind})).status == status
+    assert (await wire.post(initialize(), {"Content-Type": kind})).status == status
+    expected = 202 if status == 200 else status
+    session = await wire.initialize()
+    assert (await session.post(notification("notifications/x"), {"Content-Type": kind})).status == expected
 
 
+@shared
 @pytest.mark.parametrize(
     ("accept", "status"),
     [
@@ -324,11 +354,10 @@ async def test_content_types(binding: str, kind: str | None, status: int) -> Non
         ("application/jsonx, text/event-streamx", 406),
     ],
 )
-async def test_accept(binding: str, accept: str | None, status: int) -> None:
+async def test_accept(wire: Wire, accept: str | None, status: int) -> None:
     """R112: a POST's Accept must include both types, or */*, or be absent."""
-    async with serve(binding, demo()) as wire:
-        assert (await wire.modern("tools/list", headers={"Accept": accept})).status == status
-        assert (await wire.post(initialize(), {"Accept": accept})).status == status
+    assert (await wire.modern("tools/list", headers={"Accept": accept})).status == status
+    assert (await wire.post(initialize(), {"Accept": accept})).status == status
 
 
 @pytest.mark.parametrize("carrier", ["http", "asgi", "granian"])
@@ -349,35 +378,39 @@ async def test_too_large_is_413(carrier: str, limit: int) -> None:
 # --- verbs and paths -------------------------------------------------------------------------------------------------
 
 
+@shared
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "TRACE", "BREW"])
-async def test_other_verbs_are_405(binding: str, method: str) -> None:
+async def test_other_verbs_are_405(wire: Wire, method: str) -> None:
     """R103: with Allow listing the four."""
-    async with serve(binding, demo()) as wire:
-        reply = await wire.send(method)
-        assert reply.status == 405
-        assert set(reply.headers["allow"].replace(" ", "").split(",")) == {"POST", "GET", "DELETE", "OPTIONS"}
+    reply = await wire.send(method)
+    assert reply.status == 405
+    assert set(reply.headers["allow"].replace(" ", "").split(",")) == {"POST", "GET", "DELETE", "OPTIONS"}
 
 
+@shared
 @pytest.mark.parametrize("path", ["/mcp", "/mcp/", "/mcp?x=1", "/mcp/?x=1"])
-async def test_both_forms_of_the_path_are_answered(binding: str, path: str) -> None:
+async def test_both_forms_of_the_path_are_answered(wire: Wire, path: str) -> None:
     """P16, R143: with and without a trailing slash, never a redirect; the query is stripped."""
-    async with serve(binding, demo()) as wire:
-        pairs, body = wire.modern_parts("tools/list")
-        assert (await wire.send("POST", pairs, body, path=path)).status == 200
-        post = await wire.send("POST", {"Content-Type": "application/json", "Accept": BOTH}, encode(initialize()), path=path)
-        assert post.status == 200
+    pairs, body = wire.modern_parts("tools/list")
+    assert (await wire.send("POST", pairs, body, path=path)).status == 200
+    post = await wire.send(
+        "POST", {"Content-Type": "application/json", "Accept": BOTH}, encode(initialize()), path=path
+    )
+    assert post.status == 200
 
 
+@shared
 @pytest.mark.parametrize("path", ["/", "/mc", "/mcp2", "/mcp/x", "//mcp", "/MCP", "/mcp//"])
-async def test_nothing_else_is_served(binding: str, path: str) -> None:
+async def test_nothing_else_is_served(wire: Wire, path: str) -> None:
     """C16: "/" only when asked; 404 for the rest."""
-    async with serve(binding, demo()) as wire:
-        pairs, body = wire.modern_parts("tools/list")
-        assert (await wire.send("POST", pairs, body, path=path)).status == 404
-        assert (await wire.send("GET", {"Accept": "text/event-stream"}, path=path)).status == 404
+    pairs, body = wire.modern_parts("tools/list")
+    assert (await wire.send("POST", pairs, body, path=path)).status == 404
+    assert (await wire.send("GET", {"Accept": "text/event-stream"}, path=path)).status == 404
 
 
-@pytest.mark.parametrize(("path", "targets"), [("/", ["/", ""]), ("/a/b", ["/a/b", "/a/b/"]), ("mcp", ["/mcp"]), ("/x/", ["/x", "/x/"])])
+@pytest.mark.parametrize(
+    ("path", "targets"), [("/", ["/", ""]), ("/a/b", ["/a/b", "/a/b/"]), ("mcp", ["/mcp"]), ("/x/", ["/x", "/x/"])]
+)
 async def test_the_path_may_be_chosen(path: str, targets: list[str]) -> None:
     """R15, C16."""
     async with serve("asgi", demo(), path=path) as wire:
@@ -469,7 +502,9 @@ async def test_the_endpoint_event_names_the_mounted_path() -> None:
     event = await stream.event()
     assert event is not None
     endpoint = event.data
-    posted = await wire.send("POST", {"Content-Type": "application/json"}, encode(initialize("2024-11-05")), path=endpoint)
+    posted = await wire.send(
+        "POST", {"Content-Type": "application/json"}, encode(initialize("2024-11-05")), path=endpoint
+    )
     await stream.close()
     await app.aclose()
     assert posted.status == 202, endpoint
@@ -534,5 +569,7 @@ async def test_the_engine_takes_any_responder() -> None:
     assert collector.status == 200
     assert json.loads(collector.body)["result"]["tools"]
     refused = Collector()
-    await engine.handle("POST", "/mcp", {"Origin": "https://evil.example", "Host": "localhost"}, encode(request("x")), refused)
+    await engine.handle(
+        "POST", "/mcp", {"Origin": "https://evil.example", "Host": "localhost"}, encode(request("x")), refused
+    )
     assert refused.status == 403

@@ -45,7 +45,13 @@ def rich(**options: Any) -> Server:
         **options,
     )
 
-    @server.tool(title="Full tool", annotations={"readOnlyHint": True}, icons=ICONS, meta={"k": 1}, output_schema={"type": "integer"})
+    @server.tool(
+        title="Full tool",
+        annotations={"readOnlyHint": True},
+        icons=ICONS,
+        meta={"k": 1},
+        output_schema={"type": "integer"},
+    )
     async def scalar() -> int:
         "A tool."
         return 5
@@ -113,7 +119,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest.mark.parametrize(
-    ("asked", "given"), [*((v, v) for v in LEGACY), ("1999-01-01", V11), ("2099-01-01", V11), ("nonsense", V11), ("", V11), (MODERN, V11)]
+    ("asked", "given"),
+    [*((v, v) for v in LEGACY), ("1999-01-01", V11), ("2099-01-01", V11), ("nonsense", V11), ("", V11), (MODERN, V11)],
 )
 async def test_the_version_is_echoed_or_the_newest_legacy_one(wire: Wire, asked: str, given: str) -> None:
     """R18, protocol.md 1.1: a mismatch is not an error; initialize never agrees on the modern revision."""
@@ -140,7 +147,14 @@ async def test_instructions_are_absent_when_unset(binding: str) -> None:
         session = await wire.initialize()
         assert "instructions" not in session.hello
         assert session.hello["capabilities"] == {}
-        for method in ("tools/list", "resources/list", "prompts/list", "completion/complete", "logging/setLevel", "resources/subscribe"):
+        for method in (
+            "tools/list",
+            "resources/list",
+            "prompts/list",
+            "completion/complete",
+            "logging/setLevel",
+            "resources/subscribe",
+        ):
             assert (await session.ask(method, {"uri": "x", "level": "info"})).error["code"] == -32601
 
 
@@ -173,7 +187,9 @@ async def test_initialize_ignores_the_version_header(wire: Wire) -> None:
     assert (await wire.post(initialize(V06), {"MCP-Protocol-Version": V11})).result["protocolVersion"] == V06
 
 
-@pytest.mark.parametrize("method", ["tools/list", "tools/call", "resources/list", "prompts/list", "logging/setLevel", "no/such"])
+@pytest.mark.parametrize(
+    "method", ["tools/list", "tools/call", "resources/list", "prompts/list", "logging/setLevel", "no/such"]
+)
 async def test_before_initialized_only_ping_is_answered(wire: Wire, method: str) -> None:
     """R97, C8: -32600 for everything else, with the id; ping gets {} at once."""
     session = await wire.initialize(ready=False)
@@ -226,7 +242,10 @@ async def test_legacy_results_have_nothing_modern(wire: Wire) -> None:
             ("resources/read", {"uri": "r:1"}),
             ("prompts/list", {}),
             ("prompts/get", {"name": "ask", "arguments": {"who": "x"}}),
-            ("completion/complete", {"ref": {"type": "ref/prompt", "name": "ask"}, "argument": {"name": "who", "value": ""}}),
+            (
+                "completion/complete",
+                {"ref": {"type": "ref/prompt", "name": "ask"}, "argument": {"name": "who", "value": ""}},
+            ),
             ("logging/setLevel", {"level": "error"}),
         ]
         for method, params in asked:
@@ -515,7 +534,9 @@ async def test_questions_on_a_channel() -> None:
         asked = await channel.receive()
         assert asked["method"] == "elicitation/create"
         await channel.send({"jsonrpc": "2.0", "id": "srv-99", "result": {}})
-        await channel.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept", "content": {"name": "Bo"}}})
+        await channel.send(
+            {"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept", "content": {"name": "Bo"}}}
+        )
         reply = await channel.receive()
         assert reply["id"] == "c"
         assert "Bo" in reply["result"]["content"][0]["text"]

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from trimaran import Server
 
-from .harness import BOTH, MODERN, P, Channel, Wire, encode, meta, notification, replace, request, serve
+from .harness import BOTH, MODERN, Channel, P, Wire, encode, meta, notification, replace, request, serve
 
 PARSE, REQUEST, METHOD, PARAMS = -32700, -32600, -32601, -32602
 HEADER, CAPABILITY, VERSION = -32020, -32021, -32022
@@ -158,11 +158,19 @@ async def test_an_unknown_method_is_heard_before_a_missing_name(binding: str) ->
     assert reply.verdict == (404, METHOD, 1)
 
 
-@pytest.mark.parametrize("method", ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"])
+@pytest.mark.parametrize(
+    "method", ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"]
+)
 @pytest.mark.parametrize("legacy", [True, False])
 async def test_removed_methods_are_unknown_on_the_modern_era(binding: str, method: str, legacy: bool) -> None:
     """protocol.md 2.1.6: a modern-tagged legacy method is 404 -32601, on a dual-era server too."""
-    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}, "uri": "a:b", "level": "info"}
+    params = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "x", "version": "1"},
+        "uri": "a:b",
+        "level": "info",
+    }
     server = demo()
     server.add_resource("a:b", lambda: "x", name="x")
     async with serve(binding, server, legacy=legacy) as wire:
@@ -183,7 +191,10 @@ async def test_an_unsupported_version_names_the_supported_ones(binding: str) -> 
 async def test_a_modern_only_server_names_its_versions_to_initialize(binding: str) -> None:
     """protocol.md 2.4, 2.7: legacy to modern fails, and the error names what is supported; no session is made."""
     async with serve(binding, demo(), legacy=False) as wire:
-        init = request("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}})
+        init = request(
+            "initialize",
+            {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
+        )
         reply = await wire.post(init)
         assert reply.status == 400
         assert MODERN in str(reply.error)

@@ -12,7 +12,7 @@ import pytest_asyncio
 from trimaran import CallToolResult, Context, Limits, Server, ToolError
 from trimaran.errors import ProtocolError
 
-from .harness import MODERN, P, Channel, Stream, Wire, meta, notification, request, serve, soon, until
+from .harness import MODERN, Channel, P, Stream, Wire, meta, notification, request, serve, soon, until
 
 INFO = P + "serverInfo"
 SUBSCRIPTION = P + "subscriptionId"
@@ -111,9 +111,19 @@ EVERY_METHOD: list[tuple[str, dict[str, Any]]] = [
     ("resources/read", {"uri": "note://x"}),
     ("prompts/list", {}),
     ("prompts/get", {"name": "greet", "arguments": {"name": "Ada"}}),
-    ("completion/complete", {"ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"name": "name", "value": "A"}}),
+    (
+        "completion/complete",
+        {"ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"name": "name", "value": "A"}},
+    ),
 ]
-CACHEABLE = {"server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"}
+CACHEABLE = {
+    "server/discover",
+    "tools/list",
+    "prompts/list",
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+}
 
 
 @shared
@@ -163,7 +173,9 @@ async def test_cache_hints_follow_the_options(binding: str) -> None:
 
 
 @shared
-@pytest.mark.parametrize("cursor", ["nope", "", "tool.zz", "tool.ffffff", "tool.-1", "tool.0_1", "resource.1", "tool.1 ", "tool."])
+@pytest.mark.parametrize(
+    "cursor", ["nope", "", "tool.zz", "tool.ffffff", "tool.-1", "tool.0_1", "resource.1", "tool.1 ", "tool."]
+)
 async def test_an_unknown_cursor_is_refused(wire: Wire, cursor: str) -> None:
     """R38, protocol.md 7.1: a cursor that was never given out is -32602, whatever it looks like."""
     assert (await wire.modern("tools/list", {"cursor": cursor})).verdict == (400, -32602, 1)
@@ -395,11 +407,15 @@ def complete(ref: Any, value: Any = "A", **more: Any) -> dict[str, Any]:
 @shared
 async def test_completion_is_cut_to_a_hundred(wire: Wire) -> None:
     """R36, R37: 100 values with hasMore; a key nobody registered has none; context reaches the handler."""
-    found = (await wire.modern("completion/complete", complete({"type": "ref/prompt", "name": "greet"}))).result["completion"]
+    found = (await wire.modern("completion/complete", complete({"type": "ref/prompt", "name": "greet"}))).result[
+        "completion"
+    ]
     assert len(found["values"]) == 100
     assert found["hasMore"] is True
     assert found["total"] == 250
-    none = (await wire.modern("completion/complete", complete({"type": "ref/prompt", "name": "other"}))).result["completion"]
+    none = (await wire.modern("completion/complete", complete({"type": "ref/prompt", "name": "other"}))).result[
+        "completion"
+    ]
     assert none["values"] == []
     template = complete({"type": "ref/resource", "uri": "note://{name}"}, context={"arguments": {"seen": "!"}})
     assert (await wire.modern("completion/complete", template)).result["completion"]["values"] == ["A!"]
@@ -459,7 +475,9 @@ async def test_nothing_unrequested_is_heard(binding: str) -> None:
     server = Server("s", version="1")
     server.add_tool(lambda: "x", name="first", inline=True)
     async with serve(binding, server) as wire:
-        stream, ack = await listen(wire, {"toolsListChanged": False, "promptsListChanged": True, "resourceSubscriptions": ["a:1"]})
+        stream, ack = await listen(
+            wire, {"toolsListChanged": False, "promptsListChanged": True, "resourceSubscriptions": ["a:1"]}
+        )
         assert ack["params"]["notifications"] == {}  # neither prompts nor resources are served
         await stream.close()
         server.add_prompt(lambda: "x", name="p")
@@ -584,7 +602,9 @@ async def test_calls_on_a_channel_run_at_the_same_time() -> None:
 
     async with Channel(server) as channel:
         await channel.send(request("tools/call", {"name": "hold", "_meta": meta()}, "slow"))
-        assert (await channel.modern("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}, id="quick"))["id"] == "quick"
+        assert (await channel.modern("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}, id="quick"))[
+            "id"
+        ] == "quick"
         noisy = await channel.modern("tools/call", {"name": "counting"}, id="noisy", progressToken=9)
         assert noisy["params"]["progressToken"] == 9
         rest = [await channel.receive() for _ in range(3)]
@@ -629,7 +649,9 @@ async def test_a_cancellation_right_behind_its_request_applies(legacy: bool) -> 
         params = {"name": "hold"} if legacy else {"name": "hold", "_meta": meta()}
         await channel.send(request("tools/call", params, "x"))
         await channel.send(notification("notifications/cancelled", {"requestId": "x"}))
-        assert (await channel.modern("completion/complete", complete({"type": "ref/prompt", "name": "o"}), id="y"))["id"] == "y"
+        assert (await channel.modern("completion/complete", complete({"type": "ref/prompt", "name": "o"}), id="y"))[
+            "id"
+        ] == "y"
         await asyncio.sleep(0.01)
         assert not ran.is_set()
 

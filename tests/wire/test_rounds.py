@@ -14,7 +14,7 @@ import pytest_asyncio
 from trimaran import Context, Server
 from trimaran.server import rounds
 
-from .harness import P, Channel, Reply, Wire, serve
+from .harness import Channel, P, Reply, Wire, serve
 
 FORM = {"elicitation": {}}
 URL = {"elicitation": {"form": {}, "url": {}}}
@@ -182,7 +182,9 @@ def required(reply: Reply) -> tuple[dict[str, Any], str]:
     return result["inputRequests"], result["requestState"]
 
 
-async def retry(wire: Wire, name: str, state: str | None, answers: Any, arguments: Any = None, *, id: Any = 2, caps: Any = FORM) -> Reply:
+async def retry(
+    wire: Wire, name: str, state: str | None, answers: Any, arguments: Any = None, *, id: Any = 2, caps: Any = FORM
+) -> Reply:
     more: dict[str, Any] = {"inputResponses": answers}
     if state is not None:
         more["requestState"] = state
@@ -238,7 +240,11 @@ async def test_a_task_group_asks_together_too(wire: Wire) -> None:
     by_method = {q["method"]: k for k, q in asked.items()}
     answers = {
         by_method["elicitation/create"]: accept("Ada"),
-        by_method["sampling/createMessage"]: {"role": "assistant", "model": "m", "content": {"type": "text", "text": "said"}},
+        by_method["sampling/createMessage"]: {
+            "role": "assistant",
+            "model": "m",
+            "content": {"type": "text", "text": "said"},
+        },
     }
     assert text(await retry(wire, "grouped", state, answers, caps=ALL)) == "Ada said"
 
@@ -276,7 +282,9 @@ async def test_an_answer_is_given_once(wire: Wire) -> None:
     assert text(await retry(wire, "twice", state, answers, id=3)) == "Ada Bob"
 
 
-@pytest.mark.parametrize("answer", [None, "yes", 5, [], {"action": "perhaps"}, {}, {"action": "accept", "content": {"name": 5}}])
+@pytest.mark.parametrize(
+    "answer", [None, "yes", 5, [], {"action": "perhaps"}, {}, {"action": "accept", "content": {"name": 5}}]
+)
 async def test_a_malformed_answer_is_an_error(wire: Wire, answer: Any) -> None:
     """protocol.md 1.3: malformed -> a JSON-RPC error, -32602."""
     asked, state = required(await wire.call("greet", caps=FORM))
@@ -306,7 +314,13 @@ async def test_a_tampered_state_is_refused(wire: Wire) -> None:
     asked, state = required(await wire.call("greet", caps=FORM))
     answers = {next(iter(asked)): accept()}
     middle = len(state) // 2
-    for bad in (state[:-3], state + "A", "", "nonsense", state[:middle] + ("A" if state[middle] != "A" else "B") + state[middle + 1 :]):
+    for bad in (
+        state[:-3],
+        state + "A",
+        "",
+        "nonsense",
+        state[:middle] + ("A" if state[middle] != "A" else "B") + state[middle + 1 :],
+    ):
         assert (await retry(wire, "greet", bad, answers)).verdict == (400, -32602, 2), bad
 
 
@@ -340,13 +354,22 @@ async def test_a_state_is_bound_to_its_tool_and_method(wire: Wire) -> None:
     answers = {next(iter(asked)): accept()}
     assert (await retry(wire, "greet_too", state, answers)).verdict == (400, -32602, 2)
     more = {"requestState": state, "inputResponses": answers}
-    assert (await wire.modern("prompts/get", {"name": "plain", "arguments": {"topic": "x"}, **more}, caps=FORM)).verdict == (400, -32602, 1)
-    assert (await wire.modern("resources/read", {"uri": "secret://vault", **more}, caps=FORM)).verdict == (400, -32602, 1)
+    assert (
+        await wire.modern("prompts/get", {"name": "plain", "arguments": {"topic": "x"}, **more}, caps=FORM)
+    ).verdict == (400, -32602, 1)
+    assert (await wire.modern("resources/read", {"uri": "secret://vault", **more}, caps=FORM)).verdict == (
+        400,
+        -32602,
+        1,
+    )
 
 
 async def test_a_state_is_bound_to_its_server(binding: str) -> None:
     """protocol.md 6.4: sealed with the server's keys; replicas that share a key accept each other's (P9)."""
-    async with serve(binding, asking(secret_keys=["k" * 32])) as one, serve(binding, asking(secret_keys=["k" * 32])) as two:
+    async with (
+        serve(binding, asking(secret_keys=["k" * 32])) as one,
+        serve(binding, asking(secret_keys=["k" * 32])) as two,
+    ):
         asked, state = required(await one.call("greet", caps=FORM))
         answers = {next(iter(asked)): accept()}
         assert text(await retry(two, "greet", state, answers)) == "Hello Ada"
@@ -434,7 +457,13 @@ async def test_roots(wire: Wire) -> None:
     asked, state = required(await wire.call("roots", caps={"roots": {}}))
     ((key, question),) = asked.items()
     assert question["method"] == "roots/list"
-    reply = await retry(wire, "roots", state, {key: {"roots": [{"uri": "file:///a"}, {"uri": "file:///b", "name": "b"}]}}, caps={"roots": {}})
+    reply = await retry(
+        wire,
+        "roots",
+        state,
+        {key: {"roots": [{"uri": "file:///a"}, {"uri": "file:///b", "name": "b"}]}},
+        caps={"roots": {}},
+    )
     assert reply.result["structuredContent"] == ["file:///a", "file:///b"]
 
 
@@ -455,7 +484,9 @@ def contains(whole: Any, part: Any) -> bool:
 
 
 @pytest.mark.parametrize(("tool", "declared", "needed"), LACKING)
-async def test_what_the_request_does_not_declare_is_not_asked(wire: Wire, tool: str, declared: Any, needed: Any) -> None:
+async def test_what_the_request_does_not_declare_is_not_asked(
+    wire: Wire, tool: str, declared: Any, needed: Any
+) -> None:
     """protocol.md 1.3, 1.7: 400 -32021 with requiredCapabilities as an OBJECT; nothing undeclared is ever sent."""
     reply = await wire.call(tool, caps=declared)
     assert reply.verdict == (400, -32021, 1)
@@ -472,7 +503,9 @@ async def test_capabilities_are_judged_on_every_request(wire: Wire) -> None:
 async def test_a_tool_may_go_on_without_asking(wire: Wire) -> None:
     """R59: the missing capability is an ordinary exception to the handler."""
     assert text(await wire.call("cautious")) == "went on alone"
-    required(await wire.call("cautious", caps=FORM))  # and the suspension is not one: `except Exception` does not eat it
+    required(
+        await wire.call("cautious", caps=FORM)
+    )  # and the suspension is not one: `except Exception` does not eat it
 
 
 # --- the body ------------------------------------------------------------------------------------------------------
@@ -528,4 +561,6 @@ async def test_rounds_on_a_channel() -> None:
         reply = (await channel.modern("tools/call", {"name": "greet"}, caps=FORM, id=1))["result"]
         assert reply["resultType"] == "input_required"
         more = {"requestState": reply["requestState"], "inputResponses": {k: accept() for k in reply["inputRequests"]}}
-        assert (await channel.modern("tools/call", {"name": "greet", **more}, caps=FORM, id=2))["result"]["content"][0]["text"] == "Hello Ada"
+        assert (await channel.modern("tools/call", {"name": "greet", **more}, caps=FORM, id=2))["result"]["content"][0][
+            "text"
+        ] == "Hello Ada"

@@ -361,7 +361,13 @@ async def test_who_you_are_is_asked_before_what_you_bring(binding: str) -> None:
             "json": await wire.post(b"{nope"),
             "size": await wire.post(b" " * 3000),
         }
-    assert {k: r.status for k, r in refused.items()} == {"origin": 403, "type": 401, "accept": 401, "json": 401, "size": 401}
+    assert {k: r.status for k, r in refused.items()} == {
+        "origin": 403,
+        "type": 401,
+        "accept": 401,
+        "json": 401,
+        "size": 401,
+    }
 
 
 async def test_a_refusal_carries_what_the_authenticator_says(binding: str) -> None:
@@ -417,7 +423,9 @@ async def test_a_batch_with_a_bad_message_answers_the_others(binding: str) -> No
     """JSON-RPC: each bad entry has its own error; initialize is not part of a batch."""
     async with serve(binding, demo()) as wire:
         session = await wire.initialize(V03)
-        reply = await session.post([1, request("ping", id="ok"), initialize(id="init"), {"jsonrpc": "1.0", "id": 9, "method": "ping"}])
+        reply = await session.post(
+            [1, request("ping", id="ok"), initialize(id="init"), {"jsonrpc": "1.0", "id": 9, "method": "ping"}]
+        )
         assert reply.status == 200
         found = {m["id"]: m for m in reply.json}
         assert found["ok"]["result"] == {}
@@ -440,7 +448,9 @@ async def test_sessions_may_be_switched_off(binding: str) -> None:
         reply = await wire.post(request("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}))
         assert reply.result["content"][0]["text"] == "3"
         assert "structuredContent" not in reply.result  # 2025-03-26 is assumed
-        newer = await wire.post(request("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}), {"MCP-Protocol-Version": V06})
+        newer = await wire.post(
+            request("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}), {"MCP-Protocol-Version": V06}
+        )
         assert newer.result["structuredContent"] == {"result": 3}
         for verb in ("GET", "DELETE"):
             refused = await wire.send(verb, {"Accept": "text/event-stream"})
@@ -528,7 +538,11 @@ async def test_sessions_are_found_by_capability_and_told_together(binding: str) 
         assert server.broadcast("notifications/custom", {"n": 1}) == 2
         for session in (plain, able):
             async with await session.get() as stream:
-                assert await stream.message() == {"jsonrpc": "2.0", "method": "notifications/custom", "params": {"n": 1}}
+                assert await stream.message() == {
+                    "jsonrpc": "2.0",
+                    "method": "notifications/custom",
+                    "params": {"n": 1},
+                }
 
 
 async def test_a_hook_hears_of_changed_roots(binding: str) -> None:
@@ -554,5 +568,3 @@ async def test_the_end_of_one_endpoint_leaves_other_sessions_alone(binding: str)
         async with serve("asgi", server) as other:
             assert (await other.modern("tools/list")).status == 200
         assert (await session.ask("ping")).status == 200
-
-

@@ -199,8 +199,9 @@ async def test_an_event_id_that_never_was_is_told_so_and_cuts_nothing_off(bindin
             await until(lambda: next(iter(server.sessions)).outlet.is_open, "the stream is open")
             server.broadcast("notifications/n", {"n": "live"})
             heard: list[Any] = []
-            while not heard or heard[-1].get("params", {}).get("n") != "live":
-                heard.append(await stream.message())
+            async with asyncio.timeout(1.0):
+                while not heard or heard[-1].get("params", {}).get("n") != "live":
+                    heard.append(await stream.message())
             assert [m["method"] for m in heard].count("notifications/replay_truncated") == 1
 
 
@@ -246,7 +247,13 @@ async def test_get_wants_to_be_a_stream(binding: str) -> None:
     """R112: Accept must include text/event-stream (or be absent or */*), else 406."""
     async with serve(binding, demo()) as wire:
         session = await wire.initialize()
-        for accept, status in (("application/json", 406), ("text/html", 406), (None, 200), ("*/*", 200), ("TEXT/Event-Stream", 200)):
+        for accept, status in (
+            ("application/json", 406),
+            ("text/html", 406),
+            (None, 200),
+            ("*/*", 200),
+            ("TEXT/Event-Stream", 200),
+        ):
             async with await session.get(headers={"Accept": accept}) as stream:
                 assert stream.status == status, accept
 
@@ -264,7 +271,12 @@ async def test_session_facades_speak_on_the_standalone_stream(binding: str) -> N
             session.notify_progress("tok", 1, 2, "half")
             session.notify_log("debug", "quiet")
             session.notify_log("error", {"e": 1}, "log")
-            assert (await stream.message())["params"] == {"progressToken": "tok", "progress": 1, "total": 2, "message": "half"}
+            assert (await stream.message())["params"] == {
+                "progressToken": "tok",
+                "progress": 1,
+                "total": 2,
+                "message": "half",
+            }
             assert (await stream.message())["params"] == {"level": "error", "data": {"e": 1}, "logger": "log"}
             asking = asyncio.ensure_future(session.elicit({"message": "Name?", "requestedSchema": NAME}))
             asked = await stream.message()
@@ -524,7 +536,9 @@ QUESTIONS: list[tuple[str, str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("tool", "method", "answer", "expected"), QUESTIONS)
-async def test_a_question_rides_the_stream_of_its_call(binding: str, tool: str, method: str, answer: Any, expected: str) -> None:
+async def test_a_question_rides_the_stream_of_its_call(
+    binding: str, tool: str, method: str, answer: Any, expected: str
+) -> None:
     """R60, C10: a real request on the POST's stream; the answer comes on a later POST and is matched by id."""
     async with serve(binding, demo()) as wire:
         session = await wire.initialize(caps=ABLE)
@@ -619,7 +633,9 @@ async def _open_sse(wire: Wire, headers: dict[str, str] | None = None, path: str
 
 async def _say(wire: Wire, endpoint: str, message: Any, headers: dict[str, str] | None = None) -> int:
     body = message if isinstance(message, bytes) else encode(message)
-    return (await wire.send("POST", {"Content-Type": "application/json", **(headers or {})}, body, path=endpoint)).status
+    return (
+        await wire.send("POST", {"Content-Type": "application/json", **(headers or {})}, body, path=endpoint)
+    ).status
 
 
 async def test_http_with_sse(binding: str) -> None:
@@ -633,7 +649,14 @@ async def test_http_with_sse(binding: str) -> None:
         assert reply.event == "message"
         assert reply.message["result"]["protocolVersion"] == V24
         assert await _say(wire, endpoint, notification("notifications/initialized")) == 202
-        assert await _say(wire, endpoint, request("tools/call", {"name": "count", "arguments": {"to": 1}, "_meta": {"progressToken": 1}}, "c")) == 202
+        assert (
+            await _say(
+                wire,
+                endpoint,
+                request("tools/call", {"name": "count", "arguments": {"to": 1}, "_meta": {"progressToken": 1}}, "c"),
+            )
+            == 202
+        )
         assert (await stream.message())["method"] == "notifications/progress"
         assert (await stream.message())["result"]["content"][0]["text"] == "counted"
         server.notify.tools_changed()

@@ -19,7 +19,11 @@ META = {
     "io.modelcontextprotocol/clientCapabilities": {},
     "progressToken": "t",
 }
-HEADERS = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call"}
+HEADERS = {
+    "accept": "application/json, text/event-stream",
+    "mcp-protocol-version": "2026-07-28",
+    "mcp-method": "tools/call",
+}
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +73,12 @@ def make_server() -> Server:
 
 
 def call(tool: str, arguments: dict[str, int]) -> dict[str, object]:
-    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments, "_meta": META}}
+    return {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": tool, "arguments": arguments, "_meta": META},
+    }
 
 
 @pytest.mark.parametrize(("http2", "spoken"), [(True, "HTTP/2"), (False, "HTTP/1.1")])

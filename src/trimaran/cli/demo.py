@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 from rich.console import Console
+from rich.markup import escape
 
 from trimaran.errors import ConfigError
 
@@ -135,7 +136,7 @@ async def _show(console: Console, http: HttpServer, once: bool) -> int:
     try:
         await Tour(url, console).walk()
     except TourFailed as error:
-        console.print(f"\n[bold red]The tour failed[/] at {error}", markup=True)
+        console.print(f"\n[bold red]The tour failed[/] at {escape(str(error))}")
         return 1
     if once:
         console.print("\nThe tour is over, all is well. `trimaran demo` keeps the harbour open for your own client.")

@@ -385,6 +385,8 @@ class StdioFront:
         self._session = _Session()
         self._current: _Worker | None = None
         self._starting: _Worker | None = None
+        self._is_broken = False
+        """Nothing serves, and nothing will until a file changes."""
         self._give_up_at = 0.0
         self._retired: list[tuple[_Worker, float]] = []
         self._pending: list[bytes] = []
@@ -448,7 +450,7 @@ class StdioFront:
     def _from_client(self, line: bytes) -> None:
         with self._lock:
             worker = self._current
-            if worker is None and self._starting is None and self._refused(line):
+            if self._is_broken and self._refused(line):
                 return
             if worker is None:
                 self._pending.append(line)
@@ -458,7 +460,7 @@ class StdioFront:
             worker.send(passed)
 
     def _refused(self, line: bytes) -> bool:
-        """There is no server. A first message waits for one, since no client forgives an error there; others do not."""
+        """There is no server before the next change. A first message waits for it, since no client forgives an error there; others do not."""
         messages = _read(line)
         if any(m.method in ("initialize", "server/discover") for m in messages):
             return False
@@ -566,6 +568,7 @@ class StdioFront:
                 # Overtaken by a newer change before it had loaded.
                 self._retired.append((self._starting, 0.0))
                 self._starting.close_input()
+            self._is_broken = False
             self._starting = worker = _Worker(self._words, self._count, self)
             self._give_up_at = time.monotonic() + _LOAD_SECONDS
             replay = self._session.replay()
@@ -602,6 +605,7 @@ class StdioFront:
             self._starting = None
             is_serving = self._current is not None
             if not is_serving:
+                self._is_broken = True
                 self._pending = [line for line in self._pending if not self._refused(line)]
         if starting.process.returncode != 2 or self._count > 1:
             _say("still serving the previous version" if is_serving else "waiting for a change")

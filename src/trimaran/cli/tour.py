@@ -204,7 +204,7 @@ class Tour:
         )
         answer = ", ".join(f"{name} = {str(value).lower()}" for name, value in _ANSWER.items())
         self._say(f'  [yellow]"{escape(params["message"])}"[/]')
-        self._say(f"  form: {escape(fields)}; the answer: [green]{answer}[/]")
+        self._say(f"  form: {escape(fields)}; answer: [green]{answer}[/]")
 
     def _booked(self, booking: Params, before: Params, after: Params) -> None:
         _expect(booking["booked"] and booking["nights"] == _ANSWER["nights"], f"the answer did not arrive: {booking}")
@@ -287,7 +287,7 @@ def _thumbnail(data: bytes, width: int, height: int, scale: int) -> Text:
 
     text = Text(no_wrap=True)
     half = scale // 2
-    for y in range(half, height, 2 * scale):
+    for y in range(half, height - scale, 2 * scale):
         for x in range(half, width, scale):
             text.append("▀", Style(color=colour(x, y), bgcolor=colour(x, y + scale)))
         text.append("\n")

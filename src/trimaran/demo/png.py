@@ -29,9 +29,10 @@ def picture(width: int, height: int, paint: Painter) -> bytes:
         rows.append(0)  # each row begins with its filter: none
         for x in range(width):
             colour = paint((x + 0.5) / width, (y + 0.5) / height)
-            rows.append(palette.setdefault(colour, len(palette)))
-            if len(palette) > _MOST_COLOURS:
+            index = palette.setdefault(colour, len(palette))
+            if index == _MOST_COLOURS:
                 raise ValueError(f"a palette holds {_MOST_COLOURS} colours; this picture has more")
+            rows.append(index)
     header = struct.pack(">IIBBBBB", width, height, 8, _INDEXED, 0, 0, 0)
     colours = b"".join(bytes(colour) for colour in palette)
     chunks = ((b"IHDR", header), (b"PLTE", colours), (b"IDAT", zlib.compress(bytes(rows), 9)), (b"IEND", b""))

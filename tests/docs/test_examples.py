@@ -1,0 +1,302 @@
+"""Every example runs as its docstring says: as a child process, spoken to in raw JSON-RPC over stdio or HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .pages import ROOT
+
+EXAMPLES = ROOT / "examples"
+PATIENCE = 10.0
+MODERN = "2026-07-28"
+P = "io.modelcontextprotocol/"
+FORMS = {"elicitation": {"form": {}}}
+
+
+def modern(method: str, params: dict[str, Any] | None = None, *, id: int = 1, caps: Any = None, **meta: Any) -> Any:
+    whole = {P + "protocolVersion": MODERN, P + "clientCapabilities": caps or {}, **meta}
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": {**(params or {}), "_meta": whole}}
+
+
+def call(name: str, arguments: dict[str, Any] | None = None, **more: Any) -> Any:
+    extra = {k: more.pop(k) for k in ("requestState", "inputResponses") if k in more}
+    return modern("tools/call", {"name": name, "arguments": arguments or {}, **extra}, **more)
+
+
+class Stdio:
+    """A child that speaks the protocol on its pipes."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin
+        assert process.stdout
+        self._stdin, self._stdout = process.stdin, process.stdout
+        self.notices: list[Any] = []
+
+    async def send(self, message: Any) -> None:
+        self._stdin.write(json.dumps(message).encode() + b"\n")
+        await self._stdin.drain()
+
+    async def receive(self) -> Any:
+        async with asyncio.timeout(PATIENCE):
+            line = await self._stdout.readline()
+        assert line, "the server has ended"
+        return json.loads(line)
+
+    async def ask(self, message: Any) -> Any:
+        """Send a request and return its reply; what comes before it is kept in `notices`."""
+        await self.send(message)
+        while True:
+            reply = await self.receive()
+            if reply.get("id") == message["id"] and "method" not in reply:
+                return reply
+            self.notices.append(reply)
+
+
+@contextlib.asynccontextmanager
+async def child(file: str, *arguments: str, port: int | None = None) -> AsyncIterator[asyncio.subprocess.Process]:
+    environment = {**os.environ, **({"PORT": str(port)} if port else {})}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(EXAMPLES / file),
+        *arguments,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=environment,
+    )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.communicate(b"")
+
+
+@contextlib.asynccontextmanager
+async def on_stdio(file: str, *arguments: str) -> AsyncIterator[Stdio]:
+    """Run an example on stdio, and see that it ends by itself on EOF, with nothing amiss."""
+    async with child(file, *arguments) as process:
+        yield Stdio(process)
+        async with asyncio.timeout(PATIENCE):
+            rest, complaints = await process.communicate(b"")  # closes stdin: EOF
+        assert process.returncode == 0, complaints.decode()
+        assert rest == b""
+        assert b"Traceback" not in complaints, complaints.decode()
+
+
+@contextlib.asynccontextmanager
+async def on_http(file: str, port: int) -> AsyncIterator[int]:
+    """Run an example on HTTP, and see that SIGTERM ends it in time."""
+    async with child(file, port=port) as process:
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                try:
+                    _, writer = await asyncio.open_connection("127.0.0.1", port)
+                except OSError:
+                    assert process.returncode is None, (await process.communicate())[1].decode()
+                    await asyncio.sleep(0.02)
+                else:
+                    writer.close()
+                    await writer.wait_closed()
+                    break
+        yield port
+        process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(PATIENCE):
+            _, complaints = await process.communicate()
+        assert process.returncode in (0, -signal.SIGTERM), complaints.decode()
+        assert b"Traceback" not in complaints, complaints.decode()
+
+
+async def http(port: int, method: str, path: str, headers: dict[str, str], body: bytes = b"") -> tuple[int, str, bytes]:
+    """One request, by hand: status, content type, body (whole, chunks joined)."""
+    head = {"host": f"127.0.0.1:{port}", "connection": "close", "content-length": str(len(body)), **headers}
+    lines = [f"{method} {path} HTTP/1.1", *(f"{k}: {v}" for k, v in head.items()), "", ""]
+    async with asyncio.timeout(PATIENCE):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write("\r\n".join(lines).encode() + body)
+        raw = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+    top, _, rest = raw.partition(b"\r\n\r\n")
+    status, *fields = top.decode().split("\r\n")
+    got = {k.lower(): v.strip() for k, _, v in (f.partition(":") for f in fields)}
+    if got.get("transfer-encoding") == "chunked":
+        whole = b""
+        while rest:
+            size, _, rest = rest.partition(b"\r\n")
+            whole, rest = whole + rest[: int(size, 16)], rest[int(size, 16) + 2 :]
+        rest = whole
+    return int(status.split()[1]), got.get("content-type", ""), rest
+
+
+async def post(port: int, message: Any, path: str = "/mcp") -> tuple[int, list[Any]]:
+    """Post one modern request; status and the messages that came back, JSON or stream."""
+    method, params = message["method"], message["params"]
+    headers = {
+        "content-type": "application/json",
+        "accept": "application/json, text/event-stream",
+        "mcp-protocol-version": MODERN,
+        "mcp-method": method,
+    }
+    if "name" in params or "uri" in params:
+        headers["mcp-name"] = params.get("name") or params["uri"]
+    status, kind, body = await http(port, "POST", path, headers, json.dumps(message).encode())
+    if kind.startswith("text/event-stream"):
+        lines = [line[5:].strip() for line in body.decode().splitlines() if line.startswith("data:")]
+        return status, [json.loads(line) for line in lines if line]
+    return status, [json.loads(body)]
+
+
+async def result(port: int, message: Any, path: str = "/mcp") -> Any:
+    status, messages = await post(port, message, path)
+    assert status == 200, messages
+    return messages[-1]["result"]
+
+
+def test_every_example_says_how_to_run_it_and_is_tested() -> None:
+    here = Path(__file__).read_text()
+    for file in EXAMPLES.glob("*.py"):
+        text = file.read_text()
+        assert f"examples/{file.name}" in text, f"{file.name} does not say how to run it"
+        assert "claude mcp add" in text, f"{file.name} does not say how to add it to Claude Code"
+        assert f'"{file.name}"' in here, f"{file.name} is not tested"
+
+
+async def test_calculator() -> None:
+    async with on_stdio("calculator.py") as server:
+        sums = await server.ask(call("add", {"a": 2, "b": 0.5}))
+        assert sums["result"]["structuredContent"] == 2.5
+        failed = await server.ask(call("divide", {"a": 1, "b": 0}, id=2))
+        assert failed["result"]["isError"] is True
+        assert "not 0" in failed["result"]["content"][0]["text"]
+        read = await server.ask(modern("resources/read", {"uri": "calculator://history"}, id=3))
+        assert read["result"]["contents"][0]["text"] == "2 + 0.5 = 2.5"
+        prompt = await server.ask(
+            modern("prompts/get", {"name": "word_problem", "arguments": {"problem": "Two and two?"}}, id=4)
+        )
+        assert prompt["result"]["messages"][0]["content"]["text"].endswith("Two and two?")
+
+
+async def test_calculator_for_a_client_with_a_handshake() -> None:
+    async with on_stdio("calculator.py") as server:
+        params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+        opened = await server.ask({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})
+        assert opened["result"]["protocolVersion"] == "2025-06-18"
+        await server.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        product = {"name": "multiply", "arguments": {"a": 6, "b": 7}}
+        reply = await server.ask({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": product})
+        assert reply["result"]["content"][0]["text"] == "42.0"
+        assert reply["result"]["structuredContent"] == {"result": 42.0}
+
+
+async def test_stdio_server() -> None:
+    async with on_stdio("stdio_server.py") as server:
+        reply = await server.ask(call("count_words", {"texts": ["a b a", "b c a"], "top": 1}, progressToken="t"))
+        assert reply["result"]["structuredContent"] == {"a": 3}
+        assert [n["params"]["progress"] for n in server.notices] == [1, 2]
+
+
+async def test_streaming() -> None:
+    async with on_stdio("streaming.py") as server:
+        reply = await server.ask(call("countdown", {"start": 2}, progressToken=7))
+        assert reply["result"]["content"][0]["text"] == "2...\n1...\nlift-off\n"
+        assert [n["params"]["message"] for n in server.notices] == ["2...\n", "1...\n", "lift-off\n"]
+
+
+async def test_callbacks() -> None:
+    async with on_stdio("callbacks.py") as server:
+        first = (await server.ask(modern("tools/list")))["result"]
+        second = (await server.ask(modern("tools/list", {"cursor": first["nextCursor"]}, id=2)))["result"]
+        assert [t["name"] for t in first["tools"]] == ["known_units", "kg_to_pounds", "km_to_miles"]
+        assert [t["name"] for t in second["tools"]] == ["litres_to_gallons"]
+        assert "nextCursor" not in second
+        reply = await server.ask(call("km_to_miles", {"value": 10}, id=3))
+        assert reply["result"]["content"][0]["text"] == "6.21371"
+        declared = await server.ask(call("known_units", id=4))
+        assert len(declared["result"]["structuredContent"]) == 3
+
+
+async def test_http_server(free_port: int) -> None:
+    async with on_http("http_server.py", free_port) as port:
+        saved = await result(port, call("save_note", {"title": "tea", "text": "Milk last."}))
+        assert saved["content"][0]["text"] == "Saved 'tea'; 1 notes in all."
+        found = await result(port, call("find_notes", {"word": "milk"}))
+        assert found["structuredContent"] == [{"title": "tea", "text": "Milk last."}]
+        read = await result(port, modern("resources/read", {"uri": "note://tea"}))
+        assert read["contents"][0]["text"] == "Milk last."
+        status, missing = await post(port, modern("resources/read", {"uri": "note://coffee"}))
+        assert (status, missing[-1]["error"]["code"]) == (400, -32602)
+
+
+async def test_ask_in_the_middle_by_rounds(free_port: int) -> None:
+    async with on_http("ask_in_the_middle.py", free_port) as port:
+        first = await result(port, call("order", {"item": "teapot"}, caps=FORMS))
+        assert first["resultType"] == "input_required"
+        (key, question), *_ = first["inputRequests"].items()
+        assert question["method"] == "elicitation/create"
+        answers = {key: {"action": "accept", "content": {"name": "Ada"}}}
+        retry = call(
+            "order",
+            {"item": "teapot"},
+            caps=FORMS,
+            id=2,
+            requestState=first["requestState"],
+            inputResponses=answers,
+        )
+        second = await result(port, retry)
+        # There was one teapot: had the body reserved twice, the second round would have failed.
+        assert second["content"][0]["text"] == "Order 1: one teapot for Ada, standard."
+        forged = call("order", {"item": "kettle"}, caps=FORMS, requestState=first["requestState"])
+        status, refused = await post(port, forged)
+        assert (status, refused[-1]["error"]["code"]) == (400, -32602)
+        status, lacking = await post(port, call("order", {"item": "kettle"}))
+        assert (status, lacking[-1]["error"]["code"]) == (400, -32021)
+
+
+async def test_ask_in_the_middle_by_request() -> None:
+    async with on_stdio("ask_in_the_middle.py", "--stdio") as server:
+        params = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": FORMS,
+            "clientInfo": {"name": "t", "version": "1"},
+        }
+        await server.ask({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})
+        await server.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        order = {"name": "order", "arguments": {"item": "kettle"}}
+        await server.send({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": order})
+        question = await server.receive()
+        assert question["method"] == "elicitation/create"
+        await server.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}})
+        reply = await server.receive()
+        assert reply["result"]["content"][0]["text"] == "Nothing was ordered; the kettle is back on the shelf."
+
+
+@pytest.mark.deadline(40)
+async def test_mounted_in_starlette(free_port: int) -> None:
+    async with on_http("mounted_in_starlette.py", free_port) as port:
+        assert (await result(port, call("add_task", {"task": "tea"})))["content"][0]["text"] == "1 tasks on the list."
+        await result(port, call("add_task", {"task": "toast"}), "/mcp/")
+        status, _, body = await http(port, "GET", "/", {})
+        assert (status, json.loads(body)) == (200, {"tasks": ["tea", "toast"]})
+
+
+async def test_embedding(free_port: int) -> None:
+    async with on_http("embedding.py", free_port) as port:
+        told = await result(port, call("now"))
+        assert told["structuredContent"].startswith("20")
+        status, messages = await post(port, call("wait", {"seconds": 0.1}, progressToken="p"))
+        assert status == 200
+        assert [m["params"]["progress"] for m in messages[:-1]] == list(range(1, 11))
+        assert messages[-1]["result"]["content"][0]["text"] == "waited 0.1 s"
+        status, _, _ = await http(port, "POST", "/mcp", {"origin": "https://evil.example"}, b"{}")
+        assert status == 403

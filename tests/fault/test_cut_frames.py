@@ -1,0 +1,292 @@
+"""Messages cut at every byte, split at every byte, sent byte by byte; readers that leave at every stage of a stream."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+import pytest
+
+from trimaran import Context, Server
+from trimaran.legacy.duplex import LegacyDuplex
+from trimaran.serve import HttpServer
+from trimaran.transports.stdio import StdioPipes, serve_stdio
+
+from .rig import (
+    Child,
+    Connection,
+    assert_serves,
+    call,
+    encode,
+    http,
+    initialize,
+    legacy_http,
+    modern_headers,
+    modern_http,
+    turns,
+    until,
+)
+
+
+def make() -> Server:
+    server = Server("cut", version="1")
+
+    @server.tool(inline=True)
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    @server.tool
+    async def ticks(n: int, ctx: Context) -> str:
+        for i in range(n):
+            await ctx.progress(i + 1, message=f"tick {i + 1}")
+        return "done"
+
+    @server.tool
+    async def endless(n: int, ctx: Context) -> str:
+        for i in range(n):
+            await ctx.progress(i + 1)
+        await asyncio.Event().wait()
+        return "never"
+
+    return server
+
+
+@contextlib.asynccontextmanager
+async def serving() -> AsyncIterator[HttpServer]:
+    async with HttpServer(make(), port=0) as server:
+        yield server
+
+
+def chunked(sizes: Iterable[int]) -> bytes:
+    message = call("add", {"a": 1, "b": 2})
+    head = http(b"", {**modern_headers(message), "Transfer-Encoding": "chunked"}, framed=False)
+    body, parts = encode(message), []
+    for size in sizes:
+        piece, body = body[:size], body[size:]
+        parts.append(b"%x;ext=1\r\n%b\r\n" % (len(piece), piece))
+    return head + b"".join(parts) + b"%x\r\n%b\r\n0\r\nTrailer: x\r\n\r\n" % (len(body), body)
+
+
+FRAMES = {
+    "modern": modern_http(call("add", {"a": 1, "b": 2})),
+    "initialize": legacy_http(initialize()),
+    "chunked": chunked([1, 50]),
+    "empty_line_first": b"\r\n" + modern_http(call("add", {"a": 1, "b": 2})),
+}
+
+
+def connections(server: HttpServer) -> int:
+    return len(server._carrier.connections)
+
+
+def assert_answered(name: str, reply: Any) -> None:
+    assert reply.status == 200, (name, reply)
+    result = reply.json["result"]
+    assert result["protocolVersion"] if name == "initialize" else result["structuredContent"] == 3, reply
+
+
+@pytest.mark.parametrize("name", FRAMES)
+@pytest.mark.parametrize("way", ["close", "reset", "half-close"])
+async def test_a_request_cut_at_any_byte_harms_nobody(name: str, way: str) -> None:
+    """A request that never came whole creates nothing (P8)."""
+    frame = FRAMES[name]
+    # Up to its last byte a frame is incomplete, except that an ignored empty line needs nothing after it.
+    async with serving() as server:
+        for start in range(0, len(frame), 40):
+
+            async def cut(at: int) -> None:
+                connection = await Connection.open(server.port)
+                await connection.send(frame[:at])
+                await turns()
+                if way == "reset":
+                    connection.vanish()
+                elif way == "half-close":
+                    connection.writer.write_eof()
+                    said = await connection.rest()
+                    assert said == b"" or said.startswith(b"HTTP/1.1 4"), said
+                await connection.close()
+
+            await asyncio.gather(*(cut(at) for at in range(start, min(start + 40, len(frame)))))
+        await until(lambda: connections(server) == 0, "the server has let go of the connections")
+        assert not len(server.server.sessions)
+        assert not len(server.engine.flights)
+        await assert_serves(server.port)
+
+
+@pytest.mark.parametrize("name", FRAMES)
+async def test_a_request_split_at_any_byte_is_answered(name: str) -> None:
+    frame = FRAMES[name]
+    async with serving() as server:
+        for start in range(0, len(frame), 40):
+
+            async def split(at: int) -> None:
+                async with await Connection.open(server.port) as connection:
+                    await connection.send(frame[:at])
+                    await turns()
+                    assert_answered(f"{name} at {at}" if name != "initialize" else name, await connection.ask(frame[at:]))
+
+            await asyncio.gather(*(split(at) for at in range(start, min(start + 40, len(frame)))))
+        await assert_serves(server.port)
+
+
+@pytest.mark.parametrize("name", FRAMES)
+async def test_a_request_sent_whole_is_answered(name: str) -> None:
+    async with serving() as server, await Connection.open(server.port) as connection:
+        assert_answered(name, await connection.ask(FRAMES[name]))
+
+
+@pytest.mark.parametrize("name", FRAMES)
+async def test_a_request_sent_byte_by_byte_is_answered(name: str) -> None:
+    async with serving() as server, await Connection.open(server.port) as connection:
+        for byte in FRAMES[name]:
+            await connection.send(bytes([byte]))
+            await turns(2)
+        assert_answered(name, await connection.reply())
+        # The connection is still good for another.
+        assert_answered("modern", await connection.ask(FRAMES["modern"]))
+
+
+async def test_pipelined_requests_split_anywhere_are_answered_in_order() -> None:
+    frames = b"".join(modern_http(call("add", {"a": i, "b": 0}, i)) for i in range(20)) + FRAMES["chunked"]
+    async with serving() as server:
+        for size in (1, 7, 100, 1000, len(frames)):
+            async with await Connection.open(server.port) as connection:
+                for start in range(0, len(frames), size):
+                    await connection.send(frames[start : start + size])
+                    await turns(1)
+                for i in range(20):
+                    reply = await connection.reply()
+                    assert (reply.json["id"], reply.json["result"]["structuredContent"]) == (i, i)
+                assert_answered("chunked", await connection.reply())
+
+
+# --- responses -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["close", "reset"])
+async def test_a_reader_may_leave_at_any_byte_of_a_stream(way: str) -> None:
+    request = modern_http(call("ticks", {"n": 5}, progressToken="t"))
+    async with serving() as server:
+        async with await Connection.open(server.port) as connection:
+            await connection.send(request)
+            status, headers = await connection.head()
+            reply = await connection.body(status, headers)
+            assert headers["content-type"] == "text/event-stream"
+            assert len(reply.messages) == 6
+        total = len(reply.body) + 250
+
+        async def leave(after: int) -> None:
+            connection = await Connection.open(server.port)
+            await connection.send(request)
+            if after:
+                with contextlib.suppress(asyncio.IncompleteReadError):
+                    async with asyncio.timeout(5):
+                        await connection.reader.readexactly(min(after, len(reply.body)))
+            if way == "reset":
+                connection.vanish()
+            await connection.close()
+
+        for start in range(0, total, 50):
+            await asyncio.gather(*(leave(at) for at in range(start, start + 50)))
+        await until(lambda: not len(server.engine.flights) and not connections(server), "everything is let go")
+        await assert_serves(server.port)
+
+
+@pytest.mark.parametrize("way", ["close", "reset"])
+@pytest.mark.parametrize("stage", range(5))
+async def test_leaving_a_stream_that_goes_on_ends_its_call(way: str, stage: int) -> None:
+    """Spec, modern: closing the response stream is cancellation, at whatever stage."""
+    async with serving() as server:
+        connection = await Connection.open(server.port)
+        await connection.send(modern_http(call("endless", {"n": stage}, progressToken="t")))
+        await until(lambda: len(server.engine.flights), "the call is at work")
+        if stage:
+            await connection.head()
+            for _ in range(stage):
+                assert b"notifications/progress" in await connection.chunk()
+        if way == "reset":
+            connection.vanish()
+        await connection.close()
+        await until(lambda: not len(server.engine.flights), "the call has ended", 1.0)
+        await assert_serves(server.port)
+
+
+# --- stdio -----------------------------------------------------------------------------------------------------------
+
+
+async def over_pipes(pieces: list[bytes], *, legacy: bool = True) -> list[Any]:
+    """What a stdio server says to these writes, with its input closed after them."""
+    to_server, from_client = os.pipe()
+    to_client, from_server = os.pipe()
+    pipes = StdioPipes(to_server, from_server)
+    task = asyncio.ensure_future(serve_stdio(make(), pipes=pipes, legacy=LegacyDuplex, watch_parent=False))
+    try:
+        for piece in pieces:
+            os.write(from_client, piece)
+            await turns(2)
+        os.close(from_client)
+        async with asyncio.timeout(10):
+            await task
+    finally:
+        os.close(from_server)
+        os.close(to_server)
+    said = b""
+    while chunk := os.read(to_client, 1 << 16):
+        said += chunk
+    os.close(to_client)
+    return [json.loads(line) for line in said.splitlines()]
+
+
+LINES = {
+    "modern": encode(call("add", {"a": 1, "b": 2})) + b"\r\n",
+    "initialize": encode(initialize()) + b"\n",
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+async def test_a_line_cut_at_any_byte_is_answered_or_refused(name: str) -> None:
+    """Ours: what is there at EOF counts as a line."""
+    line = LINES[name]
+    whole = len(line.rstrip())
+    for at in range(len(line)):
+        said = await over_pipes([line[:at]])
+        if at == 0:
+            assert said == []
+        elif at < whole:
+            assert [m["error"]["code"] for m in said] == [-32700], (at, said)
+        else:
+            assert "result" in said[0], (at, said)
+
+
+@pytest.mark.parametrize("name", LINES)
+async def test_a_line_split_at_any_byte_is_answered(name: str) -> None:
+    line = LINES[name]
+    for at in range(1, len(line)):
+        said = await over_pipes([line[:at], line[at:]])
+        assert len(said) == 1, (at, said)
+        assert "result" in said[0], (at, said)
+
+
+@pytest.mark.parametrize("name", LINES)
+async def test_a_line_sent_byte_by_byte_is_answered(name: str) -> None:
+    said = await over_pipes([bytes([b]) for b in LINES[name]])
+    assert len(said) == 1
+    assert "result" in said[0]
+
+
+@pytest.mark.slow
+@pytest.mark.deadline(60)
+def test_a_child_reads_lines_split_at_any_byte() -> None:
+    with Child("stdio") as child:
+        for number, at in enumerate(range(1, 200)):
+            line = encode(call("add", {"a": number, "b": 1}, number)) + b"\n"
+            child.write(line[:at])
+            child.consumed()
+            child.write(line[at:])
+            assert child.answer(number)["result"]["structuredContent"] == number + 1
+        child.end_input()
+        assert child.wait(3) == 0

@@ -1,0 +1,62 @@
+"""Limits: positive, or None where that is allowed, and checked at once (R95)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trimaran import Limits, Server
+from trimaran.errors import ConfigError
+
+MAY_BE_NONE = {"session_idle_timeout", "session_max_lifetime", "max_sessions", "request_timeout", "max_listen_streams"}
+SECONDS = {"request_timeout", "session_idle_timeout", "session_max_lifetime", "keep_alive", "input_ttl"}
+
+
+@pytest.mark.parametrize("name", Limits.__struct_fields__)
+def test_a_limit_is_positive_or_none_where_it_may_be(name: str) -> None:
+    """R95."""
+    assert getattr(Limits(**{name: 1}), name) == 1
+    for value in (0, -1, True, "1", []):
+        with pytest.raises(ConfigError, match=name):
+            Limits(**{name: value})
+    if name in MAY_BE_NONE:
+        assert getattr(Limits(**{name: None}), name) is None
+    else:
+        with pytest.raises(ConfigError, match=name):
+            Limits(**{name: None})
+
+
+@pytest.mark.parametrize("name", ["request_timeout", "max_sessions"])
+def test_what_is_no_number_is_no_limit(name: str) -> None:
+    """R95: a comparison with NaN is never true, so such a limit would not limit."""
+    with pytest.raises(ConfigError, match=name):
+        Limits(**{name: float("nan")})
+
+
+def test_a_count_is_whole() -> None:
+    """R95: positive integers."""
+    for name in sorted(set(Limits.__struct_fields__) - SECONDS):
+        with pytest.raises(ConfigError, match=name):
+            Limits(**{name: 1.5})
+
+
+def test_the_defaults_are_the_promised_ones() -> None:
+    """R69, C13, C14."""
+    limits = Limits()
+    assert (limits.request_timeout, limits.replay_events, limits.session_idle_timeout) == (60, 256, 1800)
+    assert limits.session_max_lifetime is None
+
+
+def test_limits_are_given_whole_or_one_by_one() -> None:
+    assert Server("x", limits=Limits(max_sessions=3)).limits.max_sessions == 3
+    assert Server("x", max_sessions=4).limits.max_sessions == 4
+    both = Server("x", limits=Limits(max_sessions=3, tool_threads=2), max_sessions=4).limits
+    assert (both.max_sessions, both.tool_threads) == (4, 2)
+
+
+@pytest.mark.parametrize("options", [{"max_session": 1}, {"max_sessions": 0}, {"request_timeout": -1}])
+def test_a_wrong_limit_stops_the_server_from_being_made(options: dict[str, Any]) -> None:
+    """R95: checked at startup."""
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        Server("x", **options)
