@@ -117,11 +117,13 @@ def block() -> str:
 @server.tool
 async def leave(way: str) -> str:
     "Exits where it should raise."
-    if way == "plain":
-        return await asyncio.to_thread(sys.exit, 3)
-    if way == "inline":
-        raise SystemExit(3)
-    await asyncio.sleep(0)
+    if way == "late":
+        await asyncio.sleep(0.01)
+    sys.exit(3)
+
+
+@server.tool
+def leave_thread(way: str) -> str:
     sys.exit(3)
 
 

@@ -200,6 +200,18 @@ async def test_a_cancel_notice_after_the_end_is_ignored(era: str) -> None:
 
 
 @ERAS
+async def test_a_cancel_notice_right_behind_its_call_counts(era: str) -> None:
+    """Both may arrive in one read: the second must not find that the first has not begun."""
+    async with over_memory(era) as (bench, channel):
+        await channel.call("eventually", {}, 7)
+        await channel.send(cancelled(7))
+        await channel.call("add", {"a": 1, "b": 1}, 8)
+        assert (await channel.receive())["id"] == 8
+        bench.release.set()
+        assert await channel.rest() == []
+
+
+@ERAS
 async def test_a_cancelled_id_may_be_used_again(era: str) -> None:
     async with over_memory(era) as (bench, channel):
         for n in range(1, 4):

@@ -184,12 +184,13 @@ def test_a_blocked_thread_does_not_keep_an_http_server() -> None:
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
-@pytest.mark.parametrize("way", ["async", "inline", "plain"])
+@pytest.mark.parametrize("way", ["late", "at once", "thread"])
 def test_a_tool_that_calls_sys_exit_fails_alone(transport: str, way: str) -> None:
     """Ours: wrapped command-line code exits where it should raise; that is its call's failure, not the server's end."""
+    tool = "leave_thread" if way == "thread" else "leave"
     if transport == "stdio":
         with Child("stdio") as child:
-            child.send(call("leave", {"way": way}, 1))
+            child.send(call(tool, {"way": way}, 1))
             try:
                 first = child.answer(1, 3)
             except (TimeoutError, AssertionError) as error:
@@ -199,7 +200,7 @@ def test_a_tool_that_calls_sys_exit_fails_alone(transport: str, way: str) -> Non
             assert child.ask(call("add", {"a": 1, "b": 1}, 2))["result"]["structuredContent"] == 2
     else:
         with http_child() as (child, port), clients() as connect:
-            first = connect(port, modern_http(call("leave", {"way": way}), Connection="close")).read_all()
+            first = connect(port, modern_http(call(tool, {"way": way}), Connection="close")).read_all()
             assert child.process.poll() is None, "the server ended"
             assert b'"isError":true' in first
             connect(port, modern_http(call("add", {"a": 1, "b": 1}))).read_until(b'"structuredContent":2')
@@ -321,6 +322,7 @@ def test_nothing_is_left_of_a_stdio_server_that_started_children() -> None:
     with Child("stdio") as child:
         child.ask(call("pollute", {"way": "child"}, 1))
         child.send(call("nap", {"seconds": 60}, 7))
+        child.ask(call("add", {"a": 1, "b": 1}, 2))
         child.send(cancelled(7))
         pid = child.pid
         child.end_input()

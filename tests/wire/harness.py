@@ -434,7 +434,7 @@ class Wire:
     async def open(
         self,
         method: str,
-        headers: Pairs | Mapping[str, str] = (),
+        headers: Sequence[tuple[str, str]] | Mapping[str, str] = (),
         body: bytes | Sequence[bytes] = b"",
         path: str | None = None,
     ) -> Stream:
@@ -446,7 +446,7 @@ class Wire:
     async def send(
         self,
         method: str,
-        headers: Pairs | Mapping[str, str] = (),
+        headers: Sequence[tuple[str, str]] | Mapping[str, str] = (),
         body: bytes | Sequence[bytes] = b"",
         path: str | None = None,
     ) -> Reply:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -512,12 +513,10 @@ async def test_the_endpoint_event_names_the_mounted_path() -> None:
 
 async def test_lifespan_is_served_but_not_needed() -> None:
     """P14, P39: startup and shutdown run the server's lifespan; without them the first request does; and again."""
-    import contextlib
-
     log: list[str] = []
 
     @contextlib.asynccontextmanager
-    async def life(server: Server) -> Any:
+    async def life(server: Server) -> AsyncIterator[Any]:
         log.append("up")
         yield {"db": 1}
         log.append("down")

@@ -97,7 +97,8 @@ def test_every_limit_has_a_test() -> None:
 @pytest.mark.parametrize("name", sorted(Limits.__struct_fields__))
 def test_a_limit_is_a_positive_number(name: str) -> None:
     """R95: checked at startup, and the message names it."""
-    for value in (0, -1, True, "5"):
+    bad: list[Any] = [0, -1, True, "5"]
+    for value in bad:
         with pytest.raises(ConfigError, match=name):
             Limits(**{name: value})
         with pytest.raises(ConfigError, match=name):
@@ -337,7 +338,7 @@ async def test_input_ttl(binding: str) -> None:
 
 def rejected() -> list[tuple[Any, dict[str, str | None]]]:
     """One of each kind of refusal."""
-    good = {"MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/list"}
+    good: dict[str, str | None] = {"MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/list"}
     call = {"name": "add", "arguments": {"a": 1, "b": 2}}
     return [
         (b"{nope", {}),

@@ -435,6 +435,47 @@ async def test_a_batch_with_a_bad_message_answers_the_others(binding: str) -> No
         assert len(wire.engine.server.sessions) == 1
 
 
+async def test_a_batched_call_cannot_ask_into_the_void(binding: str) -> None:
+    """C10: a server request with no open stream fails no_stream; it does not wait out its thirty seconds."""
+    server = demo()
+
+    @server.tool
+    async def sample(ctx: Context) -> str:
+        return (await ctx.sample("hi")).text
+
+    async with serve(binding, server) as wire:
+        session = await wire.initialize(V03, caps={"sampling": {}})
+        async with asyncio.timeout(1.0):
+            reply = await session.post([request("tools/call", {"name": "sample"}, "s")])
+        assert "error" in reply.json[0] or reply.json[0]["result"]["isError"]
+
+
+async def test_an_id_in_use_is_refused(binding: str) -> None:
+    """protocol.md 3.1: ids are unique among a session's outstanding requests, as on a channel; the first stays cancellable."""
+    server = demo()
+    started = asyncio.Event()
+
+    @server.tool
+    async def hold() -> str:
+        started.set()
+        await asyncio.Event().wait()
+        return ""
+
+    async with serve(binding, server) as wire:
+        session = await wire.initialize()
+        waiting = asyncio.ensure_future(session.call("hold", id="x"))
+        await soon(started.wait())
+        second = asyncio.ensure_future(session.call("hold", id="x"))
+        await asyncio.wait({second}, timeout=0.3)
+        await session.cancel("x")
+        done, _ = await asyncio.wait({waiting}, timeout=0.5)
+        await session.delete()
+        first, other = await waiting, await second
+        assert done, "the first call could no longer be cancelled"
+        assert first.body == b""
+        assert other.error["code"] == -32600
+
+
 # --- without sessions ------------------------------------------------------------------------------------------------
 
 

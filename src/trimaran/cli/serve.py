@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
+_ORIGIN_WORDS: Final[dict[tuple[str, ...], Any]] = {("any",): "any", ("none",): []}
 LEVELS: Final = ("debug", "info", "warning", "error")
 
 FILE: Final = click.Path(dir_okay=False, path_type=Path)
@@ -39,7 +40,14 @@ FILE: Final = click.Path(dir_okay=False, path_type=Path)
 @click.option("--tls-cert", type=FILE, metavar="FILE", help="HTTP: the certificate chain, PEM; with --tls-key.")
 @click.option("--tls-key", type=FILE, metavar="FILE", help="HTTP: the certificate's private key, PEM.")
 @click.option(
-    "--allowed-origin", "origins", multiple=True, metavar="ORIGIN", help="HTTP: a web origin that may call. Repeatable."
+    "--allowed-origin",
+    "origins",
+    multiple=True,
+    metavar="ORIGIN",
+    help="HTTP: a web origin that may call. Repeatable; `none`, or `any` to switch the check off.",
+)
+@click.option(
+    "--allow-missing-origin", is_flag=True, help="HTTP: let in programs, which send no Origin, on a public address too."
 )
 @click.option("--no-legacy", is_flag=True, help="Serve 2026-07-28 clients only, no earlier revisions.")
 @click.option("--reload", is_flag=True, help="Start anew when a .py file beside FILE changes (see above).")
@@ -66,7 +74,7 @@ def command(
     """Serve the Server object of a Python file or module.
 
     \b
-      trimaran serve boat.py                     stdio, for Claude Desktop and the like
+      trimaran serve boat.py                     stdio, for Claude Desktop
       trimaran serve boat.py --port 9090         http://127.0.0.1:9090/mcp
       trimaran serve boat.py:harbour --http      this object
       trimaran serve fleet.boats:server --http   a module
@@ -78,10 +86,11 @@ def command(
     caught in the middle are answered with an error. On HTTP the port is closed for a moment, well below a second, and
     legacy sessions begin anew.
     """
-    given = {name: value for name, value in http.items() if value not in (None, ())}
+    given = {name: value for name, value in http.items() if value not in (None, (), False)}
     if transport == "stdio" and given:
         raise click.UsageError(f"--{_flag(next(iter(given)))} is an option of HTTP; leave out --stdio, or the option")
     transport = transport or ("http" if given else "stdio")
+    _check_reach(given)
     if ("tls_cert" in given) != ("tls_key" in given):
         raise click.UsageError("--tls-cert and --tls-key go together: give both, or neither")
     logging.basicConfig(level=log_level.upper(), stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
@@ -96,6 +105,18 @@ def command(
     return 0
 
 
+def _check_reach(given: dict[str, Any]) -> None:
+    """The library asks the same, in Python's words."""
+    from trimaran.transports.guard import is_loopback
+
+    host = given.get("host")
+    if host is not None and not is_loopback(host) and "origins" not in given:
+        raise click.UsageError(
+            f"{host} can be reached from other machines, so say which web pages may call: --allowed-origin https://app.example.com, "
+            "--allowed-origin none, or --allowed-origin any; programs that are not browsers need --allow-missing-origin"
+        )
+
+
 def _flag(name: str) -> str:
     return "allowed-origin" if name == "origins" else name.replace("_", "-")
 
@@ -104,6 +125,9 @@ def _arguments(given: dict[str, Any]) -> list[str]:
     """The options as they would be typed again."""
     words: list[str] = []
     for name, value in given.items():
+        if value is True:
+            words.append(f"--{_flag(name)}")
+            continue
         for item in value if isinstance(value, tuple) else (value,):  # pyright: ignore[reportUnknownVariableType]
             words += [f"--{_flag(name)}", str(item)]  # pyright: ignore[reportUnknownArgumentType]
     return words
@@ -129,7 +153,9 @@ def _serve_http(where: Target, given: dict[str, Any], *, debug: bool, legacy: bo
     if "tls_cert" in given:
         options["tls"] = (given["tls_cert"], given["tls_key"])
     if "origins" in given:
-        options["allowed_origins"] = list(given["origins"])
+        options["allowed_origins"] = _ORIGIN_WORDS.get(given["origins"], list(given["origins"]))
+    if "allow_missing_origin" in given:
+        options["allow_missing_origin"] = True
     if not legacy:
         options["legacy"] = False
     server = _loaded(where, debug)

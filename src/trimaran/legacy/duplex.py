@@ -53,7 +53,7 @@ class LegacyDuplex:
         if self.session is not None:
             # A client that starts over means it: the old session's subscriptions do not carry over (R39).
             self._handshake.sessions.end(self.session)
-        session, result = await self._handshake.open(call, lambda: _Pipe(self._duplex), self._duplex.principal)
+        session, result = await self._handshake.open(call, lambda: _Pipe(self._duplex), self._duplex.principal, self)
         self.session = session
         call.peer, call.session = session.peer, session
 

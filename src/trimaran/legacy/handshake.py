@@ -8,18 +8,18 @@ capability is not advertised.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, final
 
 from trimaran.errors import ProtocolError
 from trimaran.protocol.inbound import Call, Notice
 from trimaran.protocol.meta import LOG_LEVELS, Peer
 from trimaran.protocol.revisions import revise, revise_capabilities
-from trimaran.protocol.versions import LATEST_LEGACY, is_legacy
+from trimaran.protocol.versions import LATEST_LEGACY, V2025_06, V2025_11, is_legacy
 from trimaran.schema import enc_hook
 from trimaran.server.dispatch import Serve
 from trimaran.server.handlers import call_any, incident
-from trimaran.types import EmptyResult, InitializeResult
+from trimaran.types import EmptyResult, InitializeResult, Json
 
 from .session import Outlet, Session, Sessions
 
@@ -47,12 +47,12 @@ class Handshake:
             "resources/unsubscribe": self._unsubscribe,
         }
 
-    async def open(self, call: Call, outlet: Callable[[], Outlet], principal: Any) -> tuple[Session, Any]:
+    async def open(self, call: Call, outlet: Callable[[], Outlet], principal: Any, owner: Any) -> tuple[Session, Any]:
         """Serve `initialize`: a session and the result to send."""
         if call.params is None:
             raise ProtocolError.invalid_params(f"initialize: {call.shape_error}")
         peer = negotiate(call)
-        session = await self.sessions.create(peer, outlet, principal)
+        session = await self.sessions.create(peer, outlet, principal, owner)
         return session, self.result(peer.version)
 
     def result(self, version: str) -> Any:
@@ -143,7 +143,7 @@ class Handshake:
     async def _subscribe(self, call: Call) -> EmptyResult:
         session: Session = call.session
         most = self._server.limits.max_subscriptions
-        if len(session.subscriptions) >= most:
+        if call.params.uri not in session.subscriptions and len(session.subscriptions) >= most:
             raise ProtocolError.invalid_params(f"one session may watch {most} resources")
         await self._tell_callbacks("subscribe_resource", call)
         session.subscriptions.add(call.params.uri)
@@ -166,4 +166,14 @@ def negotiate(call: Call) -> Peer:
     """The revision both speak: the one asked for if it is legacy, else the newest legacy one (R18)."""
     params = call.params
     version = params.protocol_version if is_legacy(params.protocol_version) else LATEST_LEGACY
-    return Peer(version=version, capabilities=params.capabilities, info=params.client_info)
+    return Peer(version=version, capabilities=_known(params.capabilities, version), info=params.client_info)
+
+
+def _known(capabilities: Mapping[str, Json], version: str) -> dict[str, Json]:
+    """What of the declared capabilities the revision has: nothing else may be asked of the client."""
+    known = dict(capabilities)
+    if version < V2025_06:
+        known.pop("elicitation", None)
+    if version < V2025_11:
+        known.update({name: {} for name in ("elicitation", "sampling") if name in known})
+    return known

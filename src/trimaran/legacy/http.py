@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from msgspec import Raw
 
-from trimaran.errors import ConfigError, ProtocolError
+from trimaran.errors import CODE_INVALID_PARAMS, CODE_METHOD_NOT_FOUND, ConfigError, ProtocolError
 from trimaran.protocol.inbound import Answer, Batch, Call, Message, Notice
 from trimaran.protocol.meta import Peer
 from trimaran.protocol.versions import V2024_11, V2025_03, is_legacy
@@ -78,7 +78,7 @@ class LegacyHttp:
     async def close(self) -> None:
         if self._sse is not None:
             await self._sse.close()
-        self.sessions.end_all()
+        self.sessions.end_all(self)
 
     # POST
 
@@ -100,7 +100,7 @@ class LegacyHttp:
             session = self._session(request)
             serve = self._handshake.admit(call, session)
         except ProtocolError as error:
-            await self._engine.refuse(request, _with_id(error, call))
+            await self._refuse(request, error, call)
             return
         outlet: Any = session.outlet
         voice = session.voice
@@ -133,6 +133,12 @@ class LegacyHttp:
         else:
             await stream.finish(data, status)
 
+    async def _refuse(self, request: Request, error: ProtocolError, call: Call) -> None:
+        if error.code in (CODE_METHOD_NOT_FOUND, CODE_INVALID_PARAMS):
+            # Under 200: to a client of these revisions a 404 means that its session has ended.
+            error.status = 200
+        await self._engine.refuse(request, _with_id(error, call))
+
     async def _initialize(self, request: Request, call: Call) -> None:
         stale = request.headers.get("mcp-session-id")
         if stale is not None and self._require_session and self.sessions.get(stale, request.principal) is None:
@@ -145,7 +151,7 @@ class LegacyHttp:
             return
         try:
             session, result = await self._handshake.open(
-                call, lambda: StandaloneOutlet(EventLog(self._limits.replay_events)), request.principal
+                call, lambda: StandaloneOutlet(EventLog(self._limits.replay_events)), request.principal, self
             )
             outlet: Any = session.outlet
             outlet.introduce(session, self._retry)
@@ -176,7 +182,7 @@ class LegacyHttp:
     ) -> Any:
         call = exchange.call
         if call.id in session.cancelled_early:
-            session.cancelled_early.discard(call.id)
+            del session.cancelled_early[call.id]
             exchange.cancelled = True
         session.calls[call.id] = exchange
         live = self._streams.setdefault(session.id, {})
@@ -200,7 +206,7 @@ class LegacyHttp:
         try:
             serve = self._handshake.handler(call)
         except ProtocolError as error:
-            await self._engine.refuse(request, _with_id(error, call))
+            await self._refuse(request, error, call)
             return
         session = Session(self._server, "", call.peer, _NoOutlet(), request.principal)
         exchange = Exchange(call, _Silent(), session.voice)
@@ -226,6 +232,7 @@ class LegacyHttp:
 
     async def _hear(self, request: Request, message: Notice | Answer) -> None:
         if self._require_session:
+            self._check_version(request)
             session = self._session(request)
             if isinstance(message, Answer):
                 session.touch()
@@ -296,9 +303,9 @@ class LegacyHttp:
 
     async def get(self, request: Request) -> None:
         if not self._enable_get:
-            await self._engine.not_allowed(request, self._allow())
+            await self._engine.not_allowed(request)
             return
-        accept = request.headers.get("accept") or "*/*"
+        accept = (request.headers.get("accept") or "*/*").lower()
         if not any(kind in accept for kind in ("text/event-stream", "*/*", "text/*")):
             raise ProtocolError.invalid_request("Accept must list text/event-stream", status=406)
         self._check_version(request)
@@ -317,9 +324,9 @@ class LegacyHttp:
     async def _resume(self, request: Request, session: Session, last: str) -> None:
         outlet: Any = session.outlet
         place = read_event_id(last)
-        stream, after = place or ("g", -1)
+        stream, after = place or ("", 0)
         if stream == "g" or not outlet.log.knows(stream):
-            await outlet.stream(request, after, self._server.writer, self._engine)
+            await outlet.stream(request, after if stream == "g" else -1, self._server.writer, self._engine)
             return
         live = next((s for s in self._streams.get(session.id, {}).values() if s.name == stream), None)
         if live is not None:
@@ -329,13 +336,13 @@ class LegacyHttp:
 
     async def delete(self, request: Request) -> None:
         if not self._allow_delete:
-            await self._engine.not_allowed(request, self._allow())
+            await self._engine.not_allowed(request)
             return
         self._check_version(request)
         self.sessions.end(self._session(request))
         await request.reply(204, [], b"")
 
-    def _allow(self) -> str:
+    def allow(self) -> str:
         verbs = ["POST", *(["GET"] if self._enable_get else []), *(["DELETE"] if self._allow_delete else []), "OPTIONS"]
         return ", ".join(verbs)
 

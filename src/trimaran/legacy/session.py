@@ -29,7 +29,7 @@ from .voice import LegacyVoice
 if TYPE_CHECKING:
     from trimaran.server.server import Server
 
-__all__ = ["Outlet", "Session", "Sessions"]
+__all__ = ["Outlet", "Session", "Sessions", "same_principal"]
 
 _SWEEP_SECONDS: Final = 15.0
 
@@ -56,11 +56,14 @@ class Session:
         self.log_level = server.min_log_level
         self.subscriptions: set[str] = set()
         self.state: Any = None
+        self.owner: Any = None
+        """The door it came in by."""
         self.loop = asyncio.get_running_loop()
         self.created = self.seen = time.monotonic()
         self.calls: dict[RequestId, Exchange] = {}
         """Calls of the client that are still at work, for `notifications/cancelled`."""
-        self.cancelled_early: set[RequestId] = set()
+        self.cancelled_early: dict[RequestId, None] = {}
+        """Cancellations that came before their call, oldest first."""
         self.voice = LegacyVoice(server.writer, self)
         self._answers: dict[RequestId, asyncio.Future[Any]] = {}
         self._numbers = itertools.count(1)
@@ -176,9 +179,11 @@ class Session:
         exchange = self.calls.get(request_id)
         if exchange is not None:
             exchange.cancel(reason)
-        elif isinstance(request_id, (int, str)) and len(self.cancelled_early) < 64:
-            # It may have overtaken its request on another connection (R67).
-            self.cancelled_early.add(request_id)
+        elif isinstance(request_id, (int, str)):
+            # It may have overtaken its request on another connection (R67); or come late, so only a few are kept.
+            self.cancelled_early[request_id] = None
+            if len(self.cancelled_early) > 64:
+                del self.cancelled_early[next(iter(self.cancelled_early))]
 
     def close(self) -> None:
         """End the session: its stream closes, its questions fail, its calls are cancelled."""
@@ -219,7 +224,9 @@ class Sessions:
     def __iter__(self) -> Iterator[Session]:
         return iter(tuple(self._live.values()))
 
-    async def create(self, peer: Peer, outlet: Callable[[], Outlet], principal: Any = None) -> Session:
+    async def create(
+        self, peer: Peer, outlet: Callable[[], Outlet], principal: Any = None, owner: Any = None
+    ) -> Session:
         """A new session; 503 beyond the cap, counted before `init` runs so that it holds under a rush (R94)."""
         most = self._limits.max_sessions
         if most is not None and len(self._live) + self._reserved >= most:
@@ -231,6 +238,7 @@ class Sessions:
         self._reserved += 1
         try:
             session = Session(self._server, f"mcp_{secrets.token_hex(16)}", peer, outlet(), principal)
+            session.owner = owner
             session.state = await self._init()
         finally:
             self._reserved -= 1
@@ -260,7 +268,7 @@ class Sessions:
         session = self._live.get(id)
         if session is None:
             return None
-        if session.principal is not principal and _identity(session.principal) != _identity(principal):
+        if not same_principal(session.principal, principal):
             return None
         now = time.monotonic()
         if now - session.seen > self._glance and self._is_over(session, now):
@@ -273,10 +281,12 @@ class Sessions:
         self._live.pop(session.id, None)
         session.close()
 
-    def end_all(self) -> None:
+    def end_all(self, owner: Any) -> None:
+        """End the sessions that came in by this door."""
         for session in self:
-            self.end(session)
-        if self._sweeper is not None:
+            if session.owner is owner:
+                self.end(session)
+        if self._sweeper is not None and not self._live:
             self._sweeper.cancel()
             self._sweeper = None
 
@@ -311,6 +321,11 @@ class Sessions:
         for session in self:
             if self._is_over(session, now):
                 self.end(session)
+
+
+def same_principal(one: Any, other: Any) -> bool:
+    """Are these the same caller? Authentication makes a new object each time, so it is who they are that counts."""
+    return one is other or _identity(one) == _identity(other)
 
 
 def _identity(principal: Any) -> Any:

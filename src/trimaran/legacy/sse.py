@@ -17,6 +17,7 @@ from trimaran.transports.duplex import Duplex
 from trimaran.transports.engine import EVENTS, Engine, Request
 
 from .duplex import LegacyDuplex
+from .session import same_principal
 
 if TYPE_CHECKING:
     from trimaran.server.server import Server
@@ -82,7 +83,7 @@ class SseDoor:
         self._engine.attend(connection)
         unwatch = request.responder.watch(connection.end)
         try:
-            await connection.run(f"{self._message_path}?sessionId={id}")
+            await connection.run(f"{request.prefix}{self._message_path}?sessionId={id}")
         finally:
             unwatch()
             self._engine.leave(connection)
@@ -97,7 +98,7 @@ class SseDoor:
                 "the sessionId of the endpoint event is missing from the URL", status=400
             )
         connection: Any = self._open.get(ids[0])
-        if connection is None or connection.principal != request.principal:
+        if connection is None or not same_principal(connection.principal, request.principal):
             raise ProtocolError.invalid_request(
                 "this session does not exist or has ended; open the stream again", status=404
             )

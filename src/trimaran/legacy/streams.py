@@ -130,8 +130,12 @@ class StandaloneOutlet:
         unwatch = request.responder.watch(reader.end)
         try:
             await request.stream_start(self.event_headers)
-            position = self.delivered if after is None else after
-            if after is None and self.version >= V2025_11:
+            # An id that was never given out is one whose place in the log is lost.
+            is_lost = after is not None and not 0 <= after <= self.log.last(STANDALONE)
+            position = self.delivered if after is None or is_lost else after
+            if is_lost:
+                await reader.write(encode_event(_truncated(writer, position)))
+            elif after is None and self.version >= V2025_11:
                 await reader.write(encode_priming(_event_id(STANDALONE, position)))
             elif after is None:
                 await reader.write(COMMENT)  # the headers must leave now, not with the first event
@@ -204,7 +208,8 @@ class CallStream:
     """The stream of one call: JSON if nothing but the result comes, else numbered events that outlive the connection.
 
     A disconnect is not a cancellation on these revisions: the call goes on, and a GET that names the stream's last event
-    takes over where the connection broke, or where the server let go of it (`release`).
+    takes over where the connection broke, or where the server let go of it (`release`). What is sent is numbered and kept
+    first, in order, and then written to whoever is there.
     """
 
     name: str | None = None
@@ -212,6 +217,8 @@ class CallStream:
     finished = False
     heard = True
     _reader: _Reader | None = None
+    _follower: _Reader | None = None
+    _lock: asyncio.Lock | None = None
 
     def __init__(self, request: Request, outlet: StandaloneOutlet, budget: int) -> None:
         self._request: Request | None = request
@@ -227,6 +234,12 @@ class CallStream:
     @property
     def can_be_resumed(self) -> bool:
         return self._outlet.version >= V2025_11
+
+    def _in_turn(self) -> asyncio.Lock:
+        # One writer at a time: headers, the priming event, then every message in the order it was numbered.
+        if self._lock is None:
+            self._lock = asyncio.Lock()
+        return self._lock
 
     async def _start(self) -> None:
         assert self._request is not None
@@ -244,35 +257,37 @@ class CallStream:
 
     async def _send(self, data: bytes) -> None:
         self.heard = True
-        if self.name is None:
-            await self._start()
-        assert self.name is not None
-        number = self._outlet.log.append(self.name, data)
-        reader = self._reader
-        if reader is not None and not reader.over:
-            await reader.write(encode_event(data, id=_event_id(self.name, number)))
+        async with self._in_turn():
+            if self.name is None:
+                await self._start()
+            assert self.name is not None
+            number = self._outlet.log.append(self.name, data)
+            if self._follower is not None:
+                self._follower.wake()
+            elif self._reader is not None and not self._reader.over:
+                await self._reader.write(encode_event(data, id=_event_id(self.name, number)))
 
     async def keep_alive(self) -> None:
         if not self.heard and not self.finished:
-            if self.name is None:
-                await self._start()
-            elif self._reader is not None and not self._reader.over:
-                await self._reader.write(COMMENT)
+            async with self._in_turn():
+                if self.name is None:
+                    await self._start()
+                elif self._reader is not None and not self._reader.over:
+                    await self._reader.write(COMMENT)
         self.heard = False
 
     async def release(self) -> None:
         """Let go of the connection; the client comes back for the rest (SSE polling)."""
         if not self.can_be_resumed:
             return
-        if self.name is None:
-            await self._start()
-        await self._detach()
+        async with self._in_turn():
+            if self.name is None:
+                await self._start()
+            await self._detach()
 
     async def _detach(self) -> None:
         request, self._request = self._request, None
-        reader, self._reader = self._reader, None
-        if reader is not None:
-            reader.end()
+        self._reader = None
         if request is not None:
             await request.responder.stream_end()
 
@@ -288,30 +303,42 @@ class CallStream:
         if data is not None:
             await self._send(data)
         self.finished = True
-        if self.name is not None:
-            self._outlet.log.close_call(self.name)
-        await self._detach()
+        async with self._in_turn():
+            if self.name is not None:
+                self._outlet.log.close_call(self.name)
+            if self._follower is not None:
+                self._follower.wake()
+            await self._detach()
 
     async def resume(self, request: Request, after: int, engine: Any) -> None:
-        """Serve a GET that names this stream: what it missed, then what is still to come."""
+        """Serve a GET that names this stream: what it missed, then what is still to come, both from the log."""
         assert self.name is not None
-        await self._detach()
         reader = _Reader(request)
         engine.attend(reader)
         unwatch = request.responder.watch(reader.end)
         try:
+            if self._follower is not None:
+                self._follower.end()
+            self._follower = reader
+            async with self._in_turn():
+                await self._detach()
             await request.stream_start(self._outlet.event_headers)
-            for number, data in self._outlet.log.since(self.name, after)[0]:
-                await reader.write(encode_event(data, id=_event_id(self.name, number)))
-            if not self.finished:
-                self._reader = reader
-                while not reader.over and not self.finished:
+            position = after
+            while not reader.over:
+                # Whether it is finished is asked before the log is read: what is read then is all there is.
+                is_finished = self.finished
+                for number, data in self._outlet.log.since(self.name, position)[0]:
+                    await reader.write(encode_event(data, id=_event_id(self.name, number)))
+                    position = number
+                if is_finished:
+                    break
+                if self._outlet.log.last(self.name) <= position and not self.finished:
                     await reader.wait()
         finally:
             unwatch()
             engine.leave(reader)
-            if self._reader is reader:
-                self._reader = None
+            if self._follower is reader:
+                self._follower = None
             await request.responder.stream_end()
 
 

@@ -32,10 +32,10 @@ from trimaran.errors import (
     ProtocolError,
     RemoteProtocolError,
 )
-from trimaran.types import Json
+from trimaran.types import Json, as_object
 
 from .headers import routing_name_matches
-from .meta import KEY_PROTOCOL_VERSION, MetaReader, Peer, RequestMeta
+from .meta import KEY_LOG_LEVEL, KEY_PROTOCOL_VERSION, LOG_LEVELS, MetaReader, Peer, RequestMeta
 from .methods import METHODS, Method
 from .versions import MODERN, SUPPORTED, is_legacy
 
@@ -122,6 +122,8 @@ class Notice(Struct, frozen=True):
 
     method: str
     params: Mapping[str, Json]
+    modern: bool = False
+    """Does it name the modern revision, in its `_meta` or its header?"""
 
 
 @final
@@ -188,7 +190,7 @@ class Reader:
         if method is UNSET:
             return _answer(frame)
         if frame.id is UNSET:
-            return _notice(method, frame.params)
+            return _notice(method, frame.params, headers)
         try:
             return self._read_call(frame.id, method, frame.params, headers)
         except ProtocolError as error:
@@ -234,6 +236,10 @@ class Reader:
             raise RemoteProtocolError.invalid_params(f"{method}: {shape_error}")
         if headers is not None and row.routing_name is not None:
             _require_routing_name(headers, row, params)
+        if not meta.is_level_known:
+            raise RemoteProtocolError.invalid_params(
+                f"params._meta[{KEY_LOG_LEVEL!r}] is {meta.log_level!r}; expected one of {', '.join(LOG_LEVELS)}"
+            )
         return Call(id, method, row, params, peer, raw_meta, meta, headers)
 
     def _require_legacy(self, method: str, headers: HeaderLookup | None) -> None:
@@ -297,14 +303,17 @@ def _meta_of(raw: Raw) -> Raw | UnsetType:
         return UNSET
 
 
-def _notice(method: str, raw: Raw | UnsetType) -> Notice:
+def _notice(method: str, raw: Raw | UnsetType, headers: HeaderLookup | None) -> Notice:
     params: Any = {}
     if raw is not UNSET:
         try:
             params = _decode_any(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise _unreadable(error) from None
-    return Notice(method, params if isinstance(params, dict) else {})  # pyright: ignore[reportUnknownArgumentType]
+    known = as_object(params) or {}
+    meta = as_object(known.get("_meta")) or {}
+    stated = None if headers is None else headers.get("mcp-protocol-version")
+    return Notice(method, known, KEY_PROTOCOL_VERSION in meta or (stated or "").strip() == MODERN)
 
 
 def _answer(frame: _Frame) -> Answer:

@@ -84,6 +84,8 @@ class RequestMeta(Struct, frozen=True):
     peer: Peer | None = None
     log_level: str | None = None
     progress_token: int | str | None = None
+    is_level_known: bool = True
+    """Is the log level, if there is one, a level?"""
     missing: str | None = None
     """The first required modern key that is absent, where a revision was named at all."""
 
@@ -127,16 +129,13 @@ def _read(raw: bytes) -> RequestMeta:
         return RequestMeta(progress_token=token)
     missing = KEY_CLIENT_CAPABILITIES if fields.client_capabilities is UNSET else None
     level = None if fields.log_level is UNSET else fields.log_level
-    if level is not None and level not in LOG_LEVELS:
-        raise RemoteProtocolError.invalid_params(
-            f"params._meta[{KEY_LOG_LEVEL!r}] is {level!r}; expected one of {', '.join(LOG_LEVELS)}"
-        )
     peer = Peer(
         version=fields.protocol_version,
         capabilities={} if fields.client_capabilities is UNSET else fields.client_capabilities,
         info=_info(fields.client_info),
     )
-    return RequestMeta(peer=peer, log_level=level, progress_token=token, missing=missing)
+    is_known = level is None or level in LOG_LEVELS
+    return RequestMeta(peer=peer, log_level=level, is_level_known=is_known, progress_token=token, missing=missing)
 
 
 def _info(raw: Raw | UnsetType) -> Implementation | None:

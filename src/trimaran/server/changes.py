@@ -35,7 +35,6 @@ class Listener(Protocol):
     loop: asyncio.AbstractEventLoop
 
     def deliver(self, kind: str, uri: str | None, extra: dict[str, Any]) -> None: ...
-    def close(self) -> None: ...
 
 
 @final
@@ -45,7 +44,6 @@ class Changes:
     def __init__(self) -> None:
         self._listeners: dict[asyncio.AbstractEventLoop, set[Any]] = {}
         self._lock = threading.Lock()
-        self.closing = False
 
     def __len__(self) -> int:
         return sum(len(s) for s in self._listeners.values())
@@ -78,13 +76,6 @@ class Changes:
     def _fan_out(self, loop: asyncio.AbstractEventLoop, kind: str, uri: str | None, extra: dict[str, Any]) -> None:
         for listener in tuple(self._listeners.get(loop, ())):
             listener.deliver(kind, uri, extra)
-
-    def close(self) -> None:
-        """End every listener's stream properly. Called on the loop the listeners live on."""
-        self.closing = True
-        for group in list(self._listeners.values()):
-            for listener in tuple(group):
-                listener.close()
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
@@ -185,11 +176,12 @@ class Listeners:
         self._open += 1
         # Registered before the acknowledgement leaves: nothing that happens after it can be missed.
         changes.add(subscription)
+        call.exchange.on_close = subscription.close
         try:
             await call.exchange.notify(
                 "notifications/subscriptions/acknowledged", {"notifications": honoured.to_json(), "_meta": signature}
             )
-            while not (subscription.closed or changes.closing) and sent < limits.max_listen_bytes:
+            while not subscription.closed and sent < limits.max_listen_bytes:
                 for kind, uri, extra in subscription.take():
                     method = RESOURCE_UPDATED if uri is not None else LIST_CHANGED[kind]
                     params: dict[str, Any] = (

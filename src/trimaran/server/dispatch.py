@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Dispatcher", "Middleware", "Serve"]
 
+_PAGES_KEPT = 64
+
 Serve: TypeAlias = Callable[[Call], Awaitable[Any]]
 
 
@@ -75,7 +77,9 @@ class _Listing:
         page = self._pages.get((version, cursor))
         if page is None:
             page = self.server.encoded_page(self._page(version, cursor), version)
-            # Cursors come from outside, but only valid ones get this far, so there are no more pages than entries.
+            # Cursors come from outside: a few pages are what honest clients ask for.
+            if len(self._pages) >= _PAGES_KEPT:
+                self._pages.clear()
             self._pages[(version, cursor)] = page
         return page
 

@@ -87,6 +87,8 @@ class Exchange:
     """Set when the handler runs in a thread, so that what it says finds the way back."""
     rounds: Any = None
     """The modern voice's memory of this call's questions."""
+    on_close: Callable[[], None] | None = None
+    """Ends a call that would go on for ever, properly; used when its transport is told to stop."""
     on_stuck: Callable[[], None] | None = None
     """Answers for a handler that has had its time and does not end."""
 

@@ -58,6 +58,6 @@ class Limits(Struct, frozen=True, kw_only=True):
             value = getattr(self, name)
             if value is None and name in _MAY_BE_NONE:
                 continue
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
                 off = " or None" if name in _MAY_BE_NONE else ""
                 raise ConfigError(f"{name} must be a positive number{off}, not {value!r}")

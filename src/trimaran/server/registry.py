@@ -54,6 +54,7 @@ class Registry(Generic[E]):
         self._mounts: list[tuple[Registry[E], Callable[[str], str]]] = []
         self._listeners: list[Callable[[], None]] = []
         self._lock = threading.RLock()
+        self._last_place = 0
         self.version = 0
         """Grows with every change."""
 
@@ -66,6 +67,7 @@ class Registry(Generic[E]):
                 )
             entry.place = self._own[entry.key].place if entry.key in self._own else next(_places)
             self._own[entry.key] = entry
+            self._last_place = max(self._last_place, entry.place)
         self._changed()
         return entry
 
@@ -134,14 +136,18 @@ class Registry(Generic[E]):
         more = len(entries) > size
         return Page(page, f"{self.kind.replace(' ', '-')}.{page[-1].place:x}" if more else None)
 
+    def _highest(self) -> int:
+        return max(self._last_place, *(other._highest() for other, _ in self._mounts), 0)
+
     def _read_cursor(self, cursor: str | None) -> int:
         if cursor is None:
             return 0
         kind, _, place = cursor.rpartition(".")
         try:
-            if kind != self.kind.replace(" ", "-") or place != place.lower().strip():
-                raise ValueError
             after = int(place, 16)
+            # Only what `page` could have written: an entry may be gone by now, but it had this place.
+            if kind != self.kind.replace(" ", "-") or f"{after:x}" != place or not 0 < after <= self._highest():
+                raise ValueError
         except ValueError:
             raise ProtocolError.invalid_params(
                 f"unknown cursor {cursor[:80]!r}: send the nextCursor of the page before, or none to start over"

@@ -94,7 +94,8 @@ class AsgiApp:
         headers = Headers([(k.decode("latin-1"), v.decode("latin-1").strip(" \t")) for k, v in scope["headers"]])
         request = Request(scope["method"], self._path(scope), headers, responder)
         request.query = scope.get("query_string", b"").decode("latin-1")
-        refused = engine.admit(request)
+        request.prefix = scope.get("root_path", "")
+        refused = engine.admit(request) or engine.refuse_headers(request)
         if refused is not None:
             await refused
             return

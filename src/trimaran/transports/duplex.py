@@ -64,6 +64,8 @@ class Duplex:
         self.reader = server.reader(legacy=legacy is not None)
         self.legacy = legacy(self) if legacy is not None else None
         self._held: list[bytes] | None = None
+        self._starting: dict[RequestId, bool] = {}
+        """Calls whose task has not begun, and whether they were cancelled meanwhile (R67)."""
         self._calls: dict[RequestId, Exchange] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -87,6 +89,7 @@ class Duplex:
                 self._held = []
                 self._spawn(self._open(message))
             else:
+                self._starting[message.id] = False
                 self._spawn(self._serve(message, self.write))
         elif isinstance(message, Notice):
             self._hear(message)
@@ -111,6 +114,8 @@ class Duplex:
             if exchange is not None:
                 reason = notice.params.get("reason")
                 exchange.cancel(reason if isinstance(reason, str) else None)
+            elif request_id in self._starting:
+                self._starting[request_id] = True  # pyright: ignore[reportArgumentType]
         elif self.legacy is not None:
             # At once, not in a task: the next message may depend on it.
             coroutine = self.legacy.hear(notice)
@@ -123,6 +128,8 @@ class Duplex:
             self._spawn(_whole(resume(coroutine, awaited)))  # pyright: ignore[reportArgumentType]
 
     async def _serve(self, call: Call, write: Callable[[bytes], Awaitable[None]]) -> None:
+        if self._starting.pop(call.id, False):
+            return
         call.principal = self.principal
         voice: Voice = self.server.voice
         try:
@@ -146,6 +153,9 @@ class Duplex:
         exchange = Exchange(call, self.sink, voice)
         exchange.on_stuck = lambda: self._spawn(self.write(voice.error(call, timed_out(call))))
         self._calls[call.id] = exchange
+        session = call.session
+        if session is not None:
+            session.calls[call.id] = exchange
         try:
             coroutine: Any = serve(call)
             try:
@@ -160,6 +170,8 @@ class Duplex:
         finally:
             exchange.end()
             self._calls.pop(call.id, None)
+            if session is not None:
+                session.calls.pop(call.id, None)
 
     async def _batch(self, batch: Batch) -> None:
         if self.legacy is None or not self.legacy.batch_allowed():
@@ -200,8 +212,8 @@ class Duplex:
     async def close(self, patience: float = 5.0) -> None:
         """The channel takes no more: end the listen streams, let calls finish for a while, cancel the rest."""
         for exchange in tuple(self._calls.values()):
-            if exchange.call.method == "subscriptions/listen":
-                exchange.cancel("the channel closed")
+            if exchange.on_close is not None:
+                exchange.on_close()
         if self._tasks:
             await asyncio.wait(tuple(self._tasks), timeout=patience)
         for task in tuple(self._tasks):

@@ -23,7 +23,7 @@ from trimaran.server.exchange import SENT, Exchange
 from trimaran.server.flights import Abandoned, Flights, timed_out
 from trimaran.server.handlers import incident
 
-from .guard import Guard
+from .guard import Guard, preflight
 
 if TYPE_CHECKING:
     from trimaran.server.server import Server
@@ -60,7 +60,6 @@ EVENTS: Final[Pairs] = [
     ("cache-control", "no-cache, no-transform"),
     ("x-accel-buffering", "no"),
 ]
-ALLOW: Final = "POST, GET, DELETE, OPTIONS"
 _READ_HEADERS: Final = (
     "authorization",
     "mcp-session-id",
@@ -110,6 +109,10 @@ class LegacyDoor(Protocol):
     async def get(self, request: Request) -> None: ...
     async def delete(self, request: Request) -> None: ...
     def routes(self) -> Mapping[tuple[str, str], Callable[[Request, bytes], Awaitable[None]]]: ...
+    def allow(self) -> str:
+        """The verbs of the endpoint, for `Allow`."""
+        ...
+
     async def close(self) -> None: ...
 
 
@@ -145,6 +148,8 @@ class Request:
     prefers_stream = False
     authority: str | None = None
     query = ""
+    prefix = ""
+    """Where the app is mounted, if it is: what a client must put before our own paths."""
 
     def __init__(self, method: str, path: str, headers: HeaderLookup, responder: Responder) -> None:
         self.method = method
@@ -171,7 +176,9 @@ class HttpSink:
     heard = True
     """Has anything been sent since the last keep-alive look?"""
     _writing = False
+    _is_gone = False
     _outbox: deque[bytes] | None = None
+    _flushed: asyncio.Future[None] | None = None
 
     def __init__(self, request: Request, budget: int) -> None:
         self._request = request
@@ -179,7 +186,7 @@ class HttpSink:
 
     def send(self, data: bytes) -> Awaitable[None]:
         """Put a notification on the stream; dropped without a word once the stream's budget is spent."""
-        if self.finished or len(data) > self._budget:
+        if self.finished or self._is_gone or len(data) > self._budget:
             return SENT
         self._budget -= len(data)
         return self._write(encode_event(data))
@@ -205,28 +212,36 @@ class HttpSink:
                 await self._request.stream_start(EVENTS)
             while self._outbox:
                 if not await self._request.responder.stream_chunk(self._outbox.popleft()):
-                    self.finished = True
+                    self._is_gone = True
                     self._outbox.clear()
         finally:
             self._writing = False
+            if self._flushed is not None and not self._flushed.done():
+                self._flushed.set_result(None)
+
+    async def _flush(self) -> None:
+        """Wait until another writer has put everything on the stream."""
+        if self._writing:
+            self._flushed = asyncio.get_running_loop().create_future()
+            await self._flushed
 
     async def finish(self, data: bytes | None, status: int = 200, headers: Pairs = JSON) -> None:
         """The end: the reply as JSON if nothing went before it, else the last event of the stream."""
         if self.finished:
             return
+        self.finished = True
         if data is None:
-            self.finished = True
             await self._finish_silently(headers)
         elif not self.is_untouched or (self._request.prefers_stream and status == 200):
             await self._write(encode_event(data))
-            self.finished = True
+            await self._flush()
             await self._request.responder.stream_end()
         else:
-            self.finished = True
             await self._request.reply(status, headers, data)
 
     async def _finish_silently(self, headers: Pairs) -> None:
         if not self.is_untouched:
+            await self._flush()
             await self._request.responder.stream_end()
         else:
             await self._request.reply(200, headers, b"")  # R65: a cancelled call ends 200 with an empty body
@@ -262,6 +277,7 @@ class Engine:
         self._sinks: set[KeptAlive] = set()
         self._ticker: asyncio.TimerHandle | None = None
         self._routes: Mapping[tuple[str, str], Route] = legacy.routes() if legacy is not None else {}
+        self._route_paths = frozenset(path for _, path in self._routes)
         self._errands: set[asyncio.Task[None]] = set()
         self.closing = False
 
@@ -291,27 +307,29 @@ class Engine:
             await self.dispatch(request, body)
 
     def admit(self, request: Request) -> Coroutine[Any, Any, None] | None:
-        """The checks that need no body. What comes back, if anything, is the refusal to be awaited."""
-        if request.path not in self._paths and (request.method, request.path) not in self._routes:
-            return self._refuse_status(
-                request, 404, f"nothing is served at {request.path[:200]}; the endpoint is {self.path}"
-            )
+        """Path, Origin and Host. What comes back, if anything, is the refusal to be awaited."""
+        if request.path not in self._paths and request.path not in self._route_paths:
+            message = f"nothing is served at {request.path[:200]}; the endpoint is {self.path}"
+            return self.refuse(request, ProtocolError.invalid_request(message, status=404))
         headers = request.headers
         try:
             request.cors = self.guard.admit(headers.get("origin"), headers.get("host") or request.authority)
         except ProtocolError as error:
             return self.refuse(request, error)
-        if request.method == "POST":
-            accepted = self._accepts.get(accept := headers.get("accept"))
-            ok, request.prefers_stream = accepted or self._judge_accept(accept)
-            kind = headers.get("content-type")
-            if kind != "application/json" and not self._judge_type(kind):
-                return self._refuse_status(
-                    request, 415, f"the content type is application/json, not {(kind or '')[:100]}"
-                )
-            if not ok:
-                return self._refuse_status(request, 406, "Accept must list application/json and text/event-stream")
         return None
+
+    def _check_content(self, request: Request) -> None:
+        """What a POST to the endpoint says about itself: Accept and Content-Type."""
+        headers = request.headers
+        kind = headers.get("content-type")
+        if kind != "application/json" and not self._judge_type(kind):
+            raise ProtocolError.invalid_request(
+                f"the content type is application/json, not {(kind or '')[:100]}", status=415
+            )
+        accepted = self._accepts.get(accept := headers.get("accept"))
+        ok, request.prefers_stream = accepted or self._judge_accept(accept)
+        if not ok:
+            raise ProtocolError.invalid_request("Accept must list application/json and text/event-stream", status=406)
 
     async def dispatch(self, request: Request, body: bytes) -> None:
         """Serve an admitted request."""
@@ -325,6 +343,7 @@ class Engine:
         try:
             if self.auth is not None:
                 request.principal = await self.auth.authenticate(request)
+            self._check_content(request)
             message = self.reader.read(body, request.headers)
         except ProtocolError as error:
             await self.refuse(request, error)
@@ -337,6 +356,10 @@ class Engine:
                 await self.legacy.call(request, message)
             else:
                 await self._post_other(request, message)
+            return
+        if self.closing and message.method == "subscriptions/listen":
+            busy = ProtocolError.internal_error("the server is stopping; listen again in a moment", status=503)
+            await request.reply(503, [*JSON, ("retry-after", "1")], self._voice.error(message, busy))
             return
         message.principal = request.principal
         sink = HttpSink(request, self._limits.max_stream_bytes)
@@ -382,7 +405,7 @@ class Engine:
             self.leave(sink)
 
     async def _post_other(self, request: Request, message: Message) -> None:
-        if isinstance(message, Notice) and self.legacy is None:
+        if isinstance(message, Notice) and (self.legacy is None or message.modern):
             # Header rules for notifications are undefined in this revision, and cancellation is by disconnect.
             await request.reply(202, [], b"")
         elif self.legacy is not None:
@@ -397,16 +420,18 @@ class Engine:
     async def _other(self, request: Request, body: bytes) -> None:
         try:
             if request.method == "OPTIONS":
-                await request.reply(204, [("allow", ALLOW)], b"")
+                if request.cors is not None:
+                    request.cors = preflight(request.cors, request.headers.get("access-control-request-headers"))
+                await request.reply(204, [("allow", self._allow())], b"")
                 return
             if self.auth is not None:
                 request.principal = await self.auth.authenticate(request)
             route = self._routes.get((request.method, request.path))
             if route is not None:
                 await route(request, body)
-            elif self.legacy is not None and request.method == "GET":
+            elif self.legacy is not None and request.method == "GET" and request.path in self._paths:
                 await self.legacy.get(request)
-            elif self.legacy is not None and request.method == "DELETE":
+            elif self.legacy is not None and request.method == "DELETE" and request.path in self._paths:
                 await self.legacy.delete(request)
             else:
                 await self.not_allowed(request)
@@ -426,24 +451,40 @@ class Engine:
             pairs.append(("retry-after", "1"))
         await request.reply(error.status, pairs + (headers or []), self.writer.error(error.request_id, error))
 
-    async def not_allowed(self, request: Request, allow: str | None = None) -> None:
-        allowed = allow or (ALLOW if self.legacy is not None else "POST, OPTIONS")
+    def _allow(self) -> str:
+        return "POST, OPTIONS" if self.legacy is None else self.legacy.allow()
+
+    async def not_allowed(self, request: Request) -> None:
+        allowed = self._allow()
         error = ProtocolError.invalid_request(f"{request.method[:20]} is not served here; use {allowed}", status=405)
         await self.refuse(request, error, [("allow", allowed)])
 
     async def too_large(self, request: Request) -> None:
-        await self._refuse_status(request, 413, f"the body is larger than {self.max_body_bytes} bytes (max_body_bytes)")
-
-    async def _refuse_status(self, request: Request, status: int, message: str) -> None:
-        await self.refuse(request, ProtocolError.invalid_request(message, status=status))
+        """Refuse a body unread; who is asking comes first, as ever."""
+        error = ProtocolError.invalid_request(
+            f"the body is larger than {self.max_body_bytes} bytes (max_body_bytes)", status=413
+        )
+        try:
+            if self.auth is not None:
+                await self.auth.authenticate(request)
+        except ProtocolError as refusal:
+            error = refusal
+        except Exception as unexpected:
+            await self._refuse_unexpected(request, unexpected)
+            return
+        await self.refuse(request, error)
 
     async def _refuse_unexpected(self, request: Request, error: Exception) -> None:
         number = incident("a request", error)
         await self.refuse(request, ProtocolError.internal_error(f"internal error (error {number})"))
 
-    def oversized_headers(self, headers: HeaderLookup) -> bool:
-        """Are the headers the protocol reads larger than it allows?"""
-        return sum(len(headers.get(name) or "") for name in _READ_HEADERS) > self._limits.max_header_bytes
+    def refuse_headers(self, request: Request) -> Coroutine[Any, Any, None] | None:
+        """For bindings whose HTTP server has limits of its own: are the headers we read larger than we allow?"""
+        limit = self._limits.max_header_bytes
+        if sum(len(request.headers.get(name) or "") for name in _READ_HEADERS) <= limit:
+            return None
+        message = f"the request's headers are larger than {limit} bytes (max_header_bytes)"
+        return self.refuse(request, ProtocolError.invalid_request(message, status=431))
 
     def _judge_accept(self, accept: str | None) -> tuple[bool, bool]:
         verdict = judge_accept(accept)
@@ -491,7 +532,9 @@ class Engine:
     async def drain(self, patience: float) -> None:
         """Stop: end the listen streams properly, let calls finish for a while, then cancel what is left."""
         self.closing = True
-        self.server.changes.close()
+        for exchange in tuple(self.flights.open):
+            if exchange.on_close is not None:
+                exchange.on_close()
         if self.legacy is not None:
             await self.legacy.close()
         loop = asyncio.get_running_loop()

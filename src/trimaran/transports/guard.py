@@ -7,16 +7,20 @@ header value: a known client costs two look-ups.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from ipaddress import ip_address
 from typing import Final, Literal, final
 from urllib.parse import urlsplit
 
 from trimaran.errors import ConfigError, ProtocolError
 
-__all__ = ["Guard", "is_loopback"]
+__all__ = ["Guard", "is_loopback", "preflight"]
 
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _MEMO: Final = 1024
+_MIRRORED: Final = re.compile(r"mcp-param-[!#$%&'*+\-.^_`|~0-9a-z]+")
+_HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 _ALLOW_METHODS: Final = "POST, GET, DELETE, OPTIONS"
@@ -31,7 +35,13 @@ Origin = tuple[str, str, int | None]
 def is_loopback(host: str) -> bool:
     """Is this address or name one that only this machine can reach?"""
     bare = host.strip("[]").lower()
-    return bare in LOOPBACK or bare.startswith("127.")
+    if bare in LOOPBACK:
+        return True
+    try:
+        # An address, not a name that looks like one: 127.0.0.1.evil.example resolves wherever its owner likes.
+        return ip_address(bare).is_loopback
+    except ValueError:
+        return False
 
 
 def _origin(text: str) -> Origin | None:
@@ -41,16 +51,21 @@ def _origin(text: str) -> Origin | None:
         port = parts.port
     except ValueError:
         return None
-    if not parts.scheme or not parts.hostname or parts.path not in ("", "/") or parts.query or parts.fragment:
+    if (
+        not parts.scheme
+        or not parts.hostname
+        or "@" in parts.netloc
+        or parts.path not in ("", "/")
+        or parts.query
+        or parts.fragment
+    ):
         return None
     return parts.scheme, parts.hostname, port or _DEFAULT_PORTS.get(parts.scheme)
 
 
 def _host_name(header: str) -> str:
-    try:
-        return urlsplit("//" + header).hostname or ""
-    except ValueError:
-        return ""
+    found = _HOST.fullmatch(header)
+    return found[1].strip("[]").lower() if found else ""
 
 
 @final
@@ -155,6 +170,13 @@ def _require_origin(text: str) -> Origin:
             f'allowed_origins: {text!r} is not an origin; write scheme and host, like "https://app.example.com"'
         )
     return parts
+
+
+def preflight(cors: list[tuple[str, str]], asked: str | None) -> list[tuple[str, str]]:
+    """The CORS headers of a preflight: the headers that mirror arguments are named by the tools, so they are echoed."""
+    mirrored = [h.strip().lower() for h in (asked or "").split(",") if _MIRRORED.fullmatch(h.strip().lower())]
+    allowed = ", ".join([_ALLOW_HEADERS, *mirrored[:50]])
+    return [(name, allowed if name == "access-control-allow-headers" else value) for name, value in cors]
 
 
 def _cors(origin: str) -> list[tuple[str, str]]:

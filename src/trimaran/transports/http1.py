@@ -212,12 +212,9 @@ class _Connection(asyncio.Protocol):
             )
         head = self._head = self._server.heads.read(bytes(buffer[:end]))
         del buffer[:end]
-        limit = self._engine.max_body_bytes
-        if head.length > limit:
-            raise ProtocolError.invalid_request(f"the body is larger than {limit} bytes (max_body_bytes)", status=413)
         if head.is_chunked:
-            self._chunks = ChunkReader(limit)
-        if head.expects_continue and len(buffer) < (head.length or 1):
+            self._chunks = ChunkReader(self._engine.max_body_bytes)
+        if head.length <= self._engine.max_body_bytes and head.expects_continue and len(buffer) < (head.length or 1):
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         self._since = self._server.now
         return True
@@ -225,9 +222,12 @@ class _Connection(asyncio.Protocol):
     def _read_body(self) -> bytes | None:
         head, buffer = self._head, self._buffer
         assert head is not None
+        if head.length > self._engine.max_body_bytes:
+            return b""  # left unread: `_serve` refuses it, and the connection ends with it
         if self._chunks is not None:
-            rest = self._chunks.feed(bytes(buffer))
+            pending = bytes(buffer)
             buffer.clear()
+            rest = self._chunks.feed(pending)
             if rest is None:
                 return None
             body, self._chunks = self._chunks.body, None
@@ -262,6 +262,9 @@ class _Connection(asyncio.Protocol):
             refused = engine.admit(request)
             if refused is not None:
                 await refused
+            elif head.length > engine.max_body_bytes:
+                self._ending = True
+                await engine.too_large(request)
             elif head.method == "POST" and engine.owns(head.path):
                 await engine.post(request, body)
             else:

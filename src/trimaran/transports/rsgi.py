@@ -84,12 +84,12 @@ class RsgiApp:
             request.authority = scope.authority
         if not engine.owns(request.path):
             request.query = scope.query_string
-        refused = engine.admit(request)
+        refused = engine.admit(request) or engine.refuse_headers(request)
         if refused is not None:
             await refused
             return
         length = headers.get("content-length")
-        if length is None or len(length) > 6:
+        if length is None or not length.isdigit() or int(length) > engine.max_body_bytes:
             body = await self._bounded(length, protocol)
             if body is None:
                 await engine.too_large(request)
@@ -105,7 +105,7 @@ class RsgiApp:
         """A body whose size is not stated, or may be too much: read with an eye on the limit."""
         limit = self.engine.max_body_bytes
         if length is not None:
-            return None if not length.isdigit() or int(length) > limit else await protocol()
+            return None
         parts: list[bytes] = []
         size = 0
         async for part in protocol:

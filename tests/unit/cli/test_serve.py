@@ -98,6 +98,9 @@ def test_options_that_contradict_each_other_are_refused(trimaran: Run, boat: Pat
     both = trimaran("serve", str(boat), "--stdio", "--port", "1")
     assert both.returncode == 2
     assert "--port is an option of HTTP" in both.stderr
+    public = trimaran("serve", str(boat), "--host", "0.0.0.0")
+    assert public.returncode == 2
+    assert "--allowed-origin" in public.stderr
     half = trimaran("serve", str(boat), "--tls-cert", "x.pem")
     assert half.returncode == 2
     assert "go together" in half.stderr

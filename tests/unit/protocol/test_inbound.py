@@ -94,6 +94,13 @@ def test_a_message_without_an_id_is_a_notice(params: str, seen: Any) -> None:
     assert notice == Notice("notifications/x", seen)
 
 
+def test_a_notice_says_whether_it_is_modern() -> None:
+    body = json.dumps({"jsonrpc": "2.0", "method": "notifications/x", "params": {"_meta": META}}).encode()
+    plain = b'{"jsonrpc":"2.0","method":"notifications/x"}'
+    found = [reader().read(body), reader().read(plain, {"mcp-protocol-version": MODERN}), reader().read(plain, {}), reader().read(plain)]
+    assert [n.modern for n in found if isinstance(n, Notice)] == [True, True, False, False]
+
+
 def test_a_message_without_a_method_is_an_answer() -> None:
     assert reader().read(b'{"jsonrpc":"2.0","id":"srv-1","result":{"a":1}}') == Answer("srv-1", result={"a": 1})
     assert reader().read(b'{"jsonrpc":"2.0","id":1,"error":{"code":-1}}') == Answer(1, error={"code": -1})
@@ -221,6 +228,8 @@ LADDER: list[tuple[str, bytes, dict[str, str] | None, int, int]] = [
     ("uri header other", frame("resources/read", {"uri": "a:b"}), headers("resources/read", "a:c"), -32020, 400),
     ("bad base64", frame("tools/call", {"name": "x"}), headers("tools/call", "=?base64?!?="), -32020, 400),
     ("params shape", frame("tools/call", {"name": 1}), headers("tools/call", "1"), -32602, 400),
+    ("log level", frame(params={"_meta": {**META, P + "logLevel": "loud"}}), headers(), -32602, 400),
+    ("log level, unknown method", frame("nope", {"_meta": {**META, P + "logLevel": "loud"}}), None, -32601, 404),
     ("params shape without headers", frame("tools/call", {}), None, -32602, 400),
 ]
 

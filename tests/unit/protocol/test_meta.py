@@ -56,6 +56,12 @@ def test_every_log_level_is_taken(level: str) -> None:
     assert read({**REQUIRED, P + "logLevel": level}).log_level == level
 
 
+def test_a_level_that_is_none_is_marked_for_the_last_rung() -> None:
+    """protocol.md 1.4: a bad level is -32602, but an unknown method or version is told before it."""
+    assert not read({**REQUIRED, P + "logLevel": "loud"}).is_level_known
+    assert read(REQUIRED).is_level_known
+
+
 def test_the_levels_are_in_order_of_severity() -> None:
     """R56."""
     assert LOG_LEVELS == ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
@@ -64,7 +70,6 @@ def test_the_levels_are_in_order_of_severity() -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        {**REQUIRED, P + "logLevel": "loud"},
         {**REQUIRED, P + "logLevel": 3},
         {**REQUIRED, P + "clientCapabilities": []},
         {**REQUIRED, P + "clientCapabilities": None},
