@@ -452,7 +452,7 @@ async def test_a_batched_call_cannot_ask_into_the_void(binding: str) -> None:
 
 async def test_an_id_in_use_is_refused(binding: str) -> None:
     """protocol.md 3.1: ids are unique among a session's outstanding requests, as on a channel; the first stays cancellable."""
-    server = demo()
+    server = demo(request_timeout=1.5)
     started = asyncio.Event()
 
     @server.tool

@@ -75,6 +75,8 @@ class Handshake:
             raise ProtocolError.invalid_request(
                 f"{call.method} came before notifications/initialized; finish the handshake first", status=400
             )
+        if call.id in session.calls:
+            raise ProtocolError.invalid_request(f"a request with the id {call.id!r} is still being served", status=200)
         if len(session.calls) >= self._server.limits.max_concurrent_calls_per_session:
             raise ProtocolError.internal_error(
                 f"this session already has {len(session.calls)} calls at work; wait for some to finish", status=503

@@ -399,6 +399,8 @@ class _Silent:
 class _ToOutlet:
     __slots__ = ("_session",)
 
+    is_shared = True
+
     def __init__(self, session: Session) -> None:
         self._session = session
 

@@ -70,7 +70,9 @@ class LegacyVoice:
     async def ask(
         self, exchange: Exchange, method: str, params: dict[str, Any], key: str | None, timeout: float | None
     ) -> Any:
-        return await self._session.request(method, self.spelled(method, params), timeout, exchange.sink)
+        # A call without a stream of its own (a batched one) asks on the session's.
+        sink = None if getattr(exchange.sink, "is_shared", False) else exchange.sink
+        return await self._session.request(method, self.spelled(method, params), timeout, sink)
 
     def spelled(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """A question in the words of the session's revision."""

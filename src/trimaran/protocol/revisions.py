@@ -57,8 +57,11 @@ def _annotated(kind: str, value: Object, version: str) -> Object:
 
 
 def wrapped_output(schema: Json) -> Object:
-    """The object-rooted stand-in for an output schema that is no object, for revisions that allow no other."""
-    return {"type": "object", "properties": {"result": schema}, "required": ["result"], "x-wrapped-result": True}
+    """The object-rooted stand-in for an output schema that is no object, for revisions that allow no other.
+
+    The marker is the one in use among clients for "the value is inside `result`".
+    """
+    return {"type": "object", "properties": {"result": schema}, "required": ["result"], "x-fastmcp-wrap-result": True}
 
 
 def revise_definition(kind: str, value: Object, version: str) -> Object:
