@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
@@ -28,6 +29,11 @@ DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 9090
 # How long calls at work may take to finish after SIGTERM; the budget for everything is two seconds.
 DRAIN_SECONDS: Final = 1.0
+
+
+# A worker that dies is replaced; workers that keep dying have a reason that another one will not cure.
+_DEATHS_ALLOWED: Final = 5
+_DEATHS_WITHIN: Final = 10.0
 
 
 def _door(server: Server, legacy: Any, options: Mapping[str, Any]) -> Any:
@@ -367,8 +373,10 @@ def _run_many(
         raise ConfigError("workers and tls do not go together yet; put a TLS proxy in front, or use workers=1")
     options["reuse_port"] = True
     HttpServer(server, **options)  # every mistake in the options shows here, before anything forks
+    _check_bindable(options.get("host", DEFAULT_HOST), options["port"])
     children: dict[int, int] = {}
     stopping = False
+    deaths: list[float] = []
 
     def spawn(index: int) -> None:
         pid = os.fork()
@@ -397,6 +405,11 @@ def _run_many(
         except InterruptedError:
             continue
         index = children.pop(pid, None)
-        if index is not None and not stopping:
-            logger.error("worker %d ended with status %d; starting another", index, status)
-            spawn(index)
+        if index is None or stopping:
+            continue
+        deaths = [d for d in deaths if time.monotonic() - d < _DEATHS_WITHIN] + [time.monotonic()]
+        if len(deaths) > _DEATHS_ALLOWED:
+            stop(signal.SIGTERM, None)
+            raise ConfigError(f"{len(deaths)} workers ended within {_DEATHS_WITHIN:g} s; the log above says why")
+        logger.error("worker %d ended with status %d; starting another", index, status)
+        spawn(index)

@@ -63,6 +63,13 @@ async def ticks(n: int, ctx: Context, size: int = 100) -> int:
 
 
 @server.tool
+async def few(n: int, ctx: Context) -> int:
+    for i in range(min(n, 5)):
+        await ctx.progress(i + 1)
+    return 1
+
+
+@server.tool
 def shouts(n: int, ctx: Context, size: int = 100) -> int:
     "The same from a thread, which cannot wait."
     global ticked

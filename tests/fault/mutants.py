@@ -13,7 +13,7 @@ from .rig import INITIALIZED, MODERN, P, cancelled, encode, initialize, legacy_c
 GOOD: list[dict[str, Any]] = [
     modern("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}),
     modern("tools/call", {"name": "echo", "arguments": {"text": "hello"}}, "two"),
-    modern("tools/call", {"name": "ticks", "arguments": {"n": 3}}, 3, progressToken="p"),
+    modern("tools/call", {"name": "few", "arguments": {"n": 3}}, 3, progressToken="p"),
     modern("tools/call", {"name": "echo", "arguments": {"text": "x"}, "requestState": "abc", "inputResponses": {"k": {}}}, 4),
     modern("tools/list", {}, 5),
     modern("tools/list", {"cursor": "abc"}, 6),
@@ -24,7 +24,7 @@ GOOD: list[dict[str, Any]] = [
     modern("server/discover", {}, 11),
     legacy_call("add", {"a": 1, "b": 2}, 12),
     legacy_call("echo", {"text": "hello"}, "thirteen"),
-    legacy_call("ticks", {"n": 3}, 14, "q"),
+    legacy_call("few", {"n": 3}, 14, "q"),
     rpc("ping", None, 15),
     rpc("logging/setLevel", {"level": "info"}, 16),
     rpc("resources/subscribe", {"uri": "memo://a"}, 17),
@@ -44,7 +44,7 @@ INITIALIZE = initialize()
 ODD: list[Any] = [
     None, True, False, 0, -1, 1.5, -0.0, 1e308, 2**31, 2**53, 2**63, 2**64, -(2**63), 10**30, 10**400, "", "x", "\0", "é", "\u2028",
     "😀", "a" * 300, "../../etc/passwd", "%00", "{x}", [], [1], [[]], [None], {}, {"a": 1}, {"": ""}, {"_meta": {}}, {"$ref": "#"},
-    "2.0", MODERN, "2024-11-05", "1999-01-01", "tools/call", "initialize", "notifications/cancelled", "add", "ticks",
+    "2.0", MODERN, "2024-11-05", "1999-01-01", "tools/call", "initialize", "notifications/cancelled", "add", "few",
 ]  # fmt: skip
 RAW: list[bytes] = [
     b"NaN", b"-Infinity", b"Infinity", b'"\\ud800"', b'"\\udc00\\ud800"', b'"\xff"', b'"\xed\xa0\x80"', b'"\xc3"', b'"\\x"', b'"\n"', b"01",
@@ -98,7 +98,7 @@ class Mutants:
             return good, twice[:-1] + b"," + encode({path[0]: chance.choice(ODD)})[1:]
         if kind < 0.90:
             return good, chance.randbytes(chance.randrange(200))
-        if kind < 0.995:
+        if kind < 0.998:
             return good, encode({**good, "method": chance.choice(METHODS)})
         return good, self._huge(good, places)
 
@@ -111,7 +111,7 @@ class Mutants:
                 if self.random.random() < 0.3:
                     del holder[path[-1]]
                 else:
-                    holder[path[-1]] = self.random.choice(ODD)
+                    holder[path[-1]] = copy.deepcopy(self.random.choice(ODD))
             except (KeyError, TypeError, IndexError):
                 continue
         return message

@@ -254,6 +254,22 @@ async def test_a_progress_token_comes_back_as_it_was(wire: Wire, token: Any) -> 
     assert all(type(t) is type(token) for t in tokens)
 
 
+async def test_progress_is_a_number(binding: str) -> None:
+    """protocol.md 1.4: `progress` is a JSON number that grows; what is none (NaN, infinity) is not sent as null."""
+    server = full()
+
+    @server.tool
+    async def odd(ctx: Context) -> str:
+        for value in (float("nan"), 1, float("inf"), 2):
+            await ctx.progress(value, float("nan"))
+        return "ok"
+
+    async with serve(binding, server) as wire:
+        *progress, _ = (await wire.call("odd", extra={"progressToken": 1})).messages
+        assert [m["params"]["progress"] for m in progress] == [1, 2]
+        assert all(m["params"].get("total", 0) is not None for m in progress)
+
+
 @shared
 async def test_progress_from_a_thread_keeps_its_order(wire: Wire) -> None:
     """R55, R139: a plain def tool reports from its thread; all of it precedes the result, in order."""

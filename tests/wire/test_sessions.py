@@ -316,6 +316,27 @@ async def test_init_runs_for_each_session(binding: str, caplog: pytest.LogCaptur
         assert (await wire.post(initialize())).status == 200
 
 
+async def test_a_handshake_that_breaks_is_answered(binding: str, caplog: pytest.LogCaptureFixture) -> None:
+    """R130, R50: an author's callback that fails inside initialize yields a JSON-RPC answer, redacted; no dead connection."""
+
+    class Callbacks:
+        broken = False
+
+        def capabilities(self) -> dict[str, Any]:
+            if self.broken:
+                raise KeyError("inner secret")
+            return {}
+
+    callbacks = Callbacks()
+    async with serve(binding, demo(callbacks=callbacks)) as wire:
+        callbacks.broken = True
+        reply = await wire.post(initialize(id="i"))
+        assert (reply.error["code"], reply.json["id"]) == (-32603, "i")
+        assert b"secret" not in reply.body
+        callbacks.broken = False
+        assert (await wire.post(initialize())).status == 200
+
+
 # --- principals ------------------------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Final, final
+from typing import Any, Final, final
 
 from trimaran.errors import ProtocolError
 
@@ -41,6 +41,7 @@ class Head:
     """A request's head. `headers` is by lower-case name; a repeated one is joined, as RFC 9110 has it."""
 
     __slots__ = (
+        "admission",
         "expects_continue",
         "headers",
         "is_chunked",
@@ -61,6 +62,8 @@ class Head:
     is_chunked: bool
     keep_alive: bool
     expects_continue: bool
+    admission: Any
+    """What a server has concluded from this head alone, kept with it; None at first."""
 
 
 @final
@@ -98,6 +101,7 @@ def _parse(raw: bytes) -> Head:
         target = "/" + target.partition("://")[2].partition("/")[2] if "://" in target else target
     head.path, _, head.query = target.partition("?")
     head.minor = int(line[3])
+    head.admission = None
     head.headers = headers
     _frame(head, headers)
     return head

@@ -50,6 +50,7 @@ class Flights:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self.open: set[Exchange] = set()
+        self._is_stopping = False
 
     def __len__(self) -> int:
         return len(self.open)
@@ -85,6 +86,11 @@ class Flights:
             if exchange.expired:
                 _absorb(task)
                 raise timed_out(call) from None
+            if self._is_stopping:
+                _absorb(task)
+                raise ProtocolError.internal_error(
+                    "the server is stopping; try again in a moment", status=503
+                ) from None
             raise
         finally:
             if timer is not None:
@@ -93,7 +99,8 @@ class Flights:
             self.open.discard(exchange)
 
     def cancel_all(self) -> None:
-        """End every call; used when the server is told to stop and its patience is over."""
+        """End every call with an error that says so; used when the server stops and its patience is over."""
+        self._is_stopping = True
         for exchange in tuple(self.open):
             if exchange.task is not None:
                 exchange.task.cancel()

@@ -216,6 +216,9 @@ class Duplex:
                 exchange.on_close()
         if self._tasks:
             await asyncio.wait(tuple(self._tasks), timeout=patience)
+        self.flights.cancel_all()
+        if self._tasks:
+            await asyncio.wait(tuple(self._tasks), timeout=0.3)
         for task in tuple(self._tasks):
             task.cancel()
         if self._tasks:

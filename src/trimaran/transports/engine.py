@@ -60,6 +60,8 @@ EVENTS: Final[Pairs] = [
     ("cache-control", "no-cache, no-transform"),
     ("x-accel-buffering", "no"),
 ]
+# How long calls cut short at the end have to say so.
+_LAST_WORDS_SECONDS: Final = 0.3
 _READ_HEADERS: Final = (
     "authorization",
     "mcp-session-id",
@@ -148,6 +150,8 @@ class Request:
     prefers_stream = False
     authority: str | None = None
     query = ""
+    is_checked = False
+    """Have Accept and Content-Type been looked at?"""
     prefix = ""
     """Where the app is mounted, if it is: what a client must put before our own paths."""
 
@@ -330,6 +334,7 @@ class Engine:
         ok, request.prefers_stream = accepted or self._judge_accept(accept)
         if not ok:
             raise ProtocolError.invalid_request("Accept must list application/json and text/event-stream", status=406)
+        request.is_checked = True
 
     async def dispatch(self, request: Request, body: bytes) -> None:
         """Serve an admitted request."""
@@ -343,7 +348,8 @@ class Engine:
         try:
             if self.auth is not None:
                 request.principal = await self.auth.authenticate(request)
-            self._check_content(request)
+            if not request.is_checked:
+                self._check_content(request)
             message = self.reader.read(body, request.headers)
         except ProtocolError as error:
             await self.refuse(request, error)
@@ -543,7 +549,9 @@ class Engine:
             await asyncio.sleep(0.01)
         if self.flights.open:
             self.flights.cancel_all()
-            await asyncio.sleep(0)
+            until = loop.time() + _LAST_WORDS_SECONDS
+            while self.flights.open and loop.time() < until:
+                await asyncio.sleep(0.01)
         if self._ticker is not None:
             self._ticker.cancel()
             self._ticker = None

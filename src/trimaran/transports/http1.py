@@ -44,17 +44,19 @@ class Http1Server:
         self._backlog = backlog
         self._reuse_port = reuse_port
         self._server: asyncio.Server | None = None
-        self._sweeper: asyncio.TimerHandle | None = None
+        self._ticker: asyncio.TimerHandle | None = None
+        self._swept = 0.0
         self.connections: set[_Connection] = set()
         self.heads = HeadReader()
         self.max_header_bytes = engine.server.limits.max_header_bytes
         self.now = 0.0
         """Coarse time, good to a sweep: enough to tell idle from busy."""
-        self._date = (0, b"")
+        self.date = b""
+        """The Date header, good to a second."""
 
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
-        self.now = loop.time()
+        self._tick(loop)
         try:
             self._server = await loop.create_server(
                 lambda: _Connection(self, loop),
@@ -68,12 +70,11 @@ class Http1Server:
                 f"cannot listen on {self.host}:{self.port}: {error.strerror or error}; choose another port="
             ) from None
         self.port = self._server.sockets[0].getsockname()[1]
-        self._sweep(loop)
 
     async def stop(self, patience: float = 1.0) -> None:
         """Take no more connections, let replies leave, close."""
-        if self._sweeper is not None:
-            self._sweeper.cancel()
+        if self._ticker is not None:
+            self._ticker.cancel()
         if self._server is not None:
             self._server.close()
         for connection in tuple(self.connections):
@@ -86,20 +87,19 @@ class Http1Server:
             connection.abort()
         await asyncio.sleep(0)
 
-    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.now = loop.time()
-        for connection in tuple(self.connections):
-            connection.check_time(self.now)
-        self._sweeper = loop.call_later(_SWEEP_SECONDS, self._sweep, loop)
+    def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Once a second: the time, and every few seconds a look at the connections."""
+        now = loop.time()
+        self.date = f"date: {formatdate(time.time(), usegmt=True)}\r\n".encode()
+        if now - self._swept >= _SWEEP_SECONDS:
+            self._swept = now
+            for connection in tuple(self.connections):
+                connection.check_time(now)
+        self.now = now
+        self._ticker = loop.call_later(1.0, self._tick, loop)
 
     def head(self, status: int, headers: Pairs, framing: str) -> bytes:
-        return response_head(status, headers, framing) + self.date()
-
-    def date(self) -> bytes:
-        second = int(time.time())
-        if second != self._date[0]:
-            self._date = (second, f"date: {formatdate(second, usegmt=True)}\r\n".encode())
-        return self._date[1]
+        return response_head(status, headers, framing) + self.date
 
 
 @final
@@ -257,6 +257,15 @@ class _Connection(asyncio.Protocol):
         responder = _Responder(self, head)
         engine = self._engine
         request = Request(head.method, head.path, head.headers, responder)  # pyright: ignore[reportArgumentType]
+        if head.admission is not None:
+            # The same head has been through every check that needs no more than the head.
+            request.cors, request.prefers_stream = head.admission
+            request.is_checked = True
+            try:
+                await engine.post(request, body)
+            finally:
+                self._finished(head, responder)
+            return
         request.query = head.query
         try:
             refused = engine.admit(request)
@@ -267,6 +276,8 @@ class _Connection(asyncio.Protocol):
                 await engine.too_large(request)
             elif head.method == "POST" and engine.owns(head.path):
                 await engine.post(request, body)
+                if request.is_checked:
+                    head.admission = (request.cors, request.prefers_stream)
             else:
                 await engine.dispatch(request, body)
         finally:
@@ -322,7 +333,7 @@ class _Connection(asyncio.Protocol):
         if head is None:
             head = headers.rendered[status] = response_head(status, headers, "")
         if not self._gone:
-            self._transport.write(b"%bcontent-length: %d\r\n%b\r\n%b" % (head, len(body), self._server.date(), body))
+            self._transport.write(b"%bcontent-length: %d\r\n%b\r\n%b" % (head, len(body), self._server.date, body))
 
     # The server's side
 

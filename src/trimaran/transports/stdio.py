@@ -33,6 +33,8 @@ __all__ = ["StdioPipes", "run_stdio", "serve_stdio", "take_stdio"]
 _CHUNK: Final = 64 * 1024
 _PARENT_POLL_SECONDS: Final = 1.0
 _STDERR_BUFFER: Final = 1024 * 1024  # what a slow reader of stderr may miss before lines are dropped
+_EOF_PATIENCE: Final = 5.0
+_SIGNAL_PATIENCE: Final = 0.5
 _HIGH_WATER: Final = 4 * 1024 * 1024  # bytes waiting for a client that does not read, before calls wait with them
 
 
@@ -165,7 +167,8 @@ async def serve_stdio(
         if watch is not None:
             watch.cancel()
         stop_reading()
-        await duplex.close()
+        # At EOF what was asked is still answered (`printf ... | server`); a signal means soon.
+        await duplex.close(_EOF_PATIENCE if ended.is_set() else _SIGNAL_PATIENCE)
         await finish()
         await server.stop()
 
@@ -191,7 +194,8 @@ def _can_poll(descriptor: int) -> bool:
     if sys.platform == "win32":
         return False
     mode = os.fstat(descriptor).st_mode
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISCHR(mode)
+    # Of the character devices only a terminal can be waited for: epoll refuses /dev/null.
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or (stat.S_ISCHR(mode) and os.isatty(descriptor))
 
 
 async def _open_reader(
