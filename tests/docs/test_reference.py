@@ -6,15 +6,20 @@ Rewrite the limits table with `TRIMARAN_UPDATE=1 pytest tests/docs/test_referenc
 from __future__ import annotations
 
 import ast
+import inspect
 import os
 import re
 from pathlib import Path
 from typing import Any
 
 import trimaran.errors as errors
-from trimaran import Limits, ProtocolError
+from trimaran import Limits, ProtocolError, Server
 from trimaran.protocol.methods import METHODS
 from trimaran.protocol.versions import SUPPORTED
+from trimaran.serve import HttpServer, engine
+from trimaran.server.context import Context
+from trimaran.server.prompts import compile_prompt
+from trimaran.server.tools import compile_tool
 
 from .pages import DOCS, ROOT, SOURCE, said_strings
 
@@ -115,3 +120,62 @@ def test_the_glossary_has_the_fixed_words() -> None:
     page = (DOCS / "glossary.md").read_text()
     words = ("Call", "Notice", "Reply", "Peer", "Principal", "Exchange", "Context", "Transport", "Guard", "Catalog")
     assert [w for w in words if f"**{w}**" not in page] == []
+
+
+# Guides leave nothing out: every option and every member is on the page that is about it.
+
+
+def missing_on(page: str, names: list[str]) -> list[str]:
+    text = (DOCS / "guides" / page).read_text()
+    return [name for name in names if not re.search(rf"\b{re.escape(name)}\b", text)]
+
+
+def keywords(fn: Any) -> list[str]:
+    return [p.name for p in inspect.signature(fn).parameters.values() if p.kind is p.KEYWORD_ONLY]
+
+
+def test_the_http_page_has_every_option() -> None:
+    from trimaran.legacy.http import LegacyHttp
+
+    # A store is refused in this release; backlog and reuse_port are for those who read the source.
+    known = {*keywords(HttpServer.__init__), *keywords(engine), *keywords(LegacyHttp.__init__)}
+    assert missing_on("http.md", sorted(known - {"store", "backlog", "reuse_port"})) == []
+
+
+def test_the_tools_page_has_every_option() -> None:
+    # Two have pages of their own: `scopes` with HTTP, `cache_ttl` with resources.
+    assert missing_on("tools.md", [k for k in keywords(compile_tool) if k != "cache_ttl"]) == []
+    assert "cache_ttl" in (DOCS / "guides" / "resources-and-prompts.md").read_text()
+
+
+def test_the_context_page_has_every_member() -> None:
+    members = [name for name in dir(Context) if not name.startswith("_")]
+    # The last two are other names of `sample` and `roots`.
+    assert missing_on("context.md", [m for m in members if m not in ("create_message", "list_roots")]) == []
+
+
+def test_the_middleware_page_has_every_method() -> None:
+    server = Server("any", version="1.0.0")
+    assert missing_on("middleware-and-mounting.md", list(server.dispatcher.handlers)) == []
+
+
+def test_the_callbacks_page_has_every_callback() -> None:
+    """Whose rule: R3's list of callbacks."""
+    names = (
+        "server_info instructions capabilities init list_tools call_tool list_resources list_resource_templates "
+        "read_resource subscribe_resource unsubscribe_resource list_prompts get_prompt complete set_log_level"
+    )
+    assert missing_on("callbacks.md", names.split()) == []
+
+
+def test_the_prompts_page_has_every_option() -> None:
+    assert missing_on("resources-and-prompts.md", keywords(compile_prompt)) == []
+
+
+def test_the_server_page_has_every_option_and_method() -> None:
+    text = (DOCS / "reference" / "server.md").read_text()
+    # What other parts of the library use, and nobody else needs.
+    inner = {"encoded_page", "gates", "prepare_to_fork", "reader", "require_scopes", "state_of", "with_cache_hints"}
+    methods = {name for name in dir(Server) if not name.startswith("_")} - inner
+    names = {"name", *keywords(Server.__init__), *methods}
+    assert sorted(name for name in names if f"`{name}" not in text and f"`await {name}" not in text) == []

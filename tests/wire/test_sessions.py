@@ -333,6 +333,7 @@ async def test_a_handshake_that_breaks_is_answered(binding: str, caplog: pytest.
         reply = await wire.post(initialize(id="i"))
         assert (reply.error["code"], reply.json["id"]) == (-32603, "i")
         assert b"secret" not in reply.body
+        assert len(wire.engine.server.sessions) == 0  # P8: no session nobody knows the id of
         callbacks.broken = False
         assert (await wire.post(initialize())).status == 200
 

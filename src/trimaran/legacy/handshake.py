@@ -52,8 +52,10 @@ class Handshake:
         if call.params is None:
             raise ProtocolError.invalid_params(f"initialize: {call.shape_error}")
         peer = negotiate(call)
-        session = await self.sessions.create(peer, outlet, principal, owner)
-        return session, self.result(peer.version)
+        await self._server.start()
+        # The result first: if it cannot be made, no session is left behind.
+        result = self.result(peer.version)
+        return await self.sessions.create(peer, outlet, principal, owner), result
 
     def result(self, version: str) -> Any:
         """What `initialize` answers, in the words of the revision agreed on."""

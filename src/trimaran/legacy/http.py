@@ -69,6 +69,7 @@ class LegacyHttp:
 
     def attach(self, engine: Engine) -> None:
         self._engine = engine
+        engine.may_stream = not self._plain
         if self._sse is not None:
             self._sse.attach(engine)
 

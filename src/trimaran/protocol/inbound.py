@@ -65,6 +65,8 @@ class Call:
     """The legacy session, if the call belongs to one."""
     state: Any = None
     """What middleware and handlers keep for the length of the call."""
+    versions: tuple[str, ...] = SUPPORTED
+    """The revisions served where this call came in."""
     timeout: float | None = None
     """Seconds this call may take; None for the server's default."""
     _meta: Mapping[str, Json] | None = None
@@ -240,7 +242,10 @@ class Reader:
             raise RemoteProtocolError.invalid_params(
                 f"params._meta[{KEY_LOG_LEVEL!r}] is {meta.log_level!r}; expected one of {', '.join(LOG_LEVELS)}"
             )
-        return Call(id, method, row, params, peer, raw_meta, meta, headers)
+        call = Call(id, method, row, params, peer, raw_meta, meta, headers)
+        if not self._legacy:
+            call.versions = self.versions
+        return call
 
     def _require_legacy(self, method: str, headers: HeaderLookup | None) -> None:
         stated = None if headers is None else headers.get("mcp-protocol-version")

@@ -124,6 +124,8 @@ def _read(raw: bytes) -> RequestMeta:
         fields = _decode_fields(raw)
     except msgspec.ValidationError as error:
         raise RemoteProtocolError.invalid_params(f"params._meta is malformed: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RemoteProtocolError.parse_error(f"params._meta is not valid JSON: {error}") from None
     token = None if fields.progress_token is UNSET else fields.progress_token
     if fields.protocol_version is UNSET:
         return RequestMeta(progress_token=token)
@@ -144,5 +146,5 @@ def _info(raw: Raw | UnsetType) -> Implementation | None:
         return None
     try:
         return _decode_info(raw)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return None

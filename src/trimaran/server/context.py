@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
 import msgspec
@@ -63,7 +64,7 @@ class Trace(msgspec.Struct, frozen=True):
 class Context:
     """Everything a handler may know and do about the call it serves."""
 
-    __slots__ = ("_call", "_emitted", "params", "server", "uri")
+    __slots__ = ("_call", "params", "server", "uri")
 
     def __init__(
         self, call: Call, server: Server, *, uri: str | None = None, params: Mapping[str, Any] | None = None
@@ -74,7 +75,6 @@ class Context:
         """The URI being read, in a resource handler."""
         self.params: Mapping[str, Any] = params or {}
         """The variables a resource template matched."""
-        self._emitted: float | None = None
 
     # Who calls, and how
 
@@ -165,15 +165,15 @@ class Context:
     def progress(self, progress: float, total: float | None = None, message: str | None = None) -> Awaitable[None]:
         """Report progress. Silent if the caller gave no token; a value that does not grow is not sent."""
         token = self._call.progress_token
-        if token is None or (self._emitted is not None and progress <= self._emitted):
+        exchange = self._call.exchange
+        if token is None or not exchange.advance(progress):
             return SENT
-        self._emitted = progress
         params: dict[str, Any] = {"progressToken": token, "progress": progress}
-        if total is not None:
+        if total is not None and isfinite(total):
             params["total"] = total
         if message is not None:
             params["message"] = message
-        return self._call.exchange.notify("notifications/progress", params)
+        return exchange.notify("notifications/progress", params)
 
     def log(self, level: str, data: Json, logger: str | None = None) -> Awaitable[None]:
         """Send a log message to the client, if it wants to hear of this level."""

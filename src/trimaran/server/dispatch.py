@@ -187,14 +187,15 @@ class Dispatcher:
             return
         self._signature = signature
         rows = self.rows()
-        self.served.clear()
-        self.served.update(
-            {
-                n: r
-                for n, r in rows.items()
-                if r.modern and n in self._bare and (r.capability is None or r.capability in capabilities)
-            }
-        )
+        served = {
+            n: r
+            for n, r in rows.items()
+            if r.modern and n in self._bare and (r.capability is None or r.capability in capabilities)
+        }
+        # In place and never empty in between: readers hold on to this very table.
+        self.served.update(served)
+        for gone in self.served.keys() - served.keys():
+            self.served.pop(gone, None)
         self._fold()
 
     def rows(self) -> Mapping[str, Method]:
@@ -215,7 +216,7 @@ class Dispatcher:
     async def _discover(self, call: Call) -> DiscoverResult:
         server = self._server
         result = DiscoverResult(
-            supported_versions=list(server.versions),
+            supported_versions=list(call.versions),
             capabilities=server.capabilities(),
             instructions=server.instructions,
         )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from math import inf, isfinite
 from typing import Any, Final, Protocol, final
 
 from trimaran.errors import Disconnected, ProtocolError
@@ -82,6 +83,7 @@ class Exchange:
     cancelled = False
     expired = False
     reason: str | None = None
+    _progress = -inf
     task: asyncio.Task[Any] | None = None
     loop: asyncio.AbstractEventLoop | None = None
     """Set when the handler runs in a thread, so that what it says finds the way back."""
@@ -101,6 +103,13 @@ class Exchange:
     def end(self) -> None:
         """The call is over. Whatever a handler left running may still speak, and is not heard."""
         self.call.exchange = ENDED
+
+    def advance(self, progress: float) -> bool:
+        """Does this progress go beyond all that was reported before, whoever of the call's helpers reported it?"""
+        if not isfinite(progress) or progress <= self._progress:
+            return False
+        self._progress = progress
+        return True
 
     def notify(self, method: str, params: dict[str, Any]) -> Awaitable[None]:
         """Send a notification that belongs to this call. From a thread, it is handed to the loop."""
@@ -143,6 +152,9 @@ class _Ended:
     expired = False
     rounds = None
     loop = None
+
+    def advance(self, progress: float) -> bool:
+        return False
 
     def notify(self, method: str, params: dict[str, Any]) -> Awaitable[None]:
         return SENT

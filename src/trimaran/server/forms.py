@@ -7,10 +7,11 @@ is made, with the field's name, because no client could show it. Forms made from
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, final
+from typing import Any, Final, cast, final
 
 from trimaran.errors import DeclarationError, ProtocolError
 from trimaran.schema import ConversionError, Validator, decoder_of, schema_of
+from trimaran.types import as_object
 
 __all__ = ["Form", "form_of"]
 
@@ -33,7 +34,10 @@ class Form:
     def read(self, content: Any) -> Any:
         """The accepted answer as the handler wants it; -32602 if it does not fit the form."""
         filled = {k: f["default"] for k, f in self.schema["properties"].items() if "default" in f}
-        filled.update(content or {})
+        given = as_object({} if content is None else content)
+        if given is None:
+            raise ProtocolError.invalid_params("the elicited answer is not an object")
+        filled.update(given)
         fault = self._validator.first(filled)
         if fault is not None:
             raise ProtocolError.invalid_params(
@@ -98,6 +102,8 @@ def _flat(schema: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _field(key: str, field: dict[str, Any], name: str) -> dict[str, Any]:
+    if not isinstance(cast("object", field), dict) or not isinstance(field.get("type", ""), str):
+        raise DeclarationError(f'{name}: field {key!r} cannot be drawn in a form; give it one type, like "string"')
     plain: dict[str, Any] = _without_null(field)
     if "type" not in plain and "enum" in plain:
         plain = {"type": "string", **plain}

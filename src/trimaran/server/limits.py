@@ -14,6 +14,8 @@ _MAY_BE_NONE = frozenset(
     {"session_idle_timeout", "session_max_lifetime", "max_sessions", "request_timeout", "max_listen_streams"}
 )
 
+_SECONDS = frozenset({"request_timeout", "session_idle_timeout", "session_max_lifetime", "keep_alive", "input_ttl"})
+
 
 @final
 class Limits(Struct, frozen=True, kw_only=True):
@@ -58,6 +60,8 @@ class Limits(Struct, frozen=True, kw_only=True):
             value = getattr(self, name)
             if value is None and name in _MAY_BE_NONE:
                 continue
+            if name not in _SECONDS and type(value) is not int:
+                raise ConfigError(f"{name} must be a whole number, not {value!r}")
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
                 off = " or None" if name in _MAY_BE_NONE else ""
                 raise ConfigError(f"{name} must be a positive number{off}, not {value!r}")

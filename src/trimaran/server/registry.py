@@ -61,9 +61,10 @@ class Registry(Generic[E]):
     def add(self, entry: E, *, replace: bool = False) -> E:
         with self._lock:
             if not replace and entry.key in self._own:
+                named = entry.key.replace("\0", " ")
+                remover = "remove_resource" if self.kind == "resource template" else f"remove_{self.kind}"
                 raise DeclarationError(
-                    f"there is already a {self.kind} {entry.key!r}; give this one another name=, "
-                    f"or remove_{self.kind.replace(' ', '_')}({entry.key!r}) first"
+                    f"there is already a {self.kind} {named!r}; give this one another name, or {remover}(...) that one first"
                 )
             entry.place = self._own[entry.key].place if entry.key in self._own else next(_places)
             self._own[entry.key] = entry
@@ -105,9 +106,9 @@ class Registry(Generic[E]):
 
     def _merge(self) -> dict[str, E]:
         with self._lock:
-            merged = dict(self._own)
+            merged = self._own.copy()
             for other, rename in self._mounts:
-                for key, entry in other.view.items():
+                for key, entry in tuple(other.view.items()):
                     name = rename(key)
                     # What the outer server declares itself wins; then the order of mounting.
                     merged.setdefault(name, entry if name == key else entry.renamed(name))

@@ -178,7 +178,11 @@ def read_result(value: Any, uri: str, mime_type: str | None) -> ReadResourceResu
 def _are_contents(items: list[Any]) -> bool:
     return bool(items) and all(
         isinstance(i, (TextResourceContents, BlobResourceContents))
-        or (isinstance(i, dict) and ("text" in i or "blob" in i))
+        or (
+            (plain := as_object(i)) is not None
+            and ("text" in plain or "blob" in plain)
+            and set(plain) <= _CONTENTS_KEYS
+        )
         for i in items
     )
 

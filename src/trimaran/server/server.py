@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast, final, o
 import msgspec
 from msgspec import UNSET, Raw
 
-from trimaran.errors import ConfigError, DeclarationError, ProtocolError
+from trimaran.errors import ConfigError, DeclarationError, ProtocolError, TimedOut
 from trimaran.protocol.inbound import Call, Reader
-from trimaran.protocol.meta import Peer, RequestMeta
+from trimaran.protocol.meta import LOG_LEVELS, Peer, RequestMeta
 from trimaran.protocol.methods import METHODS, Method
 from trimaran.protocol.outbound import Writer
 from trimaran.protocol.seal import Sealer
-from trimaran.protocol.versions import MODERN, SUPPORTED
+from trimaran.protocol.versions import MODERN
 from trimaran.schema import enc_hook
 from trimaran.types import (
     CallToolParams,
@@ -122,7 +122,10 @@ class Server:
         self.on_roots_changed = on_roots_changed
         self.init = init or getattr(callbacks, "init", None)
         self.init_arg = init_arg
-        self.versions: tuple[str, ...] = SUPPORTED
+        if min_log_level not in LOG_LEVELS:
+            raise DeclarationError(f"there is no log level {min_log_level!r}; use one of {', '.join(LOG_LEVELS)}")
+        if not 0 <= cache_ttl < float("inf"):
+            raise DeclarationError(f"cache_ttl is a number of seconds, 0 or more, not {cache_ttl!r}")
         if cache_scope not in ("public", "private"):
             raise DeclarationError(f'cache_scope is "public" or "private", not {cache_scope!r}')
         self._cache_ttl = cache_ttl
@@ -444,7 +447,6 @@ class Server:
         reader = Reader(self.dispatcher.served, legacy=legacy)
         for name, row in self.dispatcher.served.items():
             reader.rows.setdefault(name, row)
-        self.versions = reader.versions
         return reader
 
     def gates(self) -> list[Middleware]:
@@ -531,16 +533,19 @@ class _Startup:
         if not self.ready:
             try:
                 await self.wait_ready(5.0)
-            except TimeoutError:
+            except TimedOut:
                 raise ProtocolError.internal_error("the server is not ready yet; try again", status=503) from None
         return await call_next(call)
 
     async def wait_ready(self, timeout: float) -> None:
         if self._task is None or (self._task.done() and not self.ready):
             self._task = asyncio.ensure_future(self._begin())
-        async with asyncio.timeout(timeout):
-            # Shielded: a caller that gives up must not stop what the others wait for.
-            await asyncio.shield(self._task)
+        try:
+            async with asyncio.timeout(timeout):
+                # Shielded: a caller that gives up must not stop what the others wait for.
+                await asyncio.shield(self._task)
+        except TimeoutError:
+            raise TimedOut(f"the server was not ready within {timeout:g} s") from None
 
     async def start(self) -> None:
         if self.needed and not self.ready:
@@ -565,7 +570,11 @@ class _Startup:
 
     async def stop(self) -> None:
         entered, self._entered = self._entered, None
-        self.ready, self._task = False, None
+        task, self._task = self._task, None
+        self.ready = False
+        if task is not None and not task.done():
+            task.cancel()
+            await asyncio.wait({task})
         if entered is not None:
             await entered.__aexit__(None, None, None)
 
@@ -585,7 +594,7 @@ def _implementation(
             return msgspec.convert(info, Implementation, from_attributes=True)
         except msgspec.ValidationError as error:
             raise DeclarationError(f'server_info returns {{"name": "...", "version": "..."}}: {error}') from None
-    if not name or not version or not isinstance(cast("object", version), str):
+    if not name or not version or {type(name), type(version)} != {str}:
         raise DeclarationError(
             f'a server has a name and a version, both strings: Server("demo", version="1.0.0"), not {name!r} and {version!r}'
         )

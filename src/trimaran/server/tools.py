@@ -199,6 +199,12 @@ def _by_explicit_schema(
     if len(parameters) == 1 and parameters[0].name not in known:
         only = parameters[0].name
         return lambda raw: {only: read(raw)}
+    strangers = [p.name for p in parameters if p.default is p.empty and p.name not in known]
+    if (strangers and schema.get("additionalProperties", True) is False) or (strangers and known):
+        raise DeclarationError(
+            f"the handler takes {', '.join(strangers)}, which the input schema does not have; use the schema's names "
+            f"({', '.join(sorted(known))}), or a single parameter that takes the arguments whole"
+        )
     # Arguments beyond the parameters are dropped: the schema may admit more than the function cares for.
     return lambda raw: {k: v for k, v in read(raw).items() if k in names}
 
@@ -227,6 +233,8 @@ class Tools:
             kwargs = entry.arguments(_NO_ARGUMENTS if params.arguments is UNSET else params.arguments)
         except ArgumentError as error:
             return _bad_arguments(exchange, params, entry, error)
+        except UnicodeDecodeError:
+            raise ProtocolError.parse_error("the arguments are not valid UTF-8") from None
         if entry.context is not None:
             kwargs[entry.context] = Context(call, self._server)
         if entry.timeout is not None:
@@ -325,6 +333,7 @@ async def _stream(handler: Handler, kwargs: dict[str, Any], call: Call, server: 
             if isinstance(part, CallToolResult):
                 return part
             parts.append(part)
+            # Where the body reports progress of its own, that is what counts.
             await context.progress(len(parts), message=part if isinstance(part, str) else None)
     finally:
         await generator.aclose()

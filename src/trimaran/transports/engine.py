@@ -284,6 +284,8 @@ class Engine:
         self._route_paths = frozenset(path for _, path in self._routes)
         self._errands: set[asyncio.Task[None]] = set()
         self.closing = False
+        self.may_stream = True
+        """Plain JSON-RPC over HTTP never streams, so its clients need not say that they could read one."""
 
     @property
     def max_body_bytes(self) -> int:
@@ -332,7 +334,7 @@ class Engine:
             )
         accepted = self._accepts.get(accept := headers.get("accept"))
         ok, request.prefers_stream = accepted or self._judge_accept(accept)
-        if not ok:
+        if not ok and self.may_stream:
             raise ProtocolError.invalid_request("Accept must list application/json and text/event-stream", status=406)
         request.is_checked = True
 
@@ -419,6 +421,8 @@ class Engine:
                 await self.legacy.post(request, message)
             except ProtocolError as error:
                 await self.refuse(request, error)
+            except Exception as error:
+                await self._refuse_unexpected(request, error, message)
         elif isinstance(message, (Answer, Batch)):
             what = "a batch" if isinstance(message, Batch) else "a response"
             await self.refuse(request, ProtocolError.invalid_request(f"{what} is not accepted by this revision"))
@@ -480,9 +484,12 @@ class Engine:
             return
         await self.refuse(request, error)
 
-    async def _refuse_unexpected(self, request: Request, error: Exception) -> None:
+    async def _refuse_unexpected(self, request: Request, error: Exception, message: Message | None = None) -> None:
         number = incident("a request", error)
-        await self.refuse(request, ProtocolError.internal_error(f"internal error (error {number})"))
+        refusal = ProtocolError.internal_error(f"internal error (error {number})")
+        if isinstance(message, Call):
+            refusal.request_id = message.id
+        await self.refuse(request, refusal)
 
     def refuse_headers(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """For bindings whose HTTP server has limits of its own: are the headers we read larger than we allow?"""

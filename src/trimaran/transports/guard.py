@@ -151,6 +151,8 @@ class Guard:
 
     def _is_own(self, origin: Origin, host: str | None) -> bool:
         name = origin[1]
+        if origin[0] not in _DEFAULT_PORTS:
+            return False
         if self._bind is not None:
             return is_loopback(name)
         asked = _host_name(host or "")

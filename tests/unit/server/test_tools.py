@@ -133,6 +133,7 @@ def test_the_context_is_no_argument_wherever_it_stands(server: Server) -> None:
         lambda s: s.add_tool(lambda **k: 1, name="n"),
         lambda s: s.add_tool(lambda a, /: 1, name="n"),
         lambda s: s.add_tool(lambda: (yield), name="n"),
+        lambda s: s.add_tool(threading.get_ident, name="n"),
         lambda s: s.add_tool(lambda: 1, name="n", input_schema={"type": "array"}),
         lambda s: s.add_tool(lambda: 1, name="n", input_schema={"type": "object", "properties": {"a": {"type": "x"}}}),
         lambda s: s.add_tool(lambda: 1, name="n", output_schema={"type": "nonsense"}),
@@ -364,8 +365,8 @@ async def test_every_kind_of_callable_is_a_tool(server: Server) -> None:
 
 async def test_a_plain_function_runs_in_a_thread_and_inline_ones_do_not(server: Server) -> None:
     """P46."""
-    server.add_tool(threading.get_ident, name="thread")
-    server.add_tool(threading.get_ident, name="inline", inline=True)
+    server.add_tool(lambda: threading.get_ident(), name="thread")
+    server.add_tool(lambda: threading.get_ident(), name="inline", inline=True)
     here = threading.get_ident()
     assert texts(await call(server, "inline")) == [str(here)]
     assert texts(await call(server, "thread")) != [str(here)]
@@ -384,7 +385,7 @@ async def test_a_blocking_tool_does_not_hold_up_the_others(server: Server) -> No
 
 async def test_a_thread_sees_the_callers_context_variables(server: Server) -> None:
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="none")
-    server.add_tool(variable.get, name="n", input_schema={"type": "object"})
+    server.add_tool(lambda: variable.get(), name="n")
     variable.set("mine")
     assert texts(await call(server, "n")) == ["mine"]
 

@@ -1,0 +1,142 @@
+"""Prompts: a function's parameters are its arguments, its value the messages (R13, R33, R50, R52)."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from trimaran import Context, ProtocolError, Server, content
+from trimaran.errors import DeclarationError
+from trimaran.types import PromptArgument
+
+from .peer import Peer, soon
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server("prompts", version="1")
+
+
+def test_a_prompt_is_described_by_its_function(server: Server) -> None:
+    """R33, R25."""
+
+    @server.prompt(title="T", icons=[{"src": "s"}], meta={"m": 1})
+    def greet(name: str, ctx: Context, tone: str = "kind") -> str:
+        """Greet someone.
+
+        Args:
+            name: who
+        """
+        return name
+
+    assert server.list_prompts()[0].to_json() == {
+        "name": "greet",
+        "title": "T",
+        "description": "Greet someone.",
+        "arguments": [{"name": "name", "description": "who", "required": True}, {"name": "tone"}],
+        "icons": [{"src": "s"}],
+        "_meta": {"m": 1},
+    }
+
+
+def test_arguments_may_be_written_out(server: Server) -> None:
+    """R14."""
+    server.add_prompt(
+        lambda a, b="": a, name="p", arguments=[{"name": "a", "required": True}, PromptArgument(name="b", title="B")]
+    )
+    assert server.list_prompts()[0].to_json()["arguments"] == [{"name": "a", "required": True}, {"name": "b", "title": "B"}]
+
+
+def test_a_prompt_without_arguments_lists_none(server: Server) -> None:
+    server.add_prompt(lambda: "x", name="p")
+    assert server.list_prompts()[0].to_json() == {"name": "p"}
+
+
+@pytest.mark.parametrize(
+    "declare",
+    [
+        lambda s: s.add_prompt(lambda: "x"),
+        lambda s: s.add_prompt(lambda *a: "x", name="p"),
+        lambda s: s.add_prompt(5, name="p"),
+        lambda s: s.add_prompt(lambda: "x", name="p", colour=1),
+        lambda s: s.add_prompt(lambda: "x", name="p", arguments=[{"title": "no name"}]),
+    ],
+)
+def test_what_cannot_work_is_refused_when_it_is_declared(server: Server, declare: Any) -> None:
+    """Every exception of the library is one of its own (errors.py)."""
+    with pytest.raises(DeclarationError):
+        declare(server)
+
+
+async def test_arguments_are_converted_and_checked(server: Server) -> None:
+    @server.prompt
+    def count(n: int, flag: bool = False) -> str:
+        return f"{n!r} {flag!r}"
+
+    found = await soon(server.get_prompt("count", {"n": "3", "flag": "true"}))
+    assert found.to_json()["messages"][0]["content"]["text"] == "3 True"
+    for arguments in ({}, {"n": "many"}):
+        with pytest.raises(ProtocolError) as caught:
+            await server.get_prompt("count", arguments)
+        assert caught.value.code == -32602
+
+
+async def test_a_conversation_has_many_messages(server: Server) -> None:
+    """R33, R52."""
+
+    @server.prompt
+    async def talk(ctx: Context) -> Any:
+        """The talk."""
+        return [content.user_message("hi"), content.assistant_message("hello"), content.image(b"x")]
+
+    result = (await soon(server.get_prompt("talk"))).to_json()
+    assert [m["role"] for m in result["messages"]] == ["user", "assistant", "user"]
+    assert result["description"] == "The talk."
+
+
+async def test_an_unknown_prompt_is_invalid_params(server: Server) -> None:
+    """C6."""
+    server.add_prompt(lambda: "x", name="p")
+    async with Peer(server) as peer:
+        error = (await peer.modern("prompts/get", {"name": "nope"}))["error"]
+    assert (error["code"], error["data"]) == (-32602, {"name": "nope"})
+
+
+@pytest.mark.parametrize("arguments", [[], "x", 1, None])
+async def test_arguments_that_are_no_object_are_invalid_params(server: Server, arguments: Any) -> None:
+    """R85."""
+    server.add_prompt(lambda: "x", name="p")
+    async with Peer(server) as peer:
+        message = await peer.modern("prompts/get", {"name": "p", "arguments": arguments})
+    assert message["error"]["code"] == -32602
+
+
+async def test_a_failure_is_internal_and_redacted(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    """R50, C26."""
+
+    @server.prompt
+    def bad() -> str:
+        raise ValueError("secret")
+
+    @server.prompt
+    def wrong() -> Any:
+        return [{"role": "system", "content": "x"}]
+
+    async with Peer(server) as peer:
+        with caplog.at_level(logging.ERROR, "trimaran"):
+            first = (await peer.modern("prompts/get", {"name": "bad"}))["error"]
+            second = (await peer.modern("prompts/get", {"name": "wrong"}))["error"]
+    assert (first["code"], second["code"]) == (-32603, -32603)
+    assert "secret" not in first["message"]
+    assert "secret" in caplog.text
+    assert '"user" or "assistant"' in second["message"]
+
+
+async def test_a_prompt_may_need_scopes(server: Server) -> None:
+    """R183."""
+    server.add_prompt(lambda: "x", name="p", scopes=["x"])
+    with pytest.raises(ProtocolError) as caught:
+        await server.get_prompt("p")
+    assert caught.value.code == -32600
