@@ -9,6 +9,7 @@ import ast
 import inspect
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,7 @@ def test_the_glossary_has_the_fixed_words() -> None:
 # Guides leave nothing out: every option and every member is on the page that is about it.
 
 
-def missing_on(page: str, names: list[str]) -> list[str]:
+def missing_on(page: str, names: Iterable[str]) -> list[str]:
     text = (DOCS / "guides" / page).read_text()
     return [name for name in names if not re.search(rf"\b{re.escape(name)}\b", text)]
 

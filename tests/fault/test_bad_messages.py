@@ -57,7 +57,7 @@ class Faults:
         self.kinds: dict[str, tuple[int, str]] = {}
 
     def add(self, kind: str, example: bytes) -> None:
-        kind = re.sub(r"\(error \w+\)", "(error ...)", kind)
+        kind = re.sub(r"\(error \w+\)|\[[0-9a-f]{8}\]", "(error ...)", kind)
         count, first = self.kinds.get(kind, (0, ""))
         self.kinds[kind] = (count + 1, first or repr(example if len(example) < 700 else example[:350] + b" ... " + example[-100:]))
 
@@ -246,7 +246,7 @@ def exchange(child: Child, data: bytes, fence: str) -> Iterator[Any]:
     """Write all, reading meanwhile, until the fence is answered."""
     for start in range(0, len(data), 32_768):
         child.write(data[start : start + 32_768])
-        while (line := peek(child)) is not None:
+        while start + 32_768 < len(data) and (line := peek(child)) is not None:
             yield json.loads(line)
     while True:
         message = child.receive(15)

@@ -6,6 +6,7 @@ Request smuggling lives on two parsers that disagree; the corpus of its known fo
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import socket
 from typing import Any
@@ -264,26 +265,26 @@ CORPUS: dict[str, bytes] = {
 async def answers(port: int, data: bytes, *, pieces: int = 0) -> bytes:
     """Everything the server says until it closes, or resets: what came before a reset counts."""
     loop = asyncio.get_running_loop()
+    said = bytearray()
+
+    async def speak(raw: socket.socket) -> None:
+        await loop.sock_connect(raw, ("127.0.0.1", port))
+        with contextlib.suppress(ConnectionError):
+            for start in range(0, len(data), pieces or len(data)):
+                await loop.sock_sendall(raw, data[start : start + (pieces or len(data))])
+                await asyncio.sleep(0)
+        with contextlib.suppress(ConnectionError):
+            while chunk := await loop.sock_recv(raw, 65536):
+                said.extend(chunk)
+
     with socket.socket() as raw:
         raw.setblocking(False)
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        async with asyncio.timeout(3):
-            await loop.sock_connect(raw, ("127.0.0.1", port))
-            try:
-                for start in range(0, len(data), pieces or len(data)):
-                    await loop.sock_sendall(raw, data[start : start + (pieces or len(data))])
-                    await asyncio.sleep(0)
-            except ConnectionError:
-                pass
-            said = b""
-            try:
-                while chunk := await loop.sock_recv(raw, 65536):
-                    said += chunk
-            except ConnectionError:
-                pass
-            except TimeoutError:
-                said += b" ... and the connection stays open"
-            return said
+        try:
+            await asyncio.wait_for(speak(raw), 3)
+        except TimeoutError:
+            pytest.fail(f"the connection stays open after {bytes(said)!r}")
+    return bytes(said)
 
 
 @pytest.mark.parametrize("name", CORPUS)

@@ -69,7 +69,11 @@ def test_annotations_and_meta_are_sent_when_given(built: Any) -> None:
 
 def test_an_empty_meta_is_left_off() -> None:
     """R46."""
-    for built in (content.text("a", meta={}), content.text_resource("a:b", "", meta={}), content.blob_resource("a:b", "", meta={})):
+    for built in (
+        content.text("a", meta={}),
+        content.text_resource("a:b", "", meta={}),
+        content.blob_resource("a:b", "", meta={}),
+    ):
         assert "_meta" not in built.to_json()
     assert content.text_resource("a:b", "", meta={"m": 1}).to_json()["_meta"] == {"m": 1}
 
@@ -93,7 +97,11 @@ def test_a_tool_error_takes_text_a_block_or_blocks() -> None:
     one = {"type": "text", "text": "x"}
     assert content.tool_error("x").to_json() == {"content": [one], "isError": True}
     assert content.tool_error(TextContent(text="x")).to_json() == {"content": [one], "isError": True}
-    assert content.tool_error([one, one], {"m": 1}).to_json() == {"content": [one, one], "isError": True, "_meta": {"m": 1}}
+    assert content.tool_error([one, one], {"m": 1}).to_json() == {
+        "content": [one, one],
+        "isError": True,
+        "_meta": {"m": 1},
+    }
 
 
 def test_structured_data_is_mirrored_as_text_unless_said_otherwise() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, final
 
+import msgspec
 from msgspec import UNSET, Raw
 
 from trimaran.errors import (
@@ -47,13 +48,15 @@ class LegacyVoice:
         if self._is_latest and type(result) is CallToolResult:
             structured = result.structured_content
             if structured is not UNSET:
-                result.structured_content = _as_object(structured, self._writer)
+                wrapped = _as_object(structured, self._writer)
+                if wrapped is not structured:
+                    result = msgspec.structs.replace(result, structured_content=wrapped)
         elif isinstance(result, Raw):
             return self._writer.legacy_result(call.id, result)
         elif not self._is_latest:
             return self._writer.legacy_result(call.id, revise(call.method, result, call.peer.version, enc_hook))
         elif hasattr(result, "ttl_ms"):
-            result.ttl_ms = result.cache_scope = None
+            result = msgspec.structs.replace(result, ttl_ms=None, cache_scope=None)
         return self._writer.legacy_result(call.id, result)
 
     def error(self, call: Call, error: ProtocolError) -> bytes:

@@ -217,7 +217,7 @@ class Reader:
         meta = self._metas.read(raw_meta)
         peer = meta.peer
         if peer is None:
-            self._require_legacy(method, headers)
+            self._require_legacy(method, params, headers)
             call = Call(id, method, row, params, None, raw_meta, meta, headers)
             call.shape_error = shape_error
             return call
@@ -247,7 +247,7 @@ class Reader:
             call.versions = self.versions
         return call
 
-    def _require_legacy(self, method: str, headers: HeaderLookup | None) -> None:
+    def _require_legacy(self, method: str, params: Any, headers: HeaderLookup | None) -> None:
         stated = None if headers is None else headers.get("mcp-protocol-version")
         if stated is not None:
             stated = stated.strip()
@@ -258,7 +258,8 @@ class Reader:
             if not is_legacy(stated) and method != "initialize":
                 self._refuse_version(stated)
         if not self._legacy:
-            self._refuse_version(stated or ("initialize" if method == "initialize" else "none"))
+            asked = getattr(params, "protocol_version", None) if method == "initialize" else None
+            self._refuse_version(asked or stated or "none")
 
     def _refuse_version(self, requested: str) -> NoReturn:
         raise RemoteProtocolError(

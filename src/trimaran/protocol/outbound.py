@@ -66,11 +66,14 @@ class Writer:
 
     def modern_result(self, id: RequestId, result: Any) -> bytes:
         """A result for a modern peer: typed, and signed with the server's name."""
-        if type(result) is CallToolResult and result.meta is None:
-            # The common case of `completed`, spelled out.
+        if type(result) is CallToolResult and result.meta is None and result.result_type is None:
+            # The common case of `completed`, spelled out. The result is left as it was: it may be somebody's own.
             result.result_type = _COMPLETE
             result.meta = self._raw_signature
-            return self.encode(_Result(id, result))
+            try:
+                return self.encode(_Result(id, result))
+            finally:
+                result.result_type = result.meta = None
         return self.encode(_Result(id, self.completed(result)))
 
     def legacy_result(self, id: RequestId, result: Any) -> bytes:
@@ -86,11 +89,12 @@ class Writer:
             meta: Any = signed.get("_meta")
             signed["_meta"] = {**self._signature, **meta} if meta else self._raw_signature
             return signed
-        if result.result_type is None:
-            result.result_type = _COMPLETE
         meta = result.meta
-        result.meta = {**self._signature, **meta} if isinstance(meta, Mapping) else self._raw_signature
-        return result
+        return msgspec.structs.replace(
+            result,
+            result_type=result.result_type or _COMPLETE,
+            meta={**self._signature, **meta} if isinstance(meta, Mapping) else self._raw_signature,
+        )
 
     def error(self, id: RequestId | None, error: ProtocolError) -> bytes:
         """An error. `id` is null where none could be read: plain JSON-RPC, which every revision's clients accept."""

@@ -57,6 +57,7 @@ def compile_completion(
             'a completion belongs to a prompt or to a template: @server.completion(prompt="greet", argument="name") '
             'or @server.completion(template="file:///{+path}", argument="path")'
         )
+    handler = Handler(fn, inline=inline)
     contexts, _ = inspect_handler(fn, (Context,))
     plain = [p for p in inspect.signature(fn).parameters if p not in contexts]
     if not 1 <= len(plain) <= 2:
@@ -70,7 +71,7 @@ def compile_completion(
     )
     entry.place = 0
     entry.definition = None
-    entry.handler = Handler(fn, inline=inline)
+    entry.handler = handler
     entry.partial = plain[0]
     entry.rest = plain[1] if len(plain) == 2 else None
     entry.context = contexts[0] if contexts else None
@@ -118,8 +119,9 @@ def _result(value: Any) -> CompleteResult:
     total: int | None
     has_more: bool | None
     values: Any
+    meta = None
     if isinstance(value, CompleteResult):
-        return value
+        meta, value = value.meta, value.completion
     if isinstance(value, Completion):
         total, has_more, values = value.total, value.has_more, value.values
     elif isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], bool):  # pyright: ignore[reportUnknownArgumentType]
@@ -127,9 +129,11 @@ def _result(value: Any) -> CompleteResult:
     else:
         total, has_more = None, None
         values = cast("Any", value)
+    if isinstance(values, str) or not isinstance(values or (), (list, tuple, set, frozenset)):
+        raise ProtocolError.internal_error("a completion handler returns a list of strings")
     items: list[Any] = list(cast("Sequence[Any]", values or ()))
     if not all(isinstance(v, str) for v in items):
         raise ProtocolError.internal_error("a completion handler returned values that are not strings")
     if len(items) > _MOST:
         total, has_more = total or len(items), True
-    return CompleteResult(completion=Completion(values=items[:_MOST], total=total, has_more=has_more))
+    return CompleteResult(completion=Completion(values=items[:_MOST], total=total, has_more=has_more), meta=meta)

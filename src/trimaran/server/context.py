@@ -13,14 +13,14 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from math import isfinite
-from typing import TYPE_CHECKING, Any, TypeVar, final
+from typing import TYPE_CHECKING, Any, TypeVar, final, get_type_hints
 
 import msgspec
 
 from trimaran.errors import DeclarationError, ProtocolError
 from trimaran.protocol.inbound import Call, RequestId
 from trimaran.protocol.meta import LOG_LEVELS, Peer
-from trimaran.schema import decoder_of, to_jsonable
+from trimaran.schema import decoder_of, enc_hook, to_jsonable
 from trimaran.types import (
     CreateMessageResult,
     ElicitResult,
@@ -180,7 +180,7 @@ class Context:
         if level not in LOG_LEVELS:
             raise DeclarationError(f"there is no log level {level!r}; use one of {', '.join(LOG_LEVELS)}")
         exchange = self._call.exchange
-        if not exchange.voice.logs(exchange, level):
+        if exchange.cancelled or not self.server.logs or not exchange.voice.logs(exchange, level):
             return SENT
         params: dict[str, Any] = {"level": level, "data": data}
         if logger is not None:
@@ -302,7 +302,8 @@ class Context:
             value = fn(*args, **kwargs)
             if inspect.isawaitable(value):
                 value = await value
-            return to_jsonable(value)
+            # As it will come back from the journal, the first time too.
+            return msgspec.json.decode(msgspec.json.encode(value, enc_hook=enc_hook))
 
         kept = await self._call.exchange.voice.step(self._call.exchange, name, run)
         return kept if decode is None else decode(kept)
@@ -339,9 +340,12 @@ def _in_loop() -> bool:
 
 def _return_decoder(fn: Callable[..., Any]) -> Callable[[Any], Any] | None:
     annotation = getattr(fn, "__annotations__", {}).get("return")
-    if annotation is None or isinstance(annotation, str):
-        return None
-    return decoder_of(annotation)
+    if isinstance(annotation, str):
+        try:
+            annotation = get_type_hints(fn).get("return")
+        except NameError:  # a name that only the type checker can see
+            return None
+    return None if annotation is None else decoder_of(annotation)
 
 
 W = TypeVar("W", ElicitResult, CreateMessageResult, ListRootsResult)

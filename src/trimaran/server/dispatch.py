@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, final
 import msgspec
 from msgspec import Raw
 
-from trimaran.errors import ProtocolError
+from trimaran.errors import ProtocolError, ToolError
 from trimaran.protocol.inbound import Call
 from trimaran.protocol.methods import METHODS, Method
 from trimaran.protocol.revisions import revise_definition
@@ -31,6 +31,7 @@ from .handlers import call_any
 from .prompts import Prompts
 from .registry import Registry
 from .resources import Resources, failure
+from .results import error_result
 from .tools import Tools
 
 if TYPE_CHECKING:
@@ -211,7 +212,8 @@ class Dispatcher:
             # The first declared is the outermost: it sees the call first and the result last.
             for middleware in reversed([*gates, *wrapping]):
                 serve = _around(middleware, serve)
-            self.handlers[name] = serve
+            # A tool's own errors are dealt with inside; middleware may raise them too.
+            self.handlers[name] = _telling_the_model(serve) if wrapping and name == "tools/call" else serve
 
     async def _discover(self, call: Call) -> DiscoverResult:
         server = self._server
@@ -221,6 +223,16 @@ class Dispatcher:
             instructions=server.instructions,
         )
         return server.with_cache_hints(result, None)
+
+
+def _telling_the_model(serve: Serve) -> Serve:
+    async def call_tool(call: Call) -> Any:
+        try:
+            return await serve(call)
+        except ToolError as error:
+            return error_result(error)
+
+    return call_tool
 
 
 def _around(middleware: Middleware, serve: Serve) -> Serve:

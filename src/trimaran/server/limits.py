@@ -24,7 +24,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     max_line_bytes: int = 8 * 1024 * 1024
     """The same, for one line on stdio."""
     max_header_bytes: int = 16 * 1024
-    """The sum of the headers the protocol reads. What nginx and Node allow for all of them. Beyond: 431."""
+    """A request's head; under another HTTP server, the headers the protocol reads. As nginx and Node. Beyond: 431."""
     request_timeout: float | None = 60.0
     """Seconds a handler may take (R69). Per tool: `timeout=`."""
     max_concurrent_calls: int = 10_000

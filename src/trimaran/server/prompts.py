@@ -17,7 +17,7 @@ from .context import Context
 from .handlers import Handler, call_any
 from .resources import failure
 from .results import prompt_result
-from .tools import icons_of
+from .tools import icons_of, scopes_of
 
 if TYPE_CHECKING:
     from .server import Server
@@ -69,12 +69,8 @@ def compile_prompt(
     entry.handler = Handler(fn, inline=inline)
     entry.context = signature.context_params[0] if signature.context_params else None
     entry.signature = signature
-    entry.scopes = tuple(scopes)
-    listed = (
-        _arguments_of(signature)
-        if arguments is None
-        else [msgspec.convert(a, PromptArgument, from_attributes=True) for a in arguments]
-    )
+    entry.scopes = scopes_of(scopes, f"prompt {key!r}")
+    listed = _arguments_of(signature) if arguments is None else _listed(arguments, key)
     entry.definition = Prompt(
         name=key,
         title=title,
@@ -85,6 +81,15 @@ def compile_prompt(
         meta=dict(meta) if meta else None,
     )
     return entry
+
+
+def _listed(arguments: Sequence[PromptArgument | Mapping[str, Json]], key: str) -> list[PromptArgument]:
+    try:
+        return [msgspec.convert(a, PromptArgument, from_attributes=True) for a in arguments]
+    except msgspec.ValidationError as error:
+        raise DeclarationError(
+            f'prompt {key!r}: an argument is {{"name": "city", "description": "...", "required": True}}: {error}'
+        ) from None
 
 
 def _arguments_of(signature: Signature) -> list[PromptArgument]:

@@ -20,7 +20,7 @@ from trimaran.types import Annotations, Icon, Json, ReadResourceResult, Resource
 from .context import Context
 from .handlers import Handler, call_any, incident
 from .results import read_result
-from .tools import icons_of
+from .tools import icons_of, scopes_of
 
 if TYPE_CHECKING:
     from .server import Server
@@ -115,7 +115,7 @@ def compile_resource(
     entry.handler = Handler(fn, inline=inline)
     entry.context = signature.context_params[0] if signature.context_params else None
     entry.cache_ttl = cache_ttl
-    entry.scopes = tuple(scopes)
+    entry.scopes = scopes_of(scopes, f"resource {uri!r}")
     entry.definition = Resource(uri=uri, size=size, **_described(signature, **_about(about)))
     return entry
 
@@ -145,7 +145,7 @@ def compile_template(
     entry.template = template
     entry.signature = signature
     entry.cache_ttl = cache_ttl
-    entry.scopes = tuple(scopes)
+    entry.scopes = scopes_of(scopes, f"template {text!r}")
     entry.definition = ResourceTemplate(uri_template=text, **_described(signature, **_about(about)))
     return entry
 

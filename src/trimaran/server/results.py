@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, cast
+from dataclasses import fields, is_dataclass
+from types import UnionType
+from typing import Annotated, Any, Final, Union, cast, get_args, get_origin
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -40,17 +42,29 @@ _BLOCK_TYPES: Final = frozenset({"text", "image", "audio", "resource_link", "res
 encode: Callable[[Any], bytes] = msgspec.json.Encoder(enc_hook=enc_hook).encode
 
 
+_READY: Final = frozenset({*BLOCKS, CallToolResult, TextResourceContents, BlobResourceContents, GetPromptResult})
+
+
 def is_content(annotation: Any) -> bool:
     """Is this return annotation content already, so that it promises no structure?"""
-    return annotation in (
-        *BLOCKS,
-        CallToolResult,
-        str,
-        bytes,
-        TextResourceContents,
-        BlobResourceContents,
-        GetPromptResult,
-    )
+    if annotation in (str, bytes):
+        return True
+    return _is_ready(annotation)
+
+
+def _is_ready(annotation: Any) -> bool:
+    origin, members = get_origin(annotation), get_args(annotation)
+    if origin is None:
+        return isinstance(annotation, type) and annotation in _READY
+    if origin is Annotated:
+        return _is_ready(members[0])
+    if origin in (Union, UnionType):
+        rest = [m for m in members if m is not type(None)]
+        return any(_is_ready(m) for m in rest) and all(is_content(m) for m in rest)
+    if origin in (list, tuple, Sequence):
+        rest = [m for m in members if m is not Ellipsis]
+        return any(_is_ready(m) for m in rest) and all(is_content(m) for m in rest)
+    return False
 
 
 def _is_block(value: Any) -> bool:
@@ -92,7 +106,7 @@ def call_result(value: Any, output: Validator | None, exact: type | None = None)
             raise value
         return error_result(value)
     if output is not None:
-        if kind is tuple and len(value) == 2 and isinstance(value[1], dict):
+        if kind is tuple and len(value) == 2 and isinstance(value[1], dict) and _is_object(output):
             return _with_structure(value[1], output, value[0])
         return _with_structure(value, output)
     if value is None:
@@ -107,6 +121,11 @@ def call_result(value: Any, output: Validator | None, exact: type | None = None)
         if items and all(_is_block(i) or isinstance(i, str) for i in items):
             return CallToolResult(content=_content(items))
     return CallToolResult(content=[TextContent(text=_json_text(value))])
+
+
+def _is_object(output: Validator) -> bool:
+    # A tool that promises an array may well return a pair.
+    return as_object(output.schema) is None or output.schema.get("type") != "array"  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _content(value: Any) -> list[Any]:
@@ -138,12 +157,30 @@ def _explicit(result: CallToolResult, output: Validator | None) -> CallToolResul
 def _with_structure(value: Any, output: Validator, content: Any = UNSET) -> CallToolResult:
     raw = encode(value)
     # What the client will see is what is checked.
-    _check(value if isinstance(value, (int, str)) else msgspec.json.decode(raw), output)
+    if not output.is_valid(value if isinstance(value, (int, str)) else msgspec.json.decode(raw)):
+        _fill_in_defaults(value)
+        raw = encode(value)
+        _check(msgspec.json.decode(raw), output)
     structured: Any = Raw(raw)
     blocks = (
         [TextContent(text=value if isinstance(value, str) else raw.decode())] if content is UNSET else _content(content)
     )
     return CallToolResult(content=blocks, structured_content=structured)
+
+
+def _fill_in_defaults(value: Any) -> None:
+    """A dataclass that msgspec decoded keeps its defaults on the class, where encoding does not see them: put them in."""
+    if isinstance(value, (list, tuple)):
+        for item in cast("Sequence[Any]", value):
+            _fill_in_defaults(item)
+    elif isinstance(value, dict):
+        for item in cast("dict[Any, Any]", value).values():
+            _fill_in_defaults(item)
+    elif is_dataclass(value) and hasattr(value, "__dict__"):
+        for field in fields(value):
+            if hasattr(value, field.name):
+                value.__dict__.setdefault(field.name, getattr(value, field.name))
+                _fill_in_defaults(getattr(value, field.name))
 
 
 class OutputMismatch(Exception):

@@ -5,8 +5,8 @@ call ends with every question outstanding and a sealed journal. The retry runs t
 their answer return it, steps that are done return their result, and the body goes on where it stopped.
 
 How a body is suspended. An unanswered ask registers its question and waits. Asks awaited together (`asyncio.gather`, a
-TaskGroup) register one after the other within the same turn of the loop, so a few turns without a new question mean
-that the body can go no further: then every waiting ask raises `Suspended`. It is a BaseException, so that a body's
+TaskGroup) register one after the other within the same turn of the loop, so a few turns without a new question, and
+with no step at work, mean that the body can go no further: then every waiting ask raises `Suspended`. It is a BaseException, so that a body's
 `except Exception` does not eat it; and what ends the call is the fact that it was suspended, not the exception, so a
 body that eats even that changes nothing.
 """
@@ -56,7 +56,7 @@ class Suspended(BaseException):
 class Rounds:
     """The questions and steps of one call."""
 
-    __slots__ = ("_counts", "_journal", "_outstanding", "_quiet", "_waiting", "suspended")
+    __slots__ = ("_counts", "_journal", "_outstanding", "_quiet", "_steps", "_waiting", "suspended")
 
     def __init__(self, journal: Journal | None) -> None:
         self._journal = journal or Journal()
@@ -64,6 +64,7 @@ class Rounds:
         self._outstanding: dict[str, tuple[Ask, dict[str, Any]]] = {}
         self._waiting: list[asyncio.Future[Any]] = []
         self._quiet = 0
+        self._steps = 0
         self.suspended = False
 
     def _place(self, kind: str) -> int:
@@ -71,6 +72,8 @@ class Rounds:
         return place
 
     async def ask(self, method: str, params: dict[str, Any], key: str | None) -> Any:
+        if self.suspended:
+            raise Suspended  # the round is over; what a body asks on its way out is not asked
         key = ask_key(self._place(method), method, key)
         ask = Ask(key, method, digest(method, params))
         check_same_ask(self._journal, ask)
@@ -95,6 +98,8 @@ class Rounds:
         if self._quiet > 0:
             loop.call_soon(self._settle, loop)
             return
+        if self._steps:
+            return  # a step at work must get its result into the journal; it settles when it is done
         self.suspended = True
         for waiting in self._waiting:
             if not waiting.done():
@@ -110,8 +115,18 @@ class Rounds:
                 f"this retry answers questions but does not carry the requestState it was given, so step {name!r} could "
                 "run twice; echo requestState as it was received"
             )
-        result = await run()
-        self._journal = msgspec.structs.replace(self._journal, steps={**self._journal.steps, key: result})
+        if self.suspended:
+            raise Suspended
+        self._steps += 1
+        try:
+            result = await run()
+            self._journal = msgspec.structs.replace(self._journal, steps={**self._journal.steps, key: result})
+        finally:
+            self._steps -= 1
+            if self._waiting and not self._steps:
+                self._quiet = _QUIET_TURNS
+                loop = asyncio.get_running_loop()
+                loop.call_soon(self._settle, loop)
         return result
 
     def requests(self) -> dict[str, Any]:

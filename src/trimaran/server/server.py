@@ -443,6 +443,11 @@ class Server:
 
     # For the parts of the library that serve this server
 
+    @property
+    def logs(self) -> bool:
+        """Does the server advertise log messages? If not, it sends none."""
+        return "logging" in self.dispatcher.groups
+
     def reader(self, *, legacy: bool = True) -> Reader:
         reader = Reader(self.dispatcher.served, legacy=legacy)
         for name, row in self.dispatcher.served.items():
@@ -557,6 +562,15 @@ class _Startup:
             entered = self._lifespan(server)
             self.value = await entered.__aenter__()
             self._entered = entered
+        try:
+            await self._get_ready(server)
+        except BaseException as error:
+            entered, self._entered = self._entered, None
+            if entered is not None:
+                await entered.__aexit__(type(error), error, error.__traceback__)
+            raise
+
+    async def _get_ready(self, server: Server) -> None:
         if self._wait_for is not None:
             while not await call_any(self._wait_for) and not self._is_awaitable_gate():
                 await asyncio.sleep(0.05)

@@ -110,11 +110,9 @@ def compile_tool(
     entry.key = name or _name_of(fn)
     entry.place = 0
     what = f"tool {entry.key!r}"
-    if isinstance(scopes, str) or not all(type(s) is str for s in scopes):
-        raise DeclarationError(f'{what}: scopes is a list of strings, scopes=["files:write"], not {scopes!r}')
     if timeout is not None and (isinstance(timeout, bool) or timeout <= 0):
         raise DeclarationError(f"{what}: timeout is a positive number of seconds, not {timeout!r}")
-    entry.scopes = tuple(scopes)
+    entry.scopes = scopes_of(scopes, what)
     entry.timeout = timeout
     entry.cache_ttl = cache_ttl
     entry.long_running = long_running
@@ -158,6 +156,13 @@ def compile_tool(
         meta=dict(meta) if meta else None,
     )
     return entry
+
+
+def scopes_of(scopes: Sequence[str], what: str) -> tuple[str, ...]:
+    """Scopes as declared; anything but a list of strings is refused (R185)."""
+    if isinstance(scopes, str) or not all(type(s) is str for s in scopes):
+        raise DeclarationError(f'{what}: scopes is a list of strings, scopes=["files:write"], not {scopes!r}')
+    return tuple(scopes)
 
 
 def icons_of(icons: Sequence[Icon | Mapping[str, Json]] | None) -> list[Icon] | None:
@@ -337,6 +342,8 @@ async def _stream(handler: Handler, kwargs: dict[str, Any], call: Call, server: 
             await context.progress(len(parts), message=part if isinstance(part, str) else None)
     finally:
         await generator.aclose()
-    if parts and all(isinstance(p, str) for p in parts):
+    if not parts:
+        return CallToolResult(content=[])
+    if all(isinstance(p, str) for p in parts):
         return [TextContent(text="".join(parts))]
     return parts

@@ -114,8 +114,8 @@ class Duplex:
             if exchange is not None:
                 reason = notice.params.get("reason")
                 exchange.cancel(reason if isinstance(reason, str) else None)
-            elif request_id in self._starting:
-                self._starting[request_id] = True  # pyright: ignore[reportArgumentType]
+            elif isinstance(request_id, (int, str)) and request_id in self._starting:
+                self._starting[request_id] = True
         elif self.legacy is not None:
             # At once, not in a task: the next message may depend on it.
             coroutine = self.legacy.hear(notice)

@@ -72,7 +72,9 @@ def test_a_request_that_names_no_revision_is_a_legacy_call(params: Any) -> None:
 
 def test_a_legacy_call_with_bad_params_keeps_the_reason_for_later() -> None:
     """Whether the method exists at all depends on the session, which is asked first."""
-    call = reader().read(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":1,"_meta":{"progressToken":3}}}')
+    call = reader().read(
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":1,"_meta":{"progressToken":3}}}'
+    )
     assert isinstance(call, Call)
     assert call.params is None
     assert call.shape_error is not None
@@ -97,7 +99,12 @@ def test_a_message_without_an_id_is_a_notice(params: str, seen: Any) -> None:
 def test_a_notice_says_whether_it_is_modern() -> None:
     body = json.dumps({"jsonrpc": "2.0", "method": "notifications/x", "params": {"_meta": META}}).encode()
     plain = b'{"jsonrpc":"2.0","method":"notifications/x"}'
-    found = [reader().read(body), reader().read(plain, {"mcp-protocol-version": MODERN}), reader().read(plain, {}), reader().read(plain)]
+    found = [
+        reader().read(body),
+        reader().read(plain, {"mcp-protocol-version": MODERN}),
+        reader().read(plain, {}),
+        reader().read(plain),
+    ]
     assert [n.modern for n in found if isinstance(n, Notice)] == [True, True, False, False]
 
 
@@ -119,7 +126,16 @@ def test_an_array_is_a_batch_of_raw_messages() -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"{", b"nope", b"\xff\xfe", b'{"jsonrpc":"2.0",}', b"{}{}", b"[" * 100_000, b'{"jsonrpc":"2.0","method":"\xff"}'],
+    [
+        b"",
+        b"{",
+        b"nope",
+        b"\xff\xfe",
+        b'{"jsonrpc":"2.0",}',
+        b"{}{}",
+        b"[" * 100_000,
+        b'{"jsonrpc":"2.0","method":"\xff"}',
+    ],
 )
 def test_what_is_no_json_is_a_parse_error_without_an_id(body: bytes) -> None:
     error = refused(body)
@@ -187,7 +203,13 @@ def test_blanks_around_a_header_value_do_not_count() -> None:
 
 LADDER: list[tuple[str, bytes, dict[str, str] | None, int, int]] = [
     ("meta: capabilities missing", frame(params={"_meta": {P + "protocolVersion": MODERN}}), headers(), -32602, 400),
-    ("meta: version of another type", frame(params={"_meta": {**META, P + "protocolVersion": 1}}), headers(), -32602, 400),
+    (
+        "meta: version of another type",
+        frame(params={"_meta": {**META, P + "protocolVersion": 1}}),
+        headers(),
+        -32602,
+        400,
+    ),
     ("meta: no revision, modern header", frame(params={"_meta": {}}), headers(), -32602, 400),
     ("meta: no revision, no header for it", frame(params={"_meta": {}}), {"mcp-protocol-version": "v999"}, -32022, 400),
     ("version header missing", frame(), headers(mcp_protocol_version=None), -32020, 400),
@@ -234,7 +256,9 @@ LADDER: list[tuple[str, bytes, dict[str, str] | None, int, int]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "given", "code", "status"), [row[1:] for row in LADDER], ids=[row[0] for row in LADDER])
+@pytest.mark.parametrize(
+    ("body", "given", "code", "status"), [row[1:] for row in LADDER], ids=[row[0] for row in LADDER]
+)
 def test_the_first_rung_that_breaks_answers(body: bytes, given: Any, code: int, status: int) -> None:
     """protocol.md 2.2 a-i."""
     error = refused(body, given)
@@ -251,7 +275,10 @@ def test_an_unsupported_version_lists_what_is_spoken() -> None:
     """protocol.md 1.7: both fields are required."""
     body = frame(params={"_meta": {**META, P + "protocolVersion": "v999"}})
     error = refused(body)
-    assert error.data == {"supported": [MODERN, "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"], "requested": "v999"}
+    assert error.data == {
+        "supported": [MODERN, "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"],
+        "requested": "v999",
+    }
     assert refused(body, legacy=False).data["supported"] == [MODERN]
 
 
@@ -286,7 +313,9 @@ def test_a_legacy_version_header_opens_the_legacy_door(version: str) -> None:
 
 def test_initialize_may_come_with_any_version_header() -> None:
     """A client cannot know yet what will be agreed on."""
-    call = reader().read(b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}', {"mcp-protocol-version": "v999"})
+    call = reader().read(
+        b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}', {"mcp-protocol-version": "v999"}
+    )
     assert isinstance(call, Call)
 
 

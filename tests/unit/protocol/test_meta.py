@@ -32,7 +32,9 @@ def test_a_meta_that_names_no_revision_is_legacy_but_may_carry_a_token() -> None
 
 
 def test_a_modern_meta_describes_its_peer() -> None:
-    meta = read({**REQUIRED, P + "clientInfo": {"name": "c", "version": "2"}, P + "logLevel": "error", "progressToken": "t"})
+    meta = read(
+        {**REQUIRED, P + "clientInfo": {"name": "c", "version": "2"}, P + "logLevel": "error", "progressToken": "t"}
+    )
     assert meta.peer == Peer("2026-07-28", {}, Implementation(name="c", version="2"))
     assert (meta.log_level, meta.progress_token, meta.missing) == ("error", "t", None)
 
@@ -89,7 +91,8 @@ def test_a_reserved_key_of_the_wrong_type_is_invalid_params(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "raw", [b'{"progressToken":"\xff"}', b'{"' + P.encode() + b'protocolVersion":"\xc3("}', b'{"progressToken":"\\ud800x"}']
+    "raw",
+    [b'{"progressToken":"\xff"}', b'{"' + P.encode() + b'protocolVersion":"\xc3("}', b'{"progressToken":"\\ud800x"}'],
 )
 def test_text_that_is_no_unicode_is_a_protocol_error_never_another_exception(raw: bytes) -> None:
     """protocol.md 3.1: UTF-8 only. Whatever is wrong with a message is answered, and nothing else breaks."""

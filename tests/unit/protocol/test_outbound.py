@@ -12,7 +12,14 @@ from msgspec import Raw
 from trimaran.errors import ProtocolError
 from trimaran.protocol.outbound import Writer
 from trimaran.schema import enc_hook
-from trimaran.types import CallToolResult, EmptyResult, Implementation, InputRequiredResult, ListenResult, ListToolsResult
+from trimaran.types import (
+    CallToolResult,
+    EmptyResult,
+    Implementation,
+    InputRequiredResult,
+    ListenResult,
+    ListToolsResult,
+)
 
 SIGNED = {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "1", "websiteUrl": "https://s"}}
 
@@ -102,7 +109,11 @@ def test_a_notification_has_no_id_and_drops_empty_params(writer: Writer) -> None
 
 
 def test_a_request_has_an_id(writer: Writer) -> None:
-    assert json.loads(writer.request("srv-1", "roots/list")) == {"jsonrpc": "2.0", "id": "srv-1", "method": "roots/list"}
+    assert json.loads(writer.request("srv-1", "roots/list")) == {
+        "jsonrpc": "2.0",
+        "id": "srv-1",
+        "method": "roots/list",
+    }
     assert json.loads(writer.request(1, "m", {"x": 1}))["params"] == {"x": 1}
 
 

@@ -45,7 +45,9 @@ def test_execution_belongs_to_one_revision_only(version: str) -> None:
 @pytest.mark.parametrize("version", SUPPORTED)
 def test_a_prompt_lists_no_annotations_and_its_arguments_their_titles_in_time(version: str) -> None:
     listed = revise_definition(
-        "prompt", {"name": "p", "annotations": {}, "arguments": [{"name": "a", "title": "A", "required": True}]}, version
+        "prompt",
+        {"name": "p", "annotations": {}, "arguments": [{"name": "a", "title": "A", "required": True}]},
+        version,
     )
     assert "annotations" not in listed
     assert ("title" in listed["arguments"][0]) == (version >= V2025_06)
@@ -59,7 +61,9 @@ def test_a_resources_last_modified_is_an_annotation_since_2025_06(version: str) 
     assert ("lastModified" in listed["annotations"]) == (version >= V2025_06)
 
 
-@pytest.mark.parametrize("schema", [{"type": "integer"}, {"type": "array"}, {}, {"anyOf": []}, {"type": ["object", "null"]}])
+@pytest.mark.parametrize(
+    "schema", [{"type": "integer"}, {"type": "array"}, {}, {"anyOf": []}, {"type": ["object", "null"]}]
+)
 def test_an_output_that_is_no_object_is_wrapped_for_legacy_clients(schema: Any) -> None:
     """protocol.md 1.5."""
     listed = {v: revise_definition("tool", {"name": "a", "outputSchema": schema}, v) for v in SUPPORTED}
@@ -80,7 +84,10 @@ def test_an_object_output_is_listed_as_it_is() -> None:
 
 @pytest.mark.parametrize("version", SUPPORTED)
 def test_capabilities_are_spelled_as_the_revision_knows_them(version: str) -> None:
-    everything = {k: {} for k in ("tools", "resources", "prompts", "logging", "experimental", "completions", "tasks", "extensions")}
+    everything = {
+        k: {}
+        for k in ("tools", "resources", "prompts", "logging", "experimental", "completions", "tasks", "extensions")
+    }
     known = set(revise_capabilities(everything, version))
     assert {"tools", "resources", "prompts", "logging", "experimental"} <= known
     assert ("completions" in known) == (version >= V2025_03)
@@ -90,7 +97,9 @@ def test_capabilities_are_spelled_as_the_revision_knows_them(version: str) -> No
 
 @pytest.mark.parametrize("version", LEGACY)
 def test_a_call_result_loses_what_is_modern(version: str) -> None:
-    result = revise("tools/call", {"content": [], "resultType": "complete", "ttlMs": 1, "cacheScope": "public"}, version)
+    result = revise(
+        "tools/call", {"content": [], "resultType": "complete", "ttlMs": 1, "cacheScope": "public"}, version
+    )
     assert result == {"content": []}
 
 
@@ -146,7 +155,9 @@ def test_prompt_messages_and_resource_contents_are_revised_too(version: str) -> 
     link = {"type": "resource_link", "uri": "a:b", "name": "n"}
     prompt = revise("prompts/get", {"messages": [{"role": "user", "content": link}]}, version)
     assert prompt["messages"][0]["content"]["type"] == ("resource_link" if version >= V2025_06 else "text")
-    read = revise("resources/read", {"contents": [{"uri": "a:b", "text": "x", "_meta": {}, "annotations": {}}]}, version)
+    read = revise(
+        "resources/read", {"contents": [{"uri": "a:b", "text": "x", "_meta": {}, "annotations": {}}]}, version
+    )
     assert ("_meta" in read["contents"][0]) == (version >= V2025_06)
     assert "annotations" not in read["contents"][0]
 

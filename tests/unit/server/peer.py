@@ -53,7 +53,9 @@ class Peer:
     async def notice(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         await self.send({"jsonrpc": "2.0", "method": method, **({} if params is None else {"params": params})})
 
-    async def start(self, method: str, params: Mapping[str, Any] | None = None, *, caps: Any = None, **meta: Any) -> int:
+    async def start(
+        self, method: str, params: Mapping[str, Any] | None = None, *, caps: Any = None, **meta: Any
+    ) -> int:
         """Send a modern request without waiting for its end."""
         id = next(self._ids)
         whole = {P + "protocolVersion": MODERN, P + "clientCapabilities": caps or {}}
@@ -61,10 +63,14 @@ class Peer:
         await self.send({"jsonrpc": "2.0", "id": id, "method": method, "params": {**(params or {}), "_meta": whole}})
         return id
 
-    async def modern(self, method: str, params: Mapping[str, Any] | None = None, *, caps: Any = None, **meta: Any) -> Any:
+    async def modern(
+        self, method: str, params: Mapping[str, Any] | None = None, *, caps: Any = None, **meta: Any
+    ) -> Any:
         return await self.reply(await self.start(method, params, caps=caps, **meta))
 
-    async def call(self, name: str, arguments: Any = None, *, more: Mapping[str, Any] | None = None, **rest: Any) -> Any:
+    async def call(
+        self, name: str, arguments: Any = None, *, more: Mapping[str, Any] | None = None, **rest: Any
+    ) -> Any:
         """A modern `tools/call`: its result, or its error under "error"."""
         params: dict[str, Any] = {"name": name, **(more or {})}
         if arguments is not None:
@@ -82,7 +88,11 @@ class Peer:
         return await self.reply(await self.start_legacy(method, params))
 
     async def initialize(self, version: str = LEGACY[0], caps: Any = None, *, ready: bool = True) -> Any:
-        params = {"protocolVersion": version, "capabilities": caps or {}, "clientInfo": {"name": "peer", "version": "1"}}
+        params = {
+            "protocolVersion": version,
+            "capabilities": caps or {},
+            "clientInfo": {"name": "peer", "version": "1"},
+        }
         message = await self.legacy("initialize", params)
         if ready:
             await self.notice("notifications/initialized")

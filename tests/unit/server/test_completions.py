@@ -97,7 +97,9 @@ async def test_a_handler_may_return_any_of_these(returned: Any, expected: Any) -
     assert await complete(asking(lambda v: returned)) == expected
 
 
-@pytest.mark.parametrize("wrap", [list, lambda v: Completion(values=v), lambda v: CompleteResult(completion=Completion(values=v))])
+@pytest.mark.parametrize(
+    "wrap", [list, lambda v: Completion(values=v), lambda v: CompleteResult(completion=Completion(values=v))]
+)
 async def test_a_hundred_values_are_sent_and_more_are_promised(wrap: Any) -> None:
     """R36: however they are returned."""
     found = await complete(asking(lambda v: wrap([str(n) for n in range(150)])))
@@ -132,7 +134,7 @@ async def test_a_failure_is_redacted(caplog: pytest.LogCaptureFixture) -> None:
     [
         {"fn": lambda v: []},
         {"fn": lambda v: [], "prompt": "p", "template": "a:{b}"},
-        {"fn": lambda: [], "prompt": "p"},
+        {"fn": list, "prompt": "p"},
         {"fn": lambda a, b, c: [], "prompt": "p"},
         {"fn": 5, "prompt": "p"},
     ],

@@ -218,7 +218,10 @@ async def test_any_notification_goes_out_on_the_calls_stream() -> None:
 
     async with Peer(serving(tell)) as peer:
         await peer.call("t")
-    assert [(n["method"], n.get("params")) for n in peer.heard] == [("com.example/thing", {"a": 1}), ("com.example/bare", {})]
+    assert [(n["method"], n.get("params")) for n in peer.heard] == [
+        ("com.example/thing", {"a": 1}),
+        ("com.example/bare", {}),
+    ]
 
 
 async def test_what_a_finished_call_left_behind_speaks_and_is_not_heard() -> None:

@@ -102,7 +102,9 @@ def test_a_pydantic_model_is_a_form_too() -> None:
     assert form_of(Person).read({"name": "Ada"}) == Person(name="Ada", age=1)
 
 
-@pytest.mark.parametrize(("spec", "value"), [(str, "x"), (int, 3), (float, 1.5), (bool, True), (Literal["a", "b"], "b")])
+@pytest.mark.parametrize(
+    ("spec", "value"), [(str, "x"), (int, 3), (float, 1.5), (bool, True), (Literal["a", "b"], "b")]
+)
 def test_a_single_primitive_is_wrapped_and_unwrapped(spec: Any, value: Any) -> None:
     form = form_of(spec)
     assert list(form.schema["properties"]) == ["value"]

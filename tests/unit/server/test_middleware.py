@@ -152,7 +152,9 @@ async def test_a_result_it_keeps_is_told_to_each_era_in_its_own_words(server: Se
     async with Peer(server) as peer:
         assert (await peer.call("a"))["resultType"] == "complete"
         await peer.initialize()
-        assert (await peer.legacy("tools/call", {"name": "a"}))["result"] == {"content": [{"type": "text", "text": "cached"}]}
+        assert (await peer.legacy("tools/call", {"name": "a"}))["result"] == {
+            "content": [{"type": "text", "text": "cached"}]
+        }
 
 
 async def test_it_leaves_values_for_the_handler(server: Server) -> None:

@@ -46,7 +46,10 @@ def test_arguments_may_be_written_out(server: Server) -> None:
     server.add_prompt(
         lambda a, b="": a, name="p", arguments=[{"name": "a", "required": True}, PromptArgument(name="b", title="B")]
     )
-    assert server.list_prompts()[0].to_json()["arguments"] == [{"name": "a", "required": True}, {"name": "b", "title": "B"}]
+    assert server.list_prompts()[0].to_json()["arguments"] == [
+        {"name": "a", "required": True},
+        {"name": "b", "title": "B"},
+    ]
 
 
 def test_a_prompt_without_arguments_lists_none(server: Server) -> None:

@@ -154,7 +154,9 @@ def test_a_cursor_survives_the_entry_it_points_at() -> None:
     assert keys(found.page(cursor, 9)) == ["c", "d", "b"]
 
 
-@pytest.mark.parametrize("cursor", ["", "x", "prompt.1", "tool.", "tool.xyz", "tool.1 ", "tool.1F", "1", ".1", "tool.1.2"])
+@pytest.mark.parametrize(
+    "cursor", ["", "x", "prompt.1", "tool.", "tool.xyz", "tool.1 ", "tool.1F", "1", ".1", "tool.1.2"]
+)
 def test_an_unknown_cursor_is_invalid_params(cursor: str) -> None:
     """R38 (spec)."""
     with pytest.raises(ProtocolError) as caught:

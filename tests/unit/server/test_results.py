@@ -14,7 +14,15 @@ import pytest
 from trimaran import content
 from trimaran.errors import DeclarationError, ProtocolError, ToolError
 from trimaran.schema import Validator
-from trimaran.server.results import OutputMismatch, call_result, error_result, exact_type, is_content, prompt_result, read_result
+from trimaran.server.results import (
+    OutputMismatch,
+    call_result,
+    error_result,
+    exact_type,
+    is_content,
+    prompt_result,
+    read_result,
+)
 from trimaran.types import CallToolResult, GetPromptResult, ReadResourceResult, TextContent
 
 TEXT = {"type": "text", "text": "x"}
@@ -86,7 +94,12 @@ def test_a_tool_without_an_output_schema_may_return_anything(value: Any, expecte
         ({"type": "array"}, [1], "[1]", [1]),
         ({"type": "array"}, [], "[]", []),
         ({"type": "object"}, {"type": "text"}, '{"type":"text"}', {"type": "text"}),
-        ({"type": "object"}, Point(1, datetime.date(2025, 1, 2)), '{"x":1,"when":"2025-01-02"}', {"x": 1, "when": "2025-01-02"}),
+        (
+            {"type": "object"},
+            Point(1, datetime.date(2025, 1, 2)),
+            '{"x":1,"when":"2025-01-02"}',
+            {"x": 1, "when": "2025-01-02"},
+        ),
         ({"type": "null"}, None, "null", None),
         ({"type": "string", "enum": ["r"]}, Color.red, "r", "r"),
     ],
@@ -261,7 +274,10 @@ USER = {"role": "user", "content": TEXT}
         ([content.user_message("x")], {"messages": [USER], "description": "d"}),
         (content.assistant_message("x"), {"messages": [{**USER, "role": "assistant"}], "description": "d"}),
         ([{"role": "assistant", "content": "x"}], {"messages": [{**USER, "role": "assistant"}], "description": "d"}),
-        (["x", content.assistant_message("x")], {"messages": [USER, {**USER, "role": "assistant"}], "description": "d"}),
+        (
+            ["x", content.assistant_message("x")],
+            {"messages": [USER, {**USER, "role": "assistant"}], "description": "d"},
+        ),
         (({"role": "user", "content": TEXT}, "other"), {"messages": [USER], "description": "other"}),
         ((["x"], "other"), {"messages": [USER], "description": "other"}),
         ({"messages": ["x"], "description": "other"}, {"messages": [USER], "description": "other"}),

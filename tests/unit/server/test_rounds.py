@@ -132,8 +132,6 @@ async def test_a_step_runs_once_however_often_the_body_is_replayed() -> None:
     assert texts(found) == ["x-1 y-2 z-3"]
 
 
-
-
 async def test_a_step_gives_the_same_the_first_time_as_on_a_replay() -> None:
     """Or the body could take another way when it is run again."""
     seen: list[Any] = []
@@ -383,7 +381,10 @@ async def test_prompts_and_resources_may_ask_and_completions_may_not(caplog: pyt
     server.add_resource("a:b", ask)
     server.add_completion(complete, prompt="p", argument="a")
     async with Peer(server) as peer:
-        for method, params, field in (("prompts/get", {"name": "p"}, "messages"), ("resources/read", {"uri": "a:b"}, "contents")):
+        for method, params, field in (
+            ("prompts/get", {"name": "p"}, "messages"),
+            ("resources/read", {"uri": "a:b"}, "contents"),
+        ):
             first = (await peer.modern(method, params, caps=ALL))["result"]
             assert first["resultType"] == "input_required"
             more = {"requestState": first["requestState"], "inputResponses": {"elicit-1": named("Ada")}}

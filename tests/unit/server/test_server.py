@@ -17,7 +17,6 @@ from trimaran.types import DiscoverParams, Prompt, Resource, ResourceTemplate, T
 
 from .peer import LEGACY, MODERN, Peer, soon, texts
 
-
 # --- declaring -------------------------------------------------------------------------------------------------------
 
 
@@ -85,7 +84,12 @@ async def test_everything_can_be_registered_and_removed_while_running() -> None:
     server.remove_prompt("p")
     server.remove_completion(prompt="p", argument="a")
     assert not any((server.tools, server.resources, server.templates, server.prompts, server.completions))
-    for gone in (server.call_tool("t"), server.read_resource("a:b"), server.read_resource("t:1"), server.get_prompt("p")):
+    for gone in (
+        server.call_tool("t"),
+        server.read_resource("a:b"),
+        server.read_resource("t:1"),
+        server.get_prompt("p"),
+    ):
         with pytest.raises(ProtocolError):
             await gone
 
@@ -391,7 +395,10 @@ async def test_only_server_info_is_mandatory_and_the_rest_does_not_exist() -> No
             ("resources/read", {"uri": "a:b"}),
             ("prompts/list", {}),
             ("prompts/get", {"name": "x"}),
-            ("completion/complete", {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a", "value": ""}}),
+            (
+                "completion/complete",
+                {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a", "value": ""}},
+            ),
         ):
             assert (await peer.modern(method, params))["error"]["code"] == -32601, method
 
@@ -628,7 +635,9 @@ async def test_a_start_that_fails_half_way_leaves_what_it_entered() -> None:
 async def test_the_lifespan_is_there_before_a_session_is_made() -> None:
     """`init` may use what `lifespan` opened, on every transport."""
     seen: list[Any] = []
-    server = Server("x", lifespan=lambda server: _yielding([], "open"), init=lambda arg: seen.append(server.lifespan_state))
+    server = Server(
+        "x", lifespan=lambda server: _yielding([], "open"), init=lambda arg: seen.append(server.lifespan_state)
+    )
     server.add_tool(lambda: 1, name="a")
     async with Peer(server) as peer:
         await peer.initialize()
@@ -765,7 +774,9 @@ async def test_broadcasts_reach_every_session_and_are_counted() -> None:
             assert await peer.receive() == {"jsonrpc": "2.0", "method": "notifications/x", "params": {"a": 1}}
 
 
-@pytest.mark.parametrize(("transport", "options"), [("pigeon", {}), ("http", {"workers": 0}), ("http", {"workers": True})])
+@pytest.mark.parametrize(
+    ("transport", "options"), [("pigeon", {}), ("http", {"workers": 0}), ("http", {"workers": True})]
+)
 def test_a_way_to_serve_that_does_not_exist_is_refused(transport: str, options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         Server("x").run(transport, **options)

@@ -144,7 +144,9 @@ def test_the_context_is_no_argument_wherever_it_stands(server: Server) -> None:
         lambda s: s.add_tool(lambda: 1, name="n", icons=[{"mimeType": "x"}]),
         lambda s: s.add_tool(lambda: 1, name="n", colour="red"),
         lambda s: s.tool(colour="red")(lambda: 1),
-        lambda s: s.add_tool(lambda a: 1, name="n", input_schema={**PAIR, "properties": {"a": {"type": "number", "x-mcp-header": "A"}}}),
+        lambda s: s.add_tool(
+            lambda a: 1, name="n", input_schema={**PAIR, "properties": {"a": {"type": "number", "x-mcp-header": "A"}}}
+        ),
     ],
 )
 def test_what_cannot_work_is_refused_when_it_is_declared(server: Server, declare: Any) -> None:
@@ -172,7 +174,10 @@ def test_any_name_is_taken(server: Server) -> None:
         (TextContent(text="x"), {"content": [{"type": "text", "text": "x"}]}),
         (CallToolResult.error("x"), {"content": [{"type": "text", "text": "x"}], "isError": True}),
         (ToolError("x"), {"content": [{"type": "text", "text": "x"}], "isError": True}),
-        (content.structured({"a": 1}, "x"), {"content": [{"type": "text", "text": "x"}], "structuredContent": {"a": 1}}),
+        (
+            content.structured({"a": 1}, "x"),
+            {"content": [{"type": "text", "text": "x"}], "structuredContent": {"a": 1}},
+        ),
     ],
 )
 async def test_what_a_tool_returns_is_its_result(server: Server, value: Any, expected: Any) -> None:
@@ -583,7 +588,9 @@ async def test_internal_errors_are_shown_where_that_was_asked_for(caplog: pytest
         assert "ValueError: the secret is 42" in texts(await call(server, "leaky"))[0]
 
 
-async def test_a_result_json_cannot_hold_is_a_redacted_failure(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_result_json_cannot_hold_is_a_redacted_failure(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
     server.add_tool(object, name="n", input_schema={"type": "object"})
     with caplog.at_level(logging.ERROR, "trimaran"):
         assert (await call(server, "n"))["isError"] is True
@@ -613,7 +620,12 @@ class Caller:
 async def test_a_tool_needs_every_scope_and_an_anonymous_caller_has_none(server: Server) -> None:
     """R183, R184, C20: fail closed."""
     server.add_tool(lambda: "in", name="n", scopes=["read", "write"])
-    for principal, fits in ((None, False), (object(), False), (Caller("read"), False), (Caller("read", "write", "x"), True)):
+    for principal, fits in (
+        (None, False),
+        (object(), False),
+        (Caller("read"), False),
+        (Caller("read", "write", "x"), True),
+    ):
         async with Peer(server) as peer:
             peer._channel._duplex.principal = principal
             message = await peer.modern("tools/call", {"name": "n"})
@@ -641,7 +653,9 @@ async def test_scopes_are_asked_before_arguments_are_read(server: Server) -> Non
         ({"mcp-param-region": "=?base64?!?="}, {"region": "eu"}, -32020),
     ],
 )
-async def test_a_marked_argument_must_repeat_its_header(server: Server, headers: Any, arguments: Any, code: int | None) -> None:
+async def test_a_marked_argument_must_repeat_its_header(
+    server: Server, headers: Any, arguments: Any, code: int | None
+) -> None:
     """protocol.md 3.3."""
     schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
     server.add_tool(lambda region="none": region, name="n", input_schema=schema)

@@ -171,7 +171,15 @@ def test_a_type_is_camel_case_on_the_wire_and_drops_what_is_unset(value: Any, wi
     assert msgspec.json.decode(msgspec.json.encode(value)) == wire
 
 
-HEARD = (Implementation, PromptArgument, ElicitResult, CreateMessageResult, ListRootsResult, NotificationFilter, ToolUseContent)
+HEARD = (
+    Implementation,
+    PromptArgument,
+    ElicitResult,
+    CreateMessageResult,
+    ListRootsResult,
+    NotificationFilter,
+    ToolUseContent,
+)
 
 
 @pytest.mark.parametrize(("value", "wire"), [row for row in FULL if isinstance(row[0], HEARD)])
