@@ -14,13 +14,21 @@ GOOD: list[dict[str, Any]] = [
     modern("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}),
     modern("tools/call", {"name": "echo", "arguments": {"text": "hello"}}, "two"),
     modern("tools/call", {"name": "few", "arguments": {"n": 3}}, 3, progressToken="p"),
-    modern("tools/call", {"name": "echo", "arguments": {"text": "x"}, "requestState": "abc", "inputResponses": {"k": {}}}, 4),
+    modern(
+        "tools/call",
+        {"name": "echo", "arguments": {"text": "x"}, "requestState": "abc", "inputResponses": {"k": {}}},
+        4,
+    ),
     modern("tools/list", {}, 5),
     modern("tools/list", {"cursor": "abc"}, 6),
     modern("resources/read", {"uri": "memo://a"}, 7),
     modern("resources/templates/list", {}, 8),
     modern("prompts/get", {"name": "greet", "arguments": {"name": "you"}}, 9),
-    modern("completion/complete", {"ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"name": "name", "value": "y"}}, 10),
+    modern(
+        "completion/complete",
+        {"ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"name": "name", "value": "y"}},
+        10,
+    ),
     modern("server/discover", {}, 11),
     legacy_call("add", {"a": 1, "b": 2}, 12),
     legacy_call("echo", {"text": "hello"}, "thirteen"),
@@ -151,7 +159,7 @@ class Mutants:
             return b" \t" + json.dumps(good, indent=1).replace("\n", " ").encode() + b" "
         if shape == 4:
             return encode({**good, "result": {}, "error": {"code": 1, "message": ""}})
-        return encode({k: v for k, v in reversed(good.items())}) + b" "
+        return encode(dict(reversed(good.items()))) + b" "
 
     def _huge(self, good: dict[str, Any], places: list[tuple[Any, ...]]) -> bytes:
         what = self.random.randrange(5)
@@ -178,7 +186,21 @@ class Mutants:
         kind = chance.random()
         if kind < 0.25:
             name = chance.choice([*headers, "Mcp-Param-A", "Last-Event-ID", "Origin", "X-Junk"])
-            odd = ["", " ", "x", "é", "²", "=?base64?!!?=", "=?base64?YQ==?=", "x" * 2000, "\xff\xfe", "null", "http://evil", "1, 2", "\t"]
+            odd = [
+                "",
+                " ",
+                "x",
+                "é",
+                "²",
+                "=?base64?!!?=",
+                "=?base64?YQ==?=",
+                "x" * 2000,
+                "\xff\xfe",
+                "null",
+                "http://evil",
+                "1, 2",
+                "\t",
+            ]
             headers[name] = chance.choice(odd)
         elif kind < 0.35:
             headers.pop(chance.choice(list(headers)))

@@ -60,7 +60,9 @@ def call(name: str, arguments: Mapping[str, Any] | None = None, id: Any = 1, **m
     return modern("tools/call", {"name": name, "arguments": arguments or {}}, id, **more)
 
 
-def legacy_call(name: str, arguments: Mapping[str, Any] | None = None, id: Any = 1, token: Any = None) -> dict[str, Any]:
+def legacy_call(
+    name: str, arguments: Mapping[str, Any] | None = None, id: Any = 1, token: Any = None
+) -> dict[str, Any]:
     params: dict[str, Any] = {"name": name, "arguments": arguments or {}}
     if token is not None:
         params["_meta"] = {"progressToken": token}
@@ -82,7 +84,9 @@ def cancelled(id: Any) -> dict[str, Any]:
 # --- HTTP as bytes ---------------------------------------------------------------------------------------------------
 
 
-def http(body: bytes, headers: Mapping[str, str], verb: str = "POST", path: str = "/mcp", *, framed: bool = True) -> bytes:
+def http(
+    body: bytes, headers: Mapping[str, str], verb: str = "POST", path: str = "/mcp", *, framed: bool = True
+) -> bytes:
     lines = [f"{verb} {path} HTTP/1.1", "Host: 127.0.0.1", *(f"{k}: {v}" for k, v in headers.items())]
     if framed and (body or verb == "POST"):
         lines.append(f"Content-Length: {len(body)}")
@@ -246,6 +250,8 @@ class Connection:
         self.writer.transport.abort()
 
     async def close(self) -> None:
+        if self.writer.transport.is_closing():
+            return
         self.writer.close()
         with contextlib.suppress(Exception):
             await self.writer.wait_closed()
@@ -318,9 +324,15 @@ def is_alive(pid: int) -> bool:
 class Child:
     """A server in a process of its own, spoken to over its pipes."""
 
-    def __init__(self, *arguments: str, stderr: Any = subprocess.PIPE, stdin: Any = subprocess.PIPE, command: Any = None) -> None:
+    def __init__(
+        self, *arguments: str, stderr: Any = subprocess.PIPE, stdin: Any = subprocess.PIPE, command: Any = None
+    ) -> None:
         self.process = subprocess.Popen(
-            command or [sys.executable, str(CHILD), *arguments], stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, bufsize=0
+            command or [sys.executable, str(CHILD), *arguments],
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            bufsize=0,
         )
         self._rest = b""
         self._eof = False

@@ -59,7 +59,10 @@ class Faults:
     def add(self, kind: str, example: bytes) -> None:
         kind = re.sub(r"\(error \w+\)|\[[0-9a-f]{8}\]", "(error ...)", kind)
         count, first = self.kinds.get(kind, (0, ""))
-        self.kinds[kind] = (count + 1, first or repr(example if len(example) < 700 else example[:350] + b" ... " + example[-100:]))
+        self.kinds[kind] = (
+            count + 1,
+            first or repr(example if len(example) < 700 else example[:350] + b" ... " + example[-100:]),
+        )
 
     def check(self) -> None:
         lines = [f"{count} x {kind}\n    e.g. {example}" for kind, (count, example) in self.kinds.items()]
@@ -88,7 +91,13 @@ def shape_fault(message: Any) -> str | None:
 
 
 def log_faults(log: str) -> list[str]:
-    return sorted({line for line in log.splitlines() if re.match(r"^\w*(Error|Exception|Exit)\b", line) or "never retrieved" in line})
+    return sorted(
+        {
+            line
+            for line in log.splitlines()
+            if re.match(r"^\w*(Error|Exception|Exit)\b", line) or "never retrieved" in line
+        }
+    )
 
 
 # --- HTTP ------------------------------------------------------------------------------------------------------------
@@ -187,7 +196,11 @@ def test_http_survives_bad_messages() -> None:
         deadline = time.monotonic() + 3
         while (at_last := await gauges(port)) != at_first and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
-        leaks = {k: (at_first[k], at_last[k]) for k in ("tasks", "sessions", "listeners", "flights") if at_last[k] > at_first[k]}
+        leaks = {
+            k: (at_first[k], at_last[k])
+            for k in ("tasks", "sessions", "listeners", "flights")
+            if at_last[k] > at_first[k]
+        }
         faults.check()
         assert not leaks, f"seed {SEED}: left behind (before, after): {leaks}"
         assert grown < GROWTH, f"seed {SEED}: grew by {grown:.1f} MB"
@@ -215,7 +228,12 @@ def test_stdio_survives_bad_messages() -> None:
             lines = [mutants.body()[1].replace(b"\n", b" ").replace(b"\r", b" ") for _ in range(100)]
             fence = f"fence-{start}"
             try:
-                fed = [*lines, encode(initialize()), encode(INITIALIZED), encode(call("add", {"a": start, "b": 1}, fence))]
+                fed = [
+                    *lines,
+                    encode(initialize()),
+                    encode(INITIALIZED),
+                    encode(call("add", {"a": start, "b": 1}, fence)),
+                ]
                 writing = b"".join(line + b"\n" for line in fed)
                 for message in exchange(child, writing, fence):
                     fault = shape_fault(message)
@@ -226,7 +244,9 @@ def test_stdio_survives_bad_messages() -> None:
             except (TimeoutError, AssertionError, BrokenPipeError) as error:
                 log.seek(0)
                 culprit = bisect(lines)
-                pytest.fail(f"seed {SEED + 1}: after message {start}: {error!r}; culprit {culprit!r:.700}\n{log.read()[-3000:]}")
+                pytest.fail(
+                    f"seed {SEED + 1}: after message {start}: {error!r}; culprit {culprit!r:.700}\n{log.read()[-3000:]}"
+                )
             if start == WARM:
                 warm = rss(child.pid)
         grown = rss(child.pid) - warm
@@ -266,7 +286,14 @@ def bisect(lines: list[bytes]) -> bytes:
     """Which of these alone stops a server?"""
     for line in lines:
         with Child("stdio", stderr=subprocess.DEVNULL) as child:
-            child.send(initialize(), INITIALIZED, line, initialize(id="i2"), INITIALIZED, call("add", {"a": 1, "b": 1}, "fence"))
+            child.send(
+                initialize(),
+                INITIALIZED,
+                line,
+                initialize(id="i2"),
+                INITIALIZED,
+                call("add", {"a": 1, "b": 1}, "fence"),
+            )
             try:
                 child.answer("fence", 3)
             except (TimeoutError, AssertionError, AttributeError):
@@ -354,7 +381,12 @@ async def test_memory_survives_bad_messages(caplog: pytest.LogCaptureFixture) ->
     sessions = len(server.sessions)
     await channel.close()
     for record in caplog.records:
-        faults.add(f"logged: {record.getMessage():.60} {record.exc_info[1]!r:.100}" if record.exc_info else record.getMessage()[:80], b"")
+        faults.add(
+            f"logged: {record.getMessage():.60} {record.exc_info[1]!r:.100}"
+            if record.exc_info
+            else record.getMessage()[:80],
+            b"",
+        )
     faults.check()
     assert (left, sessions) == (0, 1)
     assert not len(server.sessions)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import socket
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
@@ -24,9 +25,11 @@ from .rig import (
     encode,
     http,
     initialize,
+    legacy_get,
     legacy_http,
     modern_headers,
     modern_http,
+    open_session,
     turns,
     until,
 )
@@ -127,7 +130,9 @@ async def test_a_request_split_at_any_byte_is_answered(name: str) -> None:
                 async with await Connection.open(server.port) as connection:
                     await connection.send(frame[:at])
                     await turns()
-                    assert_answered(f"{name} at {at}" if name != "initialize" else name, await connection.ask(frame[at:]))
+                    assert_answered(
+                        f"{name} at {at}" if name != "initialize" else name, await connection.ask(frame[at:])
+                    )
 
             await asyncio.gather(*(split(at) for at in range(start, min(start + 40, len(frame)))))
         await assert_serves(server.port)
@@ -290,3 +295,157 @@ def test_a_child_reads_lines_split_at_any_byte() -> None:
             assert child.answer(number)["result"]["structuredContent"] == number + 1
         child.end_input()
         assert child.wait(3) == 0
+
+
+# --- ASGI ------------------------------------------------------------------------------------------------------------
+
+
+class Asgi:
+    """One request to the app, by a server whose client leaves when told."""
+
+    def __init__(self, message: Any, pieces: list[bytes], *, send_fails_at: int = -1) -> None:
+        headers = [(k.lower().encode(), v.encode()) for k, v in modern_headers(message).items()]
+        self.scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/mcp",
+            "query_string": b"",
+            "headers": [*headers, (b"host", b"127.0.0.1")],
+        }
+        self.pieces = pieces
+        self.sent: list[Any] = []
+        self.gone = asyncio.Event()
+        self.fails_at = send_fails_at
+
+    async def receive(self) -> Any:
+        await asyncio.sleep(0)
+        if self.pieces:
+            piece = self.pieces.pop(0)
+            return {"type": "http.request", "body": piece, "more_body": bool(self.pieces)}
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Any) -> None:
+        await asyncio.sleep(0)
+        if len(self.sent) == self.fails_at:
+            self.gone.set()
+        if self.gone.is_set():
+            raise OSError("the client has gone")
+        self.sent.append(message)
+
+
+class Broken(Asgi):
+    """Its body never comes whole."""
+
+    async def receive(self) -> Any:
+        await asyncio.sleep(0)
+        if self.pieces:
+            return {"type": "http.request", "body": self.pieces.pop(0), "more_body": True}
+        return {"type": "http.disconnect"}
+
+
+async def test_an_asgi_body_split_at_any_byte_is_answered() -> None:
+    app = make().asgi(host="127.0.0.1")
+    message = call("add", {"a": 1, "b": 2})
+    body = encode(message)
+    for at in range(1, len(body)):
+        request = Asgi(message, [body[:at], body[at:]])
+        async with asyncio.timeout(5):
+            await app(request.scope, request.receive, request.send)
+        assert request.sent[0]["status"] == 200
+        assert json.loads(request.sent[1]["body"])["result"]["structuredContent"] == 3
+    await app.aclose()
+
+
+async def test_an_asgi_client_that_leaves_within_its_body_is_served_nothing() -> None:
+    app = make().asgi(host="127.0.0.1")
+    message = call("add", {"a": 1, "b": 2})
+    body = encode(message)
+    for at in range(len(body) + 1):
+        request = Broken(message, [body[:at]] if at else [])
+        async with asyncio.timeout(5):
+            await app(request.scope, request.receive, request.send)
+        assert request.sent == []
+    await app.aclose()
+
+
+@pytest.mark.parametrize("stage", range(9))
+async def test_an_asgi_send_may_fail_at_any_stage(stage: int) -> None:
+    """Some servers raise once the client has gone: that is not an error of ours, and the call ends."""
+    app = make().asgi(host="127.0.0.1")
+    for name in ("ticks", "endless"):
+        message = call(name, {"n": 5}, progressToken="t")
+        request = Asgi(message, [encode(message)], send_fails_at=stage)
+        task = asyncio.ensure_future(app(request.scope, request.receive, request.send))
+        if name == "endless":
+            await until(lambda r=request: len(r.sent) == 6 or r.gone.is_set(), "the stream is under way")
+            request.gone.set()
+        async with asyncio.timeout(5):
+            with contextlib.suppress(OSError):  # what the server raised may come back to it
+                await task
+        assert not len(app.engine.flights)
+    await app.aclose()
+
+
+@pytest.mark.parametrize("length", ["\xb2", "9" * 5000, "-1", "x", ""])
+async def test_an_asgi_content_length_of_any_kind_is_no_trouble(length: str) -> None:
+    """The server above has judged it already, or not: the body counts."""
+    app = make().asgi(host="127.0.0.1")
+    message = call("add", {"a": 1, "b": 2})
+    request = Asgi(message, [encode(message)])
+    request.scope["headers"].append((b"content-length", length.encode("latin-1")))
+    async with asyncio.timeout(5):
+        await app(request.scope, request.receive, request.send)
+    assert request.sent[0]["status"] in (200, 400, 413)
+    await app.aclose()
+
+
+# --- heads and bodies that are wrong -----------------------------------------------------------------------------------
+
+
+async def test_a_body_too_large_is_refused_with_413_though_the_client_goes_on_sending() -> None:
+    """P47: the client must be able to read why, not find its connection reset."""
+    message = call("add", {"a": 1, "b": 2})
+    head = http(b"", {**modern_headers(message), "Content-Length": str(64 * 1024 * 1024)}, framed=False)
+    loop = asyncio.get_running_loop()
+    async with serving() as server:
+        for _ in range(5):
+            with socket.socket() as raw:
+                raw.setblocking(False)
+                async with asyncio.timeout(5):
+                    await loop.sock_connect(raw, ("127.0.0.1", server.port))
+                    await loop.sock_sendall(raw, head)
+                    with contextlib.suppress(ConnectionError):
+                        for _ in range(64):
+                            await loop.sock_sendall(raw, b"x" * 65536)
+                            await turns(1)
+                    said = await loop.sock_recv(raw, 65536)
+                assert said.startswith(b"HTTP/1.1 413"), said
+
+
+async def test_a_head_that_comes_a_byte_at_a_time_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A whole request has its time: a client that keeps the head coming slowly does not keep the connection."""
+    from trimaran.transports import http1
+
+    monkeypatch.setattr(http1, "_READ_SECONDS", 0.3)
+    monkeypatch.setattr(http1, "_SWEEP_SECONDS", 0.05)
+    async with serving() as server, await Connection.open(server.port) as connection:
+        await connection.send(b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ")
+        closed = asyncio.ensure_future(connection.rest())
+        for _ in range(100):
+            connection.writer.write(b"a")
+            await asyncio.wait({closed}, timeout=0.02)
+            if closed.done():
+                break
+        assert closed.done(), "still open after seven times the time for a whole request"
+        assert (await closed).startswith(b"HTTP/1.1 408")
+
+
+@pytest.mark.parametrize("last", ["g:\xb2", "r1:\xb2", ":", "g:", "g:-1", "g:99999999999", "x:1", "\xff", "g:1:2"])
+async def test_any_last_event_id_is_no_trouble(last: str) -> None:
+    async with serving() as server:
+        session = await open_session(server.port)
+        async with await Connection.open(server.port) as connection:
+            await connection.send(legacy_get(session, last))
+            status, _ = await connection.head()
+            assert status in (200, 400)

@@ -88,13 +88,13 @@ async def assert_prompt(port: int) -> None:
 @pytest.mark.parametrize("tool", ["ticks", "shouts"])
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 async def test_progress_for_a_client_that_does_not_read_is_bounded(tool: str, era: str) -> None:
-    async with remote() as server:
+    async with remote() as server, contextlib.AsyncExitStack() as held:
         request = modern_http(call(tool, {"n": 100_000}, progressToken="t"))
         if era == "legacy":
             session = await open_session(server.port)
             request = legacy_http(legacy_call(tool, {"n": 100_000}, 1, "t"), session)
         before = rss(server.child.pid)
-        slow = await Connection.open(server.port, receive_buffer=4096)
+        slow = await held.enter_async_context(await Connection.open(server.port, receive_buffer=4096))
         slow.writer.transport.pause_reading()  # type: ignore[attr-defined]
         await slow.send(request)
         await assert_prompt(server.port)
@@ -108,9 +108,11 @@ async def test_progress_for_a_client_that_does_not_read_is_bounded(tool: str, er
 
 
 async def test_many_clients_that_do_not_read_cost_little_each() -> None:
-    async with remote() as server:
+    async with remote() as server, contextlib.AsyncExitStack() as held:
         before = rss(server.child.pid)
-        slow = [await Connection.open(server.port, receive_buffer=4096) for _ in range(20)]
+        slow = [
+            await held.enter_async_context(await Connection.open(server.port, receive_buffer=4096)) for _ in range(20)
+        ]
         for one in slow:
             one.writer.transport.pause_reading()  # type: ignore[attr-defined]
             await one.send(modern_http(call("ticks", {"n": 20_000}, progressToken="t")))
@@ -124,9 +126,9 @@ async def test_many_clients_that_do_not_read_cost_little_each() -> None:
 
 
 async def test_changes_for_a_listener_that_does_not_read_are_bounded() -> None:
-    async with remote() as server:
+    async with remote() as server, contextlib.AsyncExitStack() as held:
         wanted = {"toolsListChanged": True, "resourceSubscriptions": URIS}
-        slow = await Connection.open(server.port, receive_buffer=4096)
+        slow = await held.enter_async_context(await Connection.open(server.port, receive_buffer=4096))
         await slow.send(modern_http(modern("subscriptions/listen", {"notifications": wanted}, "l")))
         await slow.head()
         await server.until(lambda g: g["listeners"] == 1, "it listens")
@@ -143,12 +145,12 @@ async def test_changes_for_a_listener_that_does_not_read_are_bounded() -> None:
 
 
 async def test_events_for_a_legacy_stream_that_does_not_read_are_bounded() -> None:
-    async with remote() as server:
+    async with remote() as server, contextlib.AsyncExitStack() as held:
         session = await open_session(server.port)
         async with await Connection.open(server.port) as control:
             for n, uri in enumerate(URIS[:100]):
                 await control.ask(legacy_http(rpc("resources/subscribe", {"uri": uri}, n), session))
-        slow = await Connection.open(server.port, receive_buffer=4096)
+        slow = await held.enter_async_context(await Connection.open(server.port, receive_buffer=4096))
         await slow.send(legacy_get(session))
         await slow.head()
         slow.writer.transport.pause_reading()  # type: ignore[attr-defined]
@@ -216,8 +218,8 @@ def test_a_flood_of_requests_whose_answers_nobody_reads_is_bounded() -> None:
 
 
 async def test_a_vanished_modern_reader_ends_its_call_within_a_second() -> None:
-    async with remote() as server:
-        gone = await Connection.open(server.port)
+    async with remote() as server, contextlib.AsyncExitStack() as held:
+        gone = await held.enter_async_context(await Connection.open(server.port))
         await gone.send(modern_http(call("nap", {"seconds": 60})))
         await server.until(lambda g: g["flights"] == 1, "the call is at work")
         gone.vanish()
@@ -226,11 +228,13 @@ async def test_a_vanished_modern_reader_ends_its_call_within_a_second() -> None:
 
 
 async def test_a_vanished_listener_is_forgotten_within_a_second() -> None:
-    async with remote() as server:
+    async with remote() as server, contextlib.AsyncExitStack() as held:
         base = await server.gauges()
-        gone = [await Connection.open(server.port) for _ in range(50)]
+        gone = [await held.enter_async_context(await Connection.open(server.port)) for _ in range(50)]
         for n, one in enumerate(gone):
-            await one.send(modern_http(modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, n)))
+            await one.send(
+                modern_http(modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, n))
+            )
             await one.head()
         await server.until(lambda g: g["listeners"] == 50, "they listen")
         for one in gone:
@@ -243,9 +247,9 @@ async def test_a_vanished_listener_is_forgotten_within_a_second() -> None:
 
 async def test_a_vanished_legacy_reader_can_fetch_its_result_later() -> None:
     """Spec, legacy: a disconnect is no cancellation, and Last-Event-ID brings the rest."""
-    async with remote() as server:
+    async with remote() as server, contextlib.AsyncExitStack() as held:
         session = await open_session(server.port)
-        gone = await Connection.open(server.port)
+        gone = await held.enter_async_context(await Connection.open(server.port))
         await gone.send(legacy_http(legacy_call("noisy_nap", {"seconds": 0.3}, 7, "t"), session))
         status, headers = await gone.head()
         assert (status, headers["content-type"]) == (200, "text/event-stream")
@@ -264,9 +268,9 @@ async def test_a_vanished_legacy_reader_can_fetch_its_result_later() -> None:
 
 
 async def test_a_vanished_legacy_stream_reader_can_take_up_where_it_was() -> None:
-    async with remote() as server:
+    async with remote() as server, contextlib.AsyncExitStack() as held:
         session = await open_session(server.port)
-        gone = await Connection.open(server.port)
+        gone = await held.enter_async_context(await Connection.open(server.port))
         await gone.send(legacy_get(session))
         await gone.head()
         last = (await gone.chunk()).split(b"\n")[0][4:].decode()
@@ -283,9 +287,9 @@ async def test_a_vanished_legacy_stream_reader_can_take_up_where_it_was() -> Non
 
 async def test_a_resumed_stream_has_no_gap_while_the_call_goes_on() -> None:
     """A GET that takes over the stream of a busy call gets every event once, in order, and the result."""
-    async with remote() as server:
+    async with remote() as server, contextlib.AsyncExitStack() as held:
         session = await open_session(server.port)
-        gone = await Connection.open(server.port)
+        gone = await held.enter_async_context(await Connection.open(server.port))
         await gone.send(legacy_http(legacy_call("ticks", {"n": 200, "size": 20_000}, 7, "t"), session))
         await gone.head()
         await gone.chunk()
@@ -293,7 +297,7 @@ async def test_a_resumed_stream_has_no_gap_while_the_call_goes_on() -> None:
         last = first.split(b"\n")[0][4:].decode()
         gone.vanish()
         await gone.close()
-        slow = await Connection.open(server.port, receive_buffer=4096)
+        slow = await held.enter_async_context(await Connection.open(server.port, receive_buffer=4096))
         await slow.send(legacy_get(session, last))
         reply = await slow.reply()
         await slow.close()

@@ -293,7 +293,9 @@ time.sleep(60)
 """
 
 
-@pytest.mark.parametrize("stdin", ["sys.stdin", "subprocess.PIPE"], ids=["stdin held open elsewhere", "stdin of the parent"])
+@pytest.mark.parametrize(
+    "stdin", ["sys.stdin", "subprocess.PIPE"], ids=["stdin held open elsewhere", "stdin of the parent"]
+)
 @pytest.mark.parametrize("busy", [False, True])
 def test_a_stdio_server_dies_with_its_parent(stdin: str, busy: bool) -> None:
     """P10: also when somebody else still holds its stdin open, so that no EOF comes."""

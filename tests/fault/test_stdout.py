@@ -150,7 +150,12 @@ def test_input_and_output_may_be_files(kind: str, tmp_path: Any) -> None:
     source.write_bytes(b"".join(encode(call("add", {"a": n, "b": 1}, n)) + b"\n" for n in range(50)))
     with source.open("rb") as given, target.open("wb") as taken:
         done = subprocess.run(
-            [sys.executable, str(CHILD), "stdio"], stdin=given, stdout=taken, stderr=subprocess.PIPE, timeout=PATIENCE, check=False
+            [sys.executable, str(CHILD), "stdio"],
+            stdin=given,
+            stdout=taken,
+            stderr=subprocess.PIPE,
+            timeout=PATIENCE,
+            check=False,
         )
     assert done.returncode == 0, done.stderr
     assert target.read_bytes().count(b'"result"') == 50

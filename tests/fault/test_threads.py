@@ -193,8 +193,20 @@ async def test_context_variables_reach_the_thread_and_do_not_leak_back() -> None
     assert who.get() == "nobody"
 
 
-@pytest.mark.parametrize("error", [ValueError("v"), StopIteration("s"), KeyboardInterrupt(), SystemExit(3), asyncio.CancelledError(), GeneratorExit()])
-async def test_whatever_a_thread_raises_is_that_calls_failure(error: BaseException, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("v"),
+        StopIteration("s"),
+        KeyboardInterrupt(),
+        SystemExit(3),
+        asyncio.CancelledError(),
+        GeneratorExit(),
+    ],
+)
+async def test_whatever_a_thread_raises_is_that_calls_failure(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
     server = Server("raise")
 
     @server.tool

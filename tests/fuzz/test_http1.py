@@ -94,35 +94,139 @@ def agree(stream: bytes) -> bool:
 # --- made-up requests ------------------------------------------------------------------------------------------------
 
 LINES = st.sampled_from(
-    [b"POST /mcp HTTP/1.1", b"GET /mcp?a=b HTTP/1.1", b"POST /mcp HTTP/1.0", b"POST http://h/mcp HTTP/1.1", b"OPTIONS * HTTP/1.1"]
-    + [b"POST  /mcp HTTP/1.1", b"POST /m cp HTTP/1.1", b"POST /mcp HTTP/1.2", b"POST /mcp HTTP/2.0", b"POST /mcp", b"P\xd6ST / HTTP/1.1"]
-    + [b"POST /\xff HTTP/1.1", b"POST /mcp HTTP/1.1 ", b" POST /mcp HTTP/1.1", b"POST\t/mcp\tHTTP/1.1", b"POST /mcp http/1.1"]
+    [
+        b"POST /mcp HTTP/1.1",
+        b"GET /mcp?a=b HTTP/1.1",
+        b"POST /mcp HTTP/1.0",
+        b"POST http://h/mcp HTTP/1.1",
+        b"OPTIONS * HTTP/1.1",
+    ]
+    + [
+        b"POST  /mcp HTTP/1.1",
+        b"POST /m cp HTTP/1.1",
+        b"POST /mcp HTTP/1.2",
+        b"POST /mcp HTTP/2.0",
+        b"POST /mcp",
+        b"P\xd6ST / HTTP/1.1",
+    ]
+    + [
+        b"POST /\xff HTTP/1.1",
+        b"POST /mcp HTTP/1.1 ",
+        b" POST /mcp HTTP/1.1",
+        b"POST\t/mcp\tHTTP/1.1",
+        b"POST /mcp http/1.1",
+    ]
 )
 NAMES = st.sampled_from(
-    [b"Host", b"Content-Length", b"Transfer-Encoding", b"Content-Type", b"X-A", b"Connection", b"Expect", b"content-length", b"host"]
-    + [b"Content-Length ", b" Content-Length", b"Transfer-Encoding\t", b"X\x00", b"X:Y", b"", b"Content_Length", b"\xc3\xa9"]
+    [
+        b"Host",
+        b"Content-Length",
+        b"Transfer-Encoding",
+        b"Content-Type",
+        b"X-A",
+        b"Connection",
+        b"Expect",
+        b"content-length",
+        b"host",
+    ]
+    + [
+        b"Content-Length ",
+        b" Content-Length",
+        b"Transfer-Encoding\t",
+        b"X\x00",
+        b"X:Y",
+        b"",
+        b"Content_Length",
+        b"\xc3\xa9",
+    ]
 )
 FIELD_VALUES = st.sampled_from(
-    [b"h", b"3", b"0", b"03", b"+3", b"-1", b"3,3", b"3, 3", b"0x3", b"3 ", b"\t3", b"chunked", b"Chunked", b"xchunked", b"chunked, chunked"]
-    + [b"identity", b"gzip, chunked", b"chunked;q=1", b" chunked ", b"close", b"keep-alive", b"100-continue", b"", b"a\x00b", b"a\tb", b"\xff"]
+    [
+        b"h",
+        b"3",
+        b"0",
+        b"03",
+        b"+3",
+        b"-1",
+        b"3,3",
+        b"3, 3",
+        b"0x3",
+        b"3 ",
+        b"\t3",
+        b"chunked",
+        b"Chunked",
+        b"xchunked",
+        b"chunked, chunked",
+    ]
+    + [
+        b"identity",
+        b"gzip, chunked",
+        b"chunked;q=1",
+        b" chunked ",
+        b"close",
+        b"keep-alive",
+        b"100-continue",
+        b"",
+        b"a\x00b",
+        b"a\tb",
+        b"\xff",
+    ]
     + [b"3\x0b", b"\xb2", b"99999999999999999999", b"a\rb", b"chunked\x0b", b"\x0bchunked"]
 )
 COLONS = st.sampled_from([b": ", b":", b" : ", b":\t", b" :"])
 ENDS = st.sampled_from([b"\r\n"] * 12 + [b"\n", b"\r", b"\r\r\n", b"\r\n ", b"\r\n\t"])
 FIELDS = st.lists(st.tuples(NAMES, COLONS, FIELD_VALUES, ENDS).map(b"".join), max_size=4).map(b"".join)
 BODIES = st.sampled_from(
-    [b"", b"abc", b"abcGET / HTTP/1.1\r\n\r\n", b"3\r\nabc\r\n0\r\n\r\n", b"3\r\nabc\r\n0\r\n\r\nGET", b"0\r\n\r\n", b"3;x=y\r\nabc\r\n0\r\n\r\n"]
-    + [b"3\nabc\n0\n\n", b"3\r\nabc0\r\n\r\n", b"0x3\r\nabc\r\n0\r\n\r\n", b"-3\r\nabc\r\n0\r\n\r\n", b"+3\r\nabc\r\n0\r\n\r\n", b"3 \r\nabc\r\n0\r\n\r\n"]
-    + [b"\r\n3\r\nabc\r\n0\r\n\r\n", b"3\r\nabcd\r\n0\r\n\r\n", b"00000003\r\nabc\r\n0\r\n\r\n", b"ffffffffffffffff\r\nabc", b"3;a\nb\r\nabc\r\n0\r\n\r\n"]
-    + [b"3\r\nabc\r\n0\r\nX: y\r\n\r\n", b"3\r\nabc\r\n0\r\nX y\r\n\r\n", b"3\r\nabc\r\n0\r\nX: a\nY: b\r\n\r\n", b"3\r\nabc\r\n0\r\nContent-Length: 5\r\n\r\n"]
-    + [b"3\r\nabc\r\n0\r\n\n\r\n", b"3\r\nabc\r\n0\r\n X: y\r\n\r\n", b"3\r\nabc\r\n0;x\r\n\r\n", b"3\r\nabc\r\n000\r\n\r\n"]
+    [
+        b"",
+        b"abc",
+        b"abcGET / HTTP/1.1\r\n\r\n",
+        b"3\r\nabc\r\n0\r\n\r\n",
+        b"3\r\nabc\r\n0\r\n\r\nGET",
+        b"0\r\n\r\n",
+        b"3;x=y\r\nabc\r\n0\r\n\r\n",
+    ]
+    + [
+        b"3\nabc\n0\n\n",
+        b"3\r\nabc0\r\n\r\n",
+        b"0x3\r\nabc\r\n0\r\n\r\n",
+        b"-3\r\nabc\r\n0\r\n\r\n",
+        b"+3\r\nabc\r\n0\r\n\r\n",
+        b"3 \r\nabc\r\n0\r\n\r\n",
+    ]
+    + [
+        b"\r\n3\r\nabc\r\n0\r\n\r\n",
+        b"3\r\nabcd\r\n0\r\n\r\n",
+        b"00000003\r\nabc\r\n0\r\n\r\n",
+        b"ffffffffffffffff\r\nabc",
+        b"3;a\nb\r\nabc\r\n0\r\n\r\n",
+    ]
+    + [
+        b"3\r\nabc\r\n0\r\nX: y\r\n\r\n",
+        b"3\r\nabc\r\n0\r\nX y\r\n\r\n",
+        b"3\r\nabc\r\n0\r\nX: a\nY: b\r\n\r\n",
+        b"3\r\nabc\r\n0\r\nContent-Length: 5\r\n\r\n",
+    ]
+    + [
+        b"3\r\nabc\r\n0\r\n\n\r\n",
+        b"3\r\nabc\r\n0\r\n X: y\r\n\r\n",
+        b"3\r\nabc\r\n0;x\r\n\r\n",
+        b"3\r\nabc\r\n000\r\n\r\n",
+    ]
 )
 
 MANY = settings(max_examples=3000, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 
 
 @MANY
-@given(LINES, FIELDS, st.sampled_from([b"Host: h\r\n", b"Host: h\r\nTransfer-Encoding: chunked\r\n", b"Host: h\r\nContent-Length: 3\r\n", b""]), BODIES)
+@given(
+    LINES,
+    FIELDS,
+    st.sampled_from(
+        [b"Host: h\r\n", b"Host: h\r\nTransfer-Encoding: chunked\r\n", b"Host: h\r\nContent-Length: 3\r\n", b""]
+    ),
+    BODIES,
+)
 def test_what_we_accept_h11_reads_the_same_way(line: bytes, fields: bytes, known: bytes, body: bytes) -> None:
     agree(line + b"\r\n" + known + fields + b"\r\n" + body)
 
@@ -137,8 +241,13 @@ GOOD = [
 
 
 @MANY
-@given(st.sampled_from(GOOD), st.lists(st.tuples(st.sampled_from("rid"), st.integers(0, 10_000), st.integers(0, 255)), max_size=3))
-def test_damaged_requests_are_read_as_h11_reads_them_or_refused(request: bytes, damage: list[tuple[str, int, int]]) -> None:
+@given(
+    st.sampled_from(GOOD),
+    st.lists(st.tuples(st.sampled_from("rid"), st.integers(0, 10_000), st.integers(0, 255)), max_size=3),
+)
+def test_damaged_requests_are_read_as_h11_reads_them_or_refused(
+    request: bytes, damage: list[tuple[str, int, int]]
+) -> None:
     stream = bytearray(request)
     for what, where, byte in damage:
         where %= len(stream)
@@ -169,7 +278,7 @@ def test_any_bytes_as_chunks_are_read_as_h11_reads_them(body: bytes) -> None:
 
 
 @settings(max_examples=500, deadline=None, derandomize=True)
-@given(st.sampled_from([BODY for BODY in (b"3\r\nabc\r\n2;e=1\r\nde\r\n0\r\nX: y\r\n\r\nrest", b"0\r\n\r\nrest", b"10\r\n0123456789abcdef\r\n0\r\n\r\n")]),
+@given(st.sampled_from([b"3\r\nabc\r\n2;e=1\r\nde\r\n0\r\nX: y\r\n\r\nrest", b"0\r\n\r\nrest", b"10\r\n0123456789abcdef\r\n0\r\n\r\n"]),
        st.lists(st.integers(0, 60), max_size=6))  # fmt: skip
 def test_chunks_do_not_depend_on_how_they_were_cut(body: bytes, cuts: list[int]) -> None:
     whole = ChunkReader(LIMIT)

@@ -82,7 +82,16 @@ VALUES = st.recursive(
     SCALARS, lambda v: st.lists(v, max_size=3) | st.dictionaries(st.text(max_size=8), v, max_size=3), max_leaves=8
 )
 METHODS = st.sampled_from(
-    ["tools/call", "tools/list", "resources/read", "prompts/get", "completion/complete", "server/discover", "initialize", "ping"]
+    [
+        "tools/call",
+        "tools/list",
+        "resources/read",
+        "prompts/get",
+        "completion/complete",
+        "server/discover",
+        "initialize",
+        "ping",
+    ]
     + ["subscriptions/listen", "logging/setLevel", "resources/subscribe", "notifications/cancelled", "nothing/such", ""]
 )
 META = st.fixed_dictionaries(
@@ -129,7 +138,8 @@ MESSAGES = st.fixed_dictionaries(
 HEADERS = st.none() | st.fixed_dictionaries(
     {},
     optional={
-        "mcp-protocol-version": st.sampled_from(["2026-07-28", " 2026-07-28\t", "2025-11-25", "v999", "", "\xff"]) | st.text(max_size=8),
+        "mcp-protocol-version": st.sampled_from(["2026-07-28", " 2026-07-28\t", "2025-11-25", "v999", "", "\xff"])
+        | st.text(max_size=8),
         "mcp-method": METHODS | st.text(max_size=8),
         "mcp-name": st.sampled_from(["add", "memo://a", "=?base64?YWRk?=", "=?base64?!?=", ""]) | st.text(max_size=8),
     },
@@ -173,13 +183,24 @@ def test_any_damaged_message_gives_a_message_or_a_refusal(message: Any, damage: 
     read(bytes(body))
 
 
-BROKEN = [b'"\xff"', b'"\xed\xa0\x80"', b'"\xc3"', b"1e999", b"9" * 5000, b'"\\ud800"', b"[" * 2000 + b"]" * 2000, b'{"\xff":1}']
+BROKEN = [
+    b'"\xff"',
+    b'"\xed\xa0\x80"',
+    b'"\xc3"',
+    b"1e999",
+    b"9" * 5000,
+    b'"\\ud800"',
+    b"[" * 2000 + b"]" * 2000,
+    b'{"\xff":1}',
+]
 
 
 @settings(max_examples=400, deadline=None, derandomize=True)
 @given(
     st.sampled_from(BROKEN),
-    st.sampled_from(["protocolVersion", "clientCapabilities", "clientInfo", "logLevel", "progressToken", "vendor", "deep"]),
+    st.sampled_from(
+        ["protocolVersion", "clientCapabilities", "clientInfo", "logLevel", "progressToken", "vendor", "deep"]
+    ),
     st.sampled_from([b"tools/call", b"tools/list", b"nothing/such", b"initialize", b"completion/complete"]),
     st.booleans(),
 )
@@ -196,7 +217,10 @@ def test_what_is_broken_inside_meta_is_found(broken: bytes, key: str, method: by
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
-@given(st.sampled_from(BROKEN), st.sampled_from(["name", "arguments", "uri", "cursor", "params", "id", "method", "result", "error"]))
+@given(
+    st.sampled_from(BROKEN),
+    st.sampled_from(["name", "arguments", "uri", "cursor", "params", "id", "method", "result", "error"]),
+)
 def test_what_is_broken_elsewhere_is_found(broken: bytes, key: str) -> None:
     if key in ("params", "id", "method", "result", "error"):
         read(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","%b":%b}' % (key.encode(), broken))
@@ -211,7 +235,12 @@ def test_what_is_broken_elsewhere_is_found(broken: bytes, key: str) -> None:
 @given(st.sampled_from(["tools/call", "tools/list", "resources/read"]), st.integers(0, 2**63) | st.text(max_size=10))
 def test_a_good_message_reads_back(method: str, id: Any) -> None:
     meta = {PREFIX + "protocolVersion": "2026-07-28", PREFIX + "clientCapabilities": {}}
-    message = {"jsonrpc": "2.0", "id": id, "method": method, "params": {"name": "add", "uri": "memo://a", "_meta": meta}}
+    message = {
+        "jsonrpc": "2.0",
+        "id": id,
+        "method": method,
+        "params": {"name": "add", "uri": "memo://a", "_meta": meta},
+    }
     for call in read(json.dumps(message).encode()):
         assert isinstance(call, Call)
         assert (call.id, call.method, call.modern) == (id, method, True)

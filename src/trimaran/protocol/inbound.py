@@ -39,7 +39,7 @@ from .meta import KEY_LOG_LEVEL, KEY_PROTOCOL_VERSION, LOG_LEVELS, MetaReader, P
 from .methods import METHODS, Method
 from .versions import MODERN, SUPPORTED, is_legacy
 
-__all__ = ["Answer", "Batch", "Call", "HeaderLookup", "Message", "Notice", "Reader", "RequestId"]
+__all__ = ["Answer", "Batch", "Call", "HeaderLookup", "Message", "Notice", "Reader", "RequestId", "read_json"]
 
 RequestId: TypeAlias = int | str
 
@@ -111,7 +111,7 @@ class Call:
     def meta(self) -> Mapping[str, Json]:
         """The whole `_meta` as sent, vendor keys included; decoded on first use."""
         if self._meta is None:
-            self._meta = {} if self.raw_meta is UNSET else msgspec.json.decode(self.raw_meta)
+            self._meta = {} if self.raw_meta is UNSET else read_json(self.raw_meta)
         return self._meta  # pyright: ignore[reportReturnType]
 
     def __repr__(self) -> str:
@@ -302,6 +302,14 @@ def _unreadable(error: Exception) -> RemoteProtocolError:
     return RemoteProtocolError(CODE_PARSE, f"the message is not valid JSON: {reason}")
 
 
+def read_json(raw: Raw) -> Any:
+    """A part of a message that was left raw; -32700 if it turns out not to be JSON after all."""
+    try:
+        return _decode_any(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _unreadable(error) from None
+
+
 def _meta_of(raw: Raw) -> Raw | UnsetType:
     try:
         return _decode_meta(raw).meta
@@ -312,10 +320,7 @@ def _meta_of(raw: Raw) -> Raw | UnsetType:
 def _notice(method: str, raw: Raw | UnsetType, headers: HeaderLookup | None) -> Notice:
     params: Any = {}
     if raw is not UNSET:
-        try:
-            params = _decode_any(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise _unreadable(error) from None
+        params = read_json(raw)
     known = as_object(params) or {}
     meta = as_object(known.get("_meta")) or {}
     stated = None if headers is None else headers.get("mcp-protocol-version")
@@ -330,12 +335,9 @@ def _answer(frame: _Frame) -> Answer:
         if frame.id is not UNSET:
             refusal.request_id = frame.id
         raise refusal
-    try:
-        if frame.result is not UNSET:
-            return Answer(frame.id, result=_decode_any(frame.result))
-        return Answer(frame.id, error=_decode_any(frame.error))  # pyright: ignore[reportArgumentType]
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _unreadable(error) from None
+    if frame.result is not UNSET:
+        return Answer(frame.id, result=read_json(frame.result))
+    return Answer(frame.id, error=read_json(frame.error))  # pyright: ignore[reportArgumentType]
 
 
 def _require_header(headers: HeaderLookup, name: str, expected: str) -> None:

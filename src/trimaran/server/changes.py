@@ -189,7 +189,7 @@ class Listeners:
                     )
                     sent += 160 + len(uri or "")
                     await call.exchange.notify(method, params)
-                if subscription.pending is None and not subscription.closed:
+                if subscription.pending is None and not subscription.closed and sent < limits.max_listen_bytes:
                     await subscription.wait()
             return result
         finally:

@@ -180,7 +180,11 @@ class Context:
         if level not in LOG_LEVELS:
             raise DeclarationError(f"there is no log level {level!r}; use one of {', '.join(LOG_LEVELS)}")
         exchange = self._call.exchange
-        if exchange.cancelled or not self.server.logs or not exchange.voice.logs(exchange, level):
+        if (
+            exchange.cancelled
+            or "logging" not in self.server.dispatcher.groups
+            or not exchange.voice.logs(exchange, level)
+        ):
             return SENT
         params: dict[str, Any] = {"level": level, "data": data}
         if logger is not None:

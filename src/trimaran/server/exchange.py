@@ -83,6 +83,8 @@ class Exchange:
     cancelled = False
     expired = False
     reason: str | None = None
+    is_answered = False
+    """Has the call been answered for, while its handler would not end?"""
     _progress = -inf
     task: asyncio.Task[Any] | None = None
     loop: asyncio.AbstractEventLoop | None = None
@@ -139,9 +141,13 @@ class Exchange:
         """The handler has had its time."""
         self.expired = True
         if self.task is not None:
-            if self.on_stuck is not None:
-                asyncio.get_running_loop().call_later(STUCK_SECONDS, self.on_stuck)
+            asyncio.get_running_loop().call_later(STUCK_SECONDS, self._answer_for_it)
             self.task.cancel()
+
+    def _answer_for_it(self) -> None:
+        if self.task is not None and self.on_stuck is not None:
+            self.is_answered = True
+            self.on_stuck()
 
 
 @final

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET
 
 from trimaran.errors import DeclarationError, ProtocolError
-from trimaran.protocol.inbound import Call
+from trimaran.protocol.inbound import Call, read_json
 from trimaran.schema import ArgumentError, Signature, compile_signature
 from trimaran.types import GetPromptResult, Icon, Json, Prompt, PromptArgument, as_object
 
@@ -128,7 +128,7 @@ class Prompts:
     async def _get(self, name: str, call: Call) -> GetPromptResult:
         server = self._server
         raw = call.params.arguments
-        arguments = {} if raw is UNSET else as_object(msgspec.json.decode(raw))
+        arguments = {} if raw is UNSET else as_object(read_json(raw))
         if arguments is None:
             raise ProtocolError.invalid_params("arguments must be an object of strings")
         entry = server.prompts.get(name)

@@ -125,7 +125,8 @@ def call_result(value: Any, output: Validator | None, exact: type | None = None)
 
 def _is_object(output: Validator) -> bool:
     # A tool that promises an array may well return a pair.
-    return as_object(output.schema) is None or output.schema.get("type") != "array"  # pyright: ignore[reportAttributeAccessIssue]
+    schema = as_object(output.schema)
+    return schema is None or schema.get("type") != "array"
 
 
 def _content(value: Any) -> list[Any]:

@@ -23,7 +23,7 @@ import msgspec
 from msgspec import UNSET
 
 from trimaran.errors import CODE_MISSING_CAPABILITY, Error, MissingCapability, ProtocolError, StateRejected
-from trimaran.protocol.inbound import Call
+from trimaran.protocol.inbound import Call, read_json
 from trimaran.protocol.journal import (
     Ask,
     Journal,
@@ -182,7 +182,7 @@ class ModernVoice:
             except StateRejected as error:
                 raise ProtocolError.invalid_params(f"requestState was not accepted: {error}") from None
         if params.input_responses is not UNSET:
-            responses = msgspec.json.decode(params.input_responses)
+            responses = read_json(params.input_responses)
             if not isinstance(responses, dict):
                 raise ProtocolError.invalid_params("inputResponses must be an object of answers by key")
             journal = merge_responses(journal, responses)  # pyright: ignore[reportUnknownArgumentType]
@@ -231,7 +231,7 @@ def _binding(call: Call) -> bytes:
     params = call.params
     name = getattr(params, "name", None) or getattr(params, "uri", "")
     arguments = getattr(params, "arguments", UNSET)
-    value: Any = {} if arguments is UNSET else msgspec.json.decode(arguments)
+    value: Any = {} if arguments is UNSET else read_json(arguments)
     canonical = msgspec.json.encode(value, order="sorted")
     principal = call.principal
     who = (

@@ -443,11 +443,6 @@ class Server:
 
     # For the parts of the library that serve this server
 
-    @property
-    def logs(self) -> bool:
-        """Does the server advertise log messages? If not, it sends none."""
-        return "logging" in self.dispatcher.groups
-
     def reader(self, *, legacy: bool = True) -> Reader:
         reader = Reader(self.dispatcher.served, legacy=legacy)
         for name, row in self.dispatcher.served.items():

@@ -17,7 +17,7 @@ from msgspec import UNSET, Raw
 
 from trimaran.errors import DeclarationError, ProtocolError, ToolError
 from trimaran.protocol.headers import ParamHeaders, compile_param_headers
-from trimaran.protocol.inbound import Call
+from trimaran.protocol.inbound import Call, read_json
 from trimaran.schema import (
     ArgumentError,
     ExplicitArguments,
@@ -186,7 +186,7 @@ def _name_of(fn: Callable[..., Any]) -> str:
 
 
 def _read_object(raw: Raw) -> dict[str, Any]:
-    value = as_object(msgspec.json.decode(raw))
+    value = as_object(read_json(raw))
     if value is None:
         raise ArgumentError("arguments must be an object", [])
     return value
@@ -238,8 +238,6 @@ class Tools:
             kwargs = entry.arguments(_NO_ARGUMENTS if params.arguments is UNSET else params.arguments)
         except ArgumentError as error:
             return _bad_arguments(exchange, params, entry, error)
-        except UnicodeDecodeError:
-            raise ProtocolError.parse_error("the arguments are not valid UTF-8") from None
         if entry.context is not None:
             kwargs[entry.context] = Context(call, self._server)
         if entry.timeout is not None:
@@ -268,7 +266,7 @@ class Tools:
             self._server.require_scopes(call, entry.scopes)
         if entry.param_headers is not None and call.headers is not None and call.modern:
             raw = call.params.arguments
-            arguments = {} if raw is UNSET else as_object(msgspec.json.decode(raw))
+            arguments = {} if raw is UNSET else as_object(read_json(raw))
             if arguments is not None:
                 entry.param_headers.check(call.headers, arguments)
 
@@ -317,7 +315,7 @@ class Tools:
 
 
 def _arguments_object(params: Any) -> dict[str, Any]:
-    arguments = {} if params.arguments is UNSET else as_object(msgspec.json.decode(params.arguments))
+    arguments = {} if params.arguments is UNSET else as_object(read_json(params.arguments))
     if arguments is None:
         raise ProtocolError.invalid_params("arguments must be an object")
     return arguments

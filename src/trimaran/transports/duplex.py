@@ -164,7 +164,9 @@ class Duplex:
                 result = done.value
             else:
                 result = await self.flights.carry(exchange, coroutine, awaited)
-            return None if exchange.cancelled else voice.result(call, result)
+            return None if exchange.cancelled or exchange.is_answered else voice.result(call, result)
+        except ProtocolError as error:
+            return None if exchange.is_answered else voice.error(call, error)
         except Abandoned:
             return None
         finally:

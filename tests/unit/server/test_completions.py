@@ -134,7 +134,7 @@ async def test_a_failure_is_redacted(caplog: pytest.LogCaptureFixture) -> None:
     [
         {"fn": lambda v: []},
         {"fn": lambda v: [], "prompt": "p", "template": "a:{b}"},
-        {"fn": list, "prompt": "p"},
+        {"fn": lambda: ["x"], "prompt": "p"},
         {"fn": lambda a, b, c: [], "prompt": "p"},
         {"fn": 5, "prompt": "p"},
     ],

@@ -10,35 +10,36 @@ from trimaran import Limits, Server
 from trimaran.errors import ConfigError
 
 MAY_BE_NONE = {"session_idle_timeout", "session_max_lifetime", "max_sessions", "request_timeout", "max_listen_streams"}
+MADE: Any = Limits  # by name, with values of every type
 SECONDS = {"request_timeout", "session_idle_timeout", "session_max_lifetime", "keep_alive", "input_ttl"}
 
 
 @pytest.mark.parametrize("name", Limits.__struct_fields__)
 def test_a_limit_is_positive_or_none_where_it_may_be(name: str) -> None:
     """R95."""
-    assert getattr(Limits(**{name: 1}), name) == 1
+    assert getattr(MADE(**{name: 1}), name) == 1
     for value in (0, -1, True, "1", []):
         with pytest.raises(ConfigError, match=name):
-            Limits(**{name: value})
+            MADE(**{name: value})
     if name in MAY_BE_NONE:
-        assert getattr(Limits(**{name: None}), name) is None
+        assert getattr(MADE(**{name: None}), name) is None
     else:
         with pytest.raises(ConfigError, match=name):
-            Limits(**{name: None})
+            MADE(**{name: None})
 
 
 @pytest.mark.parametrize("name", ["request_timeout", "max_sessions"])
 def test_what_is_no_number_is_no_limit(name: str) -> None:
     """R95: a comparison with NaN is never true, so such a limit would not limit."""
     with pytest.raises(ConfigError, match=name):
-        Limits(**{name: float("nan")})
+        MADE(**{name: float("nan")})
 
 
 def test_a_count_is_whole() -> None:
     """R95: positive integers."""
     for name in sorted(set(Limits.__struct_fields__) - SECONDS):
         with pytest.raises(ConfigError, match=name):
-            Limits(**{name: 1.5})
+            MADE(**{name: 1.5})
 
 
 def test_the_defaults_are_the_promised_ones() -> None:

@@ -29,7 +29,7 @@ TEXT = {"type": "text", "text": "x"}
 IMAGE = {"type": "image", "data": "eA==", "mimeType": "image/png"}
 
 
-class Color(str, enum.Enum):
+class Color(enum.StrEnum):
     red = "r"
 
 
