@@ -227,6 +227,8 @@ def test_a_call_at_work_when_the_input_ends_is_still_answered() -> None:
         assert b"rested" in child.everything()
 
 
+@pytest.mark.slow
+@pytest.mark.deadline(40)
 def test_a_call_that_never_ends_does_not_outlive_the_input_for_long() -> None:
     with Child("stdio") as child:
         child.send(call("nap", {"seconds": 60}, 7), call("block", {}, 8), LISTEN)
@@ -276,6 +278,8 @@ def test_a_second_signal_on_stdio_is_no_trouble() -> None:
         assert child.wait(3) in (0, -signal.SIGTERM)
 
 
+@pytest.mark.slow
+@pytest.mark.deadline(40)
 def test_a_client_that_does_not_read_does_not_keep_a_stdio_server() -> None:
     with Child("stdio") as child:
         child.send(call("ticks", {"n": 100_000}, 7, progressToken="t"))
@@ -297,6 +301,8 @@ time.sleep(60)
     "stdin", ["sys.stdin", "subprocess.PIPE"], ids=["stdin held open elsewhere", "stdin of the parent"]
 )
 @pytest.mark.parametrize("busy", [False, True])
+@pytest.mark.slow
+@pytest.mark.deadline(40)
 def test_a_stdio_server_dies_with_its_parent(stdin: str, busy: bool) -> None:
     """P10: also when somebody else still holds its stdin open, so that no EOF comes."""
     between = [sys.executable, "-c", BETWEEN.format(child=str(CHILD), stdin=stdin)]

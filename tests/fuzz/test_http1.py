@@ -215,7 +215,7 @@ BODIES = st.sampled_from(
     ]
 )
 
-MANY = settings(max_examples=3000, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+MANY = settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 
 
 @MANY
@@ -269,7 +269,7 @@ def test_separators_put_anywhere_change_nothing_unseen(separator: bytes, request
     agree(request[:where] + separator + request[where:])
 
 
-@settings(max_examples=1500, deadline=None, derandomize=True)
+@settings(max_examples=1000, deadline=None, derandomize=True)
 @given(st.binary(max_size=80))
 @example(b"3\r\nabc\r\n0\r\nX: a\nY: b\r\n\r\n")
 @example(b"0\r\nno colon\r\n\r\n")

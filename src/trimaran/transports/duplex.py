@@ -207,7 +207,7 @@ class Duplex:
         self._spawn(self.write(data))
 
     def _spawn(self, awaitable: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(_whole(awaitable))
+        task = asyncio.ensure_future(awaitable if asyncio.iscoroutine(awaitable) else _whole(awaitable))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

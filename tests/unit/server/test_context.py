@@ -360,12 +360,29 @@ async def test_an_answer_that_makes_no_sense_is_invalid_params(answer: Any) -> N
         assert (await peer.reply(id))["error"]["code"] == -32602
 
 
+async def test_a_page_is_visited_in_each_eras_way() -> None:
+    """protocol.md 1.3: elicitationId on 2025-11-25 only."""
+
+    async def visit(ctx: Context) -> str:
+        return (await ctx.elicit("Sign in", url="https://x")).action
+
+    async with Peer(serving(visit)) as peer:
+        asked = (await peer.call("t", caps=ALL))["inputRequests"]["elicit-1"]["params"]
+        assert asked == {"mode": "url", "message": "Sign in", "url": "https://x"}
+        await peer.initialize(caps=ALL)
+        id = await peer.start_legacy("tools/call", {"name": "t"})
+        request = await peer.receive()
+        assert set(request["params"]) == {"mode", "message", "url", "elicitationId"}
+        await peer.answer(request, {"action": "accept"})
+        assert texts((await peer.reply(id))["result"]) == ["accept"]
+
+
 async def test_sampling_says_everything_it_was_told() -> None:
     """R58."""
 
     async def sample(ctx: Context) -> str:
         answer = await ctx.sample(
-            ["hi", user_message("there"), {"role": "assistant", "content": "yes"}],
+            ["hi", user_message("there"), {"role": "assistant", "content": "yes"}, {"role": "user", "content": []}],
             max_tokens=5,
             system="brief",
             temperature=0.5,
@@ -391,6 +408,7 @@ async def test_sampling_says_everything_it_was_told() -> None:
                 {"role": "user", "content": text("hi")},
                 {"role": "user", "content": text("there")},
                 {"role": "assistant", "content": text("yes")},
+                {"role": "user", "content": []},
             ],
             "maxTokens": 5,
             "systemPrompt": "brief",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import enum
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -187,6 +188,18 @@ def test_an_odd_field_of_a_schema_is_refused_or_drawn_but_nothing_breaks(field: 
         form_of({"type": "object", "properties": {"a": field}})
     except DeclarationError as error:
         assert "'a'" in str(error)
+
+
+def test_what_only_the_type_can_tell_is_invalid_params_too() -> None:
+    """A schema cannot say that the 30th of February is no date."""
+
+    class Day(msgspec.Struct):
+        when: datetime.date
+
+    assert form_of(Day).read({"when": "2025-02-28"}) == Day(datetime.date(2025, 2, 28))
+    with pytest.raises(ProtocolError) as caught:
+        form_of(Day).read({"when": "2025-02-30"})
+    assert caught.value.code == -32602
 
 
 def test_choices_without_a_type_are_strings() -> None:

@@ -6,7 +6,8 @@ import dataclasses
 import datetime
 import enum
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import msgspec
 import pytest
@@ -23,7 +24,7 @@ from trimaran.server.results import (
     prompt_result,
     read_result,
 )
-from trimaran.types import CallToolResult, GetPromptResult, ReadResourceResult, TextContent
+from trimaran.types import CallToolResult, GetPromptResult, ImageContent, ReadResourceResult, TextContent
 
 TEXT = {"type": "text", "text": "x"}
 IMAGE = {"type": "image", "data": "eA==", "mimeType": "image/png"}
@@ -194,12 +195,48 @@ def test_a_deliberate_failure_says_its_own_words(error: ToolError, expected: dic
     assert wire(error_result(error)) == {**expected, "isError": True}
 
 
-def test_content_annotations_promise_no_structure() -> None:
-    assert is_content(str)
-    assert is_content(TextContent)
-    assert is_content(CallToolResult)
-    assert not is_content(int)
-    assert not is_content(dict)
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        str,
+        bytes,
+        TextContent,
+        CallToolResult,
+        list[TextContent],
+        tuple[TextContent, ...],
+        TextContent | None,
+        TextContent | str,
+        list[TextContent | str],
+        Annotated[TextContent, "x"],
+        Sequence[ImageContent],
+    ],
+)
+def test_content_annotations_promise_no_structure(annotation: Any) -> None:
+    assert is_content(annotation)
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [int, dict, list[str], str | None, TextContent | int, list[int], Annotated[int, 1], dict[str, TextContent]],
+)
+def test_other_annotations_do(annotation: Any) -> None:
+    assert not is_content(annotation)
+
+
+@dataclasses.dataclass
+class Settings:
+    name: str
+    size: int = 3
+    inner: Any = None
+
+
+def test_a_decoded_dataclass_comes_out_with_its_defaults() -> None:
+    """What goes in as an argument may come out as the result."""
+    decoded = msgspec.convert({"name": "x", "inner": None}, Settings)
+    schema = {"type": "object", "required": ["name", "size"]}
+    for value in (decoded, [decoded], {"a": decoded}, Settings("y", inner=decoded)):
+        validator = Validator(schema if isinstance(value, Settings) else {})
+        assert '"size":3' in wire(call_result(value, validator))["content"][0]["text"]
 
 
 # --- resources -------------------------------------------------------------------------------------------------------

@@ -251,6 +251,76 @@ async def test_a_branch_that_asks_late_is_not_left_waiting_for_ever() -> None:
                 task.exception()
 
 
+async def test_a_step_at_work_is_kept_before_the_round_ends() -> None:
+    """P36: or a side effect that was under way would be done again."""
+    ran: list[str] = []
+    gate = asyncio.Event()
+
+    async def charge() -> str:
+        ran.append("x")
+        asyncio.get_running_loop().call_later(0.01, gate.set)
+        await gate.wait()
+        return "charged"
+
+    async def buy(ctx: Context) -> str:
+        answer, step = await asyncio.gather(ctx.elicit("?", NAME), ctx.step("charge", charge))
+        return f"{answer.action} {step}"
+
+    async with Peer(serving(buy)) as peer:
+        found, rounds = await play(peer, {"elicit-1": named("")})
+    assert (texts(found), len(rounds), ran) == (["accept charged"], 1, ["x"])
+
+
+async def test_a_step_begun_after_the_round_is_over_does_not_run() -> None:
+    ran: list[str] = []
+
+    async def buy(ctx: Context) -> str:
+        try:
+            await ctx.elicit("?", NAME)
+        except BaseException:
+            await ctx.step("charge", lambda: ran.append("too early"))
+        return "done"
+
+    async with Peer(serving(buy)) as peer:
+        found, _ = await play(peer, {"elicit-1": named("")})
+    assert (texts(found), ran) == (["done"], [])
+
+
+async def test_a_question_inside_a_step_does_not_hang() -> None:
+    """Asked on the next round or refused with a reason, but never a wait that cannot end."""
+
+    async def confirm(ctx: Context) -> str:
+        return (await ctx.elicit("?", NAME)).action
+
+    async def buy(ctx: Context) -> str:
+        return await ctx.step("confirm", confirm, ctx)
+
+    async with Peer(serving(buy)) as peer:
+        async with asyncio.timeout(1):
+            found, _ = await play(peer, {"elicit-1": named("")})
+    assert "error" in found or texts(found) == ["accept"]
+
+
+async def test_a_state_is_good_for_its_own_caller_only() -> None:
+    """protocol.md 1.3: bound to the principal."""
+
+    class Caller:
+        def __init__(self, subject: str) -> None:
+            self.issuer, self.subject = "i", subject
+
+    async def ask(ctx: Context) -> str:
+        return (await ctx.elicit("?", NAME)).action
+
+    async with Peer(serving(ask)) as peer:
+        peer._channel._duplex.principal = Caller("ada")
+        state = (await peer.call("t", caps=ALL))["requestState"]
+        more = {"requestState": state, "inputResponses": {"elicit-1": named("")}}
+        peer._channel._duplex.principal = Caller("eve")
+        assert (await peer.call("t", caps=ALL, more=more))["error"]["code"] == -32602
+        peer._channel._duplex.principal = Caller("ada")
+        assert texts(await peer.call("t", caps=ALL, more=more)) == ["accept"]
+
+
 # --- what is refused -------------------------------------------------------------------------------------------------
 
 

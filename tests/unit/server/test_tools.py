@@ -475,6 +475,11 @@ async def test_an_async_generator_may_yield_blocks_values_or_its_result(server: 
             closed.append("ends")
 
     @server.tool
+    async def nothing() -> AsyncIterator[str]:
+        for part in ():
+            yield part
+
+    @server.tool
     async def fails() -> AsyncIterator[str]:
         yield "x"
         raise ToolError("half way")
@@ -483,6 +488,7 @@ async def test_an_async_generator_may_yield_blocks_values_or_its_result(server: 
     assert texts(await call(server, "values")) == ["[1,2]"]
     assert texts(await call(server, "ends")) == ["whole"]
     assert closed == ["ends"]
+    assert await call(server, "nothing") == {"content": []}
     assert await call(server, "fails") == {"content": [{"type": "text", "text": "half way"}], "isError": True}
 
 
