@@ -116,7 +116,7 @@ class ProtocolError(Error):
 
     @classmethod
     def method_not_found(cls, method: str, data: Any = None) -> Self:
-        return cls(CODE_METHOD_NOT_FOUND, f"method not found: {method}", data)
+        return cls(CODE_METHOD_NOT_FOUND, f"method not found: {method[:200]}", data)
 
     @classmethod
     def invalid_params(cls, message: str, data: Any = None) -> Self:

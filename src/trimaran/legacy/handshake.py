@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, final
 
 from trimaran.errors import ProtocolError
-from trimaran.protocol.inbound import Call, Notice
+from trimaran.protocol.inbound import Call, Notice, as_request_id
 from trimaran.protocol.meta import LOG_LEVELS, Peer
 from trimaran.protocol.revisions import revise, revise_capabilities
 from trimaran.protocol.versions import LATEST_LEGACY, V2025_06, V2025_11, is_legacy
@@ -120,7 +120,7 @@ class Handshake:
             session.initialized = True
         elif notice.method == "notifications/cancelled":
             reason = notice.params.get("reason")
-            session.cancel(notice.params.get("requestId"), reason if isinstance(reason, str) else None)
+            session.cancel(as_request_id(notice.params.get("requestId")), reason if isinstance(reason, str) else None)
         elif notice.method == "notifications/roots/list_changed" and self._server.on_roots_changed is not None:
             try:
                 await call_any(self._server.on_roots_changed, session)

@@ -19,7 +19,7 @@ from trimaran.protocol.versions import V2024_11, V2025_03, is_legacy
 from trimaran.server.exchange import SENT, Exchange
 from trimaran.server.flights import Abandoned, timed_out
 from trimaran.server.handlers import incident
-from trimaran.transports.engine import JSON, Engine, Request
+from trimaran.transports.engine import JSON, Engine, Request, release_connection
 
 from .handshake import Handshake, negotiate
 from .session import Session
@@ -189,7 +189,7 @@ class LegacyHttp:
         live = self._streams.setdefault(session.id, {})
         key = f"{id(stream)}"
         live[key] = stream
-        exchange.on_stuck = lambda: self._engine.spawn(stream.finish(session.voice.error(call, timed_out(call)), 200))
+        exchange.on_stuck = lambda: self._engine.spawn(self._answer_for(exchange, stream))
         self._engine.attend(stream)
         try:
             return await self._engine.flights.carry(exchange, coroutine, awaited)
@@ -200,6 +200,13 @@ class LegacyHttp:
             live.pop(key, None)
             if not live:
                 self._streams.pop(session.id, None)
+
+    @staticmethod
+    async def _answer_for(exchange: Exchange, stream: CallStream) -> None:
+        request = stream.request
+        await stream.finish(exchange.voice.error(exchange.call, timed_out(exchange.call)), 200)
+        if request is not None:
+            release_connection(request)
 
     async def _call_without_session(self, request: Request, call: Call) -> None:
         call.peer = self._peer_without_session(request)

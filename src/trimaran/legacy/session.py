@@ -175,11 +175,13 @@ class Session:
 
     # Calls of the client
 
-    def cancel(self, request_id: Any, reason: str | None) -> None:
+    def cancel(self, request_id: RequestId | None, reason: str | None) -> None:
+        if request_id is None:
+            return
         exchange = self.calls.get(request_id)
         if exchange is not None:
             exchange.cancel(reason)
-        elif isinstance(request_id, (int, str)):
+        else:
             # It may have overtaken its request on another connection (R67); or come late, so only a few are kept.
             self.cancelled_early[request_id] = None
             if len(self.cancelled_early) > 64:

@@ -81,7 +81,7 @@ def _event_id(stream: str, number: int) -> str:
 
 def read_event_id(text: str) -> tuple[str, int] | None:
     stream, _, number = text.partition(":")
-    return (stream, int(number)) if stream and number.isdigit() and len(number) < 12 else None
+    return (stream, int(number)) if stream and number.isascii() and number.isdigit() and len(number) < 12 else None
 
 
 @final
@@ -230,6 +230,11 @@ class CallStream:
     def is_untouched(self) -> bool:
         """Nothing has been sent: the answer may still be plain JSON."""
         return self.name is None
+
+    @property
+    def request(self) -> Request | None:
+        """The POST it answers, while it does."""
+        return self._request
 
     @property
     def can_be_resumed(self) -> bool:

@@ -17,7 +17,7 @@ from typing import Any, Final, final
 
 from trimaran.errors import ProtocolError
 
-__all__ = ["END_OF_BODY", "ChunkReader", "Head", "HeadReader", "chunk", "response_head"]
+__all__ = ["END_OF_BODY", "ChunkReader", "Head", "HeadReader", "chunk", "read_length", "response_head"]
 
 END_OF_BODY: Final = b"0\r\n\r\n"
 
@@ -128,6 +128,11 @@ def _fields(raw: bytes, position: int) -> dict[str, str]:
     return headers
 
 
+def read_length(text: str | None) -> int | None:
+    """The value of a content-length, or None if it is not one."""
+    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) <= 15 else None
+
+
 def _frame(head: Head, headers: Mapping[str, str]) -> None:
     """How long the body is and whether the connection goes on."""
     length, coding = headers.get("content-length"), headers.get("transfer-encoding")
@@ -138,9 +143,9 @@ def _frame(head: Head, headers: Mapping[str, str]) -> None:
             raise _refuse(f"the transfer coding {coding[:40]!r} is not supported; use chunked", 501)
         if length is not None:
             raise _refuse("content-length and transfer-encoding contradict each other")
-    if length is not None and (not length.isascii() or not length.isdigit() or len(length) > 15):
+    if length is not None and read_length(length) is None:
         raise _refuse("content-length is not a number")
-    head.length = int(length) if length is not None else 0
+    head.length = read_length(length) or 0
     head.is_chunked = coding is not None
     options = [o.strip().lower() for o in headers.get("connection", "").split(",")]
     head.keep_alive = "close" not in options if head.minor == 1 else "keep-alive" in options

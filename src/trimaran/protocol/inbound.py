@@ -39,7 +39,18 @@ from .meta import KEY_LOG_LEVEL, KEY_PROTOCOL_VERSION, LOG_LEVELS, MetaReader, P
 from .methods import METHODS, Method
 from .versions import MODERN, SUPPORTED, is_legacy
 
-__all__ = ["Answer", "Batch", "Call", "HeaderLookup", "Message", "Notice", "Reader", "RequestId", "read_json"]
+__all__ = [
+    "Answer",
+    "Batch",
+    "Call",
+    "HeaderLookup",
+    "Message",
+    "Notice",
+    "Reader",
+    "RequestId",
+    "as_request_id",
+    "read_json",
+]
 
 RequestId: TypeAlias = int | str
 
@@ -262,6 +273,7 @@ class Reader:
             self._refuse_version(asked or stated or "none")
 
     def _refuse_version(self, requested: str) -> NoReturn:
+        requested = requested[:100]
         raise RemoteProtocolError(
             CODE_UNSUPPORTED_VERSION,
             f"protocol version {requested!r} is not supported; this server speaks {', '.join(self.versions)}",
@@ -283,9 +295,7 @@ class Reader:
                 CODE_INVALID_REQUEST, f"a message is a JSON object, this is {type(value).__name__}"
             )
         refusal = RemoteProtocolError(CODE_INVALID_REQUEST, _envelope_fault(value))  # pyright: ignore[reportUnknownArgumentType]
-        id: Any = value.get("id")  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-        if isinstance(id, (int, str)) and not isinstance(id, bool):
-            refusal.request_id = id
+        refusal.request_id = as_request_id(value.get("id"))  # pyright: ignore[reportUnknownMemberType]
         raise refusal
 
 
@@ -300,6 +310,11 @@ def _envelope_fault(value: dict[str, Any]) -> str:
 def _unreadable(error: Exception) -> RemoteProtocolError:
     reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
     return RemoteProtocolError(CODE_PARSE, f"the message is not valid JSON: {reason}")
+
+
+def as_request_id(value: Any) -> RequestId | None:
+    """A request id, or None: a boolean is no integer here."""
+    return value if isinstance(value, (int, str)) and not isinstance(value, bool) else None
 
 
 def read_json(raw: Raw) -> Any:

@@ -10,6 +10,7 @@ handler, once it is known. Nothing is sent for a cancelled call.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from math import inf, isfinite
 from typing import Any, Final, Protocol, final
@@ -75,6 +76,8 @@ SENT = _Sent()
 
 # After its time a handler is cancelled; if it swallows that, the client is answered all the same after this long.
 STUCK_SECONDS: Final = 2.0
+# Messages of a handler's thread on their way out at once.
+_THREAD_SLOTS: Final = 64
 
 
 @final
@@ -83,6 +86,7 @@ class Exchange:
     cancelled = False
     expired = False
     reason: str | None = None
+    _slots: threading.Semaphore | None = None
     is_answered = False
     """Has the call been answered for, while its handler would not end?"""
     _progress = -inf
@@ -119,16 +123,29 @@ class Exchange:
             return SENT
         data = self.voice.notification(method, params)
         if self.loop is not None and _current_loop() is not self.loop:
-            self.loop.call_soon_threadsafe(self._send_soon, data)
+            self._hand_over(data)
             return SENT
         return self.sink.send(data)
 
-    def _send_soon(self, data: bytes) -> None:
+    def _hand_over(self, data: bytes) -> None:
+        """From a thread: to the loop, so many at a time; a thread that says more than its client reads waits here."""
+        assert self.loop is not None
+        if self._slots is None:
+            self._slots = threading.Semaphore(_THREAD_SLOTS)
+        while not self._slots.acquire(timeout=0.1):
+            if self.cancelled or self.expired or self.call.exchange is not self:
+                return
+        self.loop.call_soon_threadsafe(self._send_soon, data, self._slots)
+
+    def _send_soon(self, data: bytes, slots: threading.Semaphore) -> None:
         waiting = self.sink.send(data)
-        if waiting is not SENT:
-            task = asyncio.ensure_future(_finish(waiting))
-            _sending.add(task)
-            task.add_done_callback(_sending.discard)
+        if waiting is SENT:
+            slots.release()
+            return
+        task = asyncio.ensure_future(_finish(waiting))
+        _sending.add(task)
+        task.add_done_callback(_sending.discard)
+        task.add_done_callback(lambda _: slots.release())
 
     def cancel(self, reason: str | None = None) -> None:
         """The client no longer wants the answer."""

@@ -19,7 +19,7 @@ from trimaran.protocol.inbound import Call
 
 from .threads import ThreadPool
 
-__all__ = ["Handler", "Mode", "call_any", "incident", "logger"]
+__all__ = ["Handler", "Mode", "call_any", "ends_the_call", "incident", "logger"]
 
 logger: Final = logging.getLogger("trimaran.server")
 
@@ -71,6 +71,11 @@ async def call_any(fn: Callable[..., Any], *args: Any) -> Any:
     """Call a hook that may be plain or async. It must not block if it is plain."""
     value = fn(*args)
     return await value if inspect.isawaitable(value) else value
+
+
+def ends_the_call(error: BaseException) -> bool:
+    """Is this the call being stopped from outside? Anything else, `sys.exit()` included, is the handler's own failure."""
+    return isinstance(error, (asyncio.CancelledError, GeneratorExit))
 
 
 def incident(what: str, error: BaseException) -> str:

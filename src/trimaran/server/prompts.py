@@ -14,7 +14,7 @@ from trimaran.schema import ArgumentError, Signature, compile_signature
 from trimaran.types import GetPromptResult, Icon, Json, Prompt, PromptArgument, as_object
 
 from .context import Context
-from .handlers import Handler, call_any
+from .handlers import Handler, call_any, ends_the_call
 from .resources import failure
 from .results import prompt_result
 from .tools import icons_of, scopes_of
@@ -120,7 +120,7 @@ class Prompts:
             ended = exchange.voice.suspended(exchange)
             if ended is not None:
                 return ended
-            if isinstance(error, ProtocolError) or not isinstance(error, Exception):
+            if isinstance(error, ProtocolError) or ends_the_call(error):
                 raise
             raise failure(f"prompt {name!r}", error, self._server) from None
         return exchange.voice.suspended(exchange) or result

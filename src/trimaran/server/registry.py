@@ -86,15 +86,20 @@ class Registry(Generic[E]):
         other.watch(self._changed)
         self._changed()
 
+    def holds(self, other: Registry[E]) -> bool:
+        """Is this the other registry, or has it, or anything mounted in it, the other one mounted?"""
+        return self is other or any(inner.holds(other) for inner, _ in self._mounts)
+
     def watch(self, listener: Callable[[], None]) -> None:
         """Call `listener` after every change here or in anything mounted here."""
         self._listeners.append(listener)
 
     def _changed(self) -> None:
         with self._lock:
-            self.version += 1
             if self._mounts:
                 self._view = None
+            # Last: whoever sees the new number sees the new view.
+            self.version += 1
         for listener in self._listeners:
             listener()
 

@@ -18,7 +18,7 @@ from trimaran.schema import ArgumentError, Signature, compile_signature
 from trimaran.types import Annotations, Icon, Json, ReadResourceResult, Resource, ResourceTemplate
 
 from .context import Context
-from .handlers import Handler, call_any, incident
+from .handlers import Handler, call_any, ends_the_call, incident
 from .results import read_result
 from .tools import icons_of, scopes_of
 
@@ -181,7 +181,7 @@ class Resources:
             ended = exchange.voice.suspended(exchange)
             if ended is not None:
                 return ended
-            if isinstance(error, ProtocolError) or not isinstance(error, Exception):
+            if isinstance(error, ProtocolError) or ends_the_call(error):
                 raise
             raise failure(f"resource {uri!r}", error, self._server) from None
         return exchange.voice.suspended(exchange) or result
@@ -225,7 +225,7 @@ class Resources:
         return server.with_cache_hints(read_result(value, uri, entry.definition.mime_type), entry.cache_ttl)
 
 
-def failure(what: str, error: Exception, server: Server) -> ProtocolError:
+def failure(what: str, error: BaseException, server: Server) -> ProtocolError:
     """What a peer hears of a handler that failed: its own words if they were meant, else an id to find it by (R50)."""
     if isinstance(error, Error):
         return ProtocolError.internal_error(str(error), status=200)

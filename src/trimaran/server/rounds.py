@@ -17,6 +17,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import Any, Final, final
 
 import msgspec
@@ -48,6 +49,9 @@ _QUIET_TURNS: Final = 3  # turns of the loop without a new question before the b
 _ASKABLE: Final = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
 
 
+_in_step: ContextVar[bool] = ContextVar("trimaran_in_step", default=False)
+
+
 class Suspended(BaseException):
     """Raised inside a body that waits for an answer which only the next round can bring. Let it pass."""
 
@@ -72,6 +76,10 @@ class Rounds:
         return place
 
     async def ask(self, method: str, params: dict[str, Any], key: str | None) -> Any:
+        if _in_step.get():
+            raise ProtocolError.internal_error(
+                f"{method} was asked inside ctx.step(...), whose result is kept and never asked for again; ask first, then step"
+            )
         if self.suspended:
             raise Suspended  # the round is over; what a body asks on its way out is not asked
         key = ask_key(self._place(method), method, key)
@@ -118,10 +126,12 @@ class Rounds:
         if self.suspended:
             raise Suspended
         self._steps += 1
+        mark = _in_step.set(True)
         try:
             result = await run()
             self._journal = msgspec.structs.replace(self._journal, steps={**self._journal.steps, key: result})
         finally:
+            _in_step.reset(mark)
             self._steps -= 1
             if self._waiting and not self._steps:
                 self._quiet = _QUIET_TURNS

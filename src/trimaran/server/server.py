@@ -301,8 +301,8 @@ class Server:
 
         Tools and prompts get the prefix (`weather` makes `weather_today` of `today`); resources keep their URIs.
         """
-        if other is self:
-            raise DeclarationError("a server cannot be mounted on itself")
+        if other.tools.holds(self.tools):
+            raise DeclarationError("a server cannot be mounted on itself, nor on one that it has mounted")
 
         def rename(key: str) -> str:
             return f"{prefix}_{key}" if prefix else key
@@ -336,7 +336,7 @@ class Server:
     def capabilities(self) -> dict[str, Json]:
         """The capabilities advertised: derived from what is declared or implemented, or as overridden."""
         if self._capabilities is not None:
-            return dict(self._capabilities)
+            return {**self._optional_capabilities(), **self._capabilities}
         extra = self.callbacks
         found: dict[str, Json] = {}
         if self.tools or hasattr(extra, "call_tool"):
@@ -349,12 +349,17 @@ class Server:
             found["completions"] = {}
         if self._logging:
             found["logging"] = {}
+        found.update(self._optional_capabilities())
+        if callable(getattr(extra, "capabilities", None)):
+            found.update(extra.capabilities())
+        return found
+
+    def _optional_capabilities(self) -> dict[str, Json]:
+        found: dict[str, Json] = {}
         if self._experimental:
             found["experimental"] = self._experimental
         if self._extensions:
             found["extensions"] = {k: dict(v) for k, v in self._extensions.items()}
-        if callable(getattr(extra, "capabilities", None)):
-            found.update(extra.capabilities())
         return found
 
     def list_tools(self) -> list[Tool]:

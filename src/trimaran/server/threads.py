@@ -35,11 +35,14 @@ class ThreadPool:
         self._lock = threading.Lock()
         self._threads = 0
         self._free = 0
+        """Threads that wait for work and have none promised to them."""
+        self._backlog = 0
+        """Jobs that no thread is promised to."""
 
     @property
     def waiting(self) -> int:
         """Jobs that no thread has taken yet."""
-        return self._jobs.qsize()
+        return self._backlog
 
     def submit(self, fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> asyncio.Future[Any]:
         """Run `fn(**kwargs)` in a thread; the future belongs to the running loop."""
@@ -51,11 +54,13 @@ class ThreadPool:
             elif self._threads < self.size:
                 self._threads += 1
                 threading.Thread(target=self._work, name=f"trimaran-{self._threads}", daemon=True).start()
-            elif self._jobs.qsize() >= self.max_waiting:
+            elif self._backlog >= self.max_waiting:
                 raise ProtocolError.internal_error(
                     f"the server is busy: {self.size} tool threads at work and {self.max_waiting} calls waiting",
                     status=503,
                 )
+            else:
+                self._backlog += 1
         self._jobs.put((loop, future, contextvars.copy_context(), fn, kwargs))
         return future
 
@@ -65,16 +70,19 @@ class ThreadPool:
                 loop, future, context, fn, kwargs = self._jobs.get(timeout=_IDLE_SECONDS)
             except queue.Empty:
                 with self._lock:
-                    if not self._jobs.empty():
-                        continue
-                    self._threads -= 1
-                    self._free = max(0, self._free - 1)
-                    return
+                    if self._free > 0:
+                        self._free -= 1
+                        self._threads -= 1
+                        return
+                continue  # every waiting thread is promised a job that is on its way
             if not future.cancelled():
                 self._run(loop, future, context, fn, kwargs)
             del loop, future, context, fn, kwargs
             with self._lock:
-                self._free += 1
+                if self._backlog > 0:
+                    self._backlog -= 1
+                else:
+                    self._free += 1
 
     @staticmethod
     def _run(
@@ -99,8 +107,10 @@ def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | Non
         return
     if error is None:
         future.set_result(result)
-    elif isinstance(error, (StopIteration, KeyboardInterrupt, SystemExit)):
-        # These would be misread by the loop that carries them.
+    elif (
+        not isinstance(error, Exception) and type(error).__module__ in ("builtins", "asyncio.exceptions")
+    ) or isinstance(error, StopIteration):
+        # SystemExit, CancelledError and their like would be misread by the loop that carries them.
         future.set_exception(RuntimeError(f"a handler raised {type(error).__name__}"))
     else:
         future.set_exception(error)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -28,7 +28,7 @@ from trimaran.schema import (
 from trimaran.types import CallToolResult, Icon, Json, TextContent, Tool, ToolAnnotations, as_object
 
 from .context import Context
-from .handlers import Handler, call_any, incident
+from .handlers import Handler, call_any, ends_the_call, incident
 from .results import OutputMismatch, call_result, error_result, exact_type, is_content
 
 if TYPE_CHECKING:
@@ -37,6 +37,12 @@ if TYPE_CHECKING:
 __all__ = ["ToolEntry", "Tools", "compile_tool"]
 
 _NO_ARGUMENTS: Final = Raw(b"{}")
+
+
+class ReadArguments(Protocol):
+    """From raw arguments to keyword arguments; what had to be repaired goes into `notes`."""
+
+    def __call__(self, raw: Any, /, *, notes: list[str] | None = None) -> dict[str, Any]: ...
 
 
 @final
@@ -64,7 +70,7 @@ class ToolEntry:
     place: int
     definition: Tool
     handler: Handler
-    arguments: Callable[[Any], dict[str, Any]]
+    arguments: ReadArguments
     context: str | None
     output: Validator | None
     exact: type | None
@@ -185,7 +191,13 @@ def _name_of(fn: Callable[..., Any]) -> str:
     return name
 
 
-def _read_object(raw: Raw) -> dict[str, Any]:
+def _noted(result: CallToolResult, notes: list[str]) -> CallToolResult:
+    """A result whose arguments had to be repaired says so, for the model to do better next time (P24)."""
+    text = "; ".join(notes) + "; send JSON values, not strings that hold JSON"
+    return msgspec.structs.replace(result, content=[*result.content, TextContent(text=f"Note: {text}.")])
+
+
+def _read_object(raw: Raw, *, notes: list[str] | None = None) -> dict[str, Any]:
     value = as_object(read_json(raw))
     if value is None:
         raise ArgumentError("arguments must be an object", [])
@@ -193,8 +205,8 @@ def _read_object(raw: Raw) -> dict[str, Any]:
 
 
 def _by_explicit_schema(
-    read: Callable[[Any], dict[str, Any]], schema: Mapping[str, Json], fn: Callable[..., Any], context: str | None
-) -> Callable[[Any], dict[str, Any]]:
+    read: ReadArguments, schema: Mapping[str, Json], fn: Callable[..., Any], context: str | None
+) -> ReadArguments:
     """With an explicit schema: a function with one plain parameter takes the arguments whole (R28), any other by name."""
     parameters = [p for p in inspect.signature(fn).parameters.values() if p.name != context]
     names = {p.name for p in parameters}
@@ -203,15 +215,23 @@ def _by_explicit_schema(
         return read
     if len(parameters) == 1 and parameters[0].name not in known:
         only = parameters[0].name
-        return lambda raw: {only: read(raw)}
+
+        def whole(raw: Any, /, *, notes: list[str] | None = None) -> dict[str, Any]:
+            return {only: read(raw, notes=notes)}
+
+        return whole
     strangers = [p.name for p in parameters if p.default is p.empty and p.name not in known]
     if (strangers and schema.get("additionalProperties", True) is False) or (strangers and known):
         raise DeclarationError(
             f"the handler takes {', '.join(strangers)}, which the input schema does not have; use the schema's names "
             f"({', '.join(sorted(known))}), or a single parameter that takes the arguments whole"
         )
-    # Arguments beyond the parameters are dropped: the schema may admit more than the function cares for.
-    return lambda raw: {k: v for k, v in read(raw).items() if k in names}
+
+    def by_name(raw: Any, /, *, notes: list[str] | None = None) -> dict[str, Any]:
+        # Arguments beyond the parameters are dropped: the schema may admit more than the function cares for.
+        return {k: v for k, v in read(raw, notes=notes).items() if k in names}
+
+    return by_name
 
 
 @final
@@ -234,8 +254,9 @@ class Tools:
             self._gate(entry, call)
         if params.request_state is not UNSET or params.input_responses is not UNSET:
             exchange.voice.open_rounds(exchange)
+        notes: list[str] = []
         try:
-            kwargs = entry.arguments(_NO_ARGUMENTS if params.arguments is UNSET else params.arguments)
+            kwargs = entry.arguments(_NO_ARGUMENTS if params.arguments is UNSET else params.arguments, notes=notes)
         except ArgumentError as error:
             return _bad_arguments(exchange, params, entry, error)
         if entry.context is not None:
@@ -254,8 +275,12 @@ class Tools:
                 value = await self._pool.submit(handler.fn, kwargs)
             else:
                 value = await _stream(handler, kwargs, call, self._server)
-            if exchange.rounds is None:
+            if exchange.rounds is None and not notes:
                 return call_result(value, entry.output, entry.exact)
+            if notes:
+                return exchange.voice.suspended(exchange) or _noted(
+                    call_result(value, entry.output, entry.exact), notes
+                )
             return exchange.voice.suspended(exchange) or call_result(value, entry.output, entry.exact)
         except BaseException as error:
             return self._failed(entry, call, error)
@@ -281,7 +306,7 @@ class Tools:
             number = incident(f"tool {entry.key!r}", error)
             text = str(error) if self._server.expose_internal_errors else f"{error} (error {number})"
             return CallToolResult.error(text)
-        if isinstance(error, ProtocolError) or not isinstance(error, Exception):
+        if isinstance(error, ProtocolError) or ends_the_call(error):
             raise error
         number = incident(f"tool {entry.key!r}", error)
         if self._server.expose_internal_errors:
@@ -307,7 +332,7 @@ class Tools:
                 return ended
             if isinstance(error, ToolError):
                 return error_result(error)
-            if isinstance(error, ProtocolError) or not isinstance(error, Exception):
+            if isinstance(error, ProtocolError) or ends_the_call(error):
                 raise
             number = incident(f"call_tool({name!r})", error)
             detail = f"{type(error).__name__}: {error}" if self._server.expose_internal_errors else f"error {number}"

@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final, final
 
+from trimaran.protocol.http1 import read_length
+
 from .engine import Engine, Headers, Pairs, Request, watch_by_task
 
 __all__ = ["AsgiApp"]
@@ -118,8 +120,7 @@ class AsgiApp:
 
     async def _body(self, receive: Receive, headers: Headers) -> bytes | None:
         limit = self.engine.max_body_bytes
-        stated = headers.get("content-length")
-        if stated is not None and stated.isdigit() and int(stated) > limit:
+        if (read_length(headers.get("content-length")) or 0) > limit:
             return None
         message = await receive()
         if message["type"] == "http.disconnect":

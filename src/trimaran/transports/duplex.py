@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Protocol, final
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 from trimaran.errors import ProtocolError
-from trimaran.protocol.inbound import Answer, Batch, Call, Notice, RequestId
+from trimaran.protocol.inbound import Answer, Batch, Call, Notice, RequestId, as_request_id
 from trimaran.server.exchange import Exchange, Voice
 from trimaran.server.flights import Abandoned, Flights, timed_out
 from trimaran.server.handlers import incident
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from trimaran.server.server import Server
 
 __all__ = ["Duplex", "LegacyHalf"]
+
+
+# Notifications that wait for a client which does not read; what comes on top of them is lost to it.
+_UNSENT_MOST: Final = 1000
 
 
 class LegacyHalf(Protocol):
@@ -63,6 +67,7 @@ class Duplex:
         self.flights = Flights(server.limits)
         self.reader = server.reader(legacy=legacy is not None)
         self.legacy = legacy(self) if legacy is not None else None
+        self._unsent = 0
         self._held: list[bytes] | None = None
         self._starting: dict[RequestId, bool] = {}
         """Calls whose task has not begun, and whether they were cancelled meanwhile (R67)."""
@@ -109,12 +114,12 @@ class Duplex:
 
     def _hear(self, notice: Notice) -> None:
         if notice.method == "notifications/cancelled":
-            request_id = notice.params.get("requestId")
-            exchange = self._calls.get(request_id) if isinstance(request_id, (int, str)) else None
+            request_id = as_request_id(notice.params.get("requestId"))
+            exchange = None if request_id is None else self._calls.get(request_id)
             if exchange is not None:
                 reason = notice.params.get("reason")
                 exchange.cancel(reason if isinstance(reason, str) else None)
-            elif isinstance(request_id, (int, str)) and request_id in self._starting:
+            elif request_id is not None and request_id in self._starting:
                 self._starting[request_id] = True
         elif self.legacy is not None:
             # At once, not in a task: the next message may depend on it.
@@ -203,8 +208,16 @@ class Duplex:
             await self.write(b"[" + b",".join(replies) + b"]")
 
     def put(self, data: bytes) -> None:
-        """Put a message on the channel without waiting for it to leave."""
-        self._spawn(self.write(data))
+        """Put a message on the channel without waiting for it to leave; dropped where too many wait already."""
+        if self._unsent < _UNSENT_MOST:
+            self._spawn(self._put(data))
+
+    async def _put(self, data: bytes) -> None:
+        self._unsent += 1
+        try:
+            await self.write(data)
+        finally:
+            self._unsent -= 1
 
     def _spawn(self, awaitable: Awaitable[None]) -> None:
         task = asyncio.ensure_future(awaitable if asyncio.iscoroutine(awaitable) else _whole(awaitable))

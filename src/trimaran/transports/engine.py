@@ -55,6 +55,7 @@ class FixedHeaders(list[tuple[str, str]]):
 
 
 JSON: Final[Pairs] = FixedHeaders([("content-type", "application/json")])
+BUSY: Final[Pairs] = FixedHeaders([*JSON, ("retry-after", "1")])
 EVENTS: Final[Pairs] = [
     ("content-type", "text/event-stream"),
     ("cache-control", "no-cache, no-transform"),
@@ -367,7 +368,7 @@ class Engine:
             return
         if self.closing and message.method == "subscriptions/listen":
             busy = ProtocolError.internal_error("the server is stopping; listen again in a moment", status=503)
-            await request.reply(503, [*JSON, ("retry-after", "1")], self._voice.error(message, busy))
+            await request.reply(503, BUSY, self._voice.error(message, busy))
             return
         message.principal = request.principal
         sink = HttpSink(request, self._limits.max_stream_bytes)
@@ -392,25 +393,28 @@ class Engine:
         exchange.end()
         if sink.is_untouched and reply is not None and request.cors is None and not request.prefers_stream:
             sink.finished = True
-            waiting = request.responder.reply(status, JSON, reply)
+            waiting = request.responder.reply(status, JSON if status != 503 else BUSY, reply)
             if waiting is not None:
                 await waiting
         else:
-            await sink.finish(reply, status)
+            await sink.finish(reply, status, JSON if status != 503 else BUSY)
 
     async def _carry(self, request: Request, exchange: Exchange, sink: HttpSink, coroutine: Any, awaited: Any) -> Any:
         """A call that takes a while: now it gets its deadline, its keep-alive and its watch on the client."""
         # REQ cancel.http: closing the response stream MUST be taken as cancellation.
         unwatch = request.responder.watch(exchange.cancel)
-        exchange.on_stuck = lambda: self.spawn(
-            sink.finish(exchange.voice.error(exchange.call, timed_out(exchange.call)))
-        )
+        exchange.on_stuck = lambda: self.spawn(self._answer_for(exchange, sink, request))
         self.attend(sink)
         try:
             return await self.flights.carry(exchange, coroutine, awaited)
         finally:
             unwatch()
             self.leave(sink)
+
+    @staticmethod
+    async def _answer_for(exchange: Exchange, sink: HttpSink, request: Request) -> None:
+        await sink.finish(exchange.voice.error(exchange.call, timed_out(exchange.call)))
+        release_connection(request)
 
     async def _post_other(self, request: Request, message: Message) -> None:
         if isinstance(message, Notice) and (self.legacy is None or message.modern):
@@ -548,8 +552,6 @@ class Engine:
         for exchange in tuple(self.flights.open):
             if exchange.on_close is not None:
                 exchange.on_close()
-        if self.legacy is not None:
-            await self.legacy.close()
         loop = asyncio.get_running_loop()
         until = loop.time() + patience
         while self.flights.open and loop.time() < until:
@@ -559,9 +561,19 @@ class Engine:
             until = loop.time() + _LAST_WORDS_SECONDS
             while self.flights.open and loop.time() < until:
                 await asyncio.sleep(0.01)
+        # Sessions last: their calls were still to be answered.
+        if self.legacy is not None:
+            await self.legacy.close()
         if self._ticker is not None:
             self._ticker.cancel()
             self._ticker = None
+
+
+def release_connection(request: Request) -> None:
+    """Tell a binding that serves one request after the other that this one is answered, handler or no handler."""
+    release = getattr(request.responder, "release", None)
+    if release is not None:
+        release()
 
 
 def watch_by_task(wait: Callable[[], Coroutine[Any, Any, None]], callback: Callable[[], None]) -> Callable[[], None]:

@@ -114,7 +114,6 @@ class _Connection(asyncio.Protocol):
     _watchers: set[Callable[[], None]] | None = None
     _gone = False
     _ending = False
-    _is_paused = False
 
     def __init__(self, server: Http1Server, loop: asyncio.AbstractEventLoop) -> None:
         self._server = server
@@ -149,12 +148,14 @@ class _Connection(asyncio.Protocol):
             if head is not None and head.length == len(data) - end and not head.is_chunked:
                 self._task = self._loop.create_task(self._serve(head, data[end:]))
                 return
+        if not self._buffer and self._head is None:
+            self._since = self._server.now
         self._buffer += data
         if self._task is None:
             self._advance()
-        elif len(self._buffer) > _PIPELINED and not self._is_paused:
-            self._is_paused = True
-            self._transport.pause_reading()
+        elif len(self._buffer) > _PIPELINED:
+            # Nobody who waits for an answer sends this much behind it; and not to read would be not to see it go.
+            self._transport.abort()
 
     def eof_received(self) -> bool:
         # A client that has said all it wants may still listen: keep our side open while it is being served.
@@ -191,18 +192,15 @@ class _Connection(asyncio.Protocol):
 
     def _read_head(self) -> bool:
         buffer = self._buffer
+        while buffer.startswith(b"\r\n"):
+            del buffer[:2]  # RFC 9112 2.2: an empty line before a request is to be ignored
         end = buffer.find(b"\r\n\r\n")
         if end < 0:
-            if buffer.startswith(b"\r\n"):
-                # RFC 9112 2.2: an empty line before a request is to be ignored.
-                del buffer[:2]
-                return bool(buffer) and self._read_head()
             if len(buffer) > self._server.max_header_bytes:
                 raise ProtocolError.invalid_request(
                     f"the request's head is larger than {self._server.max_header_bytes} bytes (max_header_bytes)",
                     status=431,
                 )
-            self._since = self._server.now
             return False
         end += 4
         if end > self._server.max_header_bytes:
@@ -216,7 +214,6 @@ class _Connection(asyncio.Protocol):
             self._chunks = ChunkReader(self._engine.max_body_bytes)
         if head.length <= self._engine.max_body_bytes and head.expects_continue and len(buffer) < (head.length or 1):
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        self._since = self._server.now
         return True
 
     def _read_body(self) -> bytes | None:
@@ -255,6 +252,7 @@ class _Connection(asyncio.Protocol):
 
     async def _serve(self, head: Head, body: bytes) -> None:
         responder = _Responder(self, head)
+        responder.task = self._task
         engine = self._engine
         request = Request(head.method, head.path, head.headers, responder)  # pyright: ignore[reportArgumentType]
         if head.admission is not None:
@@ -284,6 +282,8 @@ class _Connection(asyncio.Protocol):
             self._finished(head, responder)
 
     def _finished(self, head: Head, responder: _Responder) -> None:
+        if self._task is not responder.task:
+            return  # it was answered for, and the connection has gone on without it
         self._task = None
         self._since = self._server.now
         if self._gone:
@@ -291,9 +291,6 @@ class _Connection(asyncio.Protocol):
         if not responder.is_complete or not head.keep_alive or self._ending:
             self._transport.close()
             return
-        if self._is_paused:
-            self._is_paused = False
-            self._transport.resume_reading()
         if self._buffer:
             self._advance()
 
@@ -335,6 +332,9 @@ class _Connection(asyncio.Protocol):
         if not self._gone:
             self._transport.write(b"%bcontent-length: %d\r\n%b\r\n%b" % (head, len(body), self._server.date, body))
 
+    def release(self, head: Head, responder: _Responder) -> None:
+        self._finished(head, responder)
+
     # The server's side
 
     def check_time(self, now: float) -> None:
@@ -365,6 +365,7 @@ def _nothing() -> None:
 @final
 class _Responder:
     is_complete = False
+    task: Task[None] | None = None
     _is_chunked = True
 
     def __init__(self, connection: _Connection, head: Head) -> None:
@@ -405,3 +406,7 @@ class _Responder:
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         return self._connection.watch(callback)
+
+    def release(self) -> None:
+        """The answer has been given though the handler has not ended: let the connection go on."""
+        self._connection.release(self._head, self)

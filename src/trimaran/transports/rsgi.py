@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol, final
 
+from trimaran.protocol.http1 import read_length
+
 from .engine import Engine, Pairs, Request, watch_by_task
 
 __all__ = ["RsgiApp"]
@@ -89,7 +91,8 @@ class RsgiApp:
             await refused
             return
         length = headers.get("content-length")
-        if length is None or not length.isdigit() or int(length) > engine.max_body_bytes:
+        size = read_length(length)
+        if size is None or size > engine.max_body_bytes:
             body = await self._bounded(length, protocol)
             if body is None:
                 await engine.too_large(request)

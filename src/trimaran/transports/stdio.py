@@ -56,7 +56,7 @@ def take_stdio() -> StdioPipes:
     """Take stdin and stdout for the protocol, once; descriptor 1 is stderr from here on, for good."""
     global _taken
     if _taken is None:
-        sys.stdout.flush()
+        _require_stderr()
         stdin, stdout = os.dup(0), os.dup(1)
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
@@ -64,9 +64,22 @@ def take_stdio() -> StdioPipes:
         os.dup2(2, 1)
         os.set_inheritable(stdin, False)
         os.set_inheritable(stdout, False)
+        # What was printed before and is still buffered goes where everything printed goes now.
+        sys.stdout.flush()
         _taken = StdioPipes(stdin, stdout)
         _relieve_stderr()
     return _taken
+
+
+def _require_stderr() -> None:
+    """A process started without a stderr gets one that goes nowhere: descriptor 2 must not become something else."""
+    try:
+        os.fstat(2)
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        if nowhere != 2:
+            os.dup2(nowhere, 2)
+            os.close(nowhere)
 
 
 def _relieve_stderr() -> None:
@@ -144,7 +157,8 @@ async def serve_stdio(
     pipes = pipes or take_stdio()
     await server.start()
     loop = asyncio.get_running_loop()
-    write, finish = await _open_writer(loop, pipes.stdout)
+    gate = _Gate()
+    write, finish = await _open_writer(loop, pipes.stdout, gate)
     duplex = Duplex(server, write, legacy=legacy)
     lines = LineReader(server.limits.max_line_bytes)
     ended = asyncio.Event()
@@ -159,7 +173,7 @@ async def serve_stdio(
             _take_line(duplex, rest)
         ended.set()
 
-    stop_reading = await _open_reader(loop, pipes.stdin, take, eof)
+    stop_reading = await _open_reader(loop, pipes.stdin, take, eof, gate)
     watch = asyncio.ensure_future(_watch_parent(ended)) if watch_parent else None
     try:
         await ended.wait()
@@ -198,8 +212,36 @@ def _can_poll(descriptor: int) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or (stat.S_ISCHR(mode) and os.isatty(descriptor))
 
 
+@final
+class _Gate:
+    """Between the two pipes: while the client does not read our answers, we do not read its requests."""
+
+    def __init__(self) -> None:
+        self.reading: asyncio.ReadTransport | None = None
+        self._open = threading.Event()
+        self._open.set()
+
+    def shut(self) -> None:
+        self._open.clear()
+        if self.reading is not None:
+            self.reading.pause_reading()
+
+    def open(self) -> None:
+        self._open.set()
+        if self.reading is not None and not self.reading.is_closing():
+            self.reading.resume_reading()
+
+    def wait(self) -> None:
+        """For the thread that reads where no transport can."""
+        self._open.wait()
+
+
 async def _open_reader(
-    loop: asyncio.AbstractEventLoop, descriptor: int, take: Callable[[bytes], None], eof: Callable[[], None]
+    loop: asyncio.AbstractEventLoop,
+    descriptor: int,
+    take: Callable[[bytes], None],
+    eof: Callable[[], None],
+    gate: _Gate,
 ) -> Callable[[], None]:
     if _can_poll(descriptor):
 
@@ -211,10 +253,12 @@ async def _open_reader(
                 eof()
 
         transport, _ = await loop.connect_read_pipe(Incoming, os.fdopen(os.dup(descriptor), "rb", buffering=0))
+        gate.reading = transport
         return transport.close
 
     def read() -> None:
         while chunk := os.read(descriptor, _CHUNK):
+            gate.wait()
             loop.call_soon_threadsafe(take, chunk)
         loop.call_soon_threadsafe(eof)
 
@@ -223,14 +267,16 @@ async def _open_reader(
 
 
 async def _open_writer(
-    loop: asyncio.AbstractEventLoop, descriptor: int
+    loop: asyncio.AbstractEventLoop, descriptor: int, gate: _Gate
 ) -> tuple[Callable[[bytes], Awaitable[None]], Callable[[], Awaitable[None]]]:
     if _can_poll(descriptor):
-        outgoing = _Outgoing()
+        outgoing = _Outgoing(gate)
         transport, _ = await loop.connect_write_pipe(lambda: outgoing, os.fdopen(os.dup(descriptor), "wb", buffering=0))
         transport.set_write_buffer_limits(high=_HIGH_WATER)
 
         async def write(data: bytes) -> None:
+            # Wait before, not after: what is not written yet is not buffered yet.
+            await outgoing.drained()
             if not outgoing.closed:
                 transport.write(write_line(data))
                 await outgoing.drained()
@@ -270,13 +316,15 @@ def _write_all(descriptor: int, data: bytes) -> None:
 class _Outgoing(asyncio.BaseProtocol):
     """Flow control of the write pipe."""
 
-    def __init__(self) -> None:
+    def __init__(self, gate: _Gate) -> None:
         self.closed = False
+        self._gate = gate
         self._paused: asyncio.Future[None] | None = None
         self._gone: asyncio.Event = asyncio.Event()
 
     def pause_writing(self) -> None:
         self._paused = asyncio.get_running_loop().create_future()
+        self._gate.shut()
 
     def resume_writing(self) -> None:
         self._release()
@@ -290,9 +338,10 @@ class _Outgoing(asyncio.BaseProtocol):
         if self._paused is not None and not self._paused.done():
             self._paused.set_result(None)
         self._paused = None
+        self._gate.open()
 
     async def drained(self) -> None:
-        if self._paused is not None:
+        while self._paused is not None:
             await asyncio.shield(self._paused)
 
     async def wait_closed(self, seconds: float) -> None:

@@ -324,7 +324,12 @@ async def test_stringified_json_is_read_only_where_no_string_fits(server: Server
     def take(items: list[int], note: str | None = None) -> str:
         return f"{msgspec.json.encode(items).decode()} {note}"
 
-    assert texts(await call(server, "take", **sent)) == [seen]
+    first, *notes = texts(await call(server, "take", **sent))
+    assert first == seen
+    # The model is told when its arguments had to be mended, and only then.
+    assert [n.startswith("Note: argument 'items' was a JSON string") for n in notes] == (
+        [True] if isinstance(sent["items"], str) else []
+    )
 
 
 async def test_a_string_that_cannot_be_mended_is_refused(server: Server) -> None:
@@ -341,7 +346,9 @@ async def test_stringified_json_is_mended_under_an_explicit_schema_too(server: S
     """P24."""
     schema = {"type": "object", "properties": {"items": {"type": "array"}}}
     server.add_tool(lambda items: items[0], name="n", input_schema=schema)
-    assert texts(await call(server, "n", items="[7]")) == ["7"]
+    first, note = texts(await call(server, "n", items="[7]"))
+    assert first == "7"
+    assert "read as an array" in note
 
 
 # --- ways to run -----------------------------------------------------------------------------------------------------
