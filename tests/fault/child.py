@@ -187,7 +187,7 @@ def pollute(way: str) -> str:
 def main() -> None:
     if PRINT_EARLY:
         print("pollution before run")
-        threading.Thread(target=lambda: (time.sleep(0.2), print("pollution late", flush=True)), daemon=True).start()
+        threading.Thread(target=lambda: (time.sleep(1), print("pollution late", flush=True)), daemon=True).start()
     if sys.argv[1] == "stdio":
         server.run(**RUN)
         return

@@ -333,6 +333,8 @@ class Child:
             stdout=subprocess.PIPE,
             stderr=stderr,
             bufsize=0,
+            # Whether a program buffers what it prints is its own affair, not that of whoever runs the tests.
+            env={k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"},
         )
         self._rest = b""
         self._eof = False

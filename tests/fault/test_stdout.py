@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import subprocess
 import sys
 import time
@@ -48,8 +49,17 @@ def test_output_before_run_does_not_reach_the_stream() -> None:
     """A print while the program is being imported sits in a buffer: it must not be flushed onto the stream."""
     with Child("stdio", "print_early=true") as child:
         assert child.ask(call("add", {"a": 1, "b": 1}))["result"]["structuredContent"] == 2
-        assert child.process.stderr is not None
-        wait_for(lambda: b"late" in os.read(child.process.stderr.fileno(), 65536), "the late print is on stderr", 3)
+        stderr = child.process.stderr
+        assert stderr is not None
+        shown = bytearray()
+
+        def is_shown() -> bool:
+            if b"late" not in shown and select.select([stderr], [], [], 0)[0]:
+                shown.extend(os.read(stderr.fileno(), 65536))
+            return b"late" in shown
+
+        wait_for(is_shown, "the late print is on stderr", 5)
+        assert b"pollution before run" in shown
         child.end_input()
         assert child.wait(3) == 0
         assert_clean(child)

@@ -48,6 +48,8 @@ def read(body: bytes, headers: dict[str, str] | None = None) -> list[Any]:
     for reader in READERS:
         try:
             message = reader.read(body, headers)
+            if isinstance(message, Call):
+                assert isinstance(message.meta, dict)  # read on demand, so it may be refused only now
         except ProtocolError as error:
             assert error.code in CODES, (error.code, error.message)
             assert error.status in STATUSES, (error.status, error.message)
@@ -59,7 +61,6 @@ def read(body: bytes, headers: dict[str, str] | None = None) -> list[Any]:
         assert isinstance(message, (Call, Notice, Answer, Batch))
         if isinstance(message, Call):
             assert type(message.id) in (int, str)
-            assert isinstance(message.meta, dict)
             assert message.progress_token is None or type(message.progress_token) in (int, str)
         elif isinstance(message, Notice):
             assert isinstance(message.params, dict)

@@ -46,7 +46,7 @@ class LegacyDuplex:
             return await self._open(call)
         session = self.session
         if session is None or session.closed:
-            raise ProtocolError.invalid_request(f"{call.method} came before initialize; send initialize first")
+            raise ProtocolError.invalid_request(f"{call.method[:200]} came before initialize; send initialize first")
         return session.voice, self._handshake.admit(call, session)
 
     async def _open(self, call: Call) -> tuple[Voice, Callable[[Call], Awaitable[Any]]]:

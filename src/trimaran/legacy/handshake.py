@@ -75,7 +75,7 @@ class Handshake:
         call.principal = session.principal
         if not session.initialized and call.method != "ping":
             raise ProtocolError.invalid_request(
-                f"{call.method} came before notifications/initialized; finish the handshake first", status=400
+                f"{call.method[:200]} came before notifications/initialized; finish the handshake first", status=400
             )
         if call.id in session.calls:
             raise ProtocolError.invalid_request(f"a request with the id {call.id!r} is still being served", status=200)

@@ -29,6 +29,7 @@ _FIELD: Final = re.compile(
 _CHUNK_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\x00-\x08\x0a-\x1f\x7f]*)?\r\n")
 _MEMO_ENTRIES: Final = 1024
 _MEMO_BYTES: Final = 2048
+_MAX_TRAILER_BYTES: Final = 4096
 _MAX_FIELDS: Final = 100  # what Apache and Node allow
 
 
@@ -213,15 +214,18 @@ class ChunkReader:
         return True
 
     def _trailer(self) -> bytes | None:
-        # Trailers carry nothing the protocol reads; they are skipped, but not without end.
-        if self._input.startswith(b"\r\n"):
-            return bytes(self._input[2:])
-        end = self._input.find(b"\r\n\r\n")
-        if end < 0:
-            if len(self._input) > 4096:
-                raise _refuse("the trailer is too long", 431)
-            return None
-        return bytes(self._input[end + 4 :])
+        """Trailers carry nothing the protocol reads; they are checked like any header, and skipped."""
+        position = 0
+        while not self._input.startswith(b"\r\n", position):
+            end = self._input.find(b"\n", position)
+            if end < 0:
+                if len(self._input) > _MAX_TRAILER_BYTES:
+                    raise _refuse("the trailer is too long", 431)
+                return None
+            if end > _MAX_TRAILER_BYTES or _FIELD.fullmatch(bytes(self._input[position : end + 1])) is None:
+                raise _refuse("the trailer is malformed")
+            position = end + 1
+        return bytes(self._input[position + 2 :])
 
 
 def chunk(data: bytes) -> bytes:

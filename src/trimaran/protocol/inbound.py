@@ -193,8 +193,11 @@ class Reader:
         self._legacy = legacy
         self._metas = MetaReader()
 
-    def read(self, body: bytes | Raw, headers: HeaderLookup | None = None) -> Message:
+    def read(self, body: bytes, headers: HeaderLookup | None = None) -> Message:
         """One message, or the RemoteProtocolError of the first rung that breaks."""
+        if not body.isascii():
+            # Checked whole and at once: parts that are decoded later, or never, would hide what is not text.
+            _require_utf8(body)
         try:
             frame = _decode_frame(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -280,7 +283,7 @@ class Reader:
             {"supported": list(self.versions), "requested": requested},
         )
 
-    def _diagnose(self, body: bytes | Raw) -> Message:
+    def _diagnose(self, body: bytes) -> Message:
         """The slow way through a body that is not a plain message: an array, or an error worth naming."""
         try:
             value: Any = _decode_any(body)
@@ -297,6 +300,13 @@ class Reader:
         refusal = RemoteProtocolError(CODE_INVALID_REQUEST, _envelope_fault(value))  # pyright: ignore[reportUnknownArgumentType]
         refusal.request_id = as_request_id(value.get("id"))  # pyright: ignore[reportUnknownMemberType]
         raise refusal
+
+
+def _require_utf8(body: bytes) -> None:
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        raise _unreadable(error) from None
 
 
 def _envelope_fault(value: dict[str, Any]) -> str:

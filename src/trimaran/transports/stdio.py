@@ -182,7 +182,8 @@ async def serve_stdio(
             watch.cancel()
         stop_reading()
         # At EOF what was asked is still answered (`printf ... | server`); a signal means soon.
-        await duplex.close(_EOF_PATIENCE if ended.is_set() else _SIGNAL_PATIENCE)
+        # A client that does not read what it asked for waits for nothing.
+        await duplex.close(_EOF_PATIENCE if ended.is_set() and not gate.is_shut else _SIGNAL_PATIENCE)
         await finish()
         await server.stop()
 
@@ -220,6 +221,10 @@ class _Gate:
         self.reading: asyncio.ReadTransport | None = None
         self._open = threading.Event()
         self._open.set()
+
+    @property
+    def is_shut(self) -> bool:
+        return not self._open.is_set()
 
     def shut(self) -> None:
         self._open.clear()
@@ -284,7 +289,7 @@ async def _open_writer(
         async def finish() -> None:
             # close() flushes what is buffered; a client that never reads must not keep us here.
             transport.close()
-            await outgoing.wait_closed(2.0)
+            await outgoing.wait_closed(_SIGNAL_PATIENCE if gate.is_shut else 2.0)
             if not outgoing.closed:
                 transport.abort()
 
