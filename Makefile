@@ -23,7 +23,7 @@ demo: $(PYTHON_READY) ## Show what Trimaran does (ONCE=1: run through once and e
 
 .PHONY: test
 test: setup ## Run every test
-	@$(BIN)/pytest
+	@$(BIN)/pytest -n 2 --dist loadfile
 
 .PHONY: check
 check: $(PYTHON_READY) ## Lint, format and type checks, then the quick tests; under a minute
@@ -31,7 +31,7 @@ check: $(PYTHON_READY) ## Lint, format and type checks, then the quick tests; un
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/pyright
-	@$(BIN)/pytest -q $(wildcard tests/unit tests/wire tests/arch)
+	@$(BIN)/pytest -q -n 2 $(wildcard tests/unit tests/wire tests/arch) --ignore=tests/unit/cli
 
 .PHONY: fix
 fix: $(PYTHON_READY) ## Mend what ruff can mend, and format

@@ -157,11 +157,11 @@ async def serve_stdio(
     pipes = pipes or take_stdio()
     await server.start()
     loop = asyncio.get_running_loop()
-    gate = _Gate()
+    ended = asyncio.Event()
+    gate = _Gate(loop, pipes.stdin, ended.set)
     write, finish = await _open_writer(loop, pipes.stdout, gate)
     duplex = Duplex(server, write, legacy=legacy)
     lines = LineReader(server.limits.max_line_bytes)
-    ended = asyncio.Event()
 
     def take(chunk: bytes) -> None:
         for line in lines.feed(chunk):
@@ -215,10 +215,16 @@ def _can_poll(descriptor: int) -> bool:
 
 @final
 class _Gate:
-    """Between the two pipes: while the client does not read our answers, we do not read its requests."""
+    """Between the two pipes: while the client does not read our answers, we do not read its requests.
 
-    def __init__(self) -> None:
+    A pipe that is not read does not tell of its end either, so as long as it is shut the gate asks now and then.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, descriptor: int, on_end: Callable[[], None]) -> None:
         self.reading: asyncio.ReadTransport | None = None
+        self._loop = loop
+        self._descriptor = descriptor
+        self._on_end = on_end
         self._open = threading.Event()
         self._open.set()
 
@@ -227,9 +233,20 @@ class _Gate:
         return not self._open.is_set()
 
     def shut(self) -> None:
+        if self.is_shut:
+            return
         self._open.clear()
         if self.reading is not None:
             self.reading.pause_reading()
+            self._loop.call_later(_PARENT_POLL_SECONDS / 2, self._look)
+
+    def _look(self) -> None:
+        if not self.is_shut:
+            return
+        if _has_ended(self._descriptor):
+            self._on_end()
+        else:
+            self._loop.call_later(_PARENT_POLL_SECONDS / 2, self._look)
 
     def open(self) -> None:
         self._open.set()
@@ -239,6 +256,17 @@ class _Gate:
     def wait(self) -> None:
         """For the thread that reads where no transport can."""
         self._open.wait()
+
+
+def _has_ended(descriptor: int) -> bool:
+    """Has the other end of this pipe been closed, whatever is still in it?"""
+    import select
+
+    if not hasattr(select, "poll"):
+        return False
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    return any(event & (select.POLLHUP | select.POLLERR) for _, event in poll.poll(0))
 
 
 async def _open_reader(
