@@ -128,7 +128,7 @@ class HttpServer:
         self.tls = _tls(tls)
         self.engine = engine(server, path, host=host, **options)
         self._carrier: Any = (
-            _Granian(self.engine, host, port, self.tls, backlog)
+            _Granian(self.engine, host, port, self.tls, backlog, reuse_port)
             if self.tls
             else _http1(self.engine, host, port, backlog, reuse_port)
         )
@@ -168,12 +168,15 @@ def _http1(engine: Engine, host: str, port: int, backlog: int, reuse_port: bool)
 class _Granian:
     """TLS, with HTTP/1.1 and HTTP/2 on one port by ALPN: Granian's job."""
 
-    def __init__(self, engine: Engine, host: str, port: int, tls: dict[str, Any], backlog: int) -> None:
+    def __init__(
+        self, engine: Engine, host: str, port: int, tls: dict[str, Any], backlog: int, reuse_port: bool
+    ) -> None:
         self._engine = engine
         self._host = host
         self.port = port or _free_port(host)
         self._tls = tls
         self._backlog = backlog
+        self._reuse_port = reuse_port
         self._granian: Any = None
         self._task: asyncio.Task[None] | None = None
 
@@ -183,7 +186,8 @@ class _Granian:
 
         from trimaran.transports.rsgi import RsgiApp
 
-        _check_bindable(self._host, self.port)
+        if not self._reuse_port:  # Granian itself always shares its port, so a taken one would go unnoticed
+            _check_bindable(self._host, self.port)
         self._granian = Granian(
             RsgiApp(self._engine),
             address=self._host,
@@ -369,8 +373,6 @@ def _run_many(
     logger.warning("%d workers without a shared store: serving 2026-07-28 clients only", workers)
     options["port"] = options.get("port", DEFAULT_PORT) or _free_port(options.get("host", DEFAULT_HOST))
     server.prepare_to_fork()
-    if options.get("tls") is not None:
-        raise ConfigError("workers and tls do not go together yet; put a TLS proxy in front, or use workers=1")
     options["reuse_port"] = True
     HttpServer(server, **options)  # every mistake in the options shows here, before anything forks
     _check_bindable(options.get("host", DEFAULT_HOST), options["port"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import subprocess
@@ -90,27 +89,6 @@ def test_a_full_stderr_pipe_stops_nobody() -> None:
         child.end_input()
         assert child.wait(4) == 0
         assert_clean(child)
-
-
-@pytest.mark.slow
-@pytest.mark.deadline(60)
-def test_a_full_stderr_pipe_stops_no_http_server() -> None:
-    """The same promise where the server is a daemon whose supervisor does not read its log."""
-    import socket
-
-    from .rig import http_child, modern_http
-
-    with http_child(stderr=subprocess.PIPE) as (child, port):
-        with contextlib.closing(socket.create_connection(("127.0.0.1", port), 5)) as raw:
-            raw.sendall(modern_http(call("pollute", {"way": "stderr"})))
-            try:
-                said = raw.recv(65536)
-            except TimeoutError:
-                said = b""
-        if not said:
-            pytest.xfail("over HTTP stderr is the process's own: documented for stdio only")
-        assert b'"result"' in said
-        assert child.process.poll() is None
 
 
 @pytest.mark.parametrize("closed", ["2>&-", "2>/dev/null", "2>/dev/full"])

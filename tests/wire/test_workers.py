@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -24,7 +25,8 @@ server = Server("many", version="1")
 @server.tool
 async def pid() -> int:
     return os.getpid()
-server.run("http", port=int(sys.argv[1]), workers=2)
+tls = {"certfile": sys.argv[2], "keyfile": sys.argv[3]} if len(sys.argv) > 2 else None
+server.run("http", port=int(sys.argv[1]), workers=2, tls=tls)
 """
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
 HEADERS = {
@@ -43,10 +45,12 @@ INITIALIZE = {
 }
 
 
-def post(port: int, body: dict[str, object], headers: dict[str, str]) -> dict[str, object]:
-    request = urllib.request.Request(f"http://127.0.0.1:{port}/mcp", json.dumps(body).encode(), headers)
+def post(port: int, body: dict[str, object], headers: dict[str, str], scheme: str = "http") -> dict[str, object]:
+    request = urllib.request.Request(f"{scheme}://127.0.0.1:{port}/mcp", json.dumps(body).encode(), headers)
+    trust = ssl.create_default_context()
+    trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
     try:
-        with urllib.request.urlopen(request, timeout=5) as reply:
+        with urllib.request.urlopen(request, timeout=5, context=trust if scheme == "https" else None) as reply:
             return json.load(reply)
     except urllib.error.HTTPError as error:
         with error:
@@ -54,21 +58,25 @@ def post(port: int, body: dict[str, object], headers: dict[str, str]) -> dict[st
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="workers need fork")
-def test_two_workers_share_a_port_and_end_together(tmp_path: Path, free_port: int) -> None:
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_two_workers_share_a_port_and_end_together(
+    tmp_path: Path, free_port: int, scheme: str, certificate: tuple[Path, Path]
+) -> None:
     script = tmp_path / "many.py"
     script.write_text(SCRIPT)
-    process = subprocess.Popen([sys.executable, str(script), str(free_port)], stderr=subprocess.DEVNULL)
+    files = [str(file) for file in certificate] if scheme == "https" else []
+    process = subprocess.Popen([sys.executable, str(script), str(free_port), *files], stderr=subprocess.DEVNULL)
     try:
         seen: set[object] = set()
         until = time.monotonic() + 15
         while len(seen) < 2 and time.monotonic() < until:
             try:
-                seen.add(post(free_port, CALL, HEADERS)["result"]["structuredContent"])  # type: ignore[index]
+                seen.add(post(free_port, CALL, HEADERS, scheme)["result"]["structuredContent"])  # type: ignore[index]
             except (urllib.error.URLError, ConnectionError):
                 continue
         assert len(seen) == 2
         assert process.pid not in seen
-        refused = post(free_port, INITIALIZE, {k: v for k, v in HEADERS.items() if not k.startswith("mcp")})
+        refused = post(free_port, INITIALIZE, {k: v for k, v in HEADERS.items() if not k.startswith("mcp")}, scheme)
         assert refused["error"]["data"]["supported"] == ["2026-07-28"]  # type: ignore[index]
     finally:
         process.send_signal(signal.SIGTERM)

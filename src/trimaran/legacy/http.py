@@ -220,14 +220,7 @@ class LegacyHttp:
         exchange = Exchange(call, _Silent(), session.voice)
         call.session = session
         try:
-            coroutine: Any = serve(call)
-            try:
-                awaited = coroutine.send(None)
-            except StopIteration as done:
-                result = done.value
-            else:
-                result = await self._engine.flights.carry(exchange, coroutine, awaited)
-            reply = session.voice.result(call, result)
+            reply = session.voice.result(call, await self._engine.flights.run(exchange, serve))
         except ProtocolError as error:
             reply = session.voice.error(call, error)
         except Abandoned:
@@ -289,12 +282,7 @@ class LegacyHttp:
             exchange = Exchange(message, _ToOutlet(session), session.voice)
             session.calls[message.id] = exchange
             try:
-                coroutine: Any = serve(message)
-                try:
-                    awaited = coroutine.send(None)
-                except StopIteration as done:
-                    return session.voice.result(message, done.value)
-                return session.voice.result(message, await self._engine.flights.carry(exchange, coroutine, awaited))
+                return session.voice.result(message, await self._engine.flights.run(exchange, serve))
             except ProtocolError as error:
                 return session.voice.error(message, error)
             except Abandoned:

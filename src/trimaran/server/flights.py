@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import types
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any, final
 
 from trimaran.errors import ProtocolError
@@ -54,6 +54,15 @@ class Flights:
 
     def __len__(self) -> int:
         return len(self.open)
+
+    async def run(self, exchange: Exchange, serve: Callable[[Call], Any]) -> Any:
+        """Serve a call: its first step by hand, and only if it does not finish there, as a call in flight."""
+        coroutine = serve(exchange.call)
+        try:
+            awaited = coroutine.send(None)
+        except StopIteration as done:
+            return done.value
+        return await self.carry(exchange, coroutine, awaited)
 
     async def carry(self, exchange: Exchange, coroutine: Coroutine[Any, Any, Any], awaited: Any) -> Any:
         """Carry a started call to its end. Abandoned if its client cancelled it; an error if its time ran out."""

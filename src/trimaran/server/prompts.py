@@ -14,8 +14,8 @@ from trimaran.schema import ArgumentError, Signature, compile_signature
 from trimaran.types import GetPromptResult, Icon, Json, Prompt, PromptArgument, as_object
 
 from .context import Context
-from .handlers import Handler, call_any, ends_the_call
-from .resources import failure
+from .handlers import Handler, call_any
+from .resources import in_rounds
 from .results import prompt_result
 from .tools import icons_of, scopes_of
 
@@ -110,20 +110,8 @@ class Prompts:
 
     async def get(self, call: Call) -> Any:
         """Serve one `prompts/get`."""
-        exchange = call.exchange
-        if call.params.request_state is not UNSET or call.params.input_responses is not UNSET:
-            exchange.voice.open_rounds(exchange)
         name: str = call.params.name
-        try:
-            result = await self._get(name, call)
-        except BaseException as error:
-            ended = exchange.voice.suspended(exchange)
-            if ended is not None:
-                return ended
-            if isinstance(error, ProtocolError) or ends_the_call(error):
-                raise
-            raise failure(f"prompt {name!r}", error, self._server) from None
-        return exchange.voice.suspended(exchange) or result
+        return await in_rounds(call, self._get(name, call), f"prompt {name!r}", self._server)
 
     async def _get(self, name: str, call: Call) -> GetPromptResult:
         server = self._server

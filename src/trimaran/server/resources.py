@@ -6,7 +6,7 @@ handler that opens files must still check where a path leads: `../` survives dec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 from msgspec import UNSET
@@ -172,19 +172,7 @@ class Resources:
     async def read(self, call: Call) -> Any:
         """Serve one `resources/read`."""
         uri: str = call.params.uri
-        exchange = call.exchange
-        if call.params.request_state is not UNSET or call.params.input_responses is not UNSET:
-            exchange.voice.open_rounds(exchange)
-        try:
-            result = await self._read(uri, call)
-        except BaseException as error:
-            ended = exchange.voice.suspended(exchange)
-            if ended is not None:
-                return ended
-            if isinstance(error, ProtocolError) or ends_the_call(error):
-                raise
-            raise failure(f"resource {uri!r}", error, self._server) from None
-        return exchange.voice.suspended(exchange) or result
+        return await in_rounds(call, self._read(uri, call), f"resource {uri!r}", self._server)
 
     async def _read(self, uri: str, call: Call) -> ReadResourceResult:
         server = self._server
@@ -223,6 +211,24 @@ class Resources:
             kwargs[entry.context] = Context(call, server, uri=uri, params=matched)
         value = await entry.handler.run(kwargs, call, server.threads)
         return server.with_cache_hints(read_result(value, uri, entry.definition.mime_type), entry.cache_ttl)
+
+
+async def in_rounds(call: Call, body: Coroutine[Any, Any, Any], what: str, server: Server) -> Any:
+    """Run a body that may ask: with what its retry brought along, and ending the round if it was suspended."""
+    exchange = call.exchange
+    try:
+        if call.params.request_state is not UNSET or call.params.input_responses is not UNSET:
+            exchange.voice.open_rounds(exchange)
+        result = await body
+    except BaseException as error:
+        body.close()
+        ended = exchange.voice.suspended(exchange)
+        if ended is not None:
+            return ended
+        if isinstance(error, ProtocolError) or ends_the_call(error):
+            raise
+        raise failure(what, error, server) from None
+    return exchange.voice.suspended(exchange) or result
 
 
 def failure(what: str, error: BaseException, server: Server) -> ProtocolError:

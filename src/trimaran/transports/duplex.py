@@ -162,13 +162,7 @@ class Duplex:
         if session is not None:
             session.calls[call.id] = exchange
         try:
-            coroutine: Any = serve(call)
-            try:
-                awaited = coroutine.send(None)
-            except StopIteration as done:
-                result = done.value
-            else:
-                result = await self.flights.carry(exchange, coroutine, awaited)
+            result = await self.flights.run(exchange, serve)
             return None if exchange.cancelled or exchange.is_answered else voice.result(call, result)
         except ProtocolError as error:
             return None if exchange.is_answered else voice.error(call, error)
