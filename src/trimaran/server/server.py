@@ -628,7 +628,16 @@ def _positive(name: str, value: int) -> int:
     return value
 
 
+# The names the original systems used for the same limits (C13).
+_LIMIT_ALIASES: Final = {
+    "sse_buffer_size": "replay_events",
+    "sse_buffer_limit": "replay_events",
+    "session_ttl": "session_idle_timeout",
+}
+
+
 def _limits(limits: Limits | None, options: Mapping[str, Any]) -> Limits:
+    options = {_LIMIT_ALIASES.get(k, k): v for k, v in options.items()}
     unknown = [k for k in options if k not in Limits.__struct_fields__]
     if unknown:
         raise ConfigError(f"unknown option {unknown[0]!r}; the limits are {', '.join(Limits.__struct_fields__)}")

@@ -221,7 +221,7 @@ def _by_explicit_schema(
 
         return whole
     strangers = [p.name for p in parameters if p.default is p.empty and p.name not in known]
-    if (strangers and schema.get("additionalProperties", True) is False) or (strangers and known):
+    if strangers and (known or schema.get("additionalProperties", True) is False):
         raise DeclarationError(
             f"the handler takes {', '.join(strangers)}, which the input schema does not have; use the schema's names "
             f"({', '.join(sorted(known))}), or a single parameter that takes the arguments whole"
@@ -275,13 +275,10 @@ class Tools:
                 value = await self._pool.submit(handler.fn, kwargs)
             else:
                 value = await _stream(handler, kwargs, call, self._server)
-            if exchange.rounds is None and not notes:
-                return call_result(value, entry.output, entry.exact)
-            if notes:
-                return exchange.voice.suspended(exchange) or _noted(
-                    call_result(value, entry.output, entry.exact), notes
-                )
-            return exchange.voice.suspended(exchange) or call_result(value, entry.output, entry.exact)
+            if exchange.rounds is not None and (ended := exchange.voice.suspended(exchange)) is not None:
+                return ended
+            result = call_result(value, entry.output, entry.exact)
+            return _noted(result, notes) if notes else result
         except BaseException as error:
             return self._failed(entry, call, error)
 

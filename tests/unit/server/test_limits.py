@@ -61,3 +61,10 @@ def test_a_wrong_limit_stops_the_server_from_being_made(options: dict[str, Any])
     """R95: checked at startup."""
     with pytest.raises(ConfigError, match=next(iter(options))):
         Server("x", **options)
+
+
+def test_the_older_names_of_limits_are_accepted() -> None:
+    """C13, R17: one name, aliases accepted."""
+    server = Server("x", sse_buffer_size=10, session_ttl=60)
+    assert (server.limits.replay_events, server.limits.session_idle_timeout) == (10, 60)
+    assert Server("x", sse_buffer_limit=11).limits.replay_events == 11
