@@ -222,7 +222,9 @@ class ChunkReader:
                 if len(self._input) > _MAX_TRAILER_BYTES:
                     raise _refuse("the trailer is too long", 431)
                 return None
-            if end > _MAX_TRAILER_BYTES or _FIELD.fullmatch(bytes(self._input[position : end + 1])) is None:
+            if end > _MAX_TRAILER_BYTES:
+                raise _refuse("the trailer is too long", 431)
+            if _FIELD.fullmatch(bytes(self._input[position : end + 1])) is None:
                 raise _refuse("the trailer is malformed")
             position = end + 1
         return bytes(self._input[position + 2 :])
