@@ -22,6 +22,7 @@ from trimaran.protocol.meta import LOG_LEVELS, Peer
 from trimaran.server.changes import LIST_CHANGED, RESOURCE_UPDATED
 from trimaran.server.context import ASK_TIMEOUT
 from trimaran.server.exchange import Exchange, Sink
+from trimaran.server.handlers import call_any, incident
 from trimaran.types import CreateMessageResult, ElicitResult, Json, ListRootsResult, Root, as_object
 
 from .voice import LegacyVoice
@@ -251,8 +252,6 @@ class Sessions:
         return session
 
     async def _init(self) -> Any:
-        from trimaran.server.handlers import call_any, incident
-
         if self._server.init is None:
             return None
         try:

@@ -91,7 +91,6 @@ class Signature:
 
     __slots__ = (
         "_decode",
-        "_parameters",
         "_struct",
         "_validator",
         "context_params",
@@ -114,7 +113,6 @@ class Signature:
         self.context_params = context_params
         self.description = doc.summary or None
         self.output_schema = output_schema
-        self._parameters = parameters
         self.input_schema = _input_schema(name, parameters)
         natives = Natives()
         fields = [_field(parameter, natives) for parameter in parameters]

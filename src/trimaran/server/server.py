@@ -41,7 +41,7 @@ from trimaran.types import (
 )
 
 from .changes import Changes, Notify
-from .completions import CompletionEntry, compile_completion
+from .completions import CompletionEntry, compile_completion, completion_key
 from .dispatch import Dispatcher, Middleware, Serve
 from .exchange import SENT, Exchange
 from .handlers import call_any
@@ -265,8 +265,6 @@ class Server:
         self.completions.add(entry, replace=replace)
 
     def remove_completion(self, *, argument: str, prompt: str | None = None, template: str | None = None) -> None:
-        from .completions import completion_key
-
         self.completions.remove(completion_key("prompt" if prompt else "template", prompt or template or "", argument))
 
     @overload
