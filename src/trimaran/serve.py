@@ -145,7 +145,8 @@ class HttpServer:
         self.port = self._carrier.port
 
     async def stop(self) -> None:
-        """End open streams properly, let calls finish for a moment, close."""
+        """Take no more connections, end open streams properly, let calls finish for a moment, close."""
+        self._carrier.stop_listening()
         await self.engine.drain(DRAIN_SECONDS)
         await self._carrier.stop()
         await self.server.stop()
@@ -204,6 +205,9 @@ class _Granian:
         task: asyncio.Task[None] = asyncio.ensure_future(self._granian.serve())
         self._task = task
         await _wait_until_listening(self._host, self.port, task)
+
+    def stop_listening(self) -> None:
+        """Granian listens until it stops; what comes meanwhile is served or told to come back."""
 
     async def stop(self) -> None:
         if self._granian is None or self._task is None:

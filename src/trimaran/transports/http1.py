@@ -71,12 +71,16 @@ class Http1Server:
             ) from None
         self.port = self._server.sockets[0].getsockname()[1]
 
-    async def stop(self, patience: float = 1.0) -> None:
-        """Take no more connections, let replies leave, close."""
-        if self._ticker is not None:
-            self._ticker.cancel()
+    def stop_listening(self) -> None:
+        """Take no more connections; those that are open go on."""
         if self._server is not None:
             self._server.close()
+
+    async def stop(self, patience: float = 1.0) -> None:
+        """Let replies leave, close."""
+        if self._ticker is not None:
+            self._ticker.cancel()
+        self.stop_listening()
         for connection in tuple(self.connections):
             connection.end_soon()
         loop = asyncio.get_running_loop()
