@@ -21,6 +21,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from trimaran.client.client import Client
+    from trimaran.client.sync import SyncClient
+    from trimaran.dialers import connect, open_client
     from trimaran.errors import Error, ProtocolError, ToolError
     from trimaran.server.context import Context
     from trimaran.server.limits import Limits
@@ -29,16 +32,33 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["CallToolResult", "Context", "Error", "Limits", "ProtocolError", "Server", "ToolError", "__version__"]
+__all__ = [
+    "CallToolResult",
+    "Client",
+    "Context",
+    "Error",
+    "Limits",
+    "ProtocolError",
+    "Server",
+    "SyncClient",
+    "ToolError",
+    "__version__",
+    "connect",
+    "open_client",
+]
 
 _HOMES = {
     "CallToolResult": "trimaran.types",
+    "Client": "trimaran.client.client",
     "Context": "trimaran.server.context",
     "Error": "trimaran.errors",
     "Limits": "trimaran.server.limits",
     "ProtocolError": "trimaran.errors",
     "Server": "trimaran.server.server",
+    "SyncClient": "trimaran.client.sync",
     "ToolError": "trimaran.errors",
+    "connect": "trimaran.dialers",
+    "open_client": "trimaran.dialers",
 }
 
 

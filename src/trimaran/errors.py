@@ -4,18 +4,29 @@
     ├── ProtocolError            a JSON-RPC error: code, message, data, and the HTTP status that goes with it
     │   ├── LocalProtocolError       our caller broke the protocol
     │   ├── RemoteProtocolError      the peer broke the protocol
+    │   │   └── InvalidOutput            a tool's result does not match the schema the tool declares
     │   ├── ResourceMissing          no resource has this URI
     │   └── CallError                the peer answered our call with an error
     │       ├── UnsupportedVersion
     │       ├── MissingCapability
-    │       └── HeaderMismatch
-    ├── ToolError                raised by a tool on purpose: becomes an `isError` result, text untouched
+    │       ├── HeaderMismatch
+    │       └── UrlElicitationRequired   a person must visit these URLs first
+    ├── ToolError                a tool failed, and says so to the model: an `isError` result, text untouched
     ├── DeclarationError         a tool, resource, prompt or server that cannot work as declared
     ├── ConfigError              an option or a combination of options that cannot work
-    ├── TransportError
-    │   ├── ConnectFailed
-    │   ├── Disconnected
-    │   └── TimedOut
+    ├── TransportError           the connection, not the conversation
+    │   ├── ConnectFailed            none could be made
+    │   ├── ConnectionLost           it ended while an answer was expected
+    │   ├── Disconnected             the client of a call is gone
+    │   ├── TimedOut                 no answer in time
+    │   ├── Unauthorized             the server wants credentials, or other ones
+    │   └── UnexpectedStatus         an HTTP status that answers nothing
+    ├── ClientStateError         a client used at the wrong time
+    │   ├── NotReady                 before it was opened
+    │   └── Closed                   after it was closed
+    ├── Unsupported              the server does not offer what was asked of it; nothing was sent
+    ├── CallCancelled            the call was cancelled through its client
+    ├── TooManyPages             a list that does not end
     ├── StateRejected            a sealed state that was forged, altered, expired, or made for another call
     └── RoundsExceeded
 
@@ -24,6 +35,7 @@ A message says what happened, what was expected and what to do next. Nothing her
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, Self
 
 __all__ = [
@@ -37,24 +49,35 @@ __all__ = [
     "CODE_RESOURCE_NOT_FOUND",
     "CODE_UNSUPPORTED_VERSION",
     "CODE_URL_ELICITATION_REQUIRED",
+    "CallCancelled",
     "CallError",
+    "ClientStateError",
+    "Closed",
     "ConfigError",
     "ConnectFailed",
+    "ConnectionLost",
     "DeclarationError",
     "Disconnected",
     "Error",
     "HeaderMismatch",
+    "InvalidOutput",
     "LocalProtocolError",
     "MissingCapability",
+    "NotReady",
     "ProtocolError",
     "RemoteProtocolError",
     "ResourceMissing",
     "RoundsExceeded",
     "StateRejected",
     "TimedOut",
+    "TooManyPages",
     "ToolError",
     "TransportError",
+    "Unauthorized",
+    "UnexpectedStatus",
+    "Unsupported",
     "UnsupportedVersion",
+    "UrlElicitationRequired",
 ]
 
 CODE_PARSE: Final = -32700
@@ -149,8 +172,19 @@ class ResourceMissing(ProtocolError):
         super().__init__(CODE_INVALID_PARAMS, f"resource not found: {uri[:500]}", {"uri": uri})
 
 
+class InvalidOutput(RemoteProtocolError):
+    """A tool's structured result does not match the output schema the tool declares; `result` holds it all the same."""
+
+    def __init__(self, message: str, *, result: Any = None) -> None:
+        super().__init__(CODE_INTERNAL, message)
+        self.result = result
+
+
 class CallError(ProtocolError):
     """The peer answered a call with a JSON-RPC error."""
+
+    def __str__(self) -> str:
+        return f"the server answered: {self.message} ({self.code})"
 
 
 class UnsupportedVersion(CallError):
@@ -165,11 +199,24 @@ class HeaderMismatch(CallError):
     """Routing headers and body disagree."""
 
 
+class UrlElicitationRequired(CallError):
+    """-32042 (2025-11-25): the call works once a person has visited these URLs."""
+
+    @property
+    def elicitations(self) -> list[Any]:
+        """The params of each URL elicitation."""
+        listed: Any = self.data.get("elicitations") if isinstance(self.data, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        return list(listed) if isinstance(listed, list) else []  # pyright: ignore[reportUnknownArgumentType]
+
+
 class ToolError(Error):
     """Raise it in a tool to tell the model what went wrong: the text is sent as it is, as an `isError` result.
 
-    `content` replaces the text by ready content blocks; `meta` becomes the result's `_meta`.
+    `content` replaces the text by ready content blocks; `meta` becomes the result's `_meta`. A client that was told
+    to raise on errors gets one too, with the whole `result`.
     """
+
+    result: Any = None
 
     def __init__(self, message: str = "", *, content: Any = None, meta: dict[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -192,13 +239,82 @@ class TransportError(Error):
 class ConnectFailed(TransportError):
     """No connection could be made."""
 
+    def __init__(self, message: str, *, exit_code: int | None = None, stderr: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+        """How the child process ended, if that is why."""
+        self.stderr = list(stderr)
+        """The last lines the child wrote there."""
+
+
+class ConnectionLost(TransportError):
+    """The connection ended while an answer was expected. Whether the server did the work is not known, if `sent`."""
+
+    sent: bool = True
+    """Could the server have seen the request? If not, it is safe to send again."""
+
+    def __init__(
+        self, message: str, *, cause_text: str = "", exit_code: int | None = None, stderr: Sequence[str] = ()
+    ) -> None:
+        super().__init__(message)
+        self.cause_text = cause_text or message
+        self.exit_code = exit_code
+        """How the child process ended, where there was one and it ended."""
+        self.stderr = list(stderr)
+        """The last lines the child wrote there, at most 200."""
+
 
 class Disconnected(TransportError):
-    """The connection ended while something was still expected of it."""
+    """The client of a call is gone: nothing can be asked of it any more."""
 
 
 class TimedOut(TransportError):
     """No answer came in time."""
+
+
+class Unauthorized(TransportError):
+    """The server wants credentials (401), or finds these not enough (403)."""
+
+    def __init__(self, message: str, *, status: int = 401, www_authenticate: str = "") -> None:
+        super().__init__(message)
+        self.status = status
+        self.www_authenticate = www_authenticate
+
+
+class UnexpectedStatus(TransportError):
+    """An HTTP status without a JSON-RPC answer in its body."""
+
+    def __init__(self, message: str, *, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class ClientStateError(Error):
+    """A client was used at the wrong time."""
+
+
+class NotReady(ClientStateError):
+    """The client was used before it was opened."""
+
+
+class Closed(ClientStateError):
+    """The client was used after, or while, it was closed."""
+
+
+class Unsupported(Error):
+    """The server does not offer what was asked of it; nothing was sent."""
+
+    def __init__(self, message: str, *, method: str) -> None:
+        super().__init__(message)
+        self.method = method
+
+
+class CallCancelled(Error):
+    """The call was cancelled through its client."""
+
+
+class TooManyPages(Error):
+    """A list went on for more pages than allowed."""
 
 
 class StateRejected(Error):

@@ -24,7 +24,7 @@ LAYERS = [
     {"server", "client", "auth", "state"},
     {"transports"},
     {"legacy", "ext"},
-    {"serve", "connect", "testing", "host"},
+    {"serve", "dialers", "testing", "host"},
     {"cli", "inspector", "console", "demo"},
 ]
 

@@ -1,17 +1,29 @@
-"""A server and its peer in one process: a channel of messages, no bytes on any wire but the JSON itself."""
+"""A server and its peer in one process: no bytes on any wire but the JSON itself.
+
+`MemoryLink` is the quick way for a modern client: the request is served in the caller's own task. `ServerChannel` is the
+same server behind a two-way channel, for the older revisions, where both sides ask. `MemoryChannel` is the raw end of one,
+for tests and tools that bring their own client.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, final
+
+from trimaran.client.link import Inbox, Owner, Postmortem
+from trimaran.client.options import Tap
+from trimaran.errors import ConnectionLost
+from trimaran.protocol.inbound import RequestId
+from trimaran.protocol.replies import Frame, read_frame
+from trimaran.server.exchange import SENT
 
 from .duplex import Duplex, LegacyHalf
 
 if TYPE_CHECKING:
     from trimaran.server.server import Server
 
-__all__ = ["MemoryChannel"]
+__all__ = ["MemoryChannel", "MemoryLink", "ServerChannel"]
 
 
 @final
@@ -47,3 +59,97 @@ class MemoryChannel:
         if self._incoming.full():
             self._incoming.get_nowait()
         self._incoming.put_nowait(None)
+
+
+@final
+class MemoryLink:
+    """A modern client's way to a server in the same process."""
+
+    is_http = False
+
+    def __init__(self, server: Server, inbox: Inbox, tap: Tap | None = None) -> None:
+        self._inbox = inbox
+        self._tap = tap
+        self._duplex = Duplex(server, self._write)  # pyright: ignore[reportArgumentType]
+        self._is_closed = False
+
+    async def request(
+        self, id: RequestId, message: bytes, headers: Mapping[str, str] | None = None, *, streaming: bool = False
+    ) -> Frame:
+        if self._is_closed:
+            raise _gone()
+        if self._tap is not None:
+            self._tap("out", message)
+        reply = await self._duplex.answer(message)
+        if reply is None:
+            raise ConnectionLost("the server gave up the call without an answer")
+        if self._tap is not None:
+            self._tap("in", reply)
+        return read_frame(reply)
+
+    async def send(self, message: bytes, headers: Mapping[str, str] | None = None) -> None:
+        if self._is_closed:
+            raise _gone()
+        if self._tap is not None:
+            self._tap("out", message)
+        self._duplex.feed(message)
+
+    def _write(self, data: bytes) -> object:
+        """What the server says beside its replies. There is nothing to wait for."""
+        if not self._is_closed:
+            if self._tap is not None:
+                self._tap("in", data)
+            frame = read_frame(data)
+            if frame.is_notice:
+                self._inbox.notice(frame)
+        return SENT
+
+    async def close(self) -> None:
+        self._is_closed = True
+        await self._duplex.close(patience=0.0)
+
+    def oddities(self) -> str:
+        return ""
+
+
+@final
+class ServerChannel:
+    """A server in this process, behind a two-way channel."""
+
+    def __init__(self, server: Server, *, legacy: Callable[[Duplex], LegacyHalf] | None = None) -> None:
+        self._server = server
+        self._legacy = legacy
+        self._duplex: Duplex | None = None
+        self._owner: Owner | None = None
+
+    async def open(self, owner: Owner) -> None:
+        self._owner = owner
+        self._duplex = Duplex(self._server, self._write, legacy=self._legacy)  # pyright: ignore[reportArgumentType]
+
+    async def send(self, message: bytes) -> None:
+        if self._duplex is None:
+            raise _gone()
+        self._duplex.feed(message)
+
+    def _write(self, data: bytes) -> object:
+        if self._owner is not None:
+            self._owner.receive(data)
+        return SENT
+
+    async def close(self) -> None:
+        duplex, self._duplex = self._duplex, None
+        if duplex is not None:
+            await duplex.close(patience=0.0)
+            self._owner = None
+
+    def describe(self) -> str:
+        return f"the server {self._server.info.name!r}"
+
+    def postmortem(self) -> Postmortem:
+        return Postmortem()
+
+
+def _gone() -> ConnectionLost:
+    lost = ConnectionLost("the connection was closed")
+    lost.sent = False
+    return lost

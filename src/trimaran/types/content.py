@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import UNSET, UnsetType, field
 
-from .wire import Annotations, Icon, Json, Value
+from .wire import Hints, Icon, Json, Value
 
 __all__ = [
     "AudioContent",
@@ -25,7 +25,7 @@ __all__ = [
 
 class TextContent(Value, tag_field="type", tag="text", frozen=True):
     text: str
-    annotations: Annotations | dict[str, Json] | None = None
+    annotations: Hints | None = None
     meta: dict[str, Json] | None = field(name="_meta", default=None)
 
 
@@ -34,7 +34,7 @@ class ImageContent(Value, tag_field="type", tag="image", frozen=True):
 
     data: str
     mime_type: str
-    annotations: Annotations | dict[str, Json] | None = None
+    annotations: Hints | None = None
     meta: dict[str, Json] | None = field(name="_meta", default=None)
 
 
@@ -43,7 +43,7 @@ class AudioContent(Value, tag_field="type", tag="audio", frozen=True):
 
     data: str
     mime_type: str
-    annotations: Annotations | dict[str, Json] | None = None
+    annotations: Hints | None = None
     meta: dict[str, Json] | None = field(name="_meta", default=None)
 
 
@@ -56,7 +56,7 @@ class ResourceLink(Value, tag_field="type", tag="resource_link", frozen=True):
     description: str | None = None
     mime_type: str | None = None
     size: int | None = None
-    annotations: Annotations | dict[str, Json] | None = None
+    annotations: Hints | None = None
     icons: list[Icon] | None = None
     meta: dict[str, Json] | None = field(name="_meta", default=None)
 
@@ -65,7 +65,7 @@ class TextResourceContents(Value, frozen=True):
     uri: str
     text: str
     mime_type: str | None = None
-    annotations: Annotations | dict[str, Json] | None = None
+    annotations: Hints | None = None
     meta: dict[str, Json] | None = field(name="_meta", default=None)
 
 
@@ -75,16 +75,22 @@ class BlobResourceContents(Value, frozen=True):
     uri: str
     blob: str
     mime_type: str | None = None
-    annotations: Annotations | dict[str, Json] | None = None
+    annotations: Hints | None = None
     meta: dict[str, Json] | None = field(name="_meta", default=None)
 
 
 ResourceContents: TypeAlias = TextResourceContents | BlobResourceContents
 
 
+if TYPE_CHECKING:
+    AnyContents: TypeAlias = TextResourceContents | dict[str, Json] | BlobResourceContents
+else:
+    AnyContents = Any  # nothing on the wire tells the two apart but which field is there
+
+
 class EmbeddedResource(Value, tag_field="type", tag="resource", frozen=True):
-    resource: TextResourceContents | dict[str, Json] | BlobResourceContents
-    annotations: Annotations | dict[str, Json] | None = None
+    resource: AnyContents
+    annotations: Hints | None = None
     meta: dict[str, Json] | None = field(name="_meta", default=None)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import UNSET, Raw, UnsetType, field
 
@@ -30,9 +30,15 @@ class Prompt(Wire):
     meta: dict[str, Json] | None = field(name="_meta", default=None)
 
 
+if TYPE_CHECKING:
+    AnyBlock: TypeAlias = ContentBlock | dict[str, Json]
+else:
+    AnyBlock = Any  # a block of a kind this release does not know stays a mapping
+
+
 class PromptMessage(Value, frozen=True):
     role: Role
-    content: ContentBlock | dict[str, Json]
+    content: AnyBlock
 
 
 class ListPromptsResult(Wire):

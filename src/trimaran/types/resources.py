@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import UNSET, Raw, UnsetType, field
 
-from .wire import Annotations, Icon, Json, Params, Wire
+from .wire import Hints, Icon, Json, Params, Wire
 
 __all__ = [
     "ListResourceTemplatesResult",
@@ -27,7 +27,7 @@ class Resource(Wire):
     description: str | None = None
     mime_type: str | None = None
     size: int | None = None
-    annotations: Annotations | dict[str, Json] | None = None
+    annotations: Hints | None = None
     icons: list[Icon] | None = None
     meta: dict[str, Json] | None = field(name="_meta", default=None)
 
@@ -42,7 +42,7 @@ class ResourceTemplate(Wire):
     title: str | None = None
     description: str | None = None
     mime_type: str | None = None
-    annotations: Annotations | dict[str, Json] | None = None
+    annotations: Hints | None = None
     icons: list[Icon] | None = None
     meta: dict[str, Json] | None = field(name="_meta", default=None)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import UNSET, Raw, UnsetType, field
 
@@ -23,13 +23,20 @@ class ToolAnnotations(Value, frozen=True):
     open_world_hint: bool | None = None
 
 
+if TYPE_CHECKING:
+    SchemaLike: TypeAlias = dict[str, Json] | Raw
+    ToolHints: TypeAlias = ToolAnnotations | dict[str, Json]
+else:
+    SchemaLike = ToolHints = Any  # the wider types are for senders; a receiver gets plain mappings
+
+
 class Tool(Wire):
     name: str
     title: str | None = None
     description: str | None = None
-    input_schema: dict[str, Json] | Raw = field(default_factory=lambda: {"type": "object"})
-    output_schema: dict[str, Json] | Raw | None = None
-    annotations: ToolAnnotations | dict[str, Json] | None = None
+    input_schema: SchemaLike = field(default_factory=lambda: {"type": "object"})
+    output_schema: SchemaLike | None = None
+    annotations: ToolHints | None = None
     execution: dict[str, Json] | None = None
     icons: list[Icon] | None = None
     meta: dict[str, Json] | None = field(name="_meta", default=None)

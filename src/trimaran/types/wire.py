@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
-__all__ = ["Annotations", "Icon", "Implementation", "Json", "Params", "Role", "Value", "Wire", "as_object"]
+__all__ = ["Annotations", "Hints", "Icon", "Implementation", "Json", "Params", "Role", "Value", "Wire", "as_object"]
 
 # A JSON value. `Any` because a recursive alias would make every handler's signature unreadable.
 Json: TypeAlias = Any
@@ -57,6 +57,14 @@ class Annotations(Value, frozen=True):
     audience: list[Role] | None = None
     priority: float | None = None
     last_modified: str | None = None
+
+
+if TYPE_CHECKING:
+    Hints: TypeAlias = Annotations | dict[str, Json]
+    """Annotations, or the mapping they are on the wire: senders may give either, receivers get the mapping."""
+else:
+    # msgspec decodes no union of a struct and a mapping, and what a peer sends need not fit the struct.
+    Hints = Any
 
 
 class Implementation(Value, frozen=True):

@@ -1,0 +1,77 @@
+"""Results the server allows to keep, for as long as it allows (2026-07-28).
+
+One cache belongs to one client, so to one authorization context: private entries cannot cross. The clock is passed in.
+Nothing is refreshed by itself, and what carried a person's answers is never kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, final
+
+import msgspec
+
+__all__ = ["Cache"]
+
+_MOST: Final = 1000
+
+# Which lists a change notification makes stale.
+_STALE: Final[dict[str, tuple[str, ...]]] = {
+    "notifications/tools/list_changed": ("tools/list",),
+    "notifications/prompts/list_changed": ("prompts/list",),
+    "notifications/resources/list_changed": ("resources/list", "resources/templates/list"),
+}
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+@final
+class Cache:
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._kept: dict[tuple[str, bytes], tuple[float, Any]] = {}
+
+    def get(self, method: str, params: Mapping[str, Any]) -> Any:
+        """What was kept for this request, or None."""
+        if not self._kept:
+            return None
+        key = (method, _encode(params))
+        found = self._kept.get(key)
+        if found is None:
+            return None
+        if found[0] <= self._clock():
+            del self._kept[key]
+            return None
+        return found[1]
+
+    def put(self, method: str, params: Mapping[str, Any], ttl_ms: int | None, value: Any) -> None:
+        if not ttl_ms or ttl_ms < 0:
+            return
+        if len(self._kept) >= _MOST:
+            del self._kept[next(iter(self._kept))]
+        self._kept[method, _encode(params)] = (self._clock() + ttl_ms / 1000, value)
+
+    def hear(self, notification: str, params: Mapping[str, Any]) -> None:
+        """Drop what a notification says has changed."""
+        if notification == "notifications/resources/updated":
+            # It may name a part of what was read, or the whole of it.
+            uri = params.get("uri")
+            self._drop(lambda method, key: method == "resources/read" and isinstance(uri, str) and _touches(uri, key))
+        elif notification in _STALE:
+            stale = _STALE[notification]
+            self._drop(lambda method, key: method in stale)
+
+    def drop(self, *methods: str) -> None:
+        self._drop(lambda method, key: method in methods)
+
+    def clear(self) -> None:
+        self._kept.clear()
+
+    def _drop(self, is_stale: Callable[[str, bytes], bool]) -> None:
+        for key in [key for key in self._kept if is_stale(*key)]:
+            del self._kept[key]
+
+
+def _touches(uri: str, key: bytes) -> bool:
+    read = msgspec.json.decode(key).get("uri", "")
+    return uri.startswith(read) or read.startswith(uri)

@@ -1,0 +1,623 @@
+"""`Client`: everything a program can ask of an MCP server, of any year, over any transport.
+
+    async with connect("http://127.0.0.1:9090/mcp") as client:
+        result = await client.call_tool("add", {"a": 1, "b": 2})
+        print(result.data)
+
+This is the facade: it knows the methods, what their results look like and what may be kept of them. How a request gets
+through, and what happens when it does not, is `connection.py`; which revision is spoken, `meeting.py` and the dialects.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar, cast, final
+
+import msgspec
+from msgspec import Raw
+
+from trimaran.errors import (
+    CODE_INVALID_REQUEST,
+    CallError,
+    ConfigError,
+    Error,
+    HeaderMismatch,
+    InvalidOutput,
+    LocalProtocolError,
+    RemoteProtocolError,
+    ToolError,
+    TooManyPages,
+    Unsupported,
+    UrlElicitationRequired,
+)
+from trimaran.protocol.inbound import RequestId
+from trimaran.protocol.meta import LOG_LEVELS
+from trimaran.protocol.methods import METHODS
+from trimaran.protocol.versions import V2025_03
+from trimaran.types import (
+    Completion,
+    Implementation,
+    Json,
+    Prompt,
+    PromptReference,
+    Resource,
+    ResourceReference,
+    ResourceTemplate,
+    Tool,
+)
+
+from .cache import Cache
+from .connection import Connection, Unset
+from .results import (
+    Page,
+    PromptResult,
+    ResourceResult,
+    ToolResult,
+    read_completion,
+    read_page,
+    read_prompt,
+    read_resource,
+    read_tool,
+)
+from .tools import KnownTool, KnownTools
+from .watch import Change, Subscription, Watch
+
+__all__ = ["Client"]
+
+log = logging.getLogger("trimaran.client")
+
+Timeout = float | None | type[Unset]
+OnProgress = Callable[[float, float | None, str | None], Any]
+
+_MAX_PAGES: Final = 1000
+_LOOKUP_PAGES: Final = 50  # to find one tool's definition before it is called
+_NO_PARAMS: Final[Mapping[str, Any]] = {}
+_T = TypeVar("_T")
+
+_decode_any = msgspec.json.Decoder().decode
+
+
+@final
+class Client:
+    """Made by `connect` and `open_client`. Safe to use from many tasks at once, and to close from any of them."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._options = connection.options
+        self._tools = KnownTools()
+        self._cache = Cache(time.monotonic)
+        self._watch = Watch(connection)
+        self._level: str | None = None
+        connection.on_notice = self._hear
+        connection.on_ready = self._began
+
+    # --- life --------------------------------------------------------------------------------------------------------
+
+    async def open(self) -> Self:
+        """Connect and greet. `connect` as a context manager and `open_client` do it for you.
+
+        Raises:
+            ConnectFailed, TimedOut, Unauthorized, UnexpectedStatus, UnsupportedVersion, RemoteProtocolError
+        """
+        await self._connection.open()
+        return self
+
+    async def close(self) -> None:
+        """End the connection, and the child process if there is one: from any task, any number of times."""
+        self._watch.close()
+        await self._connection.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def state(self) -> str:
+        """new, connecting, ready, reconnecting or closed."""
+        return self._connection.state
+
+    @property
+    def era(self) -> str:
+        """modern (2026-07-28) or legacy."""
+        return self._connection.conversation.dialect.era
+
+    @property
+    def version(self) -> str:
+        """The protocol revision in use."""
+        return self._connection.conversation.welcome.version
+
+    @property
+    def server_info(self) -> Implementation | None:
+        """The name and version the server gives itself. For display: nothing may be decided by it."""
+        return self._connection.conversation.welcome.info
+
+    @property
+    def server_capabilities(self) -> dict[str, Json]:
+        return self._connection.conversation.welcome.capabilities
+
+    @property
+    def instructions(self) -> str | None:
+        """What the server wants a model to know about it."""
+        return self._connection.conversation.welcome.instructions
+
+    @property
+    def session_id(self) -> str | None:
+        """The session of a legacy HTTP server."""
+        return getattr(self._connection.conversation.link, "session_id", None)
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the server, where it is our child."""
+        return getattr(self._channel, "pid", None)
+
+    @property
+    def stderr(self) -> list[str]:
+        """The last lines the server wrote to stderr, where it is our child."""
+        return list(getattr(self._channel, "stderr", ()))
+
+    @property
+    def _channel(self) -> Any:
+        return getattr(self._connection.conversation.link, "channel", None)
+
+    def __repr__(self) -> str:
+        return f"<Client of {self._connection.dialer.describe()}, {self.state}>"
+
+    # --- tools -------------------------------------------------------------------------------------------------------
+
+    async def list_tools(self, cursor: str | None = None, *, fresh: bool = False) -> Page[Tool]:
+        """One page of the server's tools. `fresh`: do not answer from the cache."""
+        return await self._list("tools/list", cursor, fresh)
+
+    async def list_tools_all(self, *, max_pages: int = _MAX_PAGES, fresh: bool = False) -> list[Tool]:
+        """All of the server's tools.
+
+        Raises:
+            TooManyPages: the list goes on for more than `max_pages`.
+        """
+        return await self._list_all(self.list_tools, "tools/list", max_pages, fresh)
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout: Timeout = Unset,
+        max_timeout: float | None = None,
+        on_progress: OnProgress | None = None,
+        into: Any = None,
+        raise_on_error: bool | None = None,
+        idempotent: bool | None = None,
+        meta: Mapping[str, Json] | None = None,
+    ) -> ToolResult:
+        """Call a tool.
+
+        Args:
+            name: The tool.
+            arguments: Its arguments; anything with a JSON form: dataclasses, pydantic models, dates, paths.
+            timeout: Seconds to wait, instead of the client's default; None for no limit.
+            max_timeout: Seconds to wait at most, however much progress is reported.
+            on_progress: Called with (progress, total, message); each report also extends the wait.
+            into: A type for `result.data`: a dataclass, a msgspec Struct, a pydantic model, `list[int]`, ...
+            raise_on_error: Raise ToolError when the tool says that it failed, instead of `result.is_error`.
+            idempotent: It may be repeated when the connection is lost; the tool's own annotation decides otherwise.
+            meta: Sent as `_meta`, for tracing and vendor extensions.
+
+        Raises:
+            CallError: the server refused the call (an unknown tool, say).
+            ConnectionLost, TimedOut, ...: no answer; see trimaran.errors.
+            InvalidOutput: the result breaks its schema, and `schema_check` is "strict" or `into` does not fit.
+        """
+        self._require("tools/call")
+        tool = self._tools.get(name)
+        if tool is None and not self._tools.is_complete:
+            tool = await self._look_up(name, timeout)
+        params: dict[str, Any] = {"name": name}
+        if arguments is not None:
+            params["arguments"] = arguments
+        if meta:
+            params["_meta"] = meta
+        repeatable = idempotent if idempotent is not None else tool is not None and tool.is_repeatable
+        raw = await self._send_call(params, tool, timeout, max_timeout, on_progress, repeatable)
+        result = read_tool(raw, unwrap=tool is not None and tool.unwraps)
+        if tool is not None and tool.output is not None:
+            tool.check(result, self._options.schema_check)
+        if result.is_error:
+            if self._options.raise_on_error if raise_on_error is None else raise_on_error:
+                failure = ToolError(result.text or f"{name} failed without a reason", content=result.content)
+                failure.result = result
+                raise failure
+        elif into is not None:
+            result.data = _into(into, result, name)
+        return result
+
+    async def _send_call(
+        self,
+        params: dict[str, Any],
+        tool: KnownTool | None,
+        timeout: Timeout,
+        max_timeout: float | None,
+        on_progress: OnProgress | None,
+        repeatable: bool,
+    ) -> Raw:
+        """Send tools/call, with the headers its schema wants; once more where the server says that ours were stale."""
+        for attempt in (1, 2, 3):
+            try:
+                raw, _ = await self._connection.call(
+                    "tools/call",
+                    params,
+                    name=params["name"],
+                    headers=_mirrored(tool, params),
+                    timeout=timeout,
+                    max_timeout=max_timeout,
+                    on_progress=on_progress,
+                    repeatable=repeatable,
+                )
+                return raw
+            except HeaderMismatch:
+                if attempt > 1:
+                    raise
+                self._forget_tools()
+                tool = await self._look_up(params["name"], timeout)
+            except UrlElicitationRequired as refusal:
+                if attempt > 1 or not await self._visit(refusal):
+                    raise
+        raise AssertionError("unreachable")
+
+    async def _visit(self, refusal: UrlElicitationRequired) -> bool:
+        """Ask a person to visit the URLs a call waits for (-32042); True if all were accepted."""
+        if self._connection.asks.on_elicit is None or not refusal.elicitations:
+            return False
+        for params in refusal.elicitations:
+            if not isinstance(params, dict):
+                return False
+            answer = await self._connection.asks.answer("elicitation/create", {**params, "mode": "url"})
+            if answer.action != "accept":
+                return False
+        return True
+
+    async def _look_up(self, name: str, timeout: Timeout) -> KnownTool | None:
+        """A tool's definition from the server's list; None if it is not there or the list cannot be had."""
+        cursor: str | None = None
+        try:
+            for _ in range(_LOOKUP_PAGES):
+                raw, _asked = await self._connection.call("tools/list", _page_params(cursor), timeout=timeout)
+                page = self._note("tools/list", cursor, read_page("tools/list", raw))
+                found = self._tools.get(name)
+                if found is not None:
+                    return found
+                cursor = page.next_cursor
+                if cursor is None:
+                    self._tools.is_complete = True
+                    return None
+        except (CallError, RemoteProtocolError) as error:
+            log.warning("the tools cannot be listed, so %s is called without its schema: %s", name, error)
+        return None
+
+    def _forget_tools(self) -> None:
+        self._tools.forget()
+        self._cache.drop("tools/list")
+
+    # --- resources, prompts, completion ------------------------------------------------------------------------------
+
+    async def list_resources(self, cursor: str | None = None, *, fresh: bool = False) -> Page[Resource]:
+        """One page of the server's resources."""
+        return await self._list("resources/list", cursor, fresh)
+
+    async def list_resources_all(self, *, max_pages: int = _MAX_PAGES, fresh: bool = False) -> list[Resource]:
+        """All of the server's resources."""
+        return await self._list_all(self.list_resources, "resources/list", max_pages, fresh)
+
+    async def list_resource_templates(
+        self, cursor: str | None = None, *, fresh: bool = False
+    ) -> Page[ResourceTemplate]:
+        """One page of the server's resource templates."""
+        return await self._list("resources/templates/list", cursor, fresh)
+
+    async def list_resource_templates_all(
+        self, *, max_pages: int = _MAX_PAGES, fresh: bool = False
+    ) -> list[ResourceTemplate]:
+        """All of the server's resource templates."""
+        return await self._list_all(self.list_resource_templates, "resources/templates/list", max_pages, fresh)
+
+    async def read_resource(
+        self, uri: str, *, timeout: Timeout = Unset, fresh: bool = False, meta: Mapping[str, Json] | None = None
+    ) -> ResourceResult:
+        """Read a resource.
+
+        Raises:
+            CallError: there is none with this URI (-32602, or -32002 from an older server), or it cannot be read.
+        """
+        self._require("resources/read")
+        params: dict[str, Any] = {"uri": uri}
+        if meta:
+            params["_meta"] = meta
+        kept = None if fresh else self._cache.get("resources/read", params)
+        if kept is not None:
+            return kept
+        raw, asked = await self._connection.call("resources/read", params, name=uri, timeout=timeout)
+        result = read_resource(raw)
+        if not asked:
+            self._keep("resources/read", params, raw, result)
+        return result
+
+    async def list_prompts(self, cursor: str | None = None, *, fresh: bool = False) -> Page[Prompt]:
+        """One page of the server's prompts."""
+        return await self._list("prompts/list", cursor, fresh)
+
+    async def list_prompts_all(self, *, max_pages: int = _MAX_PAGES, fresh: bool = False) -> list[Prompt]:
+        """All of the server's prompts."""
+        return await self._list_all(self.list_prompts, "prompts/list", max_pages, fresh)
+
+    async def get_prompt(
+        self,
+        name: str,
+        arguments: Mapping[str, str] | None = None,
+        *,
+        timeout: Timeout = Unset,
+        meta: Mapping[str, Json] | None = None,
+    ) -> PromptResult:
+        """Have a prompt filled in."""
+        self._require("prompts/get")
+        params: dict[str, Any] = {"name": name}
+        if arguments is not None:
+            params["arguments"] = arguments
+        if meta:
+            params["_meta"] = meta
+        raw, _ = await self._connection.call("prompts/get", params, name=name, timeout=timeout)
+        return read_prompt(raw)
+
+    async def complete(
+        self,
+        ref: str | PromptReference | ResourceReference,
+        argument: str,
+        value: str,
+        context: Mapping[str, str] | None = None,
+        *,
+        timeout: Timeout = Unset,
+    ) -> Completion:
+        """Suggest values for an argument of a prompt (by name) or of a resource template (by its URI template)."""
+        self._require("completion/complete")
+        if isinstance(ref, str):
+            is_template = "{" in ref or "://" in ref
+            ref = ResourceReference(uri=ref) if is_template else PromptReference(name=ref)
+        params: dict[str, Any] = {"ref": ref, "argument": {"name": argument, "value": value}}
+        if context:
+            params["context"] = {"arguments": context}
+        raw, _ = await self._connection.call("completion/complete", params, timeout=timeout)
+        return read_completion(raw)
+
+    # --- changes -----------------------------------------------------------------------------------------------------
+
+    def listen(
+        self,
+        *,
+        tools: bool = False,
+        prompts: bool = False,
+        resources_list: bool = False,
+        resources: Iterable[str] = (),
+    ) -> AsyncIterator[Change]:
+        """The server's announcements of change, until the client is closed: `async for change in client.listen(...)`."""
+        if isinstance(resources, str):
+            raise ConfigError(f"resources is a list of URIs: write resources=[{resources!r}]")
+        uris = tuple(resources)
+        wanted = (("tools", tools), ("prompts", prompts), ("resources", resources_list))
+        kinds = [kind for kind, is_wanted in wanted if is_wanted]
+        if not kinds and not uris:
+            raise ConfigError(
+                "nothing to listen to: say tools=True, prompts=True, resources_list=True or resources=[...]"
+            )
+        return self._watch.listen(kinds, uris)
+
+    async def subscribe(self, uri: str, callback: Callable[[str], Any]) -> Subscription:
+        """Have `callback(uri)` called whenever a resource changes; several callbacks may share one URI (R198)."""
+        return await self._watch.subscribe(uri, callback)
+
+    # --- the rest ----------------------------------------------------------------------------------------------------
+
+    async def ping(self, *, timeout: Timeout = Unset) -> None:
+        """Ask for a sign of life."""
+        await self._connection.ping(timeout)
+
+    async def set_log_level(self, level: str) -> None:
+        """Hear log messages of this severity and above, through `on_log`."""
+        if level not in LOG_LEVELS:
+            raise LocalProtocolError.invalid_params(
+                f"{level!r} is no log level; the levels are {', '.join(LOG_LEVELS)}"
+            )
+        self._require("logging/setLevel")
+        self._level = level
+        self._connection.log_level = level
+        if self.era == "legacy":
+            await self._connection.call("logging/setLevel", {"level": level})
+
+    async def set_roots(self, roots: Iterable[Any]) -> None:
+        """Replace the roots, and tell a legacy server that they changed."""
+        asks = self._connection.asks
+        if not asks.has_roots:
+            raise LocalProtocolError.invalid_params("this client declared no roots: connect with roots=[...] first")
+        asks.set_roots(roots)
+        if self.state != "new" and self.era == "legacy":
+            await self._connection.notify("notifications/roots/list_changed", None)
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        timeout: Timeout = Unset,
+        on_progress: OnProgress | None = None,
+        idempotent: bool = False,
+    ) -> dict[str, Json]:
+        """Send any request and get its result as it came: the way to methods this client has no name for."""
+        row = METHODS.get(method)
+        given = dict(params or {})
+        name: Any = None
+        if row is not None and row.routing_name is not None:
+            name = given.get("taskId" if row.routing_name == "task_id" else row.routing_name)
+        elif method.startswith("tasks/"):
+            name = given.get("taskId")
+        raw, _ = await self._connection.call(
+            method,
+            given,
+            name=name if isinstance(name, str) else None,
+            timeout=timeout,
+            on_progress=on_progress,
+            repeatable=idempotent,
+        )
+        result: Any = _decode_any(raw)
+        if not isinstance(result, dict):
+            raise RemoteProtocolError(CODE_INVALID_REQUEST, f"the result of {method} is not an object")
+        return cast("dict[str, Json]", result)
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Send any notification."""
+        await self._connection.notify(method, params)
+
+    @property
+    def requests(self) -> tuple[RequestId, ...]:
+        """The ids of the requests that wait for an answer."""
+        return self._connection.in_flight
+
+    def cancel(self, request_id: RequestId, reason: str | None = None) -> bool:
+        """Give up a request: its caller gets CallCancelled, the server is told (R196). False: there is none such."""
+        return self._connection.cancel(request_id, reason)
+
+    async def list_tasks(self, cursor: str | None = None) -> dict[str, Json]:
+        """One page of a 2025-11-25 server's tasks."""
+        return await self.request("tasks/list", _page_params(cursor), idempotent=True)
+
+    async def get_task(self, task_id: str) -> dict[str, Json]:
+        """The state of a task."""
+        return await self.request("tasks/get", {"taskId": task_id}, idempotent=True)
+
+    async def cancel_task(self, task_id: str) -> dict[str, Json]:
+        """End a task."""
+        return await self.request("tasks/cancel", {"taskId": task_id}, idempotent=True)
+
+    async def task_result(self, task_id: str, *, timeout: Timeout = Unset) -> dict[str, Json]:
+        """The result of a 2025-11-25 task; waits until there is one."""
+        return await self.request("tasks/result", {"taskId": task_id}, timeout=timeout, idempotent=True)
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _require(self, method: str) -> None:
+        """Refuse what the server did not advertise (R192)."""
+        row = METHODS[method]
+        capability = row.capability
+        conversation = self._connection.conversation
+        if capability is None or capability in conversation.welcome.capabilities:
+            return
+        if capability == "completions" and conversation.welcome.version < V2025_03:
+            return  # the revision has completion, but no word for it
+        raise Unsupported(
+            f"the server does not offer {capability}, so {method} cannot be asked of it; "
+            f"it offers {', '.join(sorted(conversation.welcome.capabilities)) or 'nothing'}",
+            method=method,
+        )
+
+    async def _list(self, method: str, cursor: str | None, fresh: bool) -> Page[Any]:
+        self._require(method)
+        params = _page_params(cursor)
+        if not fresh:
+            kept = self._cache.get(method, params)
+            if kept is not None:
+                return kept
+        raw, _ = await self._connection.call(method, params)
+        return self._note(method, cursor, read_page(method, raw))
+
+    def _note(self, method: str, cursor: str | None, page: Page[Any]) -> Page[Any]:
+        if method == "tools/list":
+            page[:] = self._tools.learn(page, over_http=self._mirrors)
+            if cursor is None and page.next_cursor is None:
+                self._tools.is_complete = True
+        if self._options.cache:
+            self._cache.put(method, _page_params(cursor), page.ttl_ms, page)
+        return page
+
+    @property
+    def _mirrors(self) -> bool:
+        """Do annotated arguments travel in headers here?"""
+        conversation = self._connection.conversation
+        return conversation.link.is_http and conversation.dialect.era == "modern"
+
+    def _keep(self, method: str, params: Mapping[str, Any], raw: Raw, value: Any) -> None:
+        if self._options.cache and self.era == "modern":
+            ttl: Any = _decode_any(raw).get("ttlMs")
+            self._cache.put(method, params, ttl if isinstance(ttl, int) else None, value)
+
+    async def _list_all(
+        self, fetch: Callable[..., Awaitable[Page[_T]]], method: str, max_pages: int, fresh: bool
+    ) -> list[_T]:
+        items: list[_T] = []
+        seen: set[str] = set()
+        cursor: str | None = None
+        for _ in range(max_pages):
+            page = await fetch(cursor, fresh=fresh)
+            items.extend(page)
+            cursor = page.next_cursor
+            if cursor is None:
+                if method == "tools/list":
+                    self._tools.is_complete = True
+                return items
+            if cursor in seen:
+                raise RemoteProtocolError(
+                    CODE_INVALID_REQUEST, f"{method} goes in circles: the cursor {cursor[:80]!r} came twice"
+                )
+            seen.add(cursor)
+        raise TooManyPages(f"{method} has more than {max_pages} pages; allow more with max_pages, or read page by page")
+
+    def _hear(self, method: str, params: dict[str, Any]) -> None:
+        if method == "notifications/tools/list_changed":
+            self._tools.forget()
+        self._cache.hear(method, params)
+        self._watch.hear(method, params)
+
+    async def _began(self, again: bool) -> None:
+        """A new conversation: what was known of the old one's server may no longer hold."""
+        if not again:
+            return
+        self._tools.forget()
+        self._cache.clear()
+        try:
+            if self._level is not None and self.era == "legacy":
+                await self._connection.call("logging/setLevel", {"level": self._level})
+            await self._watch.restore()
+        except Error as error:
+            log.warning("not everything could be set up again after reconnecting: %s", error)
+
+
+def _page_params(cursor: str | None) -> Mapping[str, Any]:
+    return _NO_PARAMS if cursor is None else {"cursor": cursor}
+
+
+def _mirrored(tool: KnownTool | None, params: Mapping[str, Any]) -> dict[str, str] | None:
+    if tool is None or tool.headers is None:
+        return None
+    arguments: Any = params.get("arguments") or {}
+    if not isinstance(arguments, dict):
+        from trimaran.schema.convert import to_jsonable
+
+        arguments = to_jsonable(arguments)
+    return dict(tool.headers.mirror(cast("dict[str, Any]", arguments)))
+
+
+def _into(wanted: Any, result: ToolResult, name: str) -> Any:
+    from trimaran.schema.convert import ConversionError, decoder_of
+
+    value = result.data
+    if result.structured is None and isinstance(value, str) and wanted is not str:
+        with contextlib.suppress(msgspec.DecodeError):
+            value = _decode_any(value)  # a tool without structured output often says it in JSON
+    try:
+        return decoder_of(wanted)(value)
+    except ConversionError as error:
+        what = getattr(wanted, "__name__", str(wanted))
+        raise InvalidOutput(f"the result of {name} is no {what}: {error}", result=result) from None

@@ -1,0 +1,658 @@
+"""One client's connection: opened, lost, healed, closed; and the calls that go through it.
+
+    new -> connecting -> ready <-> reconnecting -> closed
+
+A `Conversation` is one incarnation: a link, the dialect spoken on it, what the server said about itself. The connection
+outlives it. When a conversation ends by itself the calls in it fail at once, and the next one is begun in the background
+by a single task, with growing pauses; calls made meanwhile wait for it, within their own deadlines. Whatever happens, a
+call ends: with its result, with the server's error, or with an error that says what became of the connection.
+
+A request is repeated only where that cannot do harm: when the server cannot have seen it, or when whoever called says (or
+the tool declares) that doing it twice is the same as once.
+
+Tasks belong to the connection, never to the caller: a client may be opened in one task, used in many, closed in another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final, final
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from trimaran.errors import (
+    CODE_INVALID_REQUEST,
+    Closed,
+    ConnectFailed,
+    ConnectionLost,
+    Error,
+    LocalProtocolError,
+    NotReady,
+    ProtocolError,
+    RemoteProtocolError,
+    RoundsExceeded,
+    TimedOut,
+    TransportError,
+)
+from trimaran.protocol.inbound import RequestId
+from trimaran.protocol.replies import Frame, excerpt
+from trimaran.types import as_object
+
+from .asks import Asks, LogEntry, StateEvent
+from .dialect import Dialect, Welcome, encode, write_notice
+from .link import Link
+from .mailbox import Mailbox, is_async
+from .meeting import Dialer, EraMemory, MakeDialect, Meeting, meet
+from .options import MAX_TIMEOUT, Options
+from .patience import Expired, Patience
+
+__all__ = ["Connection", "Conversation", "Unset"]
+
+log = logging.getLogger("trimaran.client")
+
+_MOST_ASKS: Final = 64  # asks of the server's at work at once; a person answers one
+_PAUSES: Final = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+_ATTEMPTS: Final = 5  # to reconnect, before waiting for somebody to call
+_SETTLED: Final = 5.0  # seconds a conversation must have lived for the next one to begin without a pause
+_PING_LIMIT: Final = 5.0
+
+
+class Unset:
+    """No value was given, where None is one."""
+
+
+class _Progress(Struct):
+    token: RequestId = field(name="progressToken")
+    progress: float
+    total: float | None = None
+    message: str | None = None
+
+
+class _InputRequired(Struct):
+    requests: dict[str, Any] | None = field(name="inputRequests", default=None)
+    state: str | None = field(name="requestState", default=None)
+
+
+class _Answer(Struct, tag_field="jsonrpc", tag="2.0"):
+    id: RequestId
+    result: Any
+
+
+class _Refusal(Struct, tag_field="jsonrpc", tag="2.0"):
+    id: RequestId
+    error: Any
+
+
+_decode_progress = msgspec.json.Decoder(_Progress).decode
+_decode_input = msgspec.json.Decoder(_InputRequired).decode
+
+
+@final
+class Flight:
+    """A call that waits for its reply."""
+
+    __slots__ = ("method", "on_id", "on_progress", "patience", "post")
+
+    def __init__(self, method: str, patience: Patience, on_progress: Callable[..., Any] | None) -> None:
+        self.method = method
+        self.patience = patience
+        self.on_progress = on_progress
+        self.on_id: Callable[[int], None] | None = None
+        self.post = Mailbox() if on_progress is not None and is_async(on_progress) else None
+
+    def progress(self, report: _Progress) -> None:
+        self.patience.extend()
+        if self.post is not None:
+            assert self.on_progress is not None
+            self.post.post(self.on_progress, report.progress, report.total, report.message)
+        elif self.on_progress is not None:
+            try:
+                self.on_progress(report.progress, report.total, report.message)
+            except Exception:
+                log.exception("on_progress failed")
+
+
+@final
+class Conversation:
+    """One link and what is spoken on it. It is the link's inbox."""
+
+    link: Link
+    dialect: Dialect
+    welcome: Welcome
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.is_over = False
+        self.error: Error | None = None
+        self.began = 0.0
+        self._answering: dict[RequestId, asyncio.Task[None]] = {}
+
+    def begin(self, meeting: Meeting, now: float) -> None:
+        self.link, self.dialect, self.welcome = meeting.link, meeting.dialect, meeting.welcome
+        self.began = now
+
+    def notice(self, frame: Frame) -> None:
+        self._connection.hear(self, frame)
+
+    def asked(self, frame: Frame) -> None:
+        id = frame.id
+        assert isinstance(id, (int, str))
+        if len(self._answering) >= _MOST_ASKS:
+            busy = {"code": -32603, "message": f"the client is busy: {_MOST_ASKS} requests are being answered"}
+            self._connection.spawn(self._reply(_Refusal(id, busy)))
+            return
+        task = self._connection.spawn(self._answer(id, frame))
+        self._answering[id] = task
+        task.add_done_callback(lambda _: self._answering.pop(id, None))
+
+    def withdraw_ask(self, id: RequestId) -> None:
+        """The server no longer wants an answer."""
+        task = self._answering.get(id)
+        if task is not None:
+            task.cancel()
+
+    def lost(self, error: Error | None) -> None:
+        self.is_over = True
+        self.error = error
+        self._connection.conversation_ended(self, error)
+
+    async def _answer(self, id: RequestId, frame: Frame) -> None:
+        method: Any = frame.method
+        try:
+            with self._connection.waiting_for_people(method):
+                result = await self._connection.asks.answer(method, frame.read_params())
+            reply = _Answer(id, result)
+            await self._reply(reply)
+        except ProtocolError as error:
+            await self._reply(_Refusal(id, _error_body(error)))
+        except TransportError as error:
+            log.debug("an answer to %s could not be sent: %s", method, error)
+        except Exception as error:
+            log.exception("the handler of %s failed", method)
+            await self._reply(_Refusal(id, {"code": -32603, "message": f"the handler failed: {type(error).__name__}"}))
+
+    async def _reply(self, message: Any) -> None:
+        try:
+            await self.link.send(encode(message), self.dialect.headers("", None))
+        except TransportError as error:
+            log.debug("a reply could not be sent: %s", error)
+
+
+def _error_body(error: ProtocolError) -> dict[str, Any]:
+    body: dict[str, Any] = {"code": error.code, "message": error.message}
+    if error.data is not None:
+        body["data"] = error.data
+    return body
+
+
+@final
+class Connection:
+    def __init__(self, dialer: Dialer, options: Options, make_dialect: MakeDialect, memory: EraMemory) -> None:
+        self.dialer = dialer
+        self.options = options
+        self.asks = Asks(options)
+        self.state = "new"
+        self.log_level: str | None = "info" if self.asks.on_log is not None else None
+        self.on_notice: Callable[[str, dict[str, Any]], None] = lambda method, params: None
+        """Sees every notification but progress."""
+        self.on_ready: Callable[[bool], Coroutine[Any, Any, None]] | None = None
+        """Run with each new conversation; True: it is not the first."""
+        self.make_dialect = make_dialect
+        self._memory = memory
+        self._live: Conversation | None = None
+        self._last: Conversation | None = None
+        self._ids = itertools.count(1)
+        self._flights: dict[RequestId, Flight] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._mail = Mailbox()
+        self._opening: asyncio.Task[Conversation] | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self._failure: Error | None = None
+        """Why the last attempt to connect failed."""
+
+    # --- life --------------------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        if self.state == "closed" or self._closing is not None:
+            raise Closed("the client is closed; make a new one")
+        if self.state != "new":
+            raise NotReady(f"the client is already {self.state}; open it once")
+        self._enter("connecting")
+        try:
+            await self._ready()
+        except BaseException as error:
+            await self.close(error if isinstance(error, Error) else None)
+            raise
+        if self.options.ping_interval is not None:
+            self.spawn(self._keep_pinging(self.options.ping_interval))
+
+    async def close(self, error: Error | None = None) -> None:
+        """End everything; from any task, any number of times. All of them wait for the same end."""
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close(error))
+        await asyncio.shield(self._closing)
+
+    async def _close(self, error: Error | None) -> None:
+        live, self._live = self._live, None
+        opening, self._opening = self._opening, None
+        for flight in tuple(self._flights.values()):
+            flight.patience.end(Closed(f"the client was closed while {flight.method} was waiting for its answer"))
+        tasks = [task for task in (*self._tasks, opening) if task is not None and task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        if live is None and self._last is not None:
+            live = self._last
+        if live is not None:
+            with contextlib.suppress(Error):
+                await live.link.close()
+        await self._mail.close()
+        self._enter("closed", error)
+
+    def _enter(self, state: str, error: Error | None = None) -> None:
+        previous, self.state = self.state, state
+        if state != previous or error is not None:
+            log.debug("%s: %s -> %s%s", self.dialer.describe(), previous, state, f" ({error})" if error else "")
+            if self.asks.on_state is not None:
+                self._tell(self.asks.on_state, StateEvent(state, previous, error))
+
+    def _tell(self, callback: Callable[..., Any], *args: Any) -> None:
+        self._mail.post(callback, *args)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Run something in the background for as long as the connection lasts."""
+        task = asyncio.ensure_future(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # --- beginning and healing ---------------------------------------------------------------------------------------
+
+    @property
+    def conversation(self) -> Conversation:
+        """The current conversation, or the last one; NotReady before the first."""
+        found = self._live or self._last
+        if found is None:
+            if self._closing is not None:
+                raise Closed("the client is closed")
+            raise NotReady("the client is not open yet: use `async with connect(...)`, or await open_client(...)")
+        return found
+
+    async def _ready(self) -> Conversation:
+        """The current conversation; the next one, if there is none at the moment."""
+        live = self._live
+        if live is not None:
+            return live
+        if self._closing is not None:
+            raise Closed("the client is closed")
+        if self.state == "new":
+            raise NotReady("the client is not open yet: use `async with connect(...)`, or await open_client(...)")
+        opening = self._opening
+        if opening is None:
+            opening = self._opening = asyncio.ensure_future(self._begin())
+            opening.add_done_callback(self._opened)
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            if opening.cancelled() and self._closing is not None:
+                raise Closed("the client was closed") from None
+            raise
+
+    def _opened(self, task: asyncio.Task[Conversation]) -> None:
+        if self._opening is task:
+            self._opening = None
+        if not task.cancelled():
+            task.exception()  # whoever waits has it; nobody may be waiting
+
+    async def _begin(self) -> Conversation:
+        """Meet the server, within the time there is."""
+        conversation = Conversation(self)
+        limit = self.options.connect_timeout
+        try:
+            async with asyncio.timeout(limit):
+                meeting = await meet(
+                    self.dialer,
+                    conversation,
+                    self.make_dialect,
+                    self.next_id,
+                    era=self.options.wanted_era,
+                    version=self.options.version,
+                    memory=self._memory,
+                    patience=limit,
+                )
+        except TimeoutError:
+            self._failure = TimedOut(
+                f"{self.dialer.describe()} did not get ready within {limit:g} s; a slow start needs a larger connect_timeout"
+            )
+            raise self._failure from None
+        except Error as error:
+            self._failure = error
+            raise
+        again = self._last is not None
+        conversation.begin(meeting, asyncio.get_running_loop().time())
+        self._last = conversation
+        if conversation.is_over:
+            raise conversation.error or ConnectionLost(f"{self.dialer.describe()} ended right after it was greeted")
+        self._failure = None
+        self._live = conversation
+        self._enter("ready")
+        if self.on_ready is not None:
+            self.spawn(self.on_ready(again))
+        return conversation
+
+    def conversation_ended(self, conversation: Conversation, error: Error | None) -> None:
+        """A conversation is over: by the end of its link, or because the server forgot its session."""
+        if self._live is not conversation or self._closing is not None:
+            return
+        self._live = None
+        self._enter("reconnecting", error)
+        loop = asyncio.get_running_loop()
+        is_settled = loop.time() - conversation.began > _SETTLED
+        self._opening = asyncio.ensure_future(self._heal(conversation, 0 if is_settled else 1))
+        self._opening.add_done_callback(self._opened)
+
+    async def _heal(self, ended: Conversation, first: int) -> Conversation:
+        with contextlib.suppress(Error):
+            await ended.link.close()
+        for attempt in range(first, first + _ATTEMPTS):
+            await asyncio.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
+            try:
+                return await self._begin()
+            except Error as error:
+                log.info("%s: reconnecting failed: %s", self.dialer.describe(), error)
+                self._enter("reconnecting", error)
+                if attempt == first + _ATTEMPTS - 1:
+                    raise
+        raise AssertionError("unreachable")
+
+    async def _keep_pinging(self, interval: float) -> None:
+        failures = 0
+        while True:
+            await asyncio.sleep(interval)
+            live = self._live
+            if live is None:
+                failures = 0
+                continue
+            try:
+                await self.ping(min(_PING_LIMIT, interval) if interval > 1 else _PING_LIMIT)
+                failures = 0
+            except (TimedOut, TransportError) as error:
+                failures += 1
+                if failures >= self.options.ping_failures and self._live is live:
+                    failures = 0
+                    lost = ConnectionLost(f"{self.options.ping_failures} pings in a row failed; the last: {error}")
+                    for flight in tuple(self._flights.values()):
+                        flight.patience.end(ConnectionLost(str(lost)))
+                    live.lost(lost)
+            except ProtocolError:
+                failures = 0  # an error is a sign of life
+
+    async def ping(self, timeout: float | type[Unset] | None = Unset) -> None:
+        """Ask for a sign of life."""
+        live = self._live or await self._ready()
+        method = "server/discover" if live.dialect.era == "modern" else "ping"
+        await self.call(method, {}, timeout=timeout)
+
+    # --- calls -------------------------------------------------------------------------------------------------------
+
+    def next_id(self) -> int:
+        return next(self._ids)
+
+    @property
+    def in_flight(self) -> tuple[RequestId, ...]:
+        return tuple(self._flights)
+
+    def cancel(self, id: RequestId, reason: str | None) -> bool:
+        flight = self._flights.get(id)
+        if flight is None:
+            return False
+        flight.patience.cancel(reason)
+        return True
+
+    async def call(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        name: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | type[Unset] | None = Unset,
+        max_timeout: float | None = None,
+        on_progress: Callable[..., Any] | None = None,
+        repeatable: bool = True,
+        on_id: Callable[[int], None] | None = None,
+    ) -> tuple[Raw, bool]:
+        """Have a request answered: its result, and whether input was asked for on the way.
+
+        Raises:
+            CallError: the server answered an error.
+            TimedOut, ConnectionLost, ConnectFailed, Unauthorized, UnexpectedStatus: the connection failed it.
+            RemoteProtocolError: what came is no answer.
+        """
+        if self.state == "new" or self._closing is not None:
+            await self._ready()
+        options = self.options
+        seconds: float | None = options.timeout if timeout is Unset else timeout  # pyright: ignore[reportAssignmentType]
+        maximum = max_timeout or options.max_timeout or max(MAX_TIMEOUT, seconds or 0.0)
+        flight = Flight(method, Patience(seconds, maximum), on_progress)
+        flight.on_id = on_id
+        try:
+            with flight.patience:
+                result = await self._converse(flight, method, params, name, headers, repeatable)
+                if flight.post is not None:
+                    await flight.post.drained()
+                return result
+        except Expired:
+            raise TimedOut(self._late(method, flight.patience)) from None
+        finally:
+            if flight.post is not None:
+                await flight.post.close()
+
+    async def _converse(
+        self,
+        flight: Flight,
+        method: str,
+        params: Mapping[str, Any],
+        name: str | None,
+        headers: Mapping[str, str] | None,
+        repeatable: bool,
+    ) -> tuple[Raw, bool]:
+        losses = rounds = 0
+        extra: dict[str, Any] = {}
+        while True:
+            live = self._live or await self._ready()
+            try:
+                kind, raw = await self._exchange(live, flight, method, {**params, **extra}, name, headers)
+            except (ConnectionLost, ConnectFailed) as error:
+                losses += 1
+                is_safe = repeatable or isinstance(error, ConnectFailed) or not error.sent
+                if self._closing is not None:
+                    raise Closed("the client was closed") from error
+                if not is_safe or losses > self.options.retries:
+                    self._stumble(live, error)
+                    raise
+                await self._pause(live, error, losses)
+                continue
+            if self.state != "ready" and self._live is live:
+                self._enter("ready")
+            if kind == "complete":
+                return raw, rounds > 0
+            if kind != "input_required":
+                raise RemoteProtocolError(CODE_INVALID_REQUEST, f"{method} was answered with a {kind}, not a result")
+            rounds += 1
+            if rounds > self.options.max_rounds:
+                raise RoundsExceeded(f"{method} asked for input {rounds} times; max_rounds allows {rounds - 1}")
+            extra = await self._provide(flight, method, raw)
+
+    async def _exchange(
+        self,
+        live: Conversation,
+        flight: Flight,
+        method: str,
+        params: dict[str, Any],
+        name: str | None,
+        headers: Mapping[str, str] | None,
+    ) -> tuple[str, Raw]:
+        """One request and its reply."""
+        id = next(self._ids)
+        dialect, link = live.dialect, live.link
+        token = id if flight.on_progress is not None else None
+        try:
+            message = dialect.write(id, method, params, token, self.log_level)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise LocalProtocolError.invalid_params(f"the arguments of {method} have no JSON form: {error}") from None
+        all_headers = dialect.headers(method, name) if link.is_http else None
+        if headers and all_headers is not None:
+            all_headers.update(headers)
+        self._flights[id] = flight
+        if flight.on_id is not None:
+            flight.on_id(id)
+        try:
+            frame = await link.request(id, message, all_headers)
+        except asyncio.CancelledError:
+            self._withdraw(live, id, method, flight.patience.reason)
+            raise
+        finally:
+            del self._flights[id]
+        return dialect.outcome(frame)
+
+    def _withdraw(self, live: Conversation, id: RequestId, method: str, reason: str | None) -> None:
+        """Tell the server that nobody waits any more, where leaving the stream does not say so by itself."""
+        if self._closing is not None or live.is_over or method == "initialize":
+            return
+        if live.link.is_http and live.dialect.era == "modern":
+            return
+        params: dict[str, Any] = {"requestId": id}
+        params["reason"] = reason or "the caller gave up"
+
+        async def tell() -> None:
+            with contextlib.suppress(TransportError, ProtocolError):
+                async with asyncio.timeout(_PING_LIMIT):
+                    await live.link.send(
+                        write_notice("notifications/cancelled", params),
+                        live.dialect.headers("notifications/cancelled", None),
+                    )
+
+        self.spawn(_quietly(tell()))
+
+    def _stumble(self, live: Conversation, error: Error) -> None:
+        """A request failed with its connection, and the conversation does not end with it (HTTP): say so."""
+        if self._live is live and self.state == "ready":
+            self._enter("reconnecting", error)
+
+    async def _pause(self, live: Conversation, error: Error, losses: int) -> None:
+        self._stumble(live, error)
+        if self._live is live:
+            # Nothing but this request noticed; a moment's rest, then the same again.
+            await asyncio.sleep(_PAUSES[min(losses, len(_PAUSES) - 1)])
+
+    async def _provide(self, flight: Flight, method: str, raw: Raw) -> dict[str, Any]:
+        """Answer what an input_required result asks; the fields of the next request."""
+        try:
+            wanted = _decode_input(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise RemoteProtocolError(
+                CODE_INVALID_REQUEST, f"an input_required result is malformed ({error}): {excerpt(bytes(raw))}"
+            ) from None
+        if wanted.requests is None and wanted.state is None:
+            raise RemoteProtocolError(
+                CODE_INVALID_REQUEST,
+                f"{method} was answered input_required, with neither inputRequests nor requestState",
+            )
+        extra: dict[str, Any] = {}
+        if wanted.state is not None:
+            extra["requestState"] = wanted.state
+        if wanted.requests:
+            flight.patience.pause()
+            try:
+                extra["inputResponses"] = await self._answer_all(wanted.requests)
+            finally:
+                flight.patience.resume()
+        return extra
+
+    async def _answer_all(self, requests: Mapping[str, Any]) -> dict[str, Any]:
+        answers: dict[str, Any] = {}
+        for key, request in requests.items():
+            ask = as_object(request) or {}
+            method = ask.get("method")
+            if not isinstance(method, str):
+                raise RemoteProtocolError(CODE_INVALID_REQUEST, f"the input request {key[:80]!r} names no method")
+            answers[key] = await self.asks.answer(method, as_object(ask.get("params")) or {})
+        return answers
+
+    def _late(self, method: str, patience: Patience) -> str:
+        text = f"no answer to {method} within {patience.limit:g} s from {self.dialer.describe()}"
+        live = self._live or self._last
+        if live is not None:
+            text += live.link.oddities()
+        if self._failure is not None and self._live is None:
+            text += f"; the last attempt to reconnect failed: {self._failure}"
+        return text
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None) -> None:
+        """Send a notification."""
+        live = self._live or await self._ready()
+        await live.link.send(write_notice(method, params), live.dialect.headers(method, None))
+
+    @contextlib.contextmanager
+    def waiting_for_people(self, method: str) -> Any:
+        """The clocks of all calls stand still while a person or a model answers: which call it belongs to is not said."""
+        flights = () if method == "ping" else tuple(self._flights.values())
+        for flight in flights:
+            flight.patience.pause()
+        try:
+            yield
+        finally:
+            for flight in flights:
+                flight.patience.resume()
+
+    # --- what the server tells ---------------------------------------------------------------------------------------
+
+    def hear(self, conversation: Conversation, frame: Frame) -> None:
+        method: Any = frame.method
+        if method == "notifications/progress":
+            self._progress(frame)
+            if self.asks.on_notification is not None:
+                self._tell(self.asks.on_notification, method, frame.read_params())
+            return
+        params = frame.read_params()
+        if method == "notifications/cancelled":
+            id = params.get("requestId")
+            if isinstance(id, (int, str)):
+                conversation.withdraw_ask(id)
+        elif method == "notifications/message" and self.asks.on_log is not None:
+            self._tell(self.asks.on_log, _log_entry(params))
+        try:
+            self.on_notice(method, params)
+        except Exception:
+            log.exception("a notification could not be handled: %s", method)
+        if self.asks.on_notification is not None:
+            self._tell(self.asks.on_notification, method, params)
+
+    def _progress(self, frame: Frame) -> None:
+        try:
+            report = _decode_progress(frame.params)  # pyright: ignore[reportArgumentType]
+        except (msgspec.DecodeError, UnicodeDecodeError, TypeError):
+            log.warning("a malformed progress notification was ignored")
+            return
+        flight = self._flights.get(report.token)
+        if flight is not None:
+            flight.progress(report)
+
+
+async def _quietly(coroutine: Coroutine[Any, Any, None]) -> None:
+    with contextlib.suppress(TimeoutError):
+        await coroutine
+
+
+def _log_entry(params: Mapping[str, Any]) -> LogEntry:
+    level, logger = params.get("level"), params.get("logger")
+    return LogEntry(
+        level if isinstance(level, str) else "info", params.get("data"), logger if isinstance(logger, str) else None
+    )

@@ -1,0 +1,216 @@
+"""How a client speaks: what goes into a request, what a result must look like, how the conversation begins.
+
+`Dialect` is the contract; `Stateless` is 2026-07-28, where every request says all there is to know about its sender.
+The revisions with a handshake are `legacy/dialect.py`. A dialect writes and reads; it sends nothing by itself but its
+greeting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol, final
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from trimaran.errors import CODE_INVALID_REQUEST, RemoteProtocolError, UnsupportedVersion
+from trimaran.protocol.headers import encode_value
+from trimaran.protocol.inbound import RequestId
+from trimaran.protocol.meta import (
+    KEY_CLIENT_CAPABILITIES,
+    KEY_CLIENT_INFO,
+    KEY_LOG_LEVEL,
+    KEY_PROTOCOL_VERSION,
+    KEY_SERVER_INFO,
+)
+from trimaran.protocol.replies import Frame, excerpt
+from trimaran.protocol.versions import MODERN
+from trimaran.types import DiscoverResult, Implementation, Json
+
+from .link import Link
+
+__all__ = ["Dialect", "Stateless", "Welcome", "write_notice", "write_request"]
+
+_KNOWN: Final = frozenset({"complete", "input_required", "task"})
+
+
+@final
+class Welcome(Struct, frozen=True):
+    """What a server said about itself."""
+
+    version: str
+    capabilities: dict[str, Json]
+    info: Implementation | None = None
+    instructions: str | None = None
+    raw: Mapping[str, Json] = {}
+
+
+class Dialect(Protocol):
+    era: str
+    version: str
+
+    async def greet(self, link: Link, next_id: Callable[[], int]) -> Welcome:
+        """Begin the conversation.
+
+        Raises:
+            UnsupportedVersion: the server speaks no revision that we do; `data["supported"]` lists its own.
+        """
+        ...
+
+    def write(
+        self, id: RequestId, method: str, params: dict[str, Any], token: RequestId | None, level: str | None
+    ) -> bytes:
+        """A request. `params` belongs to the dialect from here on."""
+        ...
+
+    def headers(self, method: str, name: str | None) -> dict[str, str]:
+        """What goes beside it over HTTP."""
+        ...
+
+    def outcome(self, frame: Frame) -> tuple[str, Raw]:
+        """The type of a result ("complete", "input_required", ...) and the result; raises what the reply says."""
+        ...
+
+
+class _Request(Struct, tag_field="jsonrpc", tag="2.0"):
+    id: RequestId
+    method: str
+    params: Any
+
+
+class _BareRequest(Struct, tag_field="jsonrpc", tag="2.0"):
+    id: RequestId
+    method: str
+
+
+class _Notice(Struct, tag_field="jsonrpc", tag="2.0", omit_defaults=True):
+    method: str
+    params: Any = None
+
+
+def _enc_hook(value: Any) -> Any:
+    from trimaran.schema.convert import enc_hook  # loads a good deal; few arguments need it
+
+    return enc_hook(value)
+
+
+encode: Final = msgspec.json.Encoder(enc_hook=_enc_hook).encode
+
+
+def write_request(id: RequestId, method: str, params: Mapping[str, Any] | None) -> bytes:
+    """A request as it is; without `params` where there are none, as plain JSON-RPC has it."""
+    return encode(_Request(id, method, params) if params else _BareRequest(id, method))
+
+
+def write_notice(method: str, params: Mapping[str, Any] | None = None) -> bytes:
+    return encode(_Notice(method, params or None))
+
+
+class _TypedResult(Struct):
+    result_type: str | UnsetType = msgspec.field(name="resultType", default=UNSET)
+
+
+_decode_type = msgspec.json.Decoder(_TypedResult).decode
+_decode_discover = msgspec.json.Decoder(DiscoverResult).decode
+_decode_any = msgspec.json.Decoder().decode
+
+
+@final
+class Stateless:
+    """2026-07-28: nothing is remembered, everything is said each time."""
+
+    era = "modern"
+    version = MODERN
+
+    def __init__(self, info: Mapping[str, Json], capabilities: Mapping[str, Json]) -> None:
+        meta = {KEY_PROTOCOL_VERSION: MODERN, KEY_CLIENT_INFO: info, KEY_CLIENT_CAPABILITIES: capabilities}
+        self._meta = msgspec.json.encode(meta)
+        self._raw_meta = Raw(self._meta)
+
+    def write(
+        self, id: RequestId, method: str, params: dict[str, Any], token: RequestId | None, level: str | None
+    ) -> bytes:
+        extra: dict[str, Any] | None = params.get("_meta")
+        if extra is None and token is None and level is None:
+            params["_meta"] = self._raw_meta
+        else:
+            params["_meta"] = self._merged(extra, token, level)
+        return encode(_Request(id, method, params))
+
+    def _merged(self, extra: Mapping[str, Any] | None, token: RequestId | None, level: str | None) -> Raw:
+        mine: dict[str, Any] = dict(extra or {})
+        if token is not None:
+            mine["progressToken"] = token
+        if level is not None:
+            mine[KEY_LOG_LEVEL] = level
+        for key in (KEY_PROTOCOL_VERSION, KEY_CLIENT_INFO, KEY_CLIENT_CAPABILITIES):
+            mine.pop(key, None)  # said once, and by us
+        return Raw(self._meta[:-1] + b"," + encode(mine)[1:]) if mine else self._raw_meta
+
+    def headers(self, method: str, name: str | None) -> dict[str, str]:
+        if name is None:
+            return {"MCP-Protocol-Version": MODERN, "Mcp-Method": method}
+        return {"MCP-Protocol-Version": MODERN, "Mcp-Method": method, "Mcp-Name": encode_value(name)}
+
+    def outcome(self, frame: Frame) -> tuple[str, Raw]:
+        failure = frame.failure()
+        if failure is not None:
+            raise failure
+        result = frame.result
+        assert result is not UNSET
+        try:
+            kind = _decode_type(result).result_type
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise RemoteProtocolError(
+                CODE_INVALID_REQUEST, f"a result is an object, the server sent {excerpt(bytes(result))}"
+            ) from None
+        if kind is UNSET:  # an older draft's server; absent means complete
+            return "complete", result
+        if kind not in _KNOWN:
+            raise RemoteProtocolError(
+                CODE_INVALID_REQUEST, f"the server sent a result of the unknown type {kind[:80]!r}"
+            )
+        return kind, result
+
+    async def greet(self, link: Link, next_id: Callable[[], int]) -> Welcome:
+        try:
+            return await self._discover(link, next_id())
+        except UnsupportedVersion as refusal:
+            # REQ client.version-retry: a server that lists the very revision it refused is asked once more.
+            if MODERN not in supported_by(refusal):
+                raise
+        return await self._discover(link, next_id())
+
+    async def _discover(self, link: Link, id: int) -> Welcome:
+        message = self.write(id, "server/discover", {}, None, None)
+        frame = await link.request(id, message, self.headers("server/discover", None))
+        _, raw = self.outcome(frame)
+        try:
+            found = _decode_discover(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise RemoteProtocolError(
+                CODE_INVALID_REQUEST, f"the server's answer to server/discover is malformed: {error}"
+            ) from None
+        if MODERN not in found.supported_versions:
+            raise UnsupportedVersion(
+                -32022,
+                f"the server speaks {', '.join(found.supported_versions)[:200] or 'no revision'}, not {MODERN}",
+                {"supported": found.supported_versions, "requested": MODERN},
+            )
+        return Welcome(MODERN, found.capabilities, _info_in(raw), found.instructions, _decode_any(raw))
+
+
+def supported_by(refusal: UnsupportedVersion) -> list[str]:
+    """The revisions an UnsupportedVersion lists."""
+    data: Any = refusal.data
+    listed: Any = data.get("supported") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return [one for one in listed if isinstance(one, str)] if isinstance(listed, list) else []  # pyright: ignore[reportUnknownVariableType]
+
+
+def _info_in(raw: Raw) -> Implementation | None:
+    meta: Any = _decode_any(raw).get("_meta")
+    info: Any = meta.get(KEY_SERVER_INFO) if isinstance(meta, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    try:
+        return msgspec.convert(info, Implementation) if info is not None else None
+    except msgspec.ValidationError:
+        return None

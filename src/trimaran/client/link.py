@@ -1,0 +1,122 @@
+"""What carries messages between a client and a server: two contracts.
+
+A `Channel` moves messages both ways and knows nothing of requests: a child process, a pair in memory, an SSE stream with
+its POSTs, or one that a user brings. It delivers each inbound message once and in order, and says once that it ended.
+
+A `Link` answers requests. `Pipeline` makes one of any channel by matching ids; HTTP and the server in the same process
+are links of their own, because there the answer belongs to the request by construction.
+
+Nothing here knows an era, retries anything, or reads more of a message than its envelope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol, final, runtime_checkable
+
+from msgspec import Struct
+
+from trimaran.errors import Error
+from trimaran.protocol.inbound import RequestId
+from trimaran.protocol.replies import Frame
+
+__all__ = ["Channel", "Inbox", "Link", "Owner", "Postmortem"]
+
+
+@final
+class Postmortem(Struct, frozen=True):
+    """What is known about the other end when it is gone."""
+
+    exit_code: int | None = None
+    stderr: tuple[str, ...] = ()
+
+
+class Owner(Protocol):
+    """Who a channel reports to."""
+
+    def receive(self, message: bytes) -> None:
+        """Take one inbound JSON message. Never raises."""
+        ...
+
+    def lost(self, error: Error | None) -> None:
+        """The channel has ended by itself; told once. None: the other end closed it in order."""
+        ...
+
+    def odd(self, what: str) -> None:
+        """Something strange that could be survived: a line that is not JSON, say."""
+        ...
+
+
+@runtime_checkable
+class Channel(Protocol):
+    """A two-way channel of messages."""
+
+    async def open(self, owner: Owner) -> None:
+        """Connect; ConnectFailed if that cannot be done."""
+        ...
+
+    async def send(self, message: bytes) -> None:
+        """Send one JSON message, which holds no newline. Waits while the other end does not read.
+
+        Raises:
+            ConnectionLost: the channel has ended.
+        """
+        ...
+
+    async def close(self) -> None:
+        """End it, from any task and any number of times. Nothing of it runs afterwards."""
+        ...
+
+    def describe(self) -> str:
+        """What it leads to, for messages to people."""
+        ...
+
+    def postmortem(self) -> Postmortem:
+        """What is known about the other end, once it has ended."""
+        ...
+
+
+class Inbox(Protocol):
+    """Who a link hands everything to that answers no request."""
+
+    def notice(self, frame: Frame) -> None:
+        """A notification."""
+        ...
+
+    def asked(self, frame: Frame) -> None:
+        """A request of the server's: legacy eras only."""
+        ...
+
+    def lost(self, error: Error | None) -> None:
+        """The link has ended by itself; told once."""
+        ...
+
+
+class Link(Protocol):
+    """A way to have requests answered."""
+
+    is_http: bool
+    """Do headers travel along, and does leaving a request end its stream?"""
+
+    async def request(
+        self, id: RequestId, message: bytes, headers: Mapping[str, str] | None, *, streaming: bool = False
+    ) -> Frame:
+        """Send a request and wait for its reply. No deadline of its own: whoever calls has one.
+
+        Raises:
+            ConnectionLost: the link ended before the reply came.
+            RemoteProtocolError: what came is not a reply.
+        """
+        ...
+
+    async def send(self, message: bytes, headers: Mapping[str, str] | None) -> None:
+        """Send a notification, or an answer to a request of the server's."""
+        ...
+
+    async def close(self) -> None:
+        """End it, from any task and any number of times."""
+        ...
+
+    def oddities(self) -> str:
+        """What strange things were seen lately, as a clause for an error message; empty if none."""
+        ...

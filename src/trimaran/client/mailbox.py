@@ -1,0 +1,83 @@
+"""Deliver events to a user's callbacks: in order, one at a time, never in the way of the wire.
+
+A plain function is called at once, so it must be quick; a coroutine function is run by one task per mailbox. What waits is
+bounded: when a callback cannot keep up the oldest events are dropped and counted, because a server that floods its client
+must not fill the client's memory. What a callback raises is logged and goes no further.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, final
+
+__all__ = ["Mailbox", "is_async"]
+
+log = logging.getLogger("trimaran.client")
+
+_CAPACITY: Final = 1000
+
+
+def is_async(callback: Any) -> bool:
+    """Is this a coroutine function, or something that is called like one?"""
+    if isinstance(callback, functools.partial):
+        return is_async(callback.func)  # pyright: ignore[reportUnknownMemberType]
+    return inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(getattr(callback, "__call__", None))  # noqa: B004
+
+
+@final
+class Mailbox:
+    def __init__(self, capacity: int = _CAPACITY) -> None:
+        self._waiting: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
+        self._capacity = capacity
+        self._task: asyncio.Task[None] | None = None
+        self.dropped = 0
+        """Events that were lost on callbacks that could not keep up."""
+
+    def post(self, callback: Callable[..., Any], *args: Any) -> None:
+        """Have `callback(*args)` called."""
+        if not is_async(callback):
+            _run_plain(callback, args)
+            return
+        if len(self._waiting) >= self._capacity:
+            self._waiting.popleft()
+            if not self.dropped:
+                log.warning("%r does not keep up: the oldest events are being dropped", callback)
+            self.dropped += 1
+        self._waiting.append((callback, args))
+        if self._task is None:
+            self._task = asyncio.ensure_future(self._deliver())
+
+    async def drained(self) -> None:
+        """Wait until all that was posted so far has been delivered."""
+        while self._task is not None:
+            await asyncio.shield(self._task)
+
+    async def _deliver(self) -> None:
+        try:
+            while self._waiting:
+                callback, args = self._waiting.popleft()
+                try:
+                    await callback(*args)
+                except Exception:
+                    log.exception("a callback failed: %r", callback)
+        finally:
+            self._task = None
+
+    async def close(self) -> None:
+        self._waiting.clear()
+        task = self._task
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+            await asyncio.wait((task,))
+
+
+def _run_plain(callback: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    try:
+        callback(*args)
+    except Exception:
+        log.exception("a callback failed: %r", callback)

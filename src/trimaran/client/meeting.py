@@ -1,0 +1,273 @@
+"""How a client and a server that know nothing of each other find a revision they both speak.
+
+The modern greeting comes first, then the handshake, then (over HTTP) the transport of 2024. What each failure of the
+greeting means is one table, `_verdict`; the rule behind it: only an error that the modern specification defines, or a
+real DiscoverResult, proves a modern server. Everything else (any other code, an HTML page, silence, a child that dies of
+an unknown message) is how older servers react to something they have never heard of.
+
+What was found is remembered per target, so that the next connection does not ask again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Final, Literal, Protocol, TypeAlias, final
+
+from msgspec import Struct
+
+from trimaran.errors import (
+    ConnectFailed,
+    ConnectionLost,
+    Error,
+    HeaderMismatch,
+    MissingCapability,
+    ProtocolError,
+    TimedOut,
+    TransportError,
+    Unauthorized,
+    UnexpectedStatus,
+    UnsupportedVersion,
+)
+from trimaran.protocol.versions import LEGACY, MODERN
+
+from .dialect import Dialect, Welcome, supported_by
+from .link import Inbox, Link
+from .options import Era
+
+__all__ = ["Dialer", "EraMemory", "Manner", "Meeting", "meet"]
+
+Manner: TypeAlias = Literal["modern", "legacy", "sse"]
+
+# A pipe that stays silent this long gets the handshake too, and whoever answers first decides: a server that is still
+# starting (npx may download for half a minute) reads both when it gets there.
+SILENCE: Final = 2.0
+# Over HTTP a request that hangs is no sign of an era; wait longer before trying the other one.
+HTTP_SILENCE: Final = 10.0
+
+
+class Dialer(Protocol):
+    """Knows one target and how to reach it."""
+
+    key: str
+    """What the target's era is remembered by."""
+    manners: tuple[Manner, ...]
+    """The ways this target can be spoken to, in the order to try."""
+
+    def describe(self) -> str: ...
+
+    async def dial(self, manner: Manner, inbox: Inbox, reuse: Link | None) -> Link:
+        """Open a link for this manner of speaking, or go on with the one there is."""
+        ...
+
+
+@final
+class Meeting(Struct):
+    """A link on which both sides have said hello."""
+
+    link: Link
+    dialect: Dialect
+    welcome: Welcome
+    manner: Manner
+
+
+@final
+class EraMemory:
+    """Which manner of speaking each target understood last. Bounded; forgetting is always safe."""
+
+    def __init__(self, most: int = 1000) -> None:
+        self._known: dict[str, Manner] = {}
+        self._most = most
+
+    def recall(self, key: str) -> Manner | None:
+        return self._known.get(key)
+
+    def note(self, key: str, manner: Manner | None) -> None:
+        self._known.pop(key, None)
+        if manner is None:
+            return
+        while len(self._known) >= self._most:
+            del self._known[next(iter(self._known))]
+        self._known[key] = manner
+
+
+MakeDialect: TypeAlias = Callable[[Manner, str | None], Dialect]
+
+
+async def meet(
+    dialer: Dialer,
+    inbox: Inbox,
+    make_dialect: MakeDialect,
+    next_id: Callable[[], int],
+    *,
+    era: Era,
+    version: str | None,
+    memory: EraMemory,
+    patience: float,
+) -> Meeting:
+    """Open a link and greet the server on it.
+
+    Raises:
+        UnsupportedVersion: there is no revision both speak.
+        ConnectFailed: no connection, or the server ended before it answered.
+        TimedOut, Unauthorized, UnexpectedStatus, RemoteProtocolError: as they say.
+    """
+    order: list[Manner] = [one for one in dialer.manners if era == "auto" or (one == "modern") == (era == "modern")]
+    if not order:
+        raise UnsupportedVersion(-32022, f"{dialer.describe()} cannot be spoken to in the {era} era")
+    known = memory.recall(dialer.key)
+    if known in order and era == "auto" and known != order[0]:
+        try:
+            return await _Attempt(dialer, inbox, make_dialect, next_id, version).greet(known)
+        except Unauthorized:
+            raise
+        except (TransportError, ProtocolError):
+            memory.note(dialer.key, None)  # it may have been upgraded: ask again
+    attempt = _Attempt(dialer, inbox, make_dialect, next_id, version)
+    try:
+        meeting = await attempt.through(order, patience)
+    except BaseException:
+        await attempt.drop()
+        raise
+    memory.note(dialer.key, meeting.manner)
+    return meeting
+
+
+@final
+class _Attempt:
+    """One walk through the manners of a target."""
+
+    def __init__(
+        self,
+        dialer: Dialer,
+        inbox: Inbox,
+        make_dialect: MakeDialect,
+        next_id: Callable[[], int],
+        version: str | None,
+    ) -> None:
+        self._dialer = dialer
+        self._inbox = inbox
+        self._make = make_dialect
+        self._next_id = next_id
+        self._version = version
+        self._link: Link | None = None
+
+    async def drop(self) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            with contextlib.suppress(Error):
+                await link.close()
+
+    async def greet(self, manner: Manner) -> Meeting:
+        """Greet in one manner; the link is dropped if that fails."""
+        try:
+            return await self._greet(manner)
+        except BaseException:
+            await self.drop()
+            raise
+
+    async def _greet(self, manner: Manner) -> Meeting:
+        link = self._link = await self._dialer.dial(manner, self._inbox, self._link)
+        dialect = self._make(manner, self._version)
+        return Meeting(link, dialect, await dialect.greet(link, self._next_id), manner)
+
+    async def through(self, order: list[Manner], patience: float) -> Meeting:
+        first: Error | None = None
+        while order:
+            manner = order.pop(0)
+            try:
+                if manner != "modern" or not order:
+                    return await self._greet(manner)
+                return await self._probe(patience)
+            except UnsupportedVersion as refusal:
+                self._version = _common_legacy(refusal)
+                if manner != "modern":
+                    if MODERN in supported_by(refusal) and first is not None and "modern" in self._dialer.manners:
+                        return await self._greet("modern")  # it was only slow to say so
+                    raise
+                if not order or self._version is None:
+                    raise
+            except (TransportError, ProtocolError) as error:
+                verdict = _verdict(error, manner)
+                if verdict == "stop" or not order:
+                    raise _told(error, first if manner == "sse" else None, self._dialer) from error.__cause__
+                first = error if manner == "legacy" else first or error
+                if isinstance(error, ConnectionLost) and not (self._link is not None and self._link.is_http):
+                    await self.drop()  # the child died of it: start another
+        raise AssertionError("unreachable")
+
+    async def _probe(self, patience: float) -> Meeting:
+        """The modern greeting, with a limit; on a pipe the handshake joins in when it stays silent."""
+        link = self._link = await self._dialer.dial("modern", self._inbox, self._link)
+        dialect = self._make("modern", None)
+        if link.is_http:
+            limit = min(HTTP_SILENCE, patience / 2)
+            try:
+                async with asyncio.timeout(limit):
+                    welcome = await dialect.greet(link, self._next_id)
+            except TimeoutError:
+                raise TimedOut(f"{self._dialer.describe()} did not answer server/discover in {limit:g} s") from None
+            return Meeting(link, dialect, welcome, "modern")
+        return await self._race(link, dialect, min(SILENCE, patience / 3))
+
+    async def _race(self, link: Link, modern: Dialect, silence: float) -> Meeting:
+        async def greet(dialect: Dialect, manner: Manner) -> Meeting:
+            return Meeting(link, dialect, await dialect.greet(link, self._next_id), manner)
+
+        probe = asyncio.ensure_future(greet(modern, "modern"))
+        tasks: list[asyncio.Future[Meeting]] = [probe]
+        try:
+            done, _ = await asyncio.wait(tasks, timeout=silence)
+            if done:
+                return probe.result()
+            handshake = asyncio.ensure_future(greet(self._make("legacy", self._version), "legacy"))
+            tasks.append(handshake)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for one, other in ((probe, handshake), (handshake, probe)):
+                if one.done():
+                    return one.result() if one.exception() is None else await other
+            raise AssertionError("unreachable")
+        finally:
+            await _put_down(tasks)
+
+
+async def _put_down(tasks: list[asyncio.Future[Meeting]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()  # the loser's; nobody else will look
+
+
+def _verdict(error: Error, manner: Manner) -> Literal["stop", "go on"]:
+    """What a failed greeting says about the server: is there a point in trying the next manner?"""
+    if isinstance(error, (Unauthorized, HeaderMismatch, MissingCapability)):
+        return "stop"
+    if isinstance(error, ConnectFailed):
+        return "stop"
+    if manner == "modern":
+        return "go on"
+    # After the handshake only the HTTP+SSE transport is left, and only a client error hints at it.
+    if isinstance(error, UnexpectedStatus):
+        return "go on" if 400 <= error.status < 500 else "stop"
+    if isinstance(error, ProtocolError):
+        return "go on" if 400 <= error.status < 500 else "stop"
+    return "stop"
+
+
+def _told(error: Error, first: Error | None, dialer: Dialer) -> Error:
+    """The error for the caller. A server that ended while being greeted could not be connected to."""
+    if isinstance(error, ConnectionLost):
+        return ConnectFailed(
+            f"{dialer.describe()} ended before it answered: {error}", exit_code=error.exit_code, stderr=error.stderr
+        )
+    # HTTP+SSE was the last straw to clutch at: what the endpoint said before tells more.
+    return first or error
+
+
+def _common_legacy(refusal: UnsupportedVersion) -> str | None:
+    """The newest legacy revision a server lists that we speak."""
+    listed = supported_by(refusal)
+    return next((one for one in LEGACY if one in listed), None)

@@ -1,0 +1,137 @@
+"""What a client may be told: one value, checked once.
+
+The defaults are those a person would choose for a program that runs for weeks: every call ends, nothing grows without
+bound, a sloppy server is complained about but used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias, final, get_args
+
+from msgspec import Struct, structs
+
+from trimaran.errors import ConfigError
+from trimaran.protocol.versions import SUPPORTED
+
+__all__ = ["Era", "Options", "SchemaCheck", "Tap"]
+
+Era: TypeAlias = Literal["auto", "modern", "legacy"]
+SchemaCheck: TypeAlias = Literal["warn", "strict", "off"]
+Tap: TypeAlias = Callable[[Literal["out", "in"], bytes], None]
+
+# The longest honest call we know of is a build; past this somebody forgot about it.
+MAX_TIMEOUT: Final = 600.0
+MAX_MESSAGE_BYTES: Final = 16 * 1024 * 1024
+
+
+@final
+class Options(Struct, frozen=True, kw_only=True):
+    """Everything `connect` takes beside its target."""
+
+    era: Era = "auto"
+    """Which eras to try: both (modern first), or one."""
+    version: str | None = None
+    """Speak this revision and no other."""
+    timeout: float | None = 30.0
+    """Seconds a call may take; None for no limit."""
+    max_timeout: float | None = None
+    """Seconds a call may take however much progress it reports; None for 600, or `timeout` if that is more."""
+    connect_timeout: float = 30.0
+    """Seconds to get from nothing to ready."""
+    client_info: Mapping[str, Any] | None = None
+    """The name and version we give ourselves; ours unless said."""
+    capabilities: Mapping[str, Any] | None = None
+    """Declared on top of what the handlers given imply."""
+
+    on_elicit: Any = None
+    on_sample: Any = None
+    roots: Any = None
+    on_log: Any = None
+    on_notification: Any = None
+    on_request: Any = None
+    on_state: Any = None
+    handler: Any = None
+    """An object with any of the handlers above as its methods."""
+
+    schema_check: SchemaCheck = "warn"
+    """What to do about a structured result that does not match the tool's output schema."""
+    raise_on_error: bool = False
+    """Raise ToolError when a tool says that it failed."""
+    retries: int = 2
+    """How often a call that is safe to repeat is repeated after a loss."""
+    ping_interval: float | None = None
+    """Seconds between pings; None for no pings."""
+    ping_failures: int = 3
+    """Pings that may fail in a row before the connection counts as lost."""
+    max_rounds: int = 10
+    """How often one call may ask for input."""
+    max_message_bytes: int = MAX_MESSAGE_BYTES
+    """The longest message taken from a server."""
+    cache: bool = True
+    """Keep what the server says may be kept, for as long as it says."""
+    tap: Tap | None = None
+    """Sees every JSON message in either direction; for recording and debugging."""
+
+    auth: Any = None
+    """A bearer token, or an object with `header()` and `refresh(www_authenticate)`."""
+    headers: Mapping[str, str] | None = None
+    """Sent with every HTTP request."""
+    ssl: Any = None
+    """An ssl.SSLContext, or False to accept any certificate."""
+    env: Mapping[str, str] | None = None
+    """Set for a child process, on top of this process's environment."""
+    cwd: Any = None
+    """Where a child process starts."""
+    on_stderr: Callable[[str], None] | None = None
+    """Sees every line a child process writes to stderr."""
+    grace: float = 2.0
+    """Seconds a child process gets to end by itself, and again after it was told to."""
+
+    @classmethod
+    def make(cls, given: Mapping[str, Any]) -> Options:
+        """Options from keywords; ConfigError names the one that cannot be."""
+        known = {field.name for field in structs.fields(cls)}
+        for name in given:
+            if name not in known:
+                raise ConfigError(f"connect has no option {name!r}; it takes {', '.join(sorted(known))}")
+        options = cls(**given)
+        options._check()
+        return options
+
+    def _check(self) -> None:
+        _choice("era", self.era, get_args(Era))
+        _choice("schema_check", self.schema_check, get_args(SchemaCheck))
+        if self.version is not None:
+            _choice("version", self.version, SUPPORTED)
+        for name in ("timeout", "max_timeout", "connect_timeout", "ping_interval", "grace"):
+            value: Any = getattr(self, name)
+            if value is not None and not _is_positive(value, zero=name == "grace"):
+                raise ConfigError(f"{name} is a positive number of seconds, not {value!r}")
+        for name in ("retries", "ping_failures", "max_rounds", "max_message_bytes"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < (0 if name == "retries" else 1):
+                raise ConfigError(f"{name} is a positive whole number, not {value!r}")
+        modern = self.version == SUPPORTED[0]
+        if self.version is not None and self.era != "auto" and modern != (self.era == "modern"):
+            raise ConfigError(f"version={self.version!r} does not belong to era={self.era!r}; give one of the two")
+
+    @property
+    def wanted_era(self) -> Era:
+        """The era, with a pinned revision taken into account."""
+        if self.version is None:
+            return self.era
+        return "modern" if self.version == SUPPORTED[0] else "legacy"
+
+
+def _is_positive(value: Any, *, zero: bool = False) -> bool:
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or math.isnan(value):
+        return False
+    return value > 0 or (zero and value == 0)
+
+
+def _choice(name: str, value: Any, choices: Sequence[str]) -> None:
+    if value not in choices:
+        listed = ", ".join(repr(choice) for choice in choices)
+        raise ConfigError(f"{name}={value!r} is not one of {listed}")

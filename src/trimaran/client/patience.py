@@ -1,0 +1,114 @@
+"""How long a caller waits: a deadline that progress extends and a person's answer suspends, and a way to give up by hand.
+
+One object per call, entered like a context manager in the task that makes the call. It ends the wait by cancelling that
+task and turns the cancellation into TimedOut or CallCancelled on the way out, so that what was being waited for is left
+in good order and a cancellation by anyone else passes through untouched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Any, Self, final
+
+from trimaran.errors import CallCancelled
+
+__all__ = ["Expired", "Patience"]
+
+
+class Expired(Exception):
+    """The deadline passed. Internal: whoever entered the patience says what was being waited for."""
+
+
+@final
+class Patience:
+    """`seconds` without a sign of life, `maximum` in all; None for no limit."""
+
+    __slots__ = (
+        "_before",
+        "_ended",
+        "_loop",
+        "_paused",
+        "_seconds",
+        "_since",
+        "_task",
+        "_timer",
+        "limit",
+        "maximum",
+        "reason",
+    )
+
+    def __init__(self, seconds: float | None, maximum: float | None) -> None:
+        self._seconds = seconds
+        self.maximum = maximum
+        self._timer: asyncio.TimerHandle | None = None
+        self._ended: Exception | None = None
+        self._paused = 0
+        self._since = 0.0
+        self.limit = seconds or 0.0
+        """The limit that applies, for an error message."""
+        self.reason: str | None = None
+        """Why the call was given up, if somebody said."""
+
+    def __enter__(self) -> Self:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._loop = asyncio.get_running_loop()
+        self._before = task.cancelling()
+        if self._seconds is not None:
+            self._since = self._loop.time()
+            self._timer = self._loop.call_later(self._seconds, self._expire)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._ended is None:
+            return
+        if self._task.uncancel() <= self._before and isinstance(error, asyncio.CancelledError):
+            raise self._ended from None
+
+    def extend(self) -> None:
+        """There was progress: wait as long again, but never past the maximum."""
+        if self._timer is None or self._paused or self._seconds is None:
+            return
+        self._timer.cancel()
+        delay = self._seconds
+        if self.maximum is not None and self._since + self.maximum - self._loop.time() < delay:
+            delay = self._since + self.maximum - self._loop.time()
+            self.limit = self.maximum
+        self._timer = self._loop.call_later(max(delay, 0.0), self._expire)
+
+    def pause(self) -> None:
+        """A person or a model is being asked: their time is not the server's."""
+        self._paused += 1
+        if self._paused == 1 and self._timer is not None:
+            self._timer.cancel()
+            self._since -= self._loop.time()
+
+    def resume(self) -> None:
+        self._paused -= 1
+        if self._paused == 0 and self._timer is not None and self._seconds is not None:
+            self._since += self._loop.time()
+            self._timer = self._loop.call_later(self._seconds, self._expire)
+
+    def cancel(self, reason: str | None = None) -> None:
+        """Give up now; the caller gets CallCancelled."""
+        self.reason = reason
+        self.end(CallCancelled(f"the call was cancelled{f': {reason}' if reason else ''}"))
+
+    def end(self, error: Exception) -> None:
+        """End the wait with this error."""
+        if self._ended is None:
+            self._ended = error
+            self._task.cancel()
+
+    def _expire(self) -> None:
+        self.reason = "the deadline has passed"
+        self.end(Expired())
+
+    def __repr__(self) -> str:
+        state: Any = self._ended or ("paused" if self._paused else "waiting")
+        return f"<Patience {self._seconds} s, {state}>"

@@ -1,0 +1,172 @@
+"""A link over any two-way channel: replies find their requests by id.
+
+Whatever the server does, a pending request ends: by its reply, by an error that names what came instead, or with the
+channel. Replies to nobody are remembered as oddities, so that a call which later runs out of time can say what it saw.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Final, final
+
+from trimaran.errors import (
+    CODE_INVALID_REQUEST,
+    ConnectionLost,
+    Error,
+    ProtocolError,
+    RemoteProtocolError,
+)
+from trimaran.protocol.inbound import RequestId
+from trimaran.protocol.replies import Frame, excerpt, read_frames
+
+from .link import Channel, Inbox
+from .options import Tap
+
+__all__ = ["Pipeline"]
+
+_ODDITIES: Final = 3
+_ID: Final = re.compile(rb'"id"\s*:\s*(\d+|"(?:[^"\\]|\\.)*")')
+
+
+@final
+class Pipeline:
+    """An open channel, seen as a link."""
+
+    is_http = False
+
+    def __init__(self, channel: Channel, inbox: Inbox, tap: Tap | None = None) -> None:
+        self.channel = channel
+        self._inbox = inbox
+        self._tap = tap
+        self._pending: dict[RequestId, asyncio.Future[Frame]] = {}
+        self._odd: deque[str] = deque(maxlen=_ODDITIES)
+        self._over: Error | None = None
+
+    async def open(self) -> None:
+        await self.channel.open(self)
+
+    async def request(
+        self, id: RequestId, message: bytes, headers: Mapping[str, str] | None = None, *, streaming: bool = False
+    ) -> Frame:
+        if self._over is not None:
+            raise self._loss(sent=False)
+        answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
+        self._pending[id] = answer
+        try:
+            await self.send(message)
+            return await answer
+        finally:
+            self._pending.pop(id, None)
+            if answer.done() and not answer.cancelled():
+                answer.exception()  # looked at, also where a cancellation got here first
+
+    async def send(self, message: bytes, headers: Mapping[str, str] | None = None) -> None:
+        if self._tap is not None:
+            self._tap("out", message)
+        await self.channel.send(message)
+
+    async def close(self) -> None:
+        self._end(ConnectionLost("the connection was closed"))
+        await self.channel.close()
+
+    def oddities(self) -> str:
+        return "; it " + ", and ".join(self._odd) if self._odd else ""
+
+    # --- the channel's owner -----------------------------------------------------------------------------------------
+
+    def receive(self, message: bytes) -> None:
+        if self._tap is not None:
+            self._tap("in", message)
+        try:
+            frames = read_frames(message)
+        except ProtocolError as error:
+            self._misread(message, error)
+            return
+        for frame in frames:
+            if not frame.is_reply:
+                if frame.is_call:
+                    self._inbox.asked(frame)
+                else:
+                    self._inbox.notice(frame)
+                continue
+            answer = self._pending.get(frame.id) if frame.id is not None else None  # pyright: ignore[reportArgumentType, reportCallIssue]
+            if answer is None:
+                self._unclaimed(frame)
+            elif not answer.done():
+                answer.set_result(frame)
+
+    def lost(self, error: Error | None) -> None:
+        if self._over is None:
+            self._end(error or ConnectionLost(f"the connection to {self.channel.describe()} ended"))
+            self._inbox.lost(self._over)
+
+    def odd(self, what: str) -> None:
+        self._odd.append(what)
+
+    def too_long(self, head: bytes, tail: bytes, limit: int) -> bool:
+        """A message over the limit: fail the request it answers, if it can be told which."""
+        found = _ID.search(head) or _ID.search(tail)
+        if found is None:
+            return False
+        text = found[1].decode("utf-8", "replace")
+        answer = self._pending.get(text[1:-1] if text.startswith('"') else int(text[:20]))
+        if answer is None:
+            return False
+        if not answer.done():
+            answer.set_exception(
+                RemoteProtocolError(
+                    CODE_INVALID_REQUEST,
+                    f"the answer is longer than {limit} bytes; allow more with max_message_bytes",
+                )
+            )
+        return True
+
+    def _misread(self, message: bytes, error: ProtocolError) -> None:
+        """Not a message: if it names the id of a request, that request hears what came; else remember it."""
+        found = _ID.search(message[:4096]) or _ID.search(message[-4096:])
+        if found is not None:
+            text = found[1].decode("utf-8", "replace")
+            answer = self._pending.get(text[1:-1] if text.startswith('"') else int(text[:20]))
+            if answer is not None and not answer.done():
+                answer.set_exception(error)
+                return
+        self.odd(f"sent what is no message: {excerpt(message)}")
+
+    def _unclaimed(self, frame: Frame) -> None:
+        if frame.id is None:
+            failure = frame.failure()
+            # An error for a message it could not read: with one request open there is no doubt which.
+            if failure is not None and len(self._pending) == 1:
+                answer = next(iter(self._pending.values()))
+                if not answer.done():
+                    answer.set_exception(failure)
+                    return
+            self.odd(f"answered without an id: {failure.message if failure else 'a result'}")
+        else:
+            self.odd(f"answered id {frame.id!r}, which is not waiting")
+
+    def _end(self, error: Error) -> None:
+        if self._over is not None:
+            return
+        self._over = error
+        for answer in self._pending.values():
+            if not answer.done():
+                answer.set_exception(self._loss(sent=True))
+
+    def _loss(self, *, sent: bool) -> Error:
+        """Each waiting call gets an exception of its own: a shared one would collect everybody's traceback."""
+        over = self._over
+        assert over is not None
+        if not isinstance(over, ConnectionLost):
+            return over
+        copy = ConnectionLost(str(over), cause_text=over.cause_text, exit_code=over.exit_code, stderr=over.stderr)
+        copy.sent = sent
+        copy.__cause__ = over.__cause__
+        return copy
+
+    def __repr__(self) -> str:
+        count: Any = len(self._pending)
+        return f"<Pipeline to {self.channel.describe()}, {count} pending>"

@@ -1,0 +1,335 @@
+"""`SyncClient`: the client for scripts, notebooks and everything else without an event loop (P33).
+
+    with SyncClient("http://127.0.0.1:9090/mcp") as client:
+        print(client.call_tool("add", {"a": 1, "b": 2}).data)
+
+The client itself lives on a loop in a thread of its own; each method waits for its twin there. So it works inside a running
+loop too (Jupyter has one), may be shared between threads, and Ctrl+C interrupts a wait and cancels the call. Handlers that
+are plain functions run in worker threads, as they do for the asynchronous client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Self, TypeVar, final
+
+from trimaran.errors import Closed, NotReady
+from trimaran.types import (
+    Completion,
+    Implementation,
+    Json,
+    Prompt,
+    PromptReference,
+    Resource,
+    ResourceReference,
+    ResourceTemplate,
+    Tool,
+)
+
+from .client import Client, OnProgress, Timeout
+from .connection import Unset
+from .results import Page, PromptResult, ResourceResult, ToolResult
+from .watch import Change, Subscription
+
+__all__ = ["SyncClient", "SyncSubscription"]
+
+_T = TypeVar("_T")
+
+
+@final
+class SyncClient:
+    """The same options and methods as `connect`, without `await`. Opened by `with` or `open`, ended by `close`."""
+
+    def __init__(self, target: Any, **options: Any) -> None:
+        self._make: Callable[[], Client] = lambda: _connect(target, options)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._client: Client | None = None
+        self._is_closed = False
+        # What cannot be right is said here, not in the thread.
+        self._first: Client | None = self._make()
+
+    # --- life --------------------------------------------------------------------------------------------------------
+
+    def open(self) -> Self:
+        if self._is_closed:
+            raise Closed("the client is closed; make a new one")
+        if self._loop is not None:
+            raise NotReady("the client is open already")
+        loop = asyncio.new_event_loop()
+        thread = threading.Thread(target=_turn, args=(loop,), name="trimaran-client", daemon=True)
+        self._loop, self._thread = loop, thread
+        thread.start()
+        try:
+            self._client = self._run(self._open())
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    async def _open(self) -> Client:
+        client, self._first = self._first or self._make(), None
+        return await client.open()
+
+    def close(self) -> None:
+        """End the connection and the thread. Any number of times, from any thread."""
+        self._is_closed = True
+        loop, self._loop = self._loop, None
+        if loop is None:
+            return
+        client, thread = self._client, self._thread
+        try:
+            if client is not None:
+                asyncio.run_coroutine_threadsafe(client.close(), loop).result()
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            if thread is not None and thread is not threading.current_thread():
+                thread.join()
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        loop = self._loop
+        if loop is None:
+            coroutine.close()
+            if self._is_closed:
+                raise Closed("the client is closed")
+            raise NotReady("the client is not open yet: use `with SyncClient(...)`, or call open()")
+        if threading.current_thread() is self._thread:
+            coroutine.close()
+            raise NotReady("a handler on the client's own thread cannot wait for the client; make the handler async")
+        future: Future[_T] = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            future.cancel()
+            raise
+
+    @property
+    def _async(self) -> Client:
+        client = self._client
+        if client is None:
+            if self._is_closed:
+                raise Closed("the client is closed")
+            raise NotReady("the client is not open yet: use `with SyncClient(...)`, or call open()")
+        return client
+
+    @property
+    def state(self) -> str:
+        """new, connecting, ready, reconnecting or closed."""
+        return self._client.state if self._client is not None else ("closed" if self._is_closed else "new")
+
+    @property
+    def era(self) -> str:
+        return self._async.era
+
+    @property
+    def version(self) -> str:
+        return self._async.version
+
+    @property
+    def server_info(self) -> Implementation | None:
+        return self._async.server_info
+
+    @property
+    def server_capabilities(self) -> dict[str, Json]:
+        return self._async.server_capabilities
+
+    @property
+    def instructions(self) -> str | None:
+        return self._async.instructions
+
+    @property
+    def session_id(self) -> str | None:
+        return self._async.session_id
+
+    @property
+    def pid(self) -> int | None:
+        return self._async.pid
+
+    @property
+    def stderr(self) -> list[str]:
+        return self._async.stderr
+
+    # --- calls -------------------------------------------------------------------------------------------------------
+
+    def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout: Timeout = Unset,
+        max_timeout: float | None = None,
+        on_progress: OnProgress | None = None,
+        into: Any = None,
+        raise_on_error: bool | None = None,
+        idempotent: bool | None = None,
+        meta: Mapping[str, Json] | None = None,
+    ) -> ToolResult:
+        """Call a tool; see Client.call_tool."""
+        return self._run(
+            self._async.call_tool(
+                name,
+                arguments,
+                timeout=timeout,
+                max_timeout=max_timeout,
+                on_progress=on_progress,
+                into=into,
+                raise_on_error=raise_on_error,
+                idempotent=idempotent,
+                meta=meta,
+            )
+        )
+
+    def list_tools(self, cursor: str | None = None, *, fresh: bool = False) -> Page[Tool]:
+        return self._run(self._async.list_tools(cursor, fresh=fresh))
+
+    def list_tools_all(self, *, max_pages: int = 1000, fresh: bool = False) -> list[Tool]:
+        return self._run(self._async.list_tools_all(max_pages=max_pages, fresh=fresh))
+
+    def list_resources(self, cursor: str | None = None, *, fresh: bool = False) -> Page[Resource]:
+        return self._run(self._async.list_resources(cursor, fresh=fresh))
+
+    def list_resources_all(self, *, max_pages: int = 1000, fresh: bool = False) -> list[Resource]:
+        return self._run(self._async.list_resources_all(max_pages=max_pages, fresh=fresh))
+
+    def list_resource_templates(self, cursor: str | None = None, *, fresh: bool = False) -> Page[ResourceTemplate]:
+        return self._run(self._async.list_resource_templates(cursor, fresh=fresh))
+
+    def list_resource_templates_all(self, *, max_pages: int = 1000, fresh: bool = False) -> list[ResourceTemplate]:
+        return self._run(self._async.list_resource_templates_all(max_pages=max_pages, fresh=fresh))
+
+    def list_prompts(self, cursor: str | None = None, *, fresh: bool = False) -> Page[Prompt]:
+        return self._run(self._async.list_prompts(cursor, fresh=fresh))
+
+    def list_prompts_all(self, *, max_pages: int = 1000, fresh: bool = False) -> list[Prompt]:
+        return self._run(self._async.list_prompts_all(max_pages=max_pages, fresh=fresh))
+
+    def read_resource(
+        self, uri: str, *, timeout: Timeout = Unset, fresh: bool = False, meta: Mapping[str, Json] | None = None
+    ) -> ResourceResult:
+        return self._run(self._async.read_resource(uri, timeout=timeout, fresh=fresh, meta=meta))
+
+    def get_prompt(
+        self,
+        name: str,
+        arguments: Mapping[str, str] | None = None,
+        *,
+        timeout: Timeout = Unset,
+        meta: Mapping[str, Json] | None = None,
+    ) -> PromptResult:
+        return self._run(self._async.get_prompt(name, arguments, timeout=timeout, meta=meta))
+
+    def complete(
+        self,
+        ref: str | PromptReference | ResourceReference,
+        argument: str,
+        value: str,
+        context: Mapping[str, str] | None = None,
+        *,
+        timeout: Timeout = Unset,
+    ) -> Completion:
+        return self._run(self._async.complete(ref, argument, value, context, timeout=timeout))
+
+    def ping(self, *, timeout: Timeout = Unset) -> None:
+        self._run(self._async.ping(timeout=timeout))
+
+    def set_log_level(self, level: str) -> None:
+        self._run(self._async.set_log_level(level))
+
+    def set_roots(self, roots: Iterable[Any]) -> None:
+        self._run(self._async.set_roots(roots))
+
+    def request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        timeout: Timeout = Unset,
+        idempotent: bool = False,
+    ) -> dict[str, Json]:
+        return self._run(self._async.request(method, params, timeout=timeout, idempotent=idempotent))
+
+    def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        self._run(self._async.notify(method, params))
+
+    def list_tasks(self, cursor: str | None = None) -> dict[str, Json]:
+        return self._run(self._async.list_tasks(cursor))
+
+    def get_task(self, task_id: str) -> dict[str, Json]:
+        return self._run(self._async.get_task(task_id))
+
+    def cancel_task(self, task_id: str) -> dict[str, Json]:
+        return self._run(self._async.cancel_task(task_id))
+
+    def task_result(self, task_id: str, *, timeout: Timeout = Unset) -> dict[str, Json]:
+        return self._run(self._async.task_result(task_id, timeout=timeout))
+
+    def subscribe(self, uri: str, callback: Callable[[str], Any]) -> SyncSubscription:
+        """Have `callback(uri)` called, on the client's thread, whenever a resource changes."""
+        return SyncSubscription(self._run, self._run(self._async.subscribe(uri, callback)))
+
+    def listen(
+        self,
+        *,
+        tools: bool = False,
+        prompts: bool = False,
+        resources_list: bool = False,
+        resources: Iterable[str] = (),
+    ) -> Iterator[Change]:
+        """The server's announcements of change, until the client is closed; each step waits for the next one."""
+        changes = self._async.listen(tools=tools, prompts=prompts, resources_list=resources_list, resources=resources)
+        return self._iterate(changes)
+
+    def _iterate(self, changes: AsyncIterator[Change]) -> Iterator[Change]:
+        async def step() -> Change | None:
+            return await anext(changes, None)
+
+        try:
+            while (change := self._run(step())) is not None:
+                yield change
+        finally:
+            aclose: Any = getattr(changes, "aclose", None)
+            if aclose is not None and self._loop is not None:
+                self._run(aclose())
+
+    def __repr__(self) -> str:
+        return f"<SyncClient {self.state}>"
+
+
+@final
+class SyncSubscription:
+    """A callback on one resource; `cancel` ends it."""
+
+    def __init__(self, run: Callable[[Coroutine[Any, Any, None]], None], subscription: Subscription) -> None:
+        self._run = run
+        self._subscription = subscription
+
+    def cancel(self) -> None:
+        self._run(self._subscription.cancel())
+
+
+def _connect(target: Any, options: dict[str, Any]) -> Client:
+    from trimaran.dialers import connect
+
+    return connect(target, **options)
+
+
+def _turn(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+    finally:
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()

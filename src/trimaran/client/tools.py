@@ -1,0 +1,117 @@
+"""What a client knows about a server's tools, compiled once per definition.
+
+Needed before a call (which arguments travel in headers too, may it be repeated) and after it (what the result should look
+like, is it a lone value in an envelope). A client that has not listed the tools yet lists them before its first call of
+one it does not know.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final, cast, final
+
+from trimaran.errors import DeclarationError, InvalidOutput
+from trimaran.protocol.headers import ParamHeaders, compile_param_headers
+from trimaran.types import Tool, ToolAnnotations
+
+from .options import SchemaCheck
+from .results import ToolResult
+
+__all__ = ["KnownTool", "KnownTools"]
+
+log = logging.getLogger("trimaran.client")
+
+_WRAP_MARKER: Final = "x-fastmcp-wrap-result"
+_MOST: Final = 100_000  # an honest server has hundreds
+
+
+@final
+class KnownTool:
+    __slots__ = ("_checked", "_validator", "headers", "is_repeatable", "name", "output", "unwraps")
+
+    def __init__(self, tool: Tool, headers: ParamHeaders | None) -> None:
+        self.name = tool.name
+        self.headers = headers
+        output: Any = tool.output_schema
+        self.output = cast("dict[str, Any]", output) if isinstance(output, dict) else None
+        self.unwraps = self.output is not None and _is_envelope(self.output)
+        hints = tool.annotations
+        self.is_repeatable = isinstance(hints, ToolAnnotations) and bool(hints.idempotent_hint or hints.read_only_hint)
+        self._validator: Any = None
+        self._checked = False
+
+    def check(self, result: ToolResult, mode: SchemaCheck) -> None:
+        """Hold a result against the declared schema; InvalidOutput if it differs and that is to be fatal."""
+        if self.output is None or mode == "off" or result.is_error:
+            return
+        complaint = self._complaint(result)
+        if complaint is None:
+            return
+        if mode == "strict":
+            raise InvalidOutput(
+                f"the result of {self.name} does not match its output schema: {complaint}", result=result
+            )
+        log.warning("the result of %s does not match its output schema: %s", self.name, complaint)
+
+    def _complaint(self, result: ToolResult) -> str | None:
+        if result.structured is None and "structuredContent" not in result.raw:
+            return "there is no structured content"
+        if not self._checked:
+            self._checked = True
+            from trimaran.schema.validate import Validator
+
+            try:
+                self._validator = Validator(cast("dict[str, Any]", self.output))
+            except DeclarationError as error:
+                log.warning("the output schema of %s cannot be checked: %s", self.name, error)
+        if self._validator is None or self._validator.is_valid(result.structured):
+            return None
+        return "; ".join(str(one) for one in self._validator.errors(result.structured)[:3])
+
+
+def _is_envelope(schema: dict[str, Any]) -> bool:
+    """Does this schema wrap a lone value in `{"result": value}`, because the era or the library knows objects only?"""
+    if schema.get(_WRAP_MARKER) is True:
+        return True
+    properties: Any = schema.get("properties")
+    title: Any = schema.get("title")
+    return (
+        isinstance(properties, dict)
+        and properties.keys() == {"result"}
+        and schema.get("required") == ["result"]
+        and isinstance(title, str)
+        and title.endswith("Output")  # how the official SDK names the model it makes up
+    )
+
+
+@final
+class KnownTools:
+    def __init__(self) -> None:
+        self._known: dict[str, KnownTool] = {}
+        self.is_complete = False
+        """Has the whole list been seen since it last changed?"""
+
+    def get(self, name: str) -> KnownTool | None:
+        return self._known.get(name)
+
+    def learn(self, tools: list[Tool], *, over_http: bool) -> list[Tool]:
+        """Take note of listed tools; those left whose header annotations can be honoured."""
+        kept: list[Tool] = []
+        for tool in tools:
+            headers = None
+            if over_http:
+                try:
+                    headers = compile_param_headers(tool.input_schema) if isinstance(tool.input_schema, dict) else None
+                except DeclarationError as error:
+                    # REQ headers.drop-tool: over HTTP a client MUST leave such a tool out of its view, and keep the rest.
+                    log.warning("the tool %s was left out: %s", tool.name, error)
+                    self._known.pop(tool.name, None)
+                    continue
+            if len(self._known) < _MOST:
+                self._known[tool.name] = KnownTool(tool, headers)
+            kept.append(tool)
+        return kept
+
+    def forget(self) -> None:
+        self._known.clear()
+        self.is_complete = False

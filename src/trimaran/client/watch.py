@@ -1,0 +1,315 @@
+"""Changes a server announces, for everyone in this program who wants to hear of them.
+
+Local watchers say what interests them; the hub keeps exactly the union of that alive at the server, whatever the era:
+a `subscriptions/listen` stream on the modern one, `resources/subscribe` and unsolicited notifications on the legacy ones.
+When the stream breaks or the session is replaced the interest is announced again, and watchers hear "reconnected", since
+what changed meanwhile nobody can tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from typing import Any, Final, Literal, final
+
+from msgspec import Struct
+
+from trimaran.errors import CallError, Closed, Error, ProtocolError, TimedOut, TransportError, Unsupported
+from trimaran.protocol.meta import KEY_SUBSCRIPTION_ID
+
+from .connection import Connection
+
+__all__ = ["Change", "Subscription", "Watch"]
+
+log = logging.getLogger("trimaran.client")
+
+_MOST_WAITING: Final = 1000
+_PAUSES: Final = (0.05, 0.2, 1.0, 3.0, 10.0, 30.0)
+
+Kind = Literal["tools", "prompts", "resources", "resource", "reconnected"]
+
+_KINDS: Final[dict[str, Kind]] = {
+    "notifications/tools/list_changed": "tools",
+    "notifications/prompts/list_changed": "prompts",
+    "notifications/resources/list_changed": "resources",
+    "notifications/resources/updated": "resource",
+}
+_FILTERS: Final = {"tools": "toolsListChanged", "prompts": "promptsListChanged", "resources": "resourcesListChanged"}
+
+
+@final
+class Change(Struct, frozen=True):
+    """Something at the server is no longer what it was."""
+
+    kind: Kind
+    """A list ("tools", "prompts", "resources"), one "resource", or "reconnected": anything may have changed."""
+    uri: str | None = None
+    """Which resource."""
+
+
+@final
+class Watcher:
+    """One local interest: a bounded queue of changes."""
+
+    def __init__(self, kinds: Iterable[str], uris: Iterable[str]) -> None:
+        self.kinds = frozenset(kinds)
+        self.uris = frozenset(uris)
+        self._waiting: deque[Change] = deque(maxlen=_MOST_WAITING)
+        self._wake = asyncio.Event()
+        self._error: Error | None = None
+        self._is_over = False
+
+    def wants(self, change: Change) -> bool:
+        if change.kind == "resource":
+            return change.uri is not None and any(change.uri.startswith(uri) for uri in self.uris)
+        return change.kind == "reconnected" or change.kind in self.kinds
+
+    def put(self, change: Change) -> None:
+        self._waiting.append(change)
+        self._wake.set()
+
+    def end(self, error: Error | None = None) -> None:
+        self._error = error
+        self._is_over = True
+        self._wake.set()
+
+    async def next(self) -> Change | None:
+        """The next change; None at the end."""
+        while True:
+            if self._waiting:
+                return self._waiting.popleft()
+            if self._is_over:
+                if self._error is not None:
+                    raise self._error
+                return None
+            self._wake.clear()
+            await self._wake.wait()
+
+
+@final
+class Subscription:
+    """A callback on one resource; `cancel` ends it."""
+
+    def __init__(self, watch: Watch, watcher: Watcher, uri: str) -> None:
+        self._watch = watch
+        self._watcher = watcher
+        self.uri = uri
+
+    async def cancel(self) -> None:
+        await self._watch.remove(self._watcher)
+
+
+@final
+class _Stream:
+    """One `subscriptions/listen` request."""
+
+    def __init__(self, interest: frozenset[tuple[str, str]]) -> None:
+        self.interest = interest
+        self.id: Any = None
+        self.acknowledged = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+
+
+@final
+class Watch:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._watchers: list[Watcher] = []
+        self._lock = asyncio.Lock()
+        self._subscribed: set[str] = set()
+        """Resources subscribed to at a legacy server."""
+        self._stream: _Stream | None = None
+
+    # --- the client's side -------------------------------------------------------------------------------------------
+
+    async def listen(self, kinds: Iterable[str], uris: Iterable[str]) -> AsyncIterator[Change]:
+        watcher = Watcher(kinds, uris)
+        await self.add(watcher)
+        try:
+            while True:
+                change = await watcher.next()
+                if change is None:
+                    return
+                yield change
+        finally:
+            await self.remove(watcher)
+
+    async def subscribe(self, uri: str, callback: Callable[[str], Any]) -> Subscription:
+        watcher = Watcher((), (uri,))
+        await self.add(watcher)
+
+        async def deliver() -> None:
+            while (change := await watcher.next()) is not None:
+                try:
+                    outcome = callback(change.uri if change.uri is not None else uri)
+                    if inspect.isawaitable(outcome):
+                        await outcome
+                except Exception:
+                    log.exception("the callback of a subscription failed: %s", uri)
+
+        self._connection.spawn(deliver())
+        return Subscription(self, watcher, uri)
+
+    async def add(self, watcher: Watcher) -> None:
+        """Begin to watch; returns when the server has agreed."""
+        self._watchers.append(watcher)
+        try:
+            await self._announce()
+        except BaseException:
+            self._watchers.remove(watcher)
+            raise
+
+    async def remove(self, watcher: Watcher) -> None:
+        if watcher not in self._watchers:
+            return
+        self._watchers.remove(watcher)
+        watcher.end()
+        if self._connection.state in ("closed", "new"):
+            return
+        with contextlib.suppress(Error):
+            await self._announce()
+
+    def hear(self, method: str, params: Mapping[str, Any]) -> None:
+        if method == "notifications/subscriptions/acknowledged":
+            self._acknowledged(params)
+            return
+        kind = _KINDS.get(method)
+        if kind is None:
+            return
+        uri = params.get("uri")
+        change = Change(kind, uri if isinstance(uri, str) else None)
+        for watcher in self._watchers:
+            if watcher.wants(change):
+                watcher.put(change)
+
+    def close(self) -> None:
+        for watcher in self._watchers:
+            watcher.end()
+
+    async def restore(self) -> None:
+        """A new conversation: announce everything again."""
+        self._subscribed.clear()
+        if not self._watchers:
+            return
+        if not self._is_modern:
+            await self._subscribe()
+            self._tell_all(Change("reconnected"))
+
+    # --- the server's side -------------------------------------------------------------------------------------------
+
+    @property
+    def _is_modern(self) -> bool:
+        return self._connection.conversation.dialect.era == "modern"
+
+    def _interest(self) -> frozenset[tuple[str, str]]:
+        kinds = {("list", kind) for watcher in self._watchers for kind in watcher.kinds}
+        return frozenset(kinds | {("uri", uri) for watcher in self._watchers for uri in watcher.uris})
+
+    async def _announce(self) -> None:
+        async with self._lock:
+            if self._is_modern:
+                await self._renew()
+            else:
+                await self._subscribe()
+
+    async def _subscribe(self) -> None:
+        wanted = {uri for watcher in self._watchers for uri in watcher.uris}
+        capability: Any = self._connection.conversation.welcome.capabilities.get("resources")
+        if wanted - self._subscribed and not (isinstance(capability, dict) and capability.get("subscribe")):  # pyright: ignore[reportUnknownMemberType]
+            raise Unsupported(
+                "the server does not offer subscriptions to resources; nothing was sent", method="resources/subscribe"
+            )
+        for uri in sorted(wanted - self._subscribed):
+            await self._connection.call("resources/subscribe", {"uri": uri}, name=uri)
+            self._subscribed.add(uri)
+        for uri in sorted(self._subscribed - wanted):
+            self._subscribed.discard(uri)
+            await self._connection.call("resources/unsubscribe", {"uri": uri}, name=uri)
+
+    async def _renew(self) -> None:
+        """Replace the stream by one for what is wanted now: the new one first, so that nothing falls in between."""
+        interest = self._interest()
+        old = self._stream
+        if old is not None and old.interest == interest and old.task is not None and not old.task.done():
+            return
+        self._stream = None
+        if interest:
+            await self._open_stream(interest)
+        if old is not None:
+            await _end_stream(old)
+
+    async def _open_stream(self, interest: frozenset[tuple[str, str]]) -> None:
+        stream = _Stream(interest)
+        self._stream = stream
+        stream.task = self._connection.spawn(self._keep(stream))
+        waiting = asyncio.ensure_future(stream.acknowledged.wait())
+        limit = self._connection.options.timeout
+        try:
+            await asyncio.wait((waiting, stream.task), timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+            if not stream.acknowledged.is_set():
+                stream.task.cancel()
+                self._stream = None
+        if stream.acknowledged.is_set():
+            return
+        if stream.task.done() and not stream.task.cancelled() and stream.task.exception() is not None:
+            raise stream.task.exception()  # pyright: ignore[reportGeneralTypeIssues]
+        raise TimedOut(f"subscriptions/listen was not acknowledged within {limit or 0:g} s")
+
+    async def _keep(self, stream: _Stream) -> None:
+        """Hold one stream open, again and again, until it is replaced."""
+        breaks = 0
+        while True:
+            try:
+                await self._connection.call(
+                    "subscriptions/listen",
+                    {"notifications": _filter(stream.interest)},
+                    timeout=None,
+                    repeatable=False,
+                    on_id=lambda id: setattr(stream, "id", id),
+                )
+            except Closed:
+                return
+            except TransportError as error:
+                if not stream.acknowledged.is_set():
+                    raise
+                log.info("the stream of changes broke and is opened again: %s", error)
+            except (CallError, ProtocolError) as error:
+                if not stream.acknowledged.is_set():
+                    raise
+                log.warning("the server no longer tells of changes: %s", error)
+            await asyncio.sleep(_PAUSES[min(breaks, len(_PAUSES) - 1)])
+            breaks += 1
+
+    def _acknowledged(self, params: Mapping[str, Any]) -> None:
+        stream = self._stream
+        meta: Any = params.get("_meta")
+        if stream is None or not isinstance(meta, dict) or meta.get(KEY_SUBSCRIPTION_ID) != stream.id:  # pyright: ignore[reportUnknownMemberType]
+            return
+        if stream.acknowledged.is_set():
+            self._tell_all(Change("reconnected"))
+        stream.acknowledged.set()
+
+    def _tell_all(self, change: Change) -> None:
+        for watcher in self._watchers:
+            watcher.put(change)
+
+
+async def _end_stream(stream: _Stream) -> None:
+    task = stream.task
+    if task is not None and not task.done():
+        task.cancel()
+        await asyncio.wait((task,))
+
+
+def _filter(interest: frozenset[tuple[str, str]]) -> dict[str, Any]:
+    wanted: dict[str, Any] = {_FILTERS[value]: True for what, value in sorted(interest) if what == "list"}
+    uris = sorted(value for what, value in interest if what == "uri")
+    if uris:
+        wanted["resourceSubscriptions"] = uris
+    return wanted

@@ -1,0 +1,277 @@
+"""`connect` and `open_client`: from whatever names a server to a client of it.
+
+    "https://example.com/mcp"            HTTP, of any revision, found out by asking
+    ["npx", "-y", "some-server"]         a child process
+    "server.py"                          a script, run by this Python (`.js`, `.mjs`: by node)
+    server                               a Server in this process
+    {"command": ..., "args": [...]}      an entry of an mcp.json, or the file's content with one entry
+    channel                              anything with open, send and close: see trimaran.client.link.Channel
+
+Only this module knows all transports; it loads the one that is needed. No server code is loaded for a remote server.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, final
+from urllib.parse import urlsplit
+
+from trimaran.client.client import Client
+from trimaran.client.connection import Connection
+from trimaran.client.dialect import Dialect, Stateless
+from trimaran.client.link import Channel, Inbox, Link
+from trimaran.client.meeting import Dialer, EraMemory, Manner
+from trimaran.client.options import Options
+from trimaran.client.pipeline import Pipeline
+from trimaran.errors import ConfigError
+
+if TYPE_CHECKING:
+    from trimaran.server.server import Server
+
+__all__ = ["Target", "connect", "open_client"]
+
+Target: TypeAlias = "str | os.PathLike[str] | Sequence[str] | Mapping[str, Any] | Channel | Server"
+
+_SCRIPTS: Final = {".py": None, ".js": "node", ".mjs": "node", ".cjs": "node"}
+_STDIO_KEYS: Final = frozenset({"command", "args", "env", "cwd"})
+_HTTP_KEYS: Final = frozenset({"url", "headers"})
+_OTHER_KEYS: Final = frozenset({"transport", "type", "timeout", "description", "disabled", "name"})
+
+_memory = EraMemory()
+
+
+def connect(target: Target, **options: Any) -> Client:
+    """A client of `target`, to be opened by `async with connect(target) as client:`.
+
+    Raises:
+        ConfigError: the target or an option cannot be right; the message says what would be.
+    """
+    dialer, made = _resolve(target, dict(options))
+    from trimaran import __version__
+
+    connection = Connection(dialer, made, _Dialects(made, __version__), _memory)
+    dialects = cast("_Dialects", connection.make_dialect)
+    dialects.asks = connection.asks
+    return Client(connection)
+
+
+async def open_client(target: Target, **options: Any) -> Client:
+    """A client of `target`, open. Close it with `await client.close()`, from any task."""
+    return await connect(target, **options).open()
+
+
+@final
+class _Dialects:
+    """Makes the dialect for a manner of speaking."""
+
+    asks: Any
+
+    def __init__(self, options: Options, version: str) -> None:
+        self._info = dict(options.client_info or {"name": "trimaran", "version": version})
+        if not isinstance(self._info.get("name"), str) or not isinstance(self._info.get("version"), str):
+            raise ConfigError('client_info needs a name and a version: {"name": "my-agent", "version": "1.0"}')
+
+    def __call__(self, manner: Manner, version: str | None) -> Dialect:
+        if manner == "modern":
+            return Stateless(self._info, self.asks.capabilities(modern=True))
+        from trimaran.legacy.dialect import Handshaken
+
+        return Handshaken(self._info, self.asks.capabilities(modern=False), version)
+
+
+# --- targets ---------------------------------------------------------------------------------------------------------
+
+
+def _resolve(target: Any, options: dict[str, Any]) -> tuple[Dialer, Options]:
+    if isinstance(target, Mapping):
+        return _from_config(dict(cast("Mapping[str, Any]", target)), options)
+    made = Options.make(options)
+    if isinstance(target, (str, os.PathLike)):
+        text = os.fspath(cast("str", target))
+        if "://" in text:
+            return _HttpDialer(text, made), made
+        return _ChildDialer(_script(text), made), made
+    if isinstance(target, Sequence):
+        command: list[str] = [str(part) for part in cast("Sequence[Any]", target)]
+        if not command:
+            raise ConfigError("the command is empty; give the program and its arguments: ['python', 'server.py']")
+        return _ChildDialer(command, made), made
+    # A server is recognised without loading its module: if it was not loaded, the target cannot be one.
+    module = sys.modules.get("trimaran.server.server")
+    if module is not None and isinstance(target, module.Server):
+        return _MemoryDialer(target, made), made
+    if isinstance(target, Channel):
+        return _ChannelDialer(target, made), made
+    raise ConfigError(
+        f"{type(target).__name__} is nothing to connect to; give a URL, a command as a list, a script's path, "
+        "a Server, a channel, or a config dict"
+    )
+
+
+def _script(text: str) -> list[str]:
+    path = Path(text).expanduser()
+    if path.suffix not in _SCRIPTS:
+        hint = f"a command is a list: {shlex.split(text)!r}" if " " in text else "a URL begins with http://"
+        raise ConfigError(f"{text!r} is neither a URL nor a script (.py, .js); {hint}")
+    if not path.is_file():
+        raise ConfigError(f"there is no file {text!r}; relative paths start at {Path.cwd()}")
+    return [_SCRIPTS[path.suffix] or sys.executable, str(path)]
+
+
+def _from_config(entry: dict[str, Any], options: dict[str, Any]) -> tuple[Dialer, Options]:
+    servers = entry.get("mcpServers", entry.get("servers"))
+    if isinstance(servers, Mapping):
+        named = cast("Mapping[str, Any]", servers)
+        if len(named) != 1:
+            raise ConfigError(f"the config holds {len(named)} servers ({', '.join(named)}); give one of its entries")
+        entry = dict(next(iter(named.values())))
+    for key in entry:
+        if key not in _STDIO_KEYS | _HTTP_KEYS | _OTHER_KEYS:
+            raise ConfigError(
+                f"the config has the unknown key {key!r}; known are {', '.join(sorted(_STDIO_KEYS | _HTTP_KEYS))}"
+            )
+    transport = entry.get("transport", entry.get("type"))
+    if transport is None:
+        transport = "http" if "url" in entry else "stdio"
+    if transport in ("http", "streamable-http", "streamableHttp", "sse"):
+        url = entry.get("url")
+        if not isinstance(url, str):
+            raise ConfigError(f"a config with transport {transport!r} needs a url")
+        headers: dict[str, str] = {**(entry.get("headers") or {}), **(options.get("headers") or {})}
+        made = Options.make({**options, "headers": headers})
+        return _HttpDialer(url, made, sse=transport == "sse"), made
+    if transport != "stdio":
+        raise ConfigError(f"transport {transport!r} is not one of 'stdio', 'http', 'sse'")
+    command = entry.get("command")
+    if not isinstance(command, str) or not command:
+        raise ConfigError("a config for a child process needs a command")
+    env: dict[str, str] = {**(entry.get("env") or {}), **(options.get("env") or {})}
+    made = Options.make({**options, "env": env or None, "cwd": options.get("cwd") or entry.get("cwd")})
+    return _ChildDialer([command, *map(str, entry.get("args") or ())], made), made
+
+
+# --- dialers ---------------------------------------------------------------------------------------------------------
+
+
+@final
+class _HttpDialer:
+    def __init__(self, url: str, options: Options, *, sse: bool = False) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError(f"{url!r} is no http:// or https:// URL with a host")
+        for name, value in (options.headers or {}).items():
+            if not name or not name.isascii() or "\n" in f"{name}{value}" or "\r" in f"{name}{value}":
+                raise ConfigError(f"the header {name!r} is not legal HTTP")
+        self._url = url
+        self._options = options
+        # The whole endpoint, not just the origin: one host may carry servers of several years side by side.
+        self.key = f"{parts.scheme}://{parts.netloc}{parts.path}"
+        self.manners: tuple[Manner, ...] = ("sse",) if sse else ("modern", "legacy", "sse")
+
+    def describe(self) -> str:
+        return self._url
+
+    async def dial(self, manner: Manner, inbox: Inbox, reuse: Link | None) -> Link:
+        from trimaran.transports.http import HttpLink, HttpWire
+
+        options = self._options
+        if reuse is not None:
+            await reuse.close()
+        wire = HttpWire(
+            self._url, headers=options.headers, auth=options.auth, ssl=options.ssl, max_bytes=options.max_message_bytes
+        )
+        wire.open()
+        if manner == "modern":
+            return HttpLink(wire, inbox, options.tap)
+        if manner == "legacy":
+            from trimaran.legacy.link import SessionLink
+
+            return SessionLink(wire, inbox, options.tap)
+        from trimaran.transports.sse import SseChannel
+
+        return await _piped(SseChannel(wire), inbox, options)
+
+
+@final
+class _ChildDialer:
+    manners: tuple[Manner, ...] = ("modern", "legacy")
+
+    def __init__(self, command: Sequence[str], options: Options) -> None:
+        self._command = list(command)
+        self._options = options
+        self.key = "\0".join(self._command)
+
+    def describe(self) -> str:
+        return shlex.join(self._command)
+
+    async def dial(self, manner: Manner, inbox: Inbox, reuse: Link | None) -> Link:
+        if reuse is not None:
+            return reuse
+        from trimaran.transports.process import ChildChannel
+
+        options = self._options
+        channel = ChildChannel(
+            self._command,
+            env=options.env,
+            cwd=options.cwd,
+            max_message_bytes=options.max_message_bytes,
+            grace=options.grace,
+            on_stderr=options.on_stderr,
+        )
+        return await _piped(channel, inbox, options)
+
+
+@final
+class _MemoryDialer:
+    manners: tuple[Manner, ...] = ("modern", "legacy")
+
+    def __init__(self, server: Server, options: Options) -> None:
+        self._server = server
+        self._options = options
+        self.key = f"memory:{id(server)}"
+
+    def describe(self) -> str:
+        return f"the server {self._server.info.name!r}"
+
+    async def dial(self, manner: Manner, inbox: Inbox, reuse: Link | None) -> Link:
+        from trimaran.transports.memory import MemoryLink, ServerChannel
+
+        if reuse is not None:
+            await reuse.close()
+        if manner == "modern":
+            return MemoryLink(self._server, inbox, self._options.tap)
+        from trimaran.legacy.duplex import LegacyDuplex
+
+        return await _piped(ServerChannel(self._server, legacy=LegacyDuplex), inbox, self._options)
+
+
+@final
+class _ChannelDialer:
+    """A channel somebody brings. It is opened again after a loss, if it can be."""
+
+    manners: tuple[Manner, ...] = ("modern", "legacy")
+
+    def __init__(self, channel: Channel, options: Options) -> None:
+        self._channel = channel
+        self._options = options
+        self.key = f"channel:{id(channel)}"
+
+    def describe(self) -> str:
+        return self._channel.describe()
+
+    async def dial(self, manner: Manner, inbox: Inbox, reuse: Link | None) -> Link:
+        return reuse if reuse is not None else await _piped(self._channel, inbox, self._options)
+
+
+async def _piped(channel: Channel, inbox: Inbox, options: Options) -> Link:
+    link = Pipeline(channel, inbox, options.tap)
+    try:
+        await link.open()
+    except BaseException:
+        await link.close()
+        raise
+    return link

@@ -1,0 +1,106 @@
+"""How a client speaks the revisions with a handshake: `initialize`, `notifications/initialized`, and plain requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, final
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, field
+
+from trimaran.client.dialect import Welcome, write_notice, write_request
+from trimaran.client.link import Link
+from trimaran.errors import CODE_INVALID_REQUEST, CODE_UNSUPPORTED_VERSION, RemoteProtocolError, UnsupportedVersion
+from trimaran.protocol.inbound import RequestId
+from trimaran.protocol.replies import Frame, excerpt
+from trimaran.protocol.versions import LATEST_LEGACY, LEGACY, is_legacy
+from trimaran.types import Implementation, Json
+
+__all__ = ["Handshaken"]
+
+
+class _InitializeReply(Struct):
+    version: Any = field(name="protocolVersion", default=None)
+    capabilities: dict[str, Any] = {}
+    info: Any = field(name="serverInfo", default=None)
+    instructions: Any = None
+
+
+_decode_reply = msgspec.json.Decoder(_InitializeReply).decode
+_decode_any = msgspec.json.Decoder().decode
+_OPEN: Final = b"{"
+
+
+@final
+class Handshaken:
+    era = "legacy"
+
+    def __init__(self, info: Mapping[str, Json], capabilities: Mapping[str, Json], version: str | None = None) -> None:
+        self._info = info
+        self._capabilities = capabilities
+        self._wanted = version or LATEST_LEGACY
+        self._is_pinned = version is not None
+        self.version = self._wanted
+        self._headers: dict[str, str] = {}
+
+    async def greet(self, link: Link, next_id: Callable[[], int]) -> Welcome:
+        id = next_id()
+        params = {"protocolVersion": self._wanted, "capabilities": self._capabilities, "clientInfo": self._info}
+        frame = await link.request(id, write_request(id, "initialize", params), None)
+        _, raw = self.outcome(frame)
+        welcome = self._read(raw)
+        self.version = welcome.version
+        self._headers = {"MCP-Protocol-Version": welcome.version}
+        await link.send(write_notice("notifications/initialized"), self._headers)
+        begin: Callable[[Mapping[str, str]], None] | None = getattr(link, "begin", None)
+        if begin is not None:
+            begin(self._headers)
+        return welcome
+
+    def _read(self, raw: Raw) -> Welcome:
+        try:
+            reply = _decode_reply(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise RemoteProtocolError(
+                CODE_INVALID_REQUEST, f"the server's answer to initialize is malformed: {error}"
+            ) from None
+        if not isinstance(reply.version, str):
+            raise RemoteProtocolError(
+                CODE_INVALID_REQUEST,
+                f"the server's answer to initialize names no protocolVersion: {excerpt(bytes(raw))}",
+            )
+        if not is_legacy(reply.version) or (self._is_pinned and reply.version != self._wanted):
+            ours = (self._wanted,) if self._is_pinned else LEGACY
+            raise UnsupportedVersion(
+                CODE_UNSUPPORTED_VERSION,
+                f"the server wants to speak {reply.version[:80]!r}; this client speaks {', '.join(ours)} here",
+                {"supported": [reply.version], "requested": self._wanted},
+            )
+        try:
+            info = msgspec.convert(reply.info, Implementation) if reply.info is not None else None
+        except msgspec.ValidationError:
+            info = None
+        instructions = reply.instructions if isinstance(reply.instructions, str) else None
+        return Welcome(reply.version, reply.capabilities, info, instructions, _decode_any(raw))
+
+    def write(
+        self, id: RequestId, method: str, params: dict[str, Any], token: RequestId | None, level: str | None
+    ) -> bytes:
+        if token is not None:
+            params["_meta"] = {**(params.get("_meta") or {}), "progressToken": token}
+        return write_request(id, method, params)
+
+    def headers(self, method: str, name: str | None) -> dict[str, str]:
+        return dict(self._headers)
+
+    def outcome(self, frame: Frame) -> tuple[str, Raw]:
+        failure = frame.failure()
+        if failure is not None:
+            raise failure
+        result = frame.result
+        assert result is not UNSET
+        if not bytes(result).lstrip().startswith(_OPEN):
+            raise RemoteProtocolError(
+                CODE_INVALID_REQUEST, f"a result is an object, the server sent {excerpt(bytes(result))}"
+            )
+        return "complete", result

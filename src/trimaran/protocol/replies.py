@@ -1,0 +1,144 @@
+"""Read what a server sends: bytes in, one `Frame` out.
+
+Pure. The envelope is decoded and judged here, once; `result` and `params` stay raw until somebody knows their type.
+A frame answers (`is_reply`), asks (`is_call`) or tells (`is_notice`). Every failure is a RemoteProtocolError that quotes
+what came.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, final
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from trimaran.errors import (
+    CODE_HEADER_MISMATCH,
+    CODE_INVALID_REQUEST,
+    CODE_MISSING_CAPABILITY,
+    CODE_PARSE,
+    CODE_UNSUPPORTED_VERSION,
+    CODE_URL_ELICITATION_REQUIRED,
+    CallError,
+    HeaderMismatch,
+    MissingCapability,
+    RemoteProtocolError,
+    UnsupportedVersion,
+    UrlElicitationRequired,
+)
+
+from .inbound import RequestId
+
+__all__ = ["Frame", "excerpt", "read_frame", "read_frames"]
+
+_EXCERPT = 120
+_CLASSES: dict[int, type[CallError]] = {
+    CODE_HEADER_MISMATCH: HeaderMismatch,
+    CODE_MISSING_CAPABILITY: MissingCapability,
+    CODE_UNSUPPORTED_VERSION: UnsupportedVersion,
+    CODE_URL_ELICITATION_REQUIRED: UrlElicitationRequired,
+}
+
+
+class _ErrorBody(Struct):
+    code: int
+    message: str = ""
+    data: Any = None
+
+
+@final
+class Frame(Struct):
+    """One message from a server. Of a reply, exactly one of `result` and `error` is set."""
+
+    jsonrpc: Literal["2.0"]
+    id: RequestId | UnsetType | None = UNSET
+    method: str | UnsetType = UNSET
+    params: Raw | UnsetType = UNSET
+    result: Raw | UnsetType = UNSET
+    error: Raw | UnsetType = UNSET
+
+    @property
+    def is_reply(self) -> bool:
+        return self.method is UNSET
+
+    @property
+    def is_call(self) -> bool:
+        return self.method is not UNSET and self.id is not UNSET and self.id is not None
+
+    @property
+    def is_notice(self) -> bool:
+        return self.method is not UNSET and (self.id is UNSET or self.id is None)
+
+    def failure(self) -> CallError | None:
+        """The error of a reply, as the exception its caller gets; None of a result."""
+        if self.error is UNSET:
+            return None
+        try:
+            body = _decode_error(self.error)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return CallError(
+                CODE_INVALID_REQUEST, f"an error that is not shaped like one: {excerpt(bytes(self.error))}"
+            )
+        made = _CLASSES.get(body.code, CallError)(body.code, body.message, body.data)
+        made.request_id = self.id if isinstance(self.id, (int, str)) else None
+        return made
+
+    def read_params(self) -> dict[str, Any]:
+        """The params as a mapping; what is not an object counts as empty."""
+        if self.params is UNSET:
+            return {}
+        try:
+            value: Any = _decode_any(self.params)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return {}
+        return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+
+
+_decode_frame = msgspec.json.Decoder(Frame).decode
+_decode_error = msgspec.json.Decoder(_ErrorBody).decode
+_decode_any = msgspec.json.Decoder().decode
+_decode_list = msgspec.json.Decoder(list[Raw]).decode
+
+
+def read_frame(message: bytes) -> Frame:
+    """One message, or the RemoteProtocolError that says what is wrong with it."""
+    try:
+        if not message.isascii():
+            message.decode()  # parts that stay raw would hide what is not text
+        frame = _decode_frame(message)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _refusal(message, error) from None
+    if frame.method is UNSET:
+        if (frame.result is UNSET) == (frame.error is UNSET):
+            raise RemoteProtocolError(
+                CODE_INVALID_REQUEST,
+                f"the server sent a reply without exactly one of result and error: {excerpt(message)}",
+            )
+        if frame.id is UNSET:
+            frame.id = None
+    return frame
+
+
+def read_frames(message: bytes) -> list[Frame]:
+    """One message, or all of a batch (2025-03-26)."""
+    if message.lstrip()[:1] != b"[":
+        return [read_frame(message)]
+    try:
+        return [read_frame(bytes(raw)) for raw in _decode_list(message)]
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _refusal(message, error) from None
+
+
+def _refusal(message: bytes, error: Exception) -> RemoteProtocolError:
+    if isinstance(error, msgspec.ValidationError):
+        return RemoteProtocolError(
+            CODE_INVALID_REQUEST, f"the server sent JSON that is no JSON-RPC message ({error}): {excerpt(message)}"
+        )
+    reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+    return RemoteProtocolError(CODE_PARSE, f"the server sent what is not JSON ({reason}): {excerpt(message)}")
+
+
+def excerpt(message: bytes) -> str:
+    """The start of what came, safe to print."""
+    text = ascii(message[:_EXCERPT].decode("utf-8", "replace"))[1:-1]
+    return f"{text}..." if len(message) > _EXCERPT else text or "nothing"

@@ -1,0 +1,443 @@
+"""The client's side of HTTP: `HttpWire` makes requests, `HttpLink` has modern requests answered.
+
+One place maps what the HTTP library raises to our errors, follows redirects (to the same origin only: a POST that goes
+elsewhere would take credentials and arguments along), refreshes credentials once on 401, and bounds what is read. No
+cookie, compression or retry happens behind a caller's back. aiohttp is imported when the first link is opened.
+
+The answer to a request is one JSON body, or an event stream that ends with the reply. Leaving the stream is how a modern
+request is cancelled, so a request whose caller gives up closes its connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import urllib.request
+from collections import deque
+from collections.abc import AsyncGenerator, Mapping
+from typing import TYPE_CHECKING, Any, Final, final
+from urllib.parse import urljoin, urlsplit
+
+from trimaran.client.link import Inbox
+from trimaran.client.options import Tap
+from trimaran.errors import (
+    CODE_INVALID_REQUEST,
+    ConfigError,
+    ConnectFailed,
+    ConnectionLost,
+    ProtocolError,
+    RemoteProtocolError,
+    Unauthorized,
+    UnexpectedStatus,
+)
+from trimaran.protocol.inbound import RequestId
+from trimaran.protocol.replies import Frame, excerpt, read_frame, read_frames
+from trimaran.protocol.sse import Event, SSEParser
+
+if TYPE_CHECKING:
+    import aiohttp
+
+__all__ = ["HttpLink", "HttpWire", "events", "is_stream", "origin_of", "read_body"]
+
+JSON_AND_STREAM: Final = "application/json, text/event-stream"
+STREAM: Final = "text/event-stream"
+
+_MAX_REDIRECTS: Final = 5
+_REDIRECTS: Final = frozenset({301, 302, 307, 308})
+_ERROR_BODY: Final = 64 * 1024  # enough of a page to recognise a JSON-RPC error in it
+_LINGER: Final = 1.0  # seconds for a stream to end after its reply, so that its connection can be used again
+_CONNECT_SECONDS: Final = 15.0
+_ODDITIES: Final = 3
+
+
+def origin_of(url: str) -> tuple[str, str, int | None]:
+    """Scheme, host and port: what makes two URLs the same place."""
+    parts = urlsplit(url)
+    scheme = parts.scheme.lower()
+    port = parts.port or {"http": 80, "https": 443}.get(scheme)
+    return scheme, (parts.hostname or "").lower(), port
+
+
+@final
+class HttpWire:
+    """One target and one pool of connections to it."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        auth: Any = None,
+        ssl: Any = None,
+        max_bytes: int,
+    ) -> None:
+        self.url = url
+        self.max_bytes = max_bytes
+        self._auth = _Bearer(auth) if isinstance(auth, str) else auth
+        self._headers = {"Content-Type": "application/json", "Accept": JSON_AND_STREAM, "Accept-Encoding": "identity"}
+        self._headers.update(headers or {})
+        self._ssl = ssl
+        self._session: aiohttp.ClientSession | None = None
+        self._target: Any = None
+        self._proxy: str | None = None
+        self._lingering: set[aiohttp.ClientResponse] = set()
+
+    def open(self) -> None:
+        """Make the pool; nothing is sent."""
+        import aiohttp
+        import yarl
+
+        if self._session is not None:
+            return
+        try:
+            self._target = yarl.URL(self.url)
+        except ValueError as error:
+            raise ConfigError(f"{self.url!r} is not a URL: {error}") from None
+        options: dict[str, Any] = {} if self._ssl is None else {"ssl": self._ssl}
+        # No limit: a thousand calls at once are a thousand requests, and listen streams must not starve them.
+        connector = aiohttp.TCPConnector(limit=0, **options)
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            headers=self._headers,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
+            auto_decompress=False,
+            read_bufsize=256 * 1024,
+        )
+        self._proxy = _proxy_for(self.url)
+
+    async def send(
+        self,
+        verb: str,
+        body: bytes | None,
+        headers: Mapping[str, str] | None,
+        *,
+        url: str | None = None,
+        accept: str | None = None,
+    ) -> aiohttp.ClientResponse:
+        """Make a request; its response, head only. The caller reads it and closes it.
+
+        Raises:
+            ConnectFailed: it cannot have been sent.
+            ConnectionLost: it was sent, and the connection ended before an answer began.
+            Unauthorized: 401 or 403, also after fresh credentials where there are any.
+        """
+        response = await self._follow(verb, body, headers, url, accept)
+        if response.status == 401 and self._auth is not None:
+            challenge = response.headers.get("WWW-Authenticate", "")
+            response.close()
+            if await _maybe(self._auth.refresh(challenge)):
+                response = await self._follow(verb, body, headers, url, accept)
+            else:
+                raise Unauthorized(
+                    f"{self.url} refuses the credentials it was given (401)", status=401, www_authenticate=challenge
+                )
+        if response.status in (401, 403):
+            raise await self._unauthorized(response)
+        return response
+
+    async def _follow(
+        self, verb: str, body: bytes | None, headers: Mapping[str, str] | None, url: str | None, accept: str | None
+    ) -> aiohttp.ClientResponse:
+        target: Any = self._target if url is None else url
+        for _ in range(_MAX_REDIRECTS + 1):
+            response = await self._once(verb, body, headers, target, accept)
+            if response.status not in _REDIRECTS:
+                return response
+            here = str(response.url)
+            there = urljoin(here, response.headers.get("Location", ""))
+            response.close()
+            if origin_of(there) != origin_of(here):
+                raise ConnectFailed(
+                    f"{here} redirects to {there}, which is another origin; if that is right, connect to it directly"
+                )
+            target = there
+            if url is None:
+                import yarl
+
+                self.url, self._target = there, yarl.URL(there)
+        raise ConnectFailed(f"{self.url} redirects more than {_MAX_REDIRECTS} times")
+
+    async def _once(
+        self, verb: str, body: bytes | None, headers: Mapping[str, str] | None, target: Any, accept: str | None
+    ) -> aiohttp.ClientResponse:
+        session = self._session
+        if session is None or session.closed:
+            lost = ConnectionLost("the connection was closed")
+            lost.sent = False
+            raise lost
+        own: dict[str, str] = dict(headers) if headers else {}
+        if accept is not None:
+            own["Accept"] = accept
+        if self._auth is not None:
+            value = await _maybe(self._auth.header())
+            if value is not None:
+                own["Authorization"] = value
+        import aiohttp
+
+        try:
+            return await session.request(verb, target, data=body, headers=own, allow_redirects=False, proxy=self._proxy)
+        except aiohttp.ClientConnectorCertificateError as error:
+            raise ConnectFailed(
+                f"the certificate of {self.url} is not trusted: {error.certificate_error}; "
+                "give the right authority with ssl=ssl.create_default_context(cafile=...)"
+            ) from error
+        except (aiohttp.ClientConnectorError, aiohttp.ClientProxyConnectionError) as error:
+            raise ConnectFailed(f"no connection to {self.url}: {_reason(error)}; is the server running?") from error
+        except aiohttp.ConnectionTimeoutError as error:
+            raise ConnectFailed(f"no connection to {self.url} within {_CONNECT_SECONDS:g} s") from error
+        except aiohttp.InvalidURL as error:
+            raise ConfigError(f"{self.url!r} is not a URL that can be connected to") from error
+        except aiohttp.ClientResponseError as error:
+            raise RemoteProtocolError(
+                CODE_INVALID_REQUEST, f"{self.url} answered what is not HTTP: {error.message}"
+            ) from error
+        except (aiohttp.ClientError, ConnectionError) as error:
+            raise ConnectionLost(
+                f"the connection to {self.url} ended before an answer came: {_reason(error)}", cause_text=_reason(error)
+            ) from error
+        except ValueError as error:
+            raise ConfigError(f"the request to {self.url} cannot be made: {error}") from error
+
+    async def _unauthorized(self, response: aiohttp.ClientResponse) -> Unauthorized:
+        challenge = response.headers.get("WWW-Authenticate", "")
+        body = await self.error_body(response)
+        wants = "wants credentials" if response.status == 401 else "does not allow this"
+        text = f"{self.url} {wants} ({response.status}): {excerpt(body)}"
+        if response.status == 401 and self._auth is None:
+            text += "; give auth=..."
+        return Unauthorized(text, status=response.status, www_authenticate=challenge)
+
+    async def error_body(self, response: aiohttp.ClientResponse) -> bytes:
+        """The start of a body that is not an answer; the response is closed."""
+        try:
+            body = b""
+            async with asyncio.timeout(2.0):
+                async for chunk in response.content.iter_any():
+                    body += chunk
+                    if len(body) > _ERROR_BODY:
+                        break
+            return body
+        except Exception:
+            return b""
+        finally:
+            response.close()
+
+    async def refusal(self, response: aiohttp.ClientResponse) -> Frame | UnexpectedStatus:
+        """What a response with an error status says: a JSON-RPC error in its body, under any status, or the status."""
+        body = await self.error_body(response)
+        try:
+            frame = read_frame(body)
+        except ProtocolError:
+            frame = None
+        if frame is not None and frame.is_reply and frame.failure() is not None:
+            return frame
+        hint = ""
+        if response.status in (429, 503) and "Retry-After" in response.headers:
+            hint = f"; it asks to wait {response.headers['Retry-After'][:40]} s"
+        reason = f" {response.reason}" if response.reason else ""
+        return UnexpectedStatus(
+            f"{self.url} answered {response.status}{reason}: {excerpt(body)}{hint}", status=response.status
+        )
+
+    def let_go(self, response: aiohttp.ClientResponse) -> None:
+        """The reply is here and the stream is about to end: let it, so that its connection can be used again."""
+        if response.connection is None:
+            return
+        self._lingering.add(response)
+        response.content.on_eof(lambda: self._lingering.discard(response))
+        asyncio.get_running_loop().call_later(_LINGER, self._cut, response)
+
+    def _cut(self, response: aiohttp.ClientResponse) -> None:
+        if response in self._lingering:
+            self._lingering.discard(response)
+            response.close()
+
+    async def close(self) -> None:
+        for response in tuple(self._lingering):
+            self._cut(response)
+        session = self._session
+        if session is not None and not session.closed:
+            connector = session.connector
+            await session.close()
+            if connector is not None:
+                await connector.close()
+
+
+def _reason(error: BaseException) -> str:
+    inner: Any = getattr(error, "os_error", None)
+    text = str(inner if inner is not None else error)
+    return text or type(error).__name__
+
+
+def _proxy_for(url: str) -> str | None:
+    """The proxy the environment asks for, looked up once."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if host in ("localhost", "127.0.0.1", "::1"):
+        return None
+    proxy = urllib.request.getproxies().get(parts.scheme)
+    return None if proxy is None or urllib.request.proxy_bypass(host) else proxy
+
+
+@final
+class _Bearer:
+    """A token that never changes (R209)."""
+
+    def __init__(self, token: str) -> None:
+        if not token or not token.isascii() or not token.isprintable():
+            raise ConfigError("auth is a bearer token: printable ASCII without line breaks")
+        self._header = f"Bearer {token}"
+
+    def header(self) -> str:
+        return self._header
+
+    def refresh(self, www_authenticate: str) -> bool:
+        return False
+
+
+async def _maybe(value: Any) -> Any:
+    return await value if hasattr(value, "__await__") else value
+
+
+def is_stream(response: aiohttp.ClientResponse) -> bool:
+    return response.headers.get("Content-Type", "").partition(";")[0].strip().lower() == STREAM
+
+
+async def read_body(response: aiohttp.ClientResponse, limit: int, url: str) -> bytes:
+    """A whole body within the limit. The connection goes back to the pool.
+
+    Raises:
+        RemoteProtocolError: it is longer than the limit, or encoded in a way nobody asked for.
+        ConnectionLost: it ended too early.
+    """
+    import aiohttp
+
+    encoding = response.headers.get("Content-Encoding", "identity")
+    if encoding.strip().lower() not in ("identity", ""):
+        raise RemoteProtocolError(CODE_INVALID_REQUEST, f"{url} sent a {encoding[:40]} body, which was not asked for")
+    length = response.content_length
+    try:
+        if length is not None and length <= limit:
+            return await response.read()
+        if length is None:
+            body = bytearray()
+            async for chunk in response.content.iter_any():
+                body += chunk
+                if len(body) > limit:
+                    break
+            else:
+                return bytes(body)
+    except (aiohttp.ClientError, ConnectionError) as error:
+        raise cut_off(url, error) from error
+    raise RemoteProtocolError(
+        CODE_INVALID_REQUEST, f"{url} answered more than {limit} bytes; allow more with max_message_bytes"
+    )
+
+
+def cut_off(url: str, error: BaseException | None = None) -> ConnectionLost:
+    reason = f": {_reason(error)}" if error is not None else ""
+    return ConnectionLost(
+        f"the answer of {url} broke off{reason}", cause_text=_reason(error) if error else "the stream ended"
+    )
+
+
+async def events(response: aiohttp.ClientResponse, parser: SSEParser, url: str) -> AsyncGenerator[Event, None]:
+    """The events of a stream, until it ends; ConnectionLost if it breaks."""
+    import aiohttp
+
+    try:
+        async for chunk in response.content.iter_any():
+            for event in parser.feed(chunk):
+                yield event
+    except (aiohttp.ClientError, ConnectionError) as error:
+        raise cut_off(url, error) from error
+
+
+@final
+class HttpLink:
+    """2026-07-28 over HTTP: every request stands alone."""
+
+    is_http = True
+
+    def __init__(self, wire: HttpWire, inbox: Inbox, tap: Tap | None = None) -> None:
+        self.wire = wire
+        self._inbox = inbox
+        self._tap = tap
+        self._odd: deque[str] = deque(maxlen=_ODDITIES)
+
+    async def request(
+        self, id: RequestId, message: bytes, headers: Mapping[str, str] | None = None, *, streaming: bool = False
+    ) -> Frame:
+        wire = self.wire
+        if self._tap is not None:
+            self._tap("out", message)
+        response = await wire.send("POST", message, headers)
+        try:
+            if response.status >= 400:
+                refusal = await wire.refusal(response)
+                if not isinstance(refusal, Frame):
+                    raise refusal
+                return refusal
+            if is_stream(response):
+                return await self._from_stream(id, response)
+            body = await read_body(response, wire.max_bytes, wire.url)
+        except BaseException:
+            response.close()
+            raise
+        return self._from_body(id, body, response)
+
+    def _from_body(self, id: RequestId, body: bytes, response: aiohttp.ClientResponse) -> Frame:
+        if self._tap is not None:
+            self._tap("in", body)
+        try:
+            frame = read_frame(body)
+        except ProtocolError as error:
+            kind = response.headers.get("Content-Type", "no content type")
+            error.message += f" (status {response.status}, {kind[:80]})"
+            raise
+        if not frame.is_reply:
+            raise RemoteProtocolError(CODE_INVALID_REQUEST, f"instead of a reply came {excerpt(body)}")
+        _claim(frame, id)
+        return frame
+
+    async def _from_stream(self, id: RequestId, response: aiohttp.ClientResponse) -> Frame:
+        parser = SSEParser(self.wire.max_bytes)
+        stream = events(response, parser, self.wire.url)
+        async with contextlib.aclosing(stream):
+            async for event in stream:
+                if self._tap is not None:
+                    self._tap("in", event.data)
+                for frame in read_frames(event.data):
+                    if frame.is_reply:
+                        _claim(frame, id)
+                        self.wire.let_go(response)
+                        return frame
+                    if frame.is_notice:
+                        self._inbox.notice(frame)
+                    else:
+                        self._odd.append("sent a request, which this era does not have")
+        raise cut_off(self.wire.url)
+
+    async def send(self, message: bytes, headers: Mapping[str, str] | None = None) -> None:
+        if self._tap is not None:
+            self._tap("out", message)
+        response = await self.wire.send("POST", message, headers)
+        if response.status >= 400:
+            refusal = await self.wire.refusal(response)
+            raise refusal.failure() or AssertionError if isinstance(refusal, Frame) else refusal
+        await self.wire.error_body(response)
+
+    async def close(self) -> None:
+        await self.wire.close()
+
+    def oddities(self) -> str:
+        return "; it " + ", and ".join(self._odd) if self._odd else ""
+
+
+def _claim(frame: Frame, id: RequestId) -> None:
+    """Over HTTP the answer is where it belongs; an id that differs shows a server that mixes up its callers."""
+    if frame.id == id and type(frame.id) is type(id):
+        return
+    if frame.id is None and frame.failure() is not None:
+        return
+    raise RemoteProtocolError(CODE_INVALID_REQUEST, f"the reply has the id {frame.id!r}, the request had {id!r}")
