@@ -31,6 +31,7 @@ SECTIONS: dict[str, Callable[[Plan], report.Section]] = {
     "imports": imports.run,
     "inmemory": clients.run_memory,
     "client": clients.run_http,
+    "client-stdio": clients.run_stdio,
     "list": listing.run,
     "registry": registry.run,
     "memory": memory.run,

@@ -7,7 +7,7 @@ from pathlib import Path
 import aiohttp
 import msgspec
 import uvloop
-from common import arguments, expect, report, sequential
+from common import arguments, expect, report, timed
 
 sys.path.append(str(Path(__file__).parents[1]))
 
@@ -15,20 +15,21 @@ import messages
 
 
 async def main() -> None:
-    url, seconds = arguments()
+    url, seconds, callers = arguments()
     params = {"name": "add", "arguments": messages.ARGUMENTS, "_meta": messages.META}
     headers = messages.request_headers("tools/call", params, era="modern")
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
     decode = msgspec.json.Decoder().decode
 
-    async with aiohttp.ClientSession() as session:
+    assert isinstance(url, str)
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
 
         async def call() -> object:
             async with session.post(url, data=body, headers=headers) as response:
                 return decode(await response.read())
 
         expect(await call())
-        report(await sequential(call, seconds=seconds))
+        report(await timed(call, seconds=seconds, callers=callers))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""FastMCP's client: in memory or over HTTP."""
+"""FastMCP's client: in memory, over HTTP or stdio."""
 
 import uvloop
-from common import arguments, expect, report, sequential
+from common import arguments, expect, report, timed
 from fastmcp import Client, FastMCP
+from fastmcp.client.transports import StdioTransport
 
 ARGUMENTS = {"a": 20_000, "b": 22_222}
 
@@ -19,10 +20,13 @@ def build() -> FastMCP:
 
 
 async def main() -> None:
-    target, seconds = arguments()
-    async with Client(build() if target == "memory" else target) as client:
+    target, seconds, callers = arguments()
+    where = (
+        StdioTransport(target[0], target[1:]) if isinstance(target, list) else build() if target == "memory" else target
+    )
+    async with Client(where) as client:
         expect(await client.call_tool("add", ARGUMENTS))
-        report(await sequential(lambda: client.call_tool("add", ARGUMENTS), seconds=seconds))
+        report(await timed(lambda: client.call_tool("add", ARGUMENTS), seconds=seconds, callers=callers))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""The official SDK's client: in memory (the better of its two in-process modes) or over HTTP."""
+"""The official SDK's client: in memory, over HTTP or stdio; the better of its two modes."""
 
 import uvloop
-from common import arguments, expect, report, sequential
-from mcp import Client
+from common import arguments, expect, report, timed
+from mcp import Client, StdioServerParameters
 from mcp.server.mcpserver import MCPServer
 
 ARGUMENTS = {"a": 20_000, "b": 22_222}
@@ -19,18 +19,23 @@ def build() -> MCPServer:
     return server
 
 
-async def timed(target: MCPServer | str, mode: str, seconds: float) -> dict[str, float]:
+async def measured(
+    target: MCPServer | StdioServerParameters | str, mode: str, seconds: float, callers: int
+) -> dict[str, float]:
     async with Client(target, mode=mode) as client:
         expect(await client.call_tool("add", ARGUMENTS))
-        return await sequential(lambda: client.call_tool("add", ARGUMENTS), seconds=seconds)
+        return await timed(lambda: client.call_tool("add", ARGUMENTS), seconds=seconds, callers=callers)
 
 
 async def main() -> None:
-    target, seconds = arguments()
-    where = build() if target == "memory" else target
-    modern = await timed(where, "2026-07-28", seconds / 2)
-    legacy = await timed(where, "legacy", seconds / 2)
-    report(min(modern, legacy, key=lambda outcome: outcome["p50_us"]))
+    target, seconds, callers = arguments()
+    if isinstance(target, list):
+        where = StdioServerParameters(command=target[0], args=target[1:])
+    else:
+        where = build() if target == "memory" else target
+    modern = await measured(where, "2026-07-28", seconds / 2, callers)
+    legacy = await measured(where, "legacy", seconds / 2, callers)
+    report(max(modern, legacy, key=lambda outcome: outcome["rate"]))
 
 
 if __name__ == "__main__":

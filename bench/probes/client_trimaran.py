@@ -1,7 +1,7 @@
-"""Our client, through the public face: in memory or over HTTP."""
+"""Our client, through the public face: in memory, over HTTP or stdio."""
 
 import uvloop
-from common import arguments, expect, report, sequential
+from common import arguments, expect, report, timed
 
 from trimaran import Server, connect
 
@@ -20,10 +20,10 @@ def build() -> Server:
 
 
 async def main() -> None:
-    target, seconds = arguments()
+    target, seconds, callers = arguments()
     async with connect(build() if target == "memory" else target) as client:
         expect((await client.call_tool("add", ARGUMENTS)).data)
-        report(await sequential(lambda: client.call_tool("add", ARGUMENTS), seconds=seconds))
+        report(await timed(lambda: client.call_tool("add", ARGUMENTS), seconds=seconds, callers=callers))
 
 
 if __name__ == "__main__":

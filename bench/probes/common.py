@@ -1,9 +1,28 @@
-"""Shared by the probes: time sequential awaits and print the outcome as JSON. Standard library and uvloop only."""
+"""Shared by the probes: time awaits, one after the other or many at once, and print the outcome as JSON. Standard library only."""
 
+import asyncio
 import json
 import sys
 import time
 from collections.abc import Awaitable, Callable
+
+
+async def timed(call: Callable[[], Awaitable[object]], *, seconds: float, callers: int) -> dict[str, float]:
+    """Calls per second of `callers` at once; with one caller also p50."""
+    if callers == 1:
+        return await sequential(call, seconds=seconds)
+    await asyncio.gather(*(call() for _ in range(callers)))
+    started = time.perf_counter()
+
+    async def caller() -> int:
+        made = 0
+        while time.perf_counter() < started + seconds:
+            await call()
+            made += 1
+        return made
+
+    made = sum(await asyncio.gather(*(caller() for _ in range(callers))))
+    return {"rate": made / (time.perf_counter() - started)}
 
 
 async def sequential(call: Callable[[], Awaitable[object]], *, seconds: float, warm_up: int = 50) -> dict[str, float]:
@@ -26,9 +45,10 @@ def expect(value: object) -> None:
         raise SystemExit(f"unexpected result: {value!r}")
 
 
-def arguments() -> tuple[str, float]:
-    """Return the target (a URL, or `memory`) and the seconds to measure."""
-    return sys.argv[1], float(sys.argv[2])
+def arguments() -> tuple[str | list[str], float, int]:
+    """Return the target (a URL, `memory`, or a command), the seconds to measure, and how many calls at once."""
+    target = sys.argv[1]
+    return json.loads(target) if target.startswith("[") else target, float(sys.argv[2]), int(sys.argv[3])
 
 
 def report(outcome: dict[str, float]) -> None:

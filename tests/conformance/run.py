@@ -1,19 +1,23 @@
-"""Run the official MCP conformance suite against our server and compare every check with `expected.toml`.
+"""Run the official MCP conformance suite against our server and client; compare every check with `expected.toml`.
 
-    python tests/conformance/run.py                        all three legs, on tests/conformance/server.py
+    python tests/conformance/run.py                        all legs, on tests/conformance/server.py and client.py
     python tests/conformance/run.py --leg 26 --keep        one leg; keep the suite's files for reading
-    python tests/conformance/run.py --server "other.py"    another server; it gets `--port N` appended
-    python tests/conformance/run.py --url http://...       a server that already runs
+    python tests/conformance/run.py --leg client           the client's legs
+    python tests/conformance/run.py --server "other.py"    the server's legs on another; it gets `--port N` appended
+    python tests/conformance/run.py --url http://...       the server's legs on one that already runs
 
 A leg is one suite release at one protocol revision: `25` and `26` are the pinned alpha, `stable` is the last stable one.
-The suite's own ticks and exit code are not trusted: it ticks a scenario whose checks were all skipped, and never counts
-warnings. Only the `checks.json` files it writes decide. `scripts/setup-node` installs the suite.
+The client's legs are named `client-...`; the client probes for the era, except in a `-pinned` leg.
+The suite's own ticks and exit code are not trusted: it ticks a scenario whose checks were all skipped, never counts a
+server's warnings, and overlooks a client that fails or hangs. Only the files it writes decide: `checks.json`, and what a
+client printed. `scripts/setup-node` installs the suite.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import fnmatch
 import json
 import os
 import re
@@ -36,6 +40,7 @@ HERE = Path(__file__).resolve().parent
 MODULES = HERE.parents[1] / ".tools" / "node" / "node_modules"
 START_LIMIT = 20  # seconds; a Python server with cold imports on a busy machine needs about 3
 LEG_LIMIT = 180  # seconds; a leg takes about 3, and one scenario may wait 30 for a server that hangs
+CLIENT_LIMIT = 60  # seconds; the suite starts all its clients at once, up to 33 interpreters
 HOLLOW = "wire-schema-valid"  # the suite grants this one to nearly any scenario, whatever it did
 
 
@@ -44,6 +49,7 @@ class Scenario:
     """The checks of one scenario on one leg."""
 
     checks: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    complaint: str = ""  # the last words of a client that did not come to its end
 
     def count(self, status: str) -> int:
         return sum(check["status"] == status for check in self.checks)
@@ -55,13 +61,28 @@ class Scenario:
         return " ".join((str(self.count("SUCCESS")), *others))
 
 
-def read_checks(folder: Path) -> dict[str, Scenario]:
-    """Collect a leg's results by scenario name; the suite writes `server-<scenario>-<timestamp>/checks.json`."""
+def read_expected() -> dict[str, dict[str, Any]]:
+    """The legs by name. A leg that is `like` another has all of it that it does not say itself."""
+    legs: dict[str, dict[str, Any]] = tomllib.loads((HERE / "expected.toml").read_text())
+    return {name: legs.get(leg.get("like", ""), {}) | leg for name, leg in legs.items()}
+
+
+def read_results(folder: Path, side: str) -> dict[str, Scenario]:
+    """Collect a leg's results by scenario name; the suite writes them into `[server-]<scenario>-<timestamp>/`."""
     results: dict[str, Scenario] = {}
-    for path in sorted(folder.glob("server-*/checks.json")):
-        name = re.sub(r"-\d{4}-\d\d-\d\dT[\d-]+Z$", "", path.parent.name.removeprefix("server-"))
-        results.setdefault(name, Scenario()).checks.extend(json.loads(path.read_text()))
+    for path in sorted(folder.rglob("checks.json")):
+        name = re.sub(r"-\d{4}-\d\d-\d\dT[\d-]+Z$", "", path.parent.relative_to(folder).as_posix())
+        scenario = results.setdefault(name.removeprefix("server-") if side == "server" else name, Scenario())
+        scenario.checks.extend(json.loads(path.read_text()))
+        if side == "client" and not path.with_name("stdout.txt").read_text().endswith("done\n"):
+            scenario.complaint = path.with_name("stderr.txt").read_text().strip().rpartition("\n")[2] or "not a word"
     return results
+
+
+def drop_later(expected: dict[str, Any], results: dict[str, Scenario]) -> dict[str, Scenario]:
+    """The results without those that `expected.toml` says are for later."""
+    later: dict[str, str] = expected.get("later", {})
+    return {name: scenario for name, scenario in results.items() if not any(fnmatch.fnmatch(name, p) for p in later)}
 
 
 def find_problems(expected: dict[str, Any], results: dict[str, Scenario]) -> Iterator[str]:
@@ -76,6 +97,8 @@ def find_problems(expected: dict[str, Any], results: dict[str, Scenario]) -> Ite
             yield f"{name}: did not run, or left no checks.json"
             continue
         scenario = results[name]
+        if scenario.complaint:
+            yield f"{name}: the client did not finish: {scenario.complaint[:400]}"
         allowed = Counter(expected.get("warnings", {}).get(name, ()))
         for check in scenario.checks:
             if check["status"] == "WARNING" and allowed[check["id"]]:
@@ -92,32 +115,34 @@ def find_problems(expected: dict[str, Any], results: dict[str, Scenario]) -> Ite
             yield f"{name}: {passed} checks passed, at least {least} expected{hollow}"
 
 
-def run_leg(expected: dict[str, Any], url: str, folder: Path) -> dict[str, Scenario]:
-    """Run one leg of the suite into `folder`."""
+def run_leg(expected: dict[str, Any], url: str | None, folder: Path) -> dict[str, Scenario]:
+    """Run one leg of the suite into `folder`; a server's leg needs the server's `url`."""
     node, suite = MODULES / ".bin" / "node", MODULES / expected["package"] / "dist" / "index.js"
     if not (node.exists() and suite.exists()):
         raise SystemExit("the conformance suite is not installed: run scripts/setup-node (or make conformance)")
-    command = [
-        node,
-        suite,
-        "server",
-        "--url",
-        url,
-        "--suite",
-        "all",
-        "--spec-version",
-        expected["revision"],
-        "-o",
-        folder,
-    ]
-    with (folder.parent / f"{folder.name}.log").open("wb") as log:
+    side = expected["side"]
+    # `exec`, so that the suite's time limit ends the client and not the shell before it.
+    client = f"exec {shlex.join([sys.executable, str(HERE / 'client.py')])}{' --pin' if expected.get('pinned') else ''}"
+    target = ["--url", url or ""] if side == "server" else ["--command", client, "--timeout", str(CLIENT_LIMIT * 1000)]
+    log = folder.parent / f"{folder.name}.log"
+    with log.open("wb") as output:
+        running = subprocess.Popen(
+            [node, suite, side, *target, "--suite", "all", "--spec-version", expected["revision"], "-o", folder],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    try:
         # A leg that is cut off shows as scenarios that did not run.
         with contextlib.suppress(subprocess.TimeoutExpired):
-            subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=LEG_LIMIT)
-    results = read_checks(folder)
+            running.wait(LEG_LIMIT)
+    finally:
+        end_group(running)
+    results = read_results(folder, side)
     if not results:
-        print(f"the suite wrote no results; its last words:\n{tail(Path(log.name))}")
-    return results
+        print(f"the suite wrote no results; its last words:\n{tail(log)}")
+    return drop_later(expected, results)
 
 
 @contextlib.contextmanager
@@ -138,15 +163,20 @@ def start_server(command: list[str], log: Path) -> Iterator[str]:
         wait_until_accepting(server, port, log)
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(server.pid, signal.SIGTERM)
-        try:
-            server.wait(5)
-        except subprocess.TimeoutExpired:
-            print(f"note: the server ignored SIGTERM for 5 s (pid {server.pid}); killed")
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(server.pid, signal.SIGKILL)
-        server.wait()
+        end_group(server)
+
+
+def end_group(leader: subprocess.Popen[bytes]) -> None:
+    """End a process that leads a group, and whatever of the group is left."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader.pid, signal.SIGTERM)
+    try:
+        leader.wait(5)
+    except subprocess.TimeoutExpired:
+        print(f"note: {leader.args} ignored SIGTERM for 5 s (pid {leader.pid}); killed")
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader.pid, signal.SIGKILL)
+    leader.wait()
 
 
 def wait_until_accepting(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
@@ -164,45 +194,53 @@ def tail(log: Path) -> str:
     return "\n".join(f"    {line[:300]}" for line in log.read_text(errors="replace").splitlines()[-30:])
 
 
-def print_table(legs: dict[str, dict[str, Scenario]]) -> None:
+def print_table(side: str, legs: dict[str, dict[str, Scenario]]) -> None:
     names = sorted({name for results in legs.values() for name in results})
-    wide = max((len(name) for name in names), default=8)
-    print(f"{'scenario':{wide}}" + "".join(f"  {leg:>9}" for leg in legs))
+    title = f"{side} scenario"
+    wide = max(len(name) for name in (title, *names))
+    columns = {leg: max(9, len(leg)) for leg in legs}
+    print(f"{title:{wide}}" + "".join(f"  {leg:>{columns[leg]}}" for leg in legs))
     for name in names:
-        cells = (results[name].cell() if name in results else "-" for results in legs.values())
-        print(f"{name:{wide}}" + "".join(f"  {cell:>9}" for cell in cells))
-    totals = (Scenario([check for s in results.values() for check in s.checks]).cell() for results in legs.values())
-    print(f"{'total':{wide}}" + "".join(f"  {total:>9}" for total in totals))
+        cells = {leg: results[name].cell() if name in results else "-" for leg, results in legs.items()}
+        print(f"{name:{wide}}" + "".join(f"  {cell:>{columns[leg]}}" for leg, cell in cells.items()))
+    totals = {leg: Scenario([c for s in results.values() for c in s.checks]).cell() for leg, results in legs.items()}
+    print(f"{'total':{wide}}" + "".join(f"  {total:>{columns[leg]}}" for leg, total in totals.items()) + "\n")
 
 
 def main() -> int:
-    expected = tomllib.loads((HERE / "expected.toml").read_text())
+    expected = read_expected()
     parser = argparse.ArgumentParser(description="Run the official conformance suite and compare with expected.toml.")
-    parser.add_argument("--leg", choices=[*expected, "all"], default="all")
+    parser.add_argument("--leg", choices=[*expected, "server", "client", "all"], help="default: all")
     parser.add_argument("--url", help="use a server that already runs")
     parser.add_argument("--server", help="command that starts the server; --port N is appended")
     parser.add_argument("--keep", action="store_true", help="keep the suite's output, and say where")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the server is ended when we are
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what we started is ended when we are
 
-    chosen = list(expected) if options.leg == "all" else [options.leg]
+    wanted = options.leg or ("server" if options.url or options.server else "all")
+    chosen = {name: leg for name, leg in expected.items() if wanted in (name, leg["side"], "all")}
     command = shlex.split(options.server) if options.server else [sys.executable, str(HERE / "server.py")]
     work = Path(tempfile.mkdtemp(prefix="conformance-"))
+    problems: list[str] = []
     try:
-        with contextlib.ExitStack() as stack:
-            url = options.url or stack.enter_context(start_server(command, work / "server.log"))
-            legs = {leg: run_leg(expected[leg], url, work / leg) for leg in chosen}
-        print_table(legs)
-        problems = [
-            f"[{leg}] {line}" for leg, results in legs.items() for line in find_problems(expected[leg], results)
-        ]
+        for side in ("server", "client"):
+            legs = {name: leg for name, leg in chosen.items() if leg["side"] == side}
+            if not legs:
+                continue
+            with contextlib.ExitStack() as stack:
+                url = options.url
+                if side == "server" and not url:
+                    url = stack.enter_context(start_server(command, work / "server.log"))
+                results = {name: run_leg(leg, url, work / name) for name, leg in legs.items()}
+            print_table(side, results)
+            problems += [f"[{name}] {line}" for name in legs for line in find_problems(legs[name], results[name])]
         if problems:
-            print(f"\n{len(problems)} problems:")
+            print(f"{len(problems)} problems:")
             print("\n".join(f"  {line}" for line in problems))
-            if not options.url:
+            if (work / "server.log").exists():
                 print(f"\nthe server's last words:\n{tail(work / 'server.log')}")
         else:
-            print("\nall as expected")
+            print("all as expected")
         return bool(problems)
     finally:
         if options.keep:

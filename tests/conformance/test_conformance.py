@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 RUN = Path(__file__).with_name("run.py")
+SERVER_LEGS = ["25", "26", "stable"]
+CLIENT_LEGS = ["client-25", "client-25-pinned", "client-26", "client-26-pinned", "client-stable"]
 
 
 @pytest.mark.slow
 @pytest.mark.deadline(240)  # above every bound inside run.py, so that run.py ends its server itself
-@pytest.mark.parametrize("leg", ["25", "26", "stable"])
+@pytest.mark.parametrize("leg", [*SERVER_LEGS, *CLIENT_LEGS])
 def test_official_suite_finds_what_is_expected(leg: str) -> None:
     """Whose rule: the spec's, as its authors test it."""
     done = subprocess.run([sys.executable, RUN, "--leg", leg], capture_output=True, text=True, stdin=subprocess.DEVNULL)

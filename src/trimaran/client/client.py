@@ -225,7 +225,29 @@ class Client:
         if meta:
             params["_meta"] = meta
         repeatable = idempotent if idempotent is not None else tool is not None and tool.is_repeatable
-        raw = await self._send_call(params, tool, timeout, max_timeout, on_progress, repeatable)
+        try:
+            raw, _ = await self._connection.call(
+                "tools/call",
+                params,
+                name=name,
+                headers=None if tool is None or tool.headers is None else _mirrored(tool, params),
+                timeout=timeout,
+                max_timeout=max_timeout,
+                on_progress=on_progress,
+                repeatable=repeatable,
+            )
+        except (HeaderMismatch, UrlElicitationRequired) as refusal:
+            tool = await self._mend(refusal, name, tool, timeout)
+            raw, _ = await self._connection.call(
+                "tools/call",
+                params,
+                name=name,
+                headers=None if tool is None else _mirrored(tool, params),
+                timeout=timeout,
+                max_timeout=max_timeout,
+                on_progress=on_progress,
+                repeatable=repeatable,
+            )
         result = read_tool(raw, unwrap=tool is not None and tool.unwraps)
         if tool is not None and tool.output is not None:
             tool.check(result, self._options.schema_check)
@@ -238,38 +260,17 @@ class Client:
             result.data = _into(into, result, name)
         return result
 
-    async def _send_call(
-        self,
-        params: dict[str, Any],
-        tool: KnownTool | None,
-        timeout: Timeout,
-        max_timeout: float | None,
-        on_progress: OnProgress | None,
-        repeatable: bool,
-    ) -> Raw:
-        """Send tools/call, with the headers its schema wants; once more where the server says that ours were stale."""
-        for attempt in (1, 2, 3):
-            try:
-                raw, _ = await self._connection.call(
-                    "tools/call",
-                    params,
-                    name=params["name"],
-                    headers=_mirrored(tool, params),
-                    timeout=timeout,
-                    max_timeout=max_timeout,
-                    on_progress=on_progress,
-                    repeatable=repeatable,
-                )
-                return raw
-            except HeaderMismatch:
-                if attempt > 1:
-                    raise
-                self._forget_tools()
-                tool = await self._look_up(params["name"], timeout)
-            except UrlElicitationRequired as refusal:
-                if attempt > 1 or not await self._visit(refusal):
-                    raise
-        raise AssertionError("unreachable")
+    async def _mend(
+        self, refusal: HeaderMismatch | UrlElicitationRequired, name: str, tool: KnownTool | None, timeout: Timeout
+    ) -> KnownTool | None:
+        """Put right what a call was refused for, so that it can be made once more; raises the refusal if that cannot be."""
+        if isinstance(refusal, HeaderMismatch):
+            # REQ headers.relist: the schema the headers were made from may be stale.
+            self._forget_tools()
+            return await self._look_up(name, timeout)
+        if not await self._visit(refusal):
+            raise refusal
+        return tool
 
     async def _visit(self, refusal: UrlElicitationRequired) -> bool:
         """Ask a person to visit the URLs a call waits for (-32042); True if all were accepted."""
@@ -598,8 +599,8 @@ def _page_params(cursor: str | None) -> Mapping[str, Any]:
     return _NO_PARAMS if cursor is None else {"cursor": cursor}
 
 
-def _mirrored(tool: KnownTool | None, params: Mapping[str, Any]) -> dict[str, str] | None:
-    if tool is None or tool.headers is None:
+def _mirrored(tool: KnownTool, params: Mapping[str, Any]) -> dict[str, str] | None:
+    if tool.headers is None:
         return None
     arguments: Any = params.get("arguments") or {}
     if not isinstance(arguments, dict):

@@ -463,24 +463,33 @@ class Connection:
         headers: Mapping[str, str] | None,
         repeatable: bool,
     ) -> tuple[Raw, bool]:
+        """Requests and replies until there is a result: more than one after a loss, or where input is asked for."""
         losses = rounds = 0
         extra: dict[str, Any] = {}
+        flights = self._flights
         while True:
             live = self._live or await self._ready()
+            dialect, link = live.dialect, live.link
+            id = next(self._ids)
+            message = self._write(dialect, id, method, {**params, **extra}, flight)
+            all_headers = dialect.headers(method, name) if link.is_http else None
+            if headers and all_headers is not None:
+                all_headers.update(headers)
+            flights[id] = flight
             try:
-                kind, raw = await self._exchange(live, flight, method, {**params, **extra}, name, headers)
+                frame = await link.request(id, message, all_headers)
+            except asyncio.CancelledError:
+                self._withdraw(live, id, method, flight.patience.reason)
+                raise
             except (ConnectionLost, ConnectFailed) as error:
                 losses += 1
-                is_safe = repeatable or isinstance(error, ConnectFailed) or not error.sent
-                if self._closing is not None:
-                    raise Closed("the client was closed") from error
-                if not is_safe or losses > self.options.retries:
-                    self._stumble(live, error)
-                    raise
-                await self._pause(live, error, losses)
+                await self._weather(live, error, losses, repeatable)
                 continue
+            finally:
+                del flights[id]
             if self.state != "ready" and self._live is live:
                 self._enter("ready")
+            kind, raw = dialect.outcome(frame)
             if kind == "complete":
                 return raw, rounds > 0
             if kind != "input_required":
@@ -490,37 +499,28 @@ class Connection:
                 raise RoundsExceeded(f"{method} asked for input {rounds} times; max_rounds allows {rounds - 1}")
             extra = await self._provide(flight, method, raw)
 
-    async def _exchange(
-        self,
-        live: Conversation,
-        flight: Flight,
-        method: str,
-        params: dict[str, Any],
-        name: str | None,
-        headers: Mapping[str, str] | None,
-    ) -> tuple[str, Raw]:
-        """One request and its reply."""
-        id = next(self._ids)
-        dialect, link = live.dialect, live.link
-        token = id if flight.on_progress is not None else None
-        try:
-            message = dialect.write(id, method, params, token, self.log_level)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise LocalProtocolError.invalid_params(f"the arguments of {method} have no JSON form: {error}") from None
-        all_headers = dialect.headers(method, name) if link.is_http else None
-        if headers and all_headers is not None:
-            all_headers.update(headers)
-        self._flights[id] = flight
+    def _write(self, dialect: Dialect, id: int, method: str, params: dict[str, Any], flight: Flight) -> bytes:
         if flight.on_id is not None:
             flight.on_id(id)
+        token = id if flight.on_progress is not None else None
         try:
-            frame = await link.request(id, message, all_headers)
-        except asyncio.CancelledError:
-            self._withdraw(live, id, method, flight.patience.reason)
-            raise
-        finally:
-            del self._flights[id]
-        return dialect.outcome(frame)
+            return dialect.write(id, method, params, token, self.log_level)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise LocalProtocolError.invalid_params(f"the arguments of {method} have no JSON form: {error}") from None
+
+    async def _weather(
+        self, live: Conversation, error: ConnectionLost | ConnectFailed, losses: int, repeatable: bool
+    ) -> None:
+        """A request was lost: raise, or return when it may be tried again."""
+        if self._closing is not None:
+            raise Closed("the client was closed") from error
+        self._stumble(live, error)
+        is_safe = repeatable or isinstance(error, ConnectFailed) or not error.sent
+        if not is_safe or losses > self.options.retries:
+            raise error
+        if self._live is live:
+            # Nothing but this request noticed; a moment's rest, then the same again.
+            await asyncio.sleep(_PAUSES[min(losses, len(_PAUSES) - 1)])
 
     def _withdraw(self, live: Conversation, id: RequestId, method: str, reason: str | None) -> None:
         """Tell the server that nobody waits any more, where leaving the stream does not say so by itself."""
@@ -545,12 +545,6 @@ class Connection:
         """A request failed with its connection, and the conversation does not end with it (HTTP): say so."""
         if self._live is live and self.state == "ready":
             self._enter("reconnecting", error)
-
-    async def _pause(self, live: Conversation, error: Error, losses: int) -> None:
-        self._stumble(live, error)
-        if self._live is live:
-            # Nothing but this request noticed; a moment's rest, then the same again.
-            await asyncio.sleep(_PAUSES[min(losses, len(_PAUSES) - 1)])
 
     async def _provide(self, flight: Flight, method: str, raw: Raw) -> dict[str, Any]:
         """Answer what an input_required result asks; the fields of the next request."""

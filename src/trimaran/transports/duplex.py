@@ -118,15 +118,37 @@ class Duplex:
             return None
         message.principal = self.principal
         voice: Voice = self.server.voice
+        exchange = Exchange(message, self.sink, voice)
         try:
-            if message.peer is None:
-                raise ProtocolError.invalid_request(f"{message.method[:200]} names no revision")
-            return await self._run(message, voice, self.server.dispatcher.handlers[message.method])
+            coroutine: Any = self.server.dispatcher.handlers[message.method](message)
+            try:
+                awaited = coroutine.send(None)
+            except StopIteration as done:
+                exchange.end()
+                return voice.result(message, done.value)
+            return await self._carry(exchange, coroutine, awaited)
         except ProtocolError as error:
+            exchange.end()
             return voice.error(message, error)
         except Exception as error:
             number = incident(message.method, error)
             return voice.error(message, ProtocolError.internal_error(f"internal error (error {number})"))
+
+    async def _carry(self, exchange: Exchange, coroutine: Any, awaited: Any) -> bytes | None:
+        """The rest of a call that did not finish at once, still in its caller's task."""
+        call = exchange.call
+        self._calls[call.id] = exchange
+        try:
+            result = await self.flights.carry(exchange, coroutine, awaited)
+            return None if exchange.cancelled else exchange.voice.result(call, result)
+        except Abandoned:
+            return None
+        except asyncio.CancelledError:
+            exchange.cancelled = True  # a handler's thread looks here
+            raise
+        finally:
+            exchange.end()
+            self._calls.pop(call.id, None)
 
     async def _open(self, call: Call) -> None:
         try:
@@ -192,9 +214,6 @@ class Duplex:
             return None if exchange.is_answered else voice.error(call, error)
         except Abandoned:
             return None
-        except asyncio.CancelledError:
-            exchange.cancelled = True  # a handler's thread looks here
-            raise
         finally:
             exchange.end()
             self._calls.pop(call.id, None)
