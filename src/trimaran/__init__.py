@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from trimaran.client.client import Client
-    from trimaran.client.sync import SyncClient
+    from trimaran.sync import SyncClient
     from trimaran.dialers import connect, open_client
     from trimaran.errors import Error, ProtocolError, ToolError
     from trimaran.server.context import Context
@@ -55,7 +55,7 @@ _HOMES = {
     "Limits": "trimaran.server.limits",
     "ProtocolError": "trimaran.errors",
     "Server": "trimaran.server.server",
-    "SyncClient": "trimaran.client.sync",
+    "SyncClient": "trimaran.sync",
     "ToolError": "trimaran.errors",
     "connect": "trimaran.dialers",
     "open_client": "trimaran.dialers",

@@ -51,7 +51,17 @@ def test_server_loads_no_http_library_and_no_crypto() -> None:
     assert not heavy
 
 
-@pytest.mark.parametrize("statement", ["import trimaran", "from trimaran import Server"])
+def test_client_loads_no_server_code_and_no_http_library() -> None:
+    """Whose rule: ours (design, "Budgets"): a client of a remote server needs neither."""
+    loaded = loaded_by("from trimaran import connect, open_client, SyncClient")
+    server = {name for name in loaded if name.startswith(("trimaran.server", "trimaran.serve", "trimaran.legacy"))}
+    assert not server
+    assert not loaded & {*HEAVY, "jsonschema_rs"}
+
+
+@pytest.mark.parametrize(
+    "statement", ["import trimaran", "from trimaran import Server", "from trimaran import connect, SyncClient"]
+)
 def test_import_leaves_no_trace_in_the_process(statement: str) -> None:
     """Whose rule: ours: no logging set-up, no environment reads, no event loop, no threads, no signal handlers."""
     before = "import logging, os, signal, sys, threading\n"

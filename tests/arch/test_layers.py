@@ -24,7 +24,8 @@ LAYERS = [
     {"server", "client", "auth", "state"},
     {"transports"},
     {"legacy", "ext"},
-    {"serve", "dialers", "testing", "host"},
+    {"serve", "dialers"},
+    {"sync", "testing", "host"},
     {"cli", "inspector", "console", "demo"},
 ]
 

@@ -17,6 +17,11 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self, TypeVar, final
 
+from trimaran.client.client import Client, OnProgress, Timeout
+from trimaran.client.connection import Unset
+from trimaran.client.results import Page, PromptResult, ResourceResult, ToolResult
+from trimaran.client.watch import Change, Subscription
+from trimaran.dialers import connect
 from trimaran.errors import Closed, NotReady
 from trimaran.types import (
     Completion,
@@ -30,11 +35,6 @@ from trimaran.types import (
     Tool,
 )
 
-from .client import Client, OnProgress, Timeout
-from .connection import Unset
-from .results import Page, PromptResult, ResourceResult, ToolResult
-from .watch import Change, Subscription
-
 __all__ = ["SyncClient", "SyncSubscription"]
 
 _T = TypeVar("_T")
@@ -45,7 +45,7 @@ class SyncClient:
     """The same options and methods as `connect`, without `await`. Opened by `with` or `open`, ended by `close`."""
 
     def __init__(self, target: Any, **options: Any) -> None:
-        self._make: Callable[[], Client] = lambda: _connect(target, options)
+        self._make: Callable[[], Client] = lambda: connect(target, **options)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._client: Client | None = None
@@ -317,12 +317,6 @@ class SyncSubscription:
 
     def cancel(self) -> None:
         self._run(self._subscription.cancel())
-
-
-def _connect(target: Any, options: dict[str, Any]) -> Client:
-    from trimaran.dialers import connect
-
-    return connect(target, **options)
 
 
 def _turn(loop: asyncio.AbstractEventLoop) -> None:
