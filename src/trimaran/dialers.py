@@ -232,7 +232,7 @@ class _MemoryDialer:
     def __init__(self, server: Server, options: Options) -> None:
         self._server = server
         self._options = options
-        self.key = f"memory:{id(server)}"
+        self.key = ""
 
     def describe(self) -> str:
         return f"the server {self._server.info.name!r}"
@@ -258,7 +258,7 @@ class _ChannelDialer:
     def __init__(self, channel: Channel, options: Options) -> None:
         self._channel = channel
         self._options = options
-        self.key = f"channel:{id(channel)}"
+        self.key = ""
 
     def describe(self) -> str:
         return self._channel.describe()

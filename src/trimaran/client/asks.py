@@ -186,6 +186,9 @@ class Asks:
             declared[name] = {**mine, **value} if isinstance(mine, dict) and isinstance(value, dict) else value
         return declared
 
+    def can_answer(self, method: str) -> bool:
+        return method in self._rows or self.on_request is not None
+
     async def answer(self, method: str, params: Mapping[str, Any]) -> Any:
         """The result for one ask of the server's; ProtocolError (-32601 by default, R201) if there is none."""
         row = self._rows.get(method)

@@ -10,6 +10,7 @@ through, and what happens when it does not, is `connection.py`; which revision i
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import time
@@ -22,13 +23,15 @@ from msgspec import Raw
 
 from trimaran.errors import (
     CODE_INVALID_REQUEST,
-    CallError,
+    Closed,
     ConfigError,
     Error,
     HeaderMismatch,
     InvalidOutput,
     LocalProtocolError,
+    ProtocolError,
     RemoteProtocolError,
+    TimedOut,
     ToolError,
     TooManyPages,
     Unsupported,
@@ -92,6 +95,7 @@ class Client:
         self._cache = Cache(time.monotonic)
         self._watch = Watch(connection)
         self._level: str | None = None
+        self._looking: asyncio.Task[None] | None = None
         connection.on_notice = self._hear
         connection.on_ready = self._began
 
@@ -218,7 +222,7 @@ class Client:
         self._require("tools/call")
         tool = self._tools.get(name)
         if tool is None and not self._tools.is_complete:
-            tool = await self._look_up(name, timeout)
+            tool, timeout = await self._look_up(name, timeout)
         params: dict[str, Any] = {"name": name}
         if arguments is not None:
             params["arguments"] = arguments
@@ -237,7 +241,7 @@ class Client:
                 repeatable=repeatable,
             )
         except (HeaderMismatch, UrlElicitationRequired) as refusal:
-            tool = await self._mend(refusal, name, tool, timeout)
+            tool, timeout = await self._mend(refusal, name, tool, timeout)
             raw, _ = await self._connection.call(
                 "tools/call",
                 params,
@@ -262,7 +266,7 @@ class Client:
 
     async def _mend(
         self, refusal: HeaderMismatch | UrlElicitationRequired, name: str, tool: KnownTool | None, timeout: Timeout
-    ) -> KnownTool | None:
+    ) -> tuple[KnownTool | None, Timeout]:
         """Put right what a call was refused for, so that it can be made once more; raises the refusal if that cannot be."""
         if isinstance(refusal, HeaderMismatch):
             # REQ headers.relist: the schema the headers were made from may be stale.
@@ -270,7 +274,7 @@ class Client:
             return await self._look_up(name, timeout)
         if not await self._visit(refusal):
             raise refusal
-        return tool
+        return tool, timeout
 
     async def _visit(self, refusal: UrlElicitationRequired) -> bool:
         """Ask a person to visit the URLs a call waits for (-32042); True if all were accepted."""
@@ -284,23 +288,44 @@ class Client:
                 return False
         return True
 
-    async def _look_up(self, name: str, timeout: Timeout) -> KnownTool | None:
-        """A tool's definition from the server's list; None if it is not there or the list cannot be had."""
+    async def _look_up(self, name: str, timeout: Timeout) -> tuple[KnownTool | None, Timeout]:
+        """A tool's definition from the server's list, and the time that is left for the call.
+
+        All who need the list at once share one reading of it. None: it is not there, or the list cannot be had.
+        """
+        seconds = cast("float | None", self._options.timeout if timeout is Unset else timeout)
+        started = time.monotonic()
+        if self._looking is None or self._looking.done():
+            self._looking = self._connection.spawn(self._learn_tools())
+            self._looking.add_done_callback(lambda task: task.cancelled() or task.exception())
+        try:
+            async with asyncio.timeout(seconds):
+                await asyncio.shield(self._looking)
+        except TimeoutError:
+            raise TimedOut(
+                f"the tools could not be listed within {seconds or 0:g} s, before {name} was called"
+            ) from None
+        except asyncio.CancelledError:
+            if self._looking.cancelled() and self.state == "closed":
+                raise Closed("the client was closed") from None
+            raise
+        left = None if seconds is None else max(seconds - (time.monotonic() - started), 0.001)
+        return self._tools.get(name), left
+
+    async def _learn_tools(self) -> None:
         cursor: str | None = None
+        seen: set[str] = set()
         try:
             for _ in range(_LOOKUP_PAGES):
-                raw, _asked = await self._connection.call("tools/list", _page_params(cursor), timeout=timeout)
-                page = self._note("tools/list", cursor, read_page("tools/list", raw))
-                found = self._tools.get(name)
-                if found is not None:
-                    return found
-                cursor = page.next_cursor
-                if cursor is None:
-                    self._tools.is_complete = True
-                    return None
-        except (CallError, RemoteProtocolError) as error:
-            log.warning("the tools cannot be listed, so %s is called without its schema: %s", name, error)
-        return None
+                raw, _asked = await self._connection.call("tools/list", _page_params(cursor))
+                cursor = self._note("tools/list", cursor, read_page("tools/list", raw)).next_cursor
+                if cursor is None or cursor in seen:
+                    break
+                seen.add(cursor)
+        except ProtocolError as error:
+            log.warning("the tools cannot be listed, so they are called without their schemas: %s", error)
+        # Also where it could not be read to its end: it is not asked for again at every call.
+        self._tools.is_complete = True
 
     def _forget_tools(self) -> None:
         self._tools.forget()
@@ -511,6 +536,7 @@ class Client:
 
     def _require(self, method: str) -> None:
         """Refuse what the server did not advertise (R192)."""
+        self._connection.require_open()
         row = METHODS[method]
         capability = row.capability
         conversation = self._connection.conversation

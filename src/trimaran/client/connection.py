@@ -23,7 +23,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, final
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import UNSET, Raw, Struct, field
 
 from trimaran.errors import (
     CODE_INVALID_REQUEST,
@@ -38,6 +38,7 @@ from trimaran.errors import (
     RoundsExceeded,
     TimedOut,
     TransportError,
+    UnexpectedStatus,
 )
 from trimaran.protocol.inbound import RequestId
 from trimaran.protocol.replies import Frame, excerpt
@@ -60,6 +61,7 @@ _PAUSES: Final = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 _ATTEMPTS: Final = 5  # to reconnect, before waiting for somebody to call
 _SETTLED: Final = 5.0  # seconds a conversation must have lived for the next one to begin without a pause
 _PING_LIMIT: Final = 5.0
+_SLOW_ASKS: Final = frozenset({"elicitation/create", "sampling/createMessage"})
 
 
 class Unset:
@@ -131,10 +133,16 @@ class Conversation:
         self.error: Error | None = None
         self.began = 0.0
         self._answering: dict[RequestId, asyncio.Task[None]] = {}
+        self._refusing = 0
+        self._has_begun = False
 
-    def begin(self, meeting: Meeting, now: float) -> None:
-        self.link, self.dialect, self.welcome = meeting.link, meeting.dialect, meeting.welcome
+    def attach(self, link: Link) -> None:
+        self.link = link
+
+    def begin(self, meeting: Meeting[Conversation], now: float) -> None:
+        self.dialect, self.welcome = meeting.dialect, meeting.welcome
         self.began = now
+        self._has_begun = True
 
     def notice(self, frame: Frame) -> None:
         self._connection.hear(self, frame)
@@ -142,9 +150,14 @@ class Conversation:
     def asked(self, frame: Frame) -> None:
         id = frame.id
         assert isinstance(id, (int, str))
+        if self._has_begun and self.dialect.era == "modern":
+            # REQ client.no-responses: a modern client never sends one, so there is no way to answer.
+            log.warning("the server sent the request %s, which this era does not have; it was ignored", frame.method)
+            return
         if len(self._answering) >= _MOST_ASKS:
-            busy = {"code": -32603, "message": f"the client is busy: {_MOST_ASKS} requests are being answered"}
-            self._connection.spawn(self._reply(_Refusal(id, busy)))
+            if self._refusing < _MOST_ASKS:  # one that asks faster than it reads is not even told
+                self._refusing += 1
+                self._connection.spawn(self._refuse(id))
             return
         task = self._connection.spawn(self._answer(id, frame))
         self._answering[id] = task
@@ -176,10 +189,18 @@ class Conversation:
             log.exception("the handler of %s failed", method)
             await self._reply(_Refusal(id, {"code": -32603, "message": f"the handler failed: {type(error).__name__}"}))
 
-    async def _reply(self, message: Any) -> None:
+    async def _refuse(self, id: RequestId) -> None:
         try:
-            await self.link.send(encode(message), self.dialect.headers("", None))
-        except TransportError as error:
+            busy = {"code": -32603, "message": f"the client is busy: {_MOST_ASKS} requests are being answered"}
+            await self._reply(_Refusal(id, busy))
+        finally:
+            self._refusing -= 1
+
+    async def _reply(self, message: Any) -> None:
+        headers = self.dialect.headers("", None) if self._has_begun else None
+        try:
+            await self.link.send(encode(message), headers)
+        except (TransportError, ProtocolError) as error:
             log.debug("a reply could not be sent: %s", error)
 
 
@@ -214,6 +235,10 @@ class Connection:
         self._closing: asyncio.Task[None] | None = None
         self._failure: Error | None = None
         """Why the last attempt to connect failed."""
+        self._failures = 0
+        """Attempts in a row that brought no lasting conversation."""
+        self._not_before = 0.0
+        """When the next attempt may be made."""
 
     # --- life --------------------------------------------------------------------------------------------------------
 
@@ -242,6 +267,11 @@ class Connection:
         opening, self._opening = self._opening, None
         for flight in tuple(self._flights.values()):
             flight.patience.end(Closed(f"the client was closed while {flight.method} was waiting for its answer"))
+        for _ in range(5):
+            if self._flights:
+                await asyncio.sleep(
+                    0
+                )  # their callers leave before the link goes: they hear Closed, not what closing does
         tasks = [task for task in (*self._tasks, opening) if task is not None and task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()
@@ -262,8 +292,15 @@ class Connection:
             if self.asks.on_state is not None:
                 self._tell(self.asks.on_state, StateEvent(state, previous, error))
 
-    def _tell(self, callback: Callable[..., Any], *args: Any) -> None:
-        self._mail.post(callback, *args)
+    def _tell(self, callback: Callable[..., Any], *args: Any, size: int = 0) -> None:
+        self._mail.post(callback, *args, size=size)
+
+    def require_open(self) -> None:
+        """NotReady before the client was opened, Closed after it was closed."""
+        if self._closing is not None or self.state == "closed":
+            raise Closed("the client is closed")
+        if self.state == "new":
+            raise NotReady("the client is not open yet: use `async with connect(...)`, or await open_client(...)")
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Run something in the background for as long as the connection lasts."""
@@ -289,10 +326,7 @@ class Connection:
         live = self._live
         if live is not None:
             return live
-        if self._closing is not None:
-            raise Closed("the client is closed")
-        if self.state == "new":
-            raise NotReady("the client is not open yet: use `async with connect(...)`, or await open_client(...)")
+        self.require_open()
         opening = self._opening
         if opening is None:
             opening = self._opening = asyncio.ensure_future(self._begin())
@@ -312,13 +346,13 @@ class Connection:
 
     async def _begin(self) -> Conversation:
         """Meet the server, within the time there is."""
-        conversation = Conversation(self)
         limit = self.options.connect_timeout
+        await asyncio.sleep(max(self._not_before - asyncio.get_running_loop().time(), 0.0))
         try:
             async with asyncio.timeout(limit):
                 meeting = await meet(
                     self.dialer,
-                    conversation,
+                    lambda: Conversation(self),
                     self.make_dialect,
                     self.next_id,
                     era=self.options.wanted_era,
@@ -330,11 +364,13 @@ class Connection:
             self._failure = TimedOut(
                 f"{self.dialer.describe()} did not get ready within {limit:g} s; a slow start needs a larger connect_timeout"
             )
+            self._fail(self._failure)
             raise self._failure from None
         except Error as error:
-            self._failure = error
+            self._fail(error)
             raise
         again = self._last is not None
+        conversation = meeting.inbox
         conversation.begin(meeting, asyncio.get_running_loop().time())
         self._last = conversation
         if conversation.is_over:
@@ -346,28 +382,47 @@ class Connection:
             self.spawn(self.on_ready(again))
         return conversation
 
+    def _fail(self, error: Error) -> None:
+        """An attempt failed: the next one waits a little, and longer each time."""
+        self._failure = error
+        self._failures += 1
+        pause = _PAUSES[min(self._failures, len(_PAUSES) - 1)]
+        self._not_before = asyncio.get_running_loop().time() + pause
+
     def conversation_ended(self, conversation: Conversation, error: Error | None) -> None:
         """A conversation is over: by the end of its link, or because the server forgot its session."""
         if self._live is not conversation or self._closing is not None:
             return
         self._live = None
         self._enter("reconnecting", error)
-        loop = asyncio.get_running_loop()
-        is_settled = loop.time() - conversation.began > _SETTLED
-        self._opening = asyncio.ensure_future(self._heal(conversation, 0 if is_settled else 1))
+        now = asyncio.get_running_loop().time()
+        if now - conversation.began > _SETTLED:
+            self._failures = 0
+        else:
+            self._failures += 1  # it does not last; a greeting alone is no success
+        self._not_before = now + _PAUSES[min(self._failures, len(_PAUSES) - 1)]
+        self.spawn(self._retire(conversation))
+        self._opening = asyncio.ensure_future(self._heal())
         self._opening.add_done_callback(self._opened)
 
-    async def _heal(self, ended: Conversation, first: int) -> Conversation:
-        with contextlib.suppress(Error):
-            await ended.link.close()
-        for attempt in range(first, first + _ATTEMPTS):
-            await asyncio.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
+    async def _retire(self, ended: Conversation) -> None:
+        """Let what is still under way on an ended link finish, where it can; then close it."""
+        finish: Callable[[], Coroutine[Any, Any, None]] | None = getattr(ended.link, "finish", None)
+        try:
+            if finish is not None:
+                await finish()
+        finally:
+            with contextlib.suppress(Error):
+                await ended.link.close()
+
+    async def _heal(self) -> Conversation:
+        for attempt in range(_ATTEMPTS):
             try:
                 return await self._begin()
             except Error as error:
                 log.info("%s: reconnecting failed: %s", self.dialer.describe(), error)
                 self._enter("reconnecting", error)
-                if attempt == first + _ATTEMPTS - 1:
+                if attempt == _ATTEMPTS - 1:
                     raise
         raise AssertionError("unreachable")
 
@@ -450,6 +505,10 @@ class Connection:
                 return result
         except Expired:
             raise TimedOut(self._late(method, flight.patience)) from None
+        except (TransportError, ProtocolError) as error:
+            if self._closing is not None:
+                raise Closed(f"the client was closed while {method} was waiting for its answer") from error
+            raise
         finally:
             if flight.post is not None:
                 await flight.post.close()
@@ -485,6 +544,11 @@ class Connection:
                 losses += 1
                 await self._weather(live, error, losses, repeatable)
                 continue
+            except UnexpectedStatus as error:
+                if not self._doubt(live, error, losses):
+                    raise
+                losses += 1
+                continue
             finally:
                 del flights[id]
             if self.state != "ready" and self._live is live:
@@ -515,8 +579,11 @@ class Connection:
         if self._closing is not None:
             raise Closed("the client was closed") from error
         self._stumble(live, error)
-        is_safe = repeatable or isinstance(error, ConnectFailed) or not error.sent
-        if not is_safe or losses > self.options.retries:
+        if isinstance(error, ConnectionLost) and not error.sent:
+            allowed = max(self.options.retries, 1)  # nothing was done yet: the session is simply made anew
+        else:
+            allowed = self.options.retries if repeatable or isinstance(error, ConnectFailed) else 0
+        if losses > allowed:
             raise error
         if self._live is live:
             # Nothing but this request noticed; a moment's rest, then the same again.
@@ -540,6 +607,14 @@ class Connection:
                     )
 
         self.spawn(_quietly(tell()))
+
+    def _doubt(self, live: Conversation, error: UnexpectedStatus, losses: int) -> bool:
+        """A modern endpoint that no longer answers like one may have been replaced by an older server: meet it anew, once."""
+        if losses or live.dialect.era != "modern" or error.status not in (400, 404, 405):
+            return False
+        self._memory.note(self.dialer.key, None)
+        live.lost(error)
+        return True
 
     def _stumble(self, live: Conversation, error: Error) -> None:
         """A request failed with its connection, and the conversation does not end with it (HTTP): say so."""
@@ -577,6 +652,10 @@ class Connection:
             method = ask.get("method")
             if not isinstance(method, str):
                 raise RemoteProtocolError(CODE_INVALID_REQUEST, f"the input request {key[:80]!r} names no method")
+            if not self.asks.can_answer(method):
+                raise RemoteProtocolError(
+                    CODE_INVALID_REQUEST, f"the server asks for {method[:80]}, which this client did not offer"
+                )
             answers[key] = await self.asks.answer(method, as_object(ask.get("params")) or {})
         return answers
 
@@ -590,14 +669,20 @@ class Connection:
         return text
 
     async def notify(self, method: str, params: Mapping[str, Any] | None) -> None:
-        """Send a notification."""
-        live = self._live or await self._ready()
-        await live.link.send(write_notice(method, params), live.dialect.headers(method, None))
+        """Send a notification; TimedOut if the server does not take it."""
+        try:
+            async with asyncio.timeout(self.options.timeout):
+                live = self._live or await self._ready()
+                await live.link.send(write_notice(method, params), live.dialect.headers(method, None))
+        except TimeoutError:
+            raise TimedOut(
+                f"{self.dialer.describe()} did not take {method} within {self.options.timeout or 0:g} s"
+            ) from None
 
     @contextlib.contextmanager
     def waiting_for_people(self, method: str) -> Any:
         """The clocks of all calls stand still while a person or a model answers: which call it belongs to is not said."""
-        flights = () if method == "ping" else tuple(self._flights.values())
+        flights = tuple(self._flights.values()) if method in _SLOW_ASKS else ()
         for flight in flights:
             flight.patience.pause()
         try:
@@ -616,18 +701,19 @@ class Connection:
                 self._tell(self.asks.on_notification, method, frame.read_params())
             return
         params = frame.read_params()
+        size = 0 if frame.params is UNSET else len(bytes(frame.params))
         if method == "notifications/cancelled":
             id = params.get("requestId")
             if isinstance(id, (int, str)):
                 conversation.withdraw_ask(id)
         elif method == "notifications/message" and self.asks.on_log is not None:
-            self._tell(self.asks.on_log, _log_entry(params))
+            self._tell(self.asks.on_log, _log_entry(params), size=size)
         try:
             self.on_notice(method, params)
         except Exception:
             log.exception("a notification could not be handled: %s", method)
         if self.asks.on_notification is not None:
-            self._tell(self.asks.on_notification, method, params)
+            self._tell(self.asks.on_notification, method, params, size=size)
 
     def _progress(self, frame: Frame) -> None:
         try:

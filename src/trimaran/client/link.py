@@ -77,7 +77,11 @@ class Channel(Protocol):
 
 
 class Inbox(Protocol):
-    """Who a link hands everything to that answers no request."""
+    """Who a link hands everything to that answers no request. Each link has one of its own."""
+
+    def attach(self, link: Link) -> None:
+        """This is the link."""
+        ...
 
     def notice(self, frame: Frame) -> None:
         """A notification."""

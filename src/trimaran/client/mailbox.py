@@ -20,6 +20,7 @@ __all__ = ["Mailbox", "is_async"]
 log = logging.getLogger("trimaran.client")
 
 _CAPACITY: Final = 1000
+_BYTES: Final = 16 * 1024 * 1024
 
 
 def is_async(callback: Any) -> bool:
@@ -32,23 +33,25 @@ def is_async(callback: Any) -> bool:
 @final
 class Mailbox:
     def __init__(self, capacity: int = _CAPACITY) -> None:
-        self._waiting: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
+        self._waiting: deque[tuple[Callable[..., Any], tuple[Any, ...], int]] = deque()
+        self._bytes = 0
         self._capacity = capacity
         self._task: asyncio.Task[None] | None = None
         self.dropped = 0
         """Events that were lost on callbacks that could not keep up."""
 
-    def post(self, callback: Callable[..., Any], *args: Any) -> None:
-        """Have `callback(*args)` called."""
+    def post(self, callback: Callable[..., Any], *args: Any, size: int = 0) -> None:
+        """Have `callback(*args)` called; `size` is about what the event takes in memory."""
         if not is_async(callback):
             _run_plain(callback, args)
             return
-        if len(self._waiting) >= self._capacity:
-            self._waiting.popleft()
+        while self._waiting and (len(self._waiting) >= self._capacity or self._bytes + size > _BYTES):
+            self._bytes -= self._waiting.popleft()[2]
             if not self.dropped:
                 log.warning("%r does not keep up: the oldest events are being dropped", callback)
             self.dropped += 1
-        self._waiting.append((callback, args))
+        self._waiting.append((callback, args, size))
+        self._bytes += size
         if self._task is None:
             self._task = asyncio.ensure_future(self._deliver())
 
@@ -60,7 +63,8 @@ class Mailbox:
     async def _deliver(self) -> None:
         try:
             while self._waiting:
-                callback, args = self._waiting.popleft()
+                callback, args, size = self._waiting.popleft()
+                self._bytes -= size
                 try:
                     await callback(*args)
                 except Exception:

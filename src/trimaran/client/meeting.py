@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import Final, Literal, Protocol, TypeAlias, final
+from typing import Final, Generic, Literal, Protocol, TypeAlias, TypeVar, final
 
 from msgspec import Struct
 
@@ -39,6 +39,7 @@ from .options import Era
 __all__ = ["Dialer", "EraMemory", "Manner", "Meeting", "meet"]
 
 Manner: TypeAlias = Literal["modern", "legacy", "sse"]
+AnInbox = TypeVar("AnInbox", bound=Inbox)
 
 # A pipe that stays silent this long gets the handshake too, and whoever answers first decides: a server that is still
 # starting (npx may download for half a minute) reads both when it gets there.
@@ -51,7 +52,7 @@ class Dialer(Protocol):
     """Knows one target and how to reach it."""
 
     key: str
-    """What the target's era is remembered by."""
+    """What the target's era is remembered by; empty: it is not."""
     manners: tuple[Manner, ...]
     """The ways this target can be spoken to, in the order to try."""
 
@@ -63,10 +64,11 @@ class Dialer(Protocol):
 
 
 @final
-class Meeting(Struct):
+class Meeting(Struct, Generic[AnInbox]):
     """A link on which both sides have said hello."""
 
     link: Link
+    inbox: AnInbox
     dialect: Dialect
     welcome: Welcome
     manner: Manner
@@ -97,7 +99,7 @@ MakeDialect: TypeAlias = Callable[[Manner, str | None], Dialect]
 
 async def meet(
     dialer: Dialer,
-    inbox: Inbox,
+    make_inbox: Callable[[], AnInbox],
     make_dialect: MakeDialect,
     next_id: Callable[[], int],
     *,
@@ -105,7 +107,7 @@ async def meet(
     version: str | None,
     memory: EraMemory,
     patience: float,
-) -> Meeting:
+) -> Meeting[AnInbox]:
     """Open a link and greet the server on it.
 
     Raises:
@@ -119,12 +121,12 @@ async def meet(
     known = memory.recall(dialer.key)
     if known in order and era == "auto" and known != order[0]:
         try:
-            return await _Attempt(dialer, inbox, make_dialect, next_id, version).greet(known)
+            return await _Attempt(dialer, make_inbox, make_dialect, next_id, version).greet(known)
         except Unauthorized:
             raise
         except (TransportError, ProtocolError):
             memory.note(dialer.key, None)  # it may have been upgraded: ask again
-    attempt = _Attempt(dialer, inbox, make_dialect, next_id, version)
+    attempt = _Attempt(dialer, make_inbox, make_dialect, next_id, version)
     try:
         meeting = await attempt.through(order, patience)
     except BaseException:
@@ -135,19 +137,20 @@ async def meet(
 
 
 @final
-class _Attempt:
+class _Attempt(Generic[AnInbox]):
     """One walk through the manners of a target."""
 
     def __init__(
         self,
         dialer: Dialer,
-        inbox: Inbox,
+        make_inbox: Callable[[], AnInbox],
         make_dialect: MakeDialect,
         next_id: Callable[[], int],
         version: str | None,
     ) -> None:
         self._dialer = dialer
-        self._inbox = inbox
+        self._make_inbox = make_inbox
+        self._inbox = make_inbox()
         self._make = make_dialect
         self._next_id = next_id
         self._version = version
@@ -155,11 +158,12 @@ class _Attempt:
 
     async def drop(self) -> None:
         link, self._link = self._link, None
+        self._inbox = self._make_inbox()  # what the old link says from now on concerns nobody
         if link is not None:
             with contextlib.suppress(Error):
                 await link.close()
 
-    async def greet(self, manner: Manner) -> Meeting:
+    async def greet(self, manner: Manner) -> Meeting[AnInbox]:
         """Greet in one manner; the link is dropped if that fails."""
         try:
             return await self._greet(manner)
@@ -167,12 +171,17 @@ class _Attempt:
             await self.drop()
             raise
 
-    async def _greet(self, manner: Manner) -> Meeting:
-        link = self._link = await self._dialer.dial(manner, self._inbox, self._link)
+    async def _greet(self, manner: Manner) -> Meeting[AnInbox]:
+        link = await self._dial(manner)
         dialect = self._make(manner, self._version)
-        return Meeting(link, dialect, await dialect.greet(link, self._next_id), manner)
+        return Meeting(link, self._inbox, dialect, await dialect.greet(link, self._next_id), manner)
 
-    async def through(self, order: list[Manner], patience: float) -> Meeting:
+    async def _dial(self, manner: Manner) -> Link:
+        link = self._link = await self._dialer.dial(manner, self._inbox, self._link)
+        self._inbox.attach(link)
+        return link
+
+    async def through(self, order: list[Manner], patience: float) -> Meeting[AnInbox]:
         first: Error | None = None
         while order:
             manner = order.pop(0)
@@ -197,9 +206,9 @@ class _Attempt:
                     await self.drop()  # the child died of it: start another
         raise AssertionError("unreachable")
 
-    async def _probe(self, patience: float) -> Meeting:
+    async def _probe(self, patience: float) -> Meeting[AnInbox]:
         """The modern greeting, with a limit; on a pipe the handshake joins in when it stays silent."""
-        link = self._link = await self._dialer.dial("modern", self._inbox, self._link)
+        link = await self._dial("modern")
         dialect = self._make("modern", None)
         if link.is_http:
             limit = min(HTTP_SILENCE, patience / 2)
@@ -208,15 +217,15 @@ class _Attempt:
                     welcome = await dialect.greet(link, self._next_id)
             except TimeoutError:
                 raise TimedOut(f"{self._dialer.describe()} did not answer server/discover in {limit:g} s") from None
-            return Meeting(link, dialect, welcome, "modern")
+            return Meeting(link, self._inbox, dialect, welcome, "modern")
         return await self._race(link, dialect, min(SILENCE, patience / 3))
 
-    async def _race(self, link: Link, modern: Dialect, silence: float) -> Meeting:
-        async def greet(dialect: Dialect, manner: Manner) -> Meeting:
-            return Meeting(link, dialect, await dialect.greet(link, self._next_id), manner)
+    async def _race(self, link: Link, modern: Dialect, silence: float) -> Meeting[AnInbox]:
+        async def greet(dialect: Dialect, manner: Manner) -> Meeting[AnInbox]:
+            return Meeting(link, self._inbox, dialect, await dialect.greet(link, self._next_id), manner)
 
         probe = asyncio.ensure_future(greet(modern, "modern"))
-        tasks: list[asyncio.Future[Meeting]] = [probe]
+        tasks: list[asyncio.Future[Meeting[AnInbox]]] = [probe]
         try:
             done, _ = await asyncio.wait(tasks, timeout=silence)
             if done:
@@ -232,7 +241,7 @@ class _Attempt:
             await _put_down(tasks)
 
 
-async def _put_down(tasks: list[asyncio.Future[Meeting]]) -> None:
+async def _put_down(tasks: list[asyncio.Future[Meeting[AnInbox]]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
@@ -263,8 +272,8 @@ def _told(error: Error, first: Error | None, dialer: Dialer) -> Error:
         return ConnectFailed(
             f"{dialer.describe()} ended before it answered: {error}", exit_code=error.exit_code, stderr=error.stderr
         )
-    # HTTP+SSE was the last straw to clutch at: what the endpoint said before tells more.
-    return first or error
+    # HTTP+SSE was the last straw to clutch at: where there is no such endpoint, what was said before tells more.
+    return first if first is not None and isinstance(error, UnexpectedStatus) else error
 
 
 def _common_legacy(refusal: UnsupportedVersion) -> str | None:

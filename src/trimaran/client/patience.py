@@ -27,24 +27,25 @@ class Patience:
     __slots__ = (
         "_before",
         "_ended",
+        "_ends",
         "_loop",
+        "_maximum",
         "_paused",
         "_seconds",
         "_since",
         "_task",
         "_timer",
         "limit",
-        "maximum",
         "reason",
     )
 
     def __init__(self, seconds: float | None, maximum: float | None) -> None:
         self._seconds = seconds
-        self.maximum = maximum
+        self._maximum = maximum
         self._timer: asyncio.TimerHandle | None = None
         self._ended: Exception | None = None
         self._paused = 0
-        self._since = 0.0
+        self._since = self._ends = 0.0
         self.limit = seconds or 0.0
         """The limit that applies, for an error message."""
         self.reason: str | None = None
@@ -54,12 +55,23 @@ class Patience:
         task = asyncio.current_task()
         assert task is not None
         self._task = task
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop = asyncio.get_running_loop()
         self._before = task.cancelling()
-        if self._seconds is not None:
-            self._since = self._loop.time()
-            self._timer = self._loop.call_later(self._seconds, self._expire)
+        seconds = self._seconds
+        if seconds is not None or self._maximum is not None:
+            self._since = loop.time()
+            self._arm(seconds)
         return self
+
+    def _arm(self, delay: float | None) -> None:
+        """Set the timer: so many seconds from now, but not past the maximum."""
+        now = self._loop.time()
+        if self._maximum is not None and (delay is None or self._since + self._maximum - now < delay):
+            delay = max(self._since + self._maximum - now, 0.0)
+            self.limit = self._maximum
+        if delay is not None:
+            self._ends = now + delay
+            self._timer = self._loop.call_later(delay, self._expire)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         if self._timer is not None:
@@ -72,27 +84,27 @@ class Patience:
 
     def extend(self) -> None:
         """There was progress: wait as long again, but never past the maximum."""
-        if self._timer is None or self._paused or self._seconds is None:
-            return
-        self._timer.cancel()
-        delay = self._seconds
-        if self.maximum is not None and self._since + self.maximum - self._loop.time() < delay:
-            delay = self._since + self.maximum - self._loop.time()
-            self.limit = self.maximum
-        self._timer = self._loop.call_later(max(delay, 0.0), self._expire)
+        if self._timer is not None and not self._paused and self._seconds is not None:
+            self._timer.cancel()
+            self._arm(self._seconds)
 
     def pause(self) -> None:
         """A person or a model is being asked: their time is not the server's."""
         self._paused += 1
         if self._paused == 1 and self._timer is not None:
             self._timer.cancel()
-            self._since -= self._loop.time()
+            now = self._loop.time()
+            self._since -= now
+            self._ends -= now
 
     def resume(self) -> None:
+        """Go on with what was left, so that a server cannot win time by asking."""
         self._paused -= 1
-        if self._paused == 0 and self._timer is not None and self._seconds is not None:
-            self._since += self._loop.time()
-            self._timer = self._loop.call_later(self._seconds, self._expire)
+        if self._paused == 0 and self._timer is not None:
+            now = self._loop.time()
+            self._since += now
+            self._ends += now
+            self._timer = self._loop.call_later(max(self._ends - now, 0.0), self._expire)
 
     def cancel(self, reason: str | None = None) -> None:
         """Give up now; the caller gets CallCancelled."""

@@ -27,6 +27,7 @@ from trimaran.errors import (
     TransportError,
     Unauthorized,
     UnexpectedStatus,
+    UnsupportedVersion,
 )
 from trimaran.protocol.inbound import RequestId
 from trimaran.protocol.replies import Frame, excerpt, read_frames
@@ -59,6 +60,8 @@ class SessionLink:
         self._pending: dict[RequestId, asyncio.Future[Frame]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._odd: deque[str] = deque(maxlen=_ODDITIES)
+        self._strays: deque[Any] = deque(maxlen=_ODDITIES)
+        self._idle = asyncio.Event()
         self._over: Error | None = None
 
     def begin(self, headers: Mapping[str, str]) -> None:
@@ -79,12 +82,14 @@ class SessionLink:
         try:
             response = await self._post(message, headers)
             if is_stream(response):
-                follower = self._spawn(self._follow(response, answer))
+                follower = self._spawn(self._follow(response, id, answer))
             else:
                 await self._read_whole(response, id)
             return await answer
         finally:
             self._pending.pop(id, None)
+            if not self._pending:
+                self._idle.set()
             if follower is not None and not answer.done():
                 follower.cancel()
             if answer.done() and not answer.cancelled():
@@ -121,7 +126,12 @@ class SessionLink:
         failure = refusal.failure() if isinstance(refusal, Frame) else None
         if failure is not None and failure.code == CODE_METHOD_NOT_FOUND:
             return
-        if status == 400 and "session" not in (failure.message if failure else str(refusal)).lower():
+        is_replaced = isinstance(failure, UnsupportedVersion)  # by a newer server, which knows no sessions
+        if (
+            status == 400
+            and not is_replaced
+            and "session" not in (failure.message if failure else str(refusal)).lower()
+        ):
             return
         self._end(ConnectionLost(f"{self.wire.url} no longer knows the session", cause_text="the session is gone"))
         raise self._loss(sent=False)
@@ -150,7 +160,7 @@ class SessionLink:
                 CODE_INVALID_REQUEST, f"the reply has the id {ids or 'of no request'}, the request had {id!r}"
             )
 
-    async def _follow(self, response: aiohttp.ClientResponse, answer: asyncio.Future[Frame]) -> None:
+    async def _follow(self, response: aiohttp.ClientResponse, id: RequestId, answer: asyncio.Future[Frame]) -> None:
         """Read a request's stream until its reply is here, resuming it where the server lets us."""
         parser = SSEParser(self.wire.max_bytes)
         barren = 0
@@ -161,7 +171,7 @@ class SessionLink:
                     return
                 parser.close()
                 if not parser.last_event_id:
-                    raise cut_off(self.wire.url)
+                    raise self._stray(id) or cut_off(self.wire.url)
                 barren = 0 if got else barren + 1
                 if barren > _RESUMES:
                     raise cut_off(self.wire.url)
@@ -175,6 +185,14 @@ class SessionLink:
         except Exception as error:
             if not answer.done():
                 answer.set_exception(ConnectionLost(f"the stream of {self.wire.url} could not be read: {error}"))
+
+    def _stray(self, id: RequestId) -> RemoteProtocolError | None:
+        """A stream that ended with replies, and none of them ours."""
+        if not self._strays:
+            return None
+        ids = ", ".join(repr(one) for one in self._strays)
+        self._strays.clear()
+        return RemoteProtocolError(CODE_INVALID_REQUEST, f"the reply has the id {ids}, the request had {id!r}")
 
     async def _drain(
         self, response: aiohttp.ClientResponse, parser: SSEParser, answer: asyncio.Future[Frame] | None
@@ -194,10 +212,9 @@ class SessionLink:
         except ConnectionLost:
             if not parser.last_event_id:
                 raise
-        except BaseException:
-            response.close()
-            raise
-        response.close()
+        finally:
+            if answer is None or not answer.done():
+                response.close()
         return got
 
     async def _get(self, last_event_id: str | None) -> aiohttp.ClientResponse:
@@ -250,6 +267,7 @@ class SessionLink:
                 answer: Any = self._pending.get(frame.id) if isinstance(frame.id, (int, str)) else None
                 if answer is None:
                     self._odd.append(f"answered id {frame.id!r}, which is not waiting")
+                    self._strays.append(frame.id)
                 elif not answer.done():
                     answer.set_result(frame)
         return frames
@@ -257,13 +275,16 @@ class SessionLink:
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def _end(self, error: Error) -> None:
-        if self._over is not None:
-            return
-        self._over = error
-        for answer in self._pending.values():
-            if not answer.done():
-                answer.set_exception(self._loss(sent=True))
-        self._inbox.lost(error)
+        """The session is gone. What is under way may still be answered: see `finish`."""
+        if self._over is None:
+            self._over = error
+            self._inbox.lost(error)
+
+    async def finish(self) -> None:
+        """Wait for the requests under way: each gets its own answer or refusal, and has its own deadline."""
+        while self._pending:
+            self._idle.clear()
+            await self._idle.wait()
 
     def _loss(self, *, sent: bool) -> ConnectionLost:
         lost = ConnectionLost(str(self._over), cause_text=getattr(self._over, "cause_text", ""))

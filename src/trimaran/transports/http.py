@@ -144,9 +144,14 @@ class HttpWire:
             if response.status not in _REDIRECTS:
                 return response
             here = str(response.url)
-            there = urljoin(here, response.headers.get("Location", ""))
+            location = response.headers.get("Location", "")
             response.close()
-            if origin_of(there) != origin_of(here):
+            try:
+                there = urljoin(here, location)
+                is_elsewhere = origin_of(there) != origin_of(here)
+            except ValueError as error:
+                raise ConnectFailed(f"{here} redirects to {location[:200]!r}, which is no URL: {error}") from None
+            if is_elsewhere:
                 raise ConnectFailed(
                     f"{here} redirects to {there}, which is another origin; if that is right, connect to it directly"
                 )
@@ -347,7 +352,12 @@ async def events(response: aiohttp.ClientResponse, parser: SSEParser, url: str) 
 
     try:
         async for chunk in response.content.iter_any():
-            for event in parser.feed(chunk):
+            try:
+                found = parser.feed(chunk)
+            except RemoteProtocolError as error:
+                error.message += "; allow more with max_message_bytes"
+                raise
+            for event in found:
                 yield event
     except (aiohttp.ClientError, ConnectionError) as error:
         raise cut_off(url, error) from error
@@ -373,7 +383,7 @@ class HttpLink:
             self._tap("out", message)
         response = await wire.send("POST", message, headers)
         try:
-            if response.status >= 400:
+            if response.status >= 300:
                 refusal = await wire.refusal(response)
                 if not isinstance(refusal, Frame):
                     raise refusal

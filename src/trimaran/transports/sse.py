@@ -49,7 +49,9 @@ class SseChannel:
         if not is_stream(response):
             kind = response.headers.get("Content-Type", "no content type")
             response.close()
-            raise ConnectFailed(f"{self._wire.url} is no MCP endpoint: it answers {kind[:80]}, not {STREAM}")
+            raise UnexpectedStatus(
+                f"{self._wire.url} is no MCP endpoint: it answers {kind[:80]}, not {STREAM}", status=response.status
+            )
         self._reader = asyncio.ensure_future(self._read(response, owner))
         try:
             async with asyncio.timeout(_ENDPOINT_SECONDS):
@@ -88,8 +90,15 @@ class SseChannel:
             owner.lost(error)
 
     def _announce(self, data: bytes) -> None:
-        endpoint = urljoin(self._wire.url, data.decode("utf-8", "replace").strip())
-        if origin_of(endpoint) != origin_of(self._wire.url):
+        text = data.decode("utf-8", "replace").strip()
+        try:
+            endpoint = urljoin(self._wire.url, text)
+            is_elsewhere = origin_of(endpoint) != origin_of(self._wire.url)
+        except ValueError as error:
+            self._failure = ConnectFailed(f"{self._wire.url} announced {text[:200]!r}, which is no URL: {error}")
+            self._announced.set()
+            return
+        if is_elsewhere:
             self._failure = ConnectFailed(
                 f"{self._wire.url} wants messages posted to {endpoint[:200]}, which is another origin; refused"
             )
