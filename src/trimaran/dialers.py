@@ -71,7 +71,8 @@ class _Dialects:
     asks: Any
 
     def __init__(self, options: Options, version: str) -> None:
-        self._info = dict(options.client_info or {"name": "trimaran", "version": version})
+        given = options.client_info
+        self._info = {"name": "trimaran", "version": version} if given is None else dict(given)
         if not isinstance(self._info.get("name"), str) or not isinstance(self._info.get("version"), str):
             raise ConfigError('client_info needs a name and a version: {"name": "my-agent", "version": "1.0"}')
 
@@ -118,6 +119,8 @@ def _script(text: str) -> list[str]:
         hint = f"a command is a list: {shlex.split(text)!r}" if " " in text else "a URL begins with http://"
         raise ConfigError(f"{text!r} is neither a URL nor a script (.py, .js); {hint}")
     if not path.is_file():
+        if " " in text:
+            raise ConfigError(f"there is no file {text!r}; if it is a command, give a list: {shlex.split(text)!r}")
         raise ConfigError(f"there is no file {text!r}; relative paths start at {Path.cwd()}")
     return [_SCRIPTS[path.suffix] or sys.executable, str(path)]
 

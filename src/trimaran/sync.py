@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self, TypeVar, final
@@ -20,9 +20,10 @@ from typing import Any, Self, TypeVar, final
 from trimaran.client.client import Client, OnProgress, Timeout
 from trimaran.client.connection import Unset
 from trimaran.client.results import Page, PromptResult, ResourceResult, ToolResult
-from trimaran.client.watch import Change, Subscription
+from trimaran.client.watch import Change, Changes, Subscription
 from trimaran.dialers import connect
 from trimaran.errors import Closed, NotReady
+from trimaran.protocol.inbound import RequestId
 from trimaran.types import (
     Completion,
     Implementation,
@@ -256,9 +257,24 @@ class SyncClient:
         params: Mapping[str, Any] | None = None,
         *,
         timeout: Timeout = Unset,
+        on_progress: OnProgress | None = None,
         idempotent: bool = False,
     ) -> dict[str, Json]:
-        return self._run(self._async.request(method, params, timeout=timeout, idempotent=idempotent))
+        call = self._async.request(method, params, timeout=timeout, on_progress=on_progress, idempotent=idempotent)
+        return self._run(call)
+
+    @property
+    def requests(self) -> tuple[RequestId, ...]:
+        """The ids of the requests that wait for an answer, in other threads."""
+        return self._async.requests
+
+    def cancel(self, request_id: RequestId, reason: str | None = None) -> bool:
+        """Give up a request of another thread's: its caller gets CallCancelled."""
+
+        async def cancel() -> bool:
+            return self._async.cancel(request_id, reason)
+
+        return self._run(cancel())
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         self._run(self._async.notify(method, params))
@@ -291,7 +307,7 @@ class SyncClient:
         changes = self._async.listen(tools=tools, prompts=prompts, resources_list=resources_list, resources=resources)
         return self._iterate(changes)
 
-    def _iterate(self, changes: AsyncIterator[Change]) -> Iterator[Change]:
+    def _iterate(self, changes: Changes) -> Iterator[Change]:
         async def step() -> Change | None:
             return await anext(changes, None)
 
@@ -299,9 +315,8 @@ class SyncClient:
             while (change := self._run(step())) is not None:
                 yield change
         finally:
-            aclose: Any = getattr(changes, "aclose", None)
-            if aclose is not None and self._loop is not None:
-                self._run(aclose())
+            if self._loop is not None:
+                self._run(changes.aclose())
 
     def __repr__(self) -> str:
         return f"<SyncClient {self.state}>"

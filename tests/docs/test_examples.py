@@ -1,4 +1,4 @@
-"""Every example runs as its docstring says: as a child process, spoken to in raw JSON-RPC over stdio or HTTP."""
+"""Every example runs as its docstring says: as a child process, the servers spoken to in raw JSON-RPC over stdio or HTTP."""
 
 from __future__ import annotations
 
@@ -164,7 +164,9 @@ async def result(port: int, message: Any, path: str = "/mcp") -> Any:
 
 
 def test_every_example_says_how_to_run_it_and_is_tested() -> None:
-    here = Path(__file__).read_text()
+    # The tests among the examples are run where the testing kit is tested.
+    places = (Path(__file__), ROOT / "tests" / "unit" / "testing" / "test_example.py")
+    here = "".join(place.read_text() for place in places)
     for file in EXAMPLES.glob("*.py"):
         text = file.read_text()
         assert f"examples/{file.name}" in text, f"{file.name} does not say how to run it"
@@ -300,3 +302,64 @@ async def test_embedding(free_port: int) -> None:
         assert messages[-1]["result"]["content"][0]["text"] == "waited 0.1 s"
         status, _, _ = await http(port, "POST", "/mcp", {"origin": "https://evil.example"}, b"{}")
         assert status == 403
+
+
+async def output_of(file: str, *arguments: str, code: int = 0) -> list[str]:
+    """Run an example that ends by itself: what it printed, line by line."""
+    async with child(file, *arguments) as process:
+        async with asyncio.timeout(PATIENCE):
+            printed, complaints = await process.communicate()
+        assert process.returncode == code, complaints.decode()
+        assert b"Traceback" not in complaints, complaints.decode()
+    return (printed or complaints).decode().splitlines()
+
+
+async def test_echo_client_with_a_server_of_its_own() -> None:
+    """R285."""
+    assert await output_of("echo_client.py") == ["echo speaks 2026-07-28", "- echo: Say it again", "hello, harbour"]
+
+
+async def test_echo_client_with_a_server_elsewhere() -> None:
+    from trimaran import Server
+    from trimaran.serve import HttpServer
+
+    server = Server("elsewhere", version="1.0.0")
+
+    def echo(text: str) -> str:
+        """Say it backwards."""
+        return text[::-1]
+
+    server.add_tool(echo)
+    async with HttpServer(server, port=0) as http:
+        lines = await output_of("echo_client.py", http.url)
+    assert lines == ["elsewhere speaks 2026-07-28", "- echo: Say it backwards", "ruobrah ,olleh"]
+
+
+async def test_echo_client_says_why_there_is_no_server(free_port: int) -> None:
+    (complaint,) = await output_of("echo_client.py", f"http://127.0.0.1:{free_port}/mcp", code=1)
+    assert complaint.startswith("ConnectFailed: no connection to http://127.0.0.1:")
+    assert complaint.endswith("is the server running?")
+
+
+async def test_echo_client_is_a_server_too() -> None:
+    async with on_stdio("echo_client.py", "--serve") as server:
+        reply = await server.ask(call("echo", {"text": "hi"}))
+        assert reply["result"]["content"][0]["text"] == "hi"
+
+
+async def test_sampling_host_asks_the_model_and_may_refuse() -> None:
+    """R285."""
+    assert await output_of("sampling_host.py") == [
+        "2026-07-28: script-1 says: 'Keep left.' is short and to the point.",
+        "2026-07-28: refused, the user rejected the sampling request",
+        "2025-11-25: script-1 says: 'Keep left.' is short and to the point.",
+        "2025-11-25: refused, the client refused: the user rejected the sampling request",
+    ]
+
+
+async def test_watch_changes_sees_the_tide_rise() -> None:
+    lines = await output_of("watch_changes.py")
+    assert lines[0].startswith("tools: look")
+    tides = [int(line.removeprefix("tide: ")) for line in lines if line.startswith("tide: ")]
+    assert tides == sorted(tides)
+    assert tides[-1] > tides[0]

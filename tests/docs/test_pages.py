@@ -133,7 +133,9 @@ def check_our_command(words: list[str], where: str) -> None:
     command = importlib.import_module(COMMANDS[words[0]][0]).command
     assert not isinstance(command, Group)
     known = {flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)}
-    for word in words[1:]:
+    # What follows `--` is the command of a server, and not ours to know.
+    ours = words[1 : words.index("--")] if "--" in words else words[1:]
+    for word in ours:
         if word.startswith("--"):
             assert word.partition("=")[0] in known, (where, word)
 

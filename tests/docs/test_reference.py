@@ -6,6 +6,7 @@ Rewrite the limits table with `TRIMARAN_UPDATE=1 pytest tests/docs/test_referenc
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import os
 import re
@@ -14,7 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import trimaran.errors as errors
-from trimaran import Limits, ProtocolError, Server
+from trimaran import Client, Limits, ProtocolError, Server, SyncClient
+from trimaran.cli import COMMANDS
+from trimaran.cli.exits import MEANINGS
+from trimaran.client.asks import Elicitation, LogEntry, Sampling, StateEvent
+from trimaran.client.options import Options
 from trimaran.protocol.methods import METHODS
 from trimaran.protocol.versions import SUPPORTED
 from trimaran.serve import HttpServer, engine
@@ -101,6 +106,12 @@ def test_the_coverage_table_names_every_method_and_revision() -> None:
     assert [v for v in SUPPORTED if v not in page] == []
 
 
+def test_the_coverage_table_says_where_the_client_does_each_thing() -> None:
+    """Every row has a column for either side; "-" where there is nothing to do."""
+    headers = re.findall(r"^\| area \|.*$", COVERAGE.read_text(), re.MULTILINE)
+    assert set(headers) == {"| area | revisions | server | client | notes |"}
+
+
 def test_every_decision_record_has_its_parts() -> None:
     records = sorted((DOCS / "adr").glob("[0-9]*.md"))
     assert [r.name[:4] for r in records] == [f"{n:04}" for n in range(1, len(records) + 1)]
@@ -120,6 +131,7 @@ def test_the_glossary_has_the_fixed_words() -> None:
     """Whose rule: ours; these words mean one thing each, in code and in prose."""
     page = (DOCS / "glossary.md").read_text()
     words = ("Call", "Notice", "Reply", "Peer", "Principal", "Exchange", "Context", "Transport", "Guard", "Catalog")
+    words += ("Channel", "Client", "Conversation", "Dialect", "Dialer", "Link", "Patience", "Target", "Watcher")
     assert [w for w in words if f"**{w}**" not in page] == []
 
 
@@ -180,3 +192,76 @@ def test_the_server_page_has_every_option_and_method() -> None:
     methods = {name for name in dir(Server) if not name.startswith("_")} - inner
     names = {"name", *keywords(Server.__init__), *methods}
     assert sorted(name for name in names if f"`{name}" not in text and f"`await {name}" not in text) == []
+
+
+# The client's pages.
+
+
+def params(fn: Any) -> list[str]:
+    return [name for name in inspect.signature(fn).parameters if name != "self"]
+
+
+def public(cls: type) -> list[str]:
+    return [name for name in dir(cls) if not name.startswith("_")]
+
+
+def test_the_client_page_has_every_option_with_its_default() -> None:
+    page = (DOCS / "reference" / "client.md").read_text()
+    options = Options()
+    for name in Options.__struct_fields__:
+        assert f"| `{name}` | `{getattr(options, name)!r}` |" in page, name
+
+
+def test_the_client_page_has_every_member_with_its_parameters() -> None:
+    page = (DOCS / "reference" / "client.md").read_text()
+    for name in public(Client):
+        member = inspect.getattr_static(Client, name)
+        if isinstance(member, property):
+            assert f"`{name}`" in page, name
+            continue
+        written = re.findall(rf"`{name}\(([^)]*)\)`", page)
+        assert params(member) in [re.findall(r"\w+", one) for one in written], name
+
+
+def test_what_the_sync_client_lacks_is_said() -> None:
+    lacking = [name for name in public(Client) if name not in public(SyncClient)]
+    assert lacking == ["cancel", "requests"]
+    page = (DOCS / "reference" / "client.md").read_text()
+    for name in lacking:
+        row = next(line for line in page.splitlines() if line.startswith((f"| `{name}`", f"| `{name}(")))
+        assert "`Client` only" in row
+
+
+def test_the_client_page_has_what_handlers_are_given() -> None:
+    page = (DOCS / "reference" / "client.md").read_text()
+    rows = {row.split("`")[1]: row for row in page.splitlines() if re.match(r"\| `on_\w+` \| ", row) and " | " in row}
+    for handler, given in (
+        ("on_elicit", Elicitation),
+        ("on_sample", Sampling),
+        ("on_log", LogEntry),
+        ("on_state", StateEvent),
+    ):
+        missing = [name for name in public(given) if not re.search(rf"`{name}\b", rows[handler])]
+        assert missing == [], handler
+
+
+def test_the_client_guide_has_every_option() -> None:
+    """Whose rule: R281. `cwd`, `tap` and the rest are all told of somewhere on the page."""
+    assert missing_on("client.md", Options.__struct_fields__) == []
+
+
+def test_the_client_guide_ends_with_a_checklist_for_production() -> None:
+    """R281: some 18 sections, a production checklist among them."""
+    headings = re.findall(r"^## (.+)$", (DOCS / "guides" / "client.md").read_text(), re.MULTILINE)
+    assert len(headings) >= 18
+    assert headings[-1] == "Before production"
+
+
+def test_the_command_line_page_has_every_option_and_exit_code() -> None:
+    page = (DOCS / "guides" / "command-line.md").read_text()
+    for name in ("list", "call", "read", "prompt", "doctor"):
+        command = importlib.import_module(COMMANDS[name][0]).command
+        flags = [flag for one in command.params for flag in one.opts if flag.startswith("--")]
+        assert [flag for flag in flags if f"`{flag}`" not in page] == [], name
+    for code, meaning in MEANINGS.items():
+        assert f"| {code} | {meaning} |" in page

@@ -18,9 +18,9 @@ def cut(stream: bytes, cuts: list[int]) -> list[bytes]:
 
 
 @settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(STREAMS, st.lists(st.integers(min_value=0), max_size=10), st.integers(0, 15))
-def test_any_cutting_gives_the_same_lines(stream: bytes, cuts: list[int], limit: int) -> None:
-    whole, pieces = LineReader(limit), LineReader(limit)
+@given(STREAMS, st.lists(st.integers(min_value=0), max_size=10), st.integers(0, 15), st.booleans())
+def test_any_cutting_gives_the_same_lines(stream: bytes, cuts: list[int], limit: int, to_the_end: bool) -> None:
+    whole, pieces = LineReader(limit, to_the_end=to_the_end), LineReader(limit, to_the_end=to_the_end)
     expected = whole.feed(stream)
     assert [line for piece in cut(stream, cuts) for line in pieces.feed(piece)] == expected
     assert pieces.close() == whole.close()

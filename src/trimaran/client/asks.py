@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Final, Literal, cast, final
 
@@ -39,25 +40,18 @@ class Deferred:
     """
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._future: asyncio.Future[Any] = self._loop.create_future()
+        self._future: Future[Any] = Future()
 
     def reply(self, result: Any) -> None:
-        self._loop.call_soon_threadsafe(self._settle, result, None)
-
-    def fail(self, code: int, message: str, data: Any = None) -> None:
-        self._loop.call_soon_threadsafe(self._settle, None, ProtocolError(code, message, data))
-
-    def _settle(self, result: Any, error: Exception | None) -> None:
-        if self._future.done():
-            return
-        if error is not None:
-            self._future.set_exception(error)
-        else:
+        if not self._future.done():
             self._future.set_result(result)
 
+    def fail(self, code: int, message: str, data: Any = None) -> None:
+        if not self._future.done():
+            self._future.set_exception(ProtocolError(code, message, data))
+
     def __await__(self) -> Any:
-        return self._future.__await__()
+        return asyncio.wrap_future(self._future).__await__()
 
 
 @final
@@ -182,7 +176,8 @@ class Asks:
         if self._roots is not None:
             declared["roots"] = {} if modern else {"listChanged": True}
         for name, value in self._extra.items():
-            mine: Any = declared.get(name)
+            # The modes of elicitation are narrowed by naming those that are meant; the rest adds up.
+            mine: Any = None if name == "elicitation" else declared.get(name)
             declared[name] = {**mine, **value} if isinstance(mine, dict) and isinstance(value, dict) else value
         return declared
 

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast, final
 
@@ -67,7 +67,7 @@ from .results import (
     read_tool,
 )
 from .tools import KnownTool, KnownTools
-from .watch import Change, Subscription, Watch
+from .watch import Changes, Subscription, Watch
 
 __all__ = ["Client"]
 
@@ -429,8 +429,12 @@ class Client:
         prompts: bool = False,
         resources_list: bool = False,
         resources: Iterable[str] = (),
-    ) -> AsyncIterator[Change]:
-        """The server's announcements of change, until the client is closed: `async for change in client.listen(...)`."""
+    ) -> Changes:
+        """The server's announcements of change, until the client is closed: `async for change in client.listen(...)`.
+
+        To be sure that nothing is missed between a first look and the first change, write
+        `async with client.listen(...) as changes:`, look, then `async for change in changes`.
+        """
         if isinstance(resources, str):
             raise ConfigError(f"resources is a list of URIs: write resources=[{resources!r}]")
         uris = tuple(resources)
@@ -562,7 +566,7 @@ class Client:
 
     def _note(self, method: str, cursor: str | None, page: Page[Any]) -> Page[Any]:
         if method == "tools/list":
-            page[:] = self._tools.learn(page, over_http=self._mirrors)
+            page[:] = self._tools.learn(page, over_http=self._mirrors, legacy=self.era == "legacy")
             if cursor is None and page.next_cursor is None:
                 self._tools.is_complete = True
         if self._options.cache:

@@ -19,6 +19,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, final
 
@@ -57,6 +58,7 @@ __all__ = ["Connection", "Conversation", "Unset"]
 log = logging.getLogger("trimaran.client")
 
 _MOST_ASKS: Final = 64  # asks of the server's at work at once; a person answers one
+_MOST_REFUSALS: Final = 10_000  # of those beyond, that wait to be sent
 _PAUSES: Final = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 _ATTEMPTS: Final = 5  # to reconnect, before waiting for somebody to call
 _SETTLED: Final = 5.0  # seconds a conversation must have lived for the next one to begin without a pause
@@ -133,7 +135,7 @@ class Conversation:
         self.error: Error | None = None
         self.began = 0.0
         self._answering: dict[RequestId, asyncio.Task[None]] = {}
-        self._refusing = 0
+        self._unanswered: deque[RequestId] = deque()
         self._has_begun = False
 
     def attach(self, link: Link) -> None:
@@ -155,9 +157,10 @@ class Conversation:
             log.warning("the server sent the request %s, which this era does not have; it was ignored", frame.method)
             return
         if len(self._answering) >= _MOST_ASKS:
-            if self._refusing < _MOST_ASKS:  # one that asks faster than it reads is not even told
-                self._refusing += 1
-                self._connection.spawn(self._refuse(id))
+            if len(self._unanswered) < _MOST_REFUSALS:  # one that asks on and on without reading is not even told
+                self._unanswered.append(id)
+                if len(self._unanswered) == 1:
+                    self._connection.spawn(self._refuse_all())
             return
         task = self._connection.spawn(self._answer(id, frame))
         self._answering[id] = task
@@ -189,12 +192,11 @@ class Conversation:
             log.exception("the handler of %s failed", method)
             await self._reply(_Refusal(id, {"code": -32603, "message": f"the handler failed: {type(error).__name__}"}))
 
-    async def _refuse(self, id: RequestId) -> None:
-        try:
-            busy = {"code": -32603, "message": f"the client is busy: {_MOST_ASKS} requests are being answered"}
-            await self._reply(_Refusal(id, busy))
-        finally:
-            self._refusing -= 1
+    async def _refuse_all(self) -> None:
+        busy = {"code": -32603, "message": f"the client is busy: {_MOST_ASKS} requests are being answered"}
+        while self._unanswered:
+            await self._reply(_Refusal(self._unanswered[0], busy))
+            self._unanswered.popleft()
 
     async def _reply(self, message: Any) -> None:
         headers = self.dialect.headers("", None) if self._has_begun else None
@@ -494,7 +496,9 @@ class Connection:
             await self._ready()
         options = self.options
         seconds: float | None = options.timeout if timeout is Unset else timeout  # pyright: ignore[reportAssignmentType]
-        maximum = max_timeout or options.max_timeout or max(MAX_TIMEOUT, seconds or 0.0)
+        maximum = max_timeout or options.max_timeout
+        if maximum is None and seconds is not None:
+            maximum = max(MAX_TIMEOUT, seconds)
         flight = Flight(method, Patience(seconds, maximum), on_progress)
         flight.on_id = on_id
         try:

@@ -18,12 +18,15 @@ from typing import Final, Generic, Literal, Protocol, TypeAlias, TypeVar, final
 from msgspec import Struct
 
 from trimaran.errors import (
+    CODE_UNSUPPORTED_VERSION,
+    CallError,
     ConnectFailed,
     ConnectionLost,
     Error,
     HeaderMismatch,
     MissingCapability,
     ProtocolError,
+    RemoteProtocolError,
     TimedOut,
     TransportError,
     Unauthorized,
@@ -117,9 +120,10 @@ async def meet(
     """
     order: list[Manner] = [one for one in dialer.manners if era == "auto" or (one == "modern") == (era == "modern")]
     if not order:
-        raise UnsupportedVersion(-32022, f"{dialer.describe()} cannot be spoken to in the {era} era")
-    known = memory.recall(dialer.key)
-    if known in order and era == "auto" and known != order[0]:
+        raise UnsupportedVersion(CODE_UNSUPPORTED_VERSION, f"{dialer.describe()} cannot be spoken to in the {era} era")
+    is_free = bool(dialer.key) and era == "auto" and version is None
+    known = memory.recall(dialer.key) if is_free else None
+    if known in order and known != order[0]:
         try:
             return await _Attempt(dialer, make_inbox, make_dialect, next_id, version).greet(known)
         except Unauthorized:
@@ -129,10 +133,21 @@ async def meet(
     attempt = _Attempt(dialer, make_inbox, make_dialect, next_id, version)
     try:
         meeting = await attempt.through(order, patience)
+    except (CallError, UnexpectedStatus, RemoteProtocolError) as error:
+        await attempt.drop()
+        if era != "modern" or isinstance(error, UnsupportedVersion):
+            raise
+        raise UnsupportedVersion(
+            CODE_UNSUPPORTED_VERSION,
+            f"{dialer.describe()} does not speak {MODERN}, and era='modern' allows nothing else; "
+            f"to server/discover it said: {error}",
+            {"supported": [], "requested": MODERN},
+        ) from error
     except BaseException:
         await attempt.drop()
         raise
-    memory.note(dialer.key, meeting.manner)
+    if is_free:  # what was asked for by name says nothing about what the server would rather speak
+        memory.note(dialer.key, meeting.manner)
     return meeting
 
 

@@ -112,7 +112,8 @@ class Options(Struct, frozen=True, kw_only=True):
         for name in ("retries", "ping_failures", "max_rounds", "max_message_bytes"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < (0 if name == "retries" else 1):
-                raise ConfigError(f"{name} is a positive whole number, not {value!r}")
+                least = "not negative" if name == "retries" else "positive"
+                raise ConfigError(f"{name} is a whole number, {least}; not {value!r}")
         modern = self.version == SUPPORTED[0]
         if self.version is not None and self.era != "auto" and modern != (self.era == "modern"):
             raise ConfigError(f"version={self.version!r} does not belong to era={self.era!r}; give one of the two")

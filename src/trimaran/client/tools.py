@@ -29,12 +29,12 @@ _MOST: Final = 100_000  # an honest server has hundreds
 class KnownTool:
     __slots__ = ("_checked", "_validator", "headers", "is_repeatable", "name", "output", "unwraps")
 
-    def __init__(self, tool: Tool, headers: ParamHeaders | None) -> None:
+    def __init__(self, tool: Tool, headers: ParamHeaders | None, *, legacy: bool) -> None:
         self.name = tool.name
         self.headers = headers
         output: Any = tool.output_schema
         self.output = cast("dict[str, Any]", output) if isinstance(output, dict) else None
-        self.unwraps = self.output is not None and _is_envelope(self.output)
+        self.unwraps = self.output is not None and _is_envelope(self.output, legacy=legacy)
         hints = tool.annotations
         self.is_repeatable = isinstance(hints, ToolAnnotations) and bool(hints.idempotent_hint or hints.read_only_hint)
         self._validator: Any = None
@@ -69,19 +69,21 @@ class KnownTool:
         return "; ".join(str(one) for one in self._validator.errors(result.structured)[:3])
 
 
-def _is_envelope(schema: dict[str, Any]) -> bool:
-    """Does this schema wrap a lone value in `{"result": value}`, because the era or the library knows objects only?"""
+def _is_envelope(schema: dict[str, Any], *, legacy: bool) -> bool:
+    """Does this schema wrap a lone value in `{"result": value}`, because the era or the library knows objects only?
+
+    There is a marker for it. Without one: the official Python SDK titles the model it makes up `...Output`; the TypeScript
+    SDK, for legacy clients, writes the bare minimum, without the `additionalProperties` its own objects have.
+    """
     if schema.get(_WRAP_MARKER) is True:
         return True
     properties: Any = schema.get("properties")
+    if not isinstance(properties, dict) or properties.keys() != {"result"} or schema.get("required") != ["result"]:
+        return False
     title: Any = schema.get("title")
-    return (
-        isinstance(properties, dict)
-        and properties.keys() == {"result"}
-        and schema.get("required") == ["result"]
-        and isinstance(title, str)
-        and title.endswith("Output")  # how the official SDK names the model it makes up
-    )
+    if isinstance(title, str):
+        return title.endswith("Output")
+    return legacy and schema.keys() <= {"type", "properties", "required", "$schema"}
 
 
 @final
@@ -94,7 +96,7 @@ class KnownTools:
     def get(self, name: str) -> KnownTool | None:
         return self._known.get(name)
 
-    def learn(self, tools: list[Tool], *, over_http: bool) -> list[Tool]:
+    def learn(self, tools: list[Tool], *, over_http: bool, legacy: bool) -> list[Tool]:
         """Take note of listed tools; those left whose header annotations can be honoured."""
         kept: list[Tool] = []
         for tool in tools:
@@ -108,7 +110,7 @@ class KnownTools:
                     self._known.pop(tool.name, None)
                     continue
             if len(self._known) < _MOST:
-                self._known[tool.name] = KnownTool(tool, headers)
+                self._known[tool.name] = KnownTool(tool, headers, legacy=legacy)
             kept.append(tool)
         return kept
 

@@ -13,22 +13,32 @@ import contextlib
 import inspect
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from typing import Any, Final, Literal, final
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from typing import Any, Final, Literal, Self, final
 
 from msgspec import Struct
 
-from trimaran.errors import CallError, Closed, Error, ProtocolError, TimedOut, TransportError, Unsupported
+from trimaran.errors import (
+    CODE_METHOD_NOT_FOUND,
+    CallError,
+    Closed,
+    Error,
+    ProtocolError,
+    TimedOut,
+    TransportError,
+    Unsupported,
+)
 from trimaran.protocol.meta import KEY_SUBSCRIPTION_ID
 
 from .connection import Connection
 
-__all__ = ["Change", "Subscription", "Watch"]
+__all__ = ["Change", "Changes", "Subscription", "Watch"]
 
 log = logging.getLogger("trimaran.client")
 
 _MOST_WAITING: Final = 1000
-_PAUSES: Final = (0.05, 0.2, 1.0, 3.0, 10.0, 30.0)
+_PAUSES: Final = (0.05, 0.2, 1.0, 3.0)
+_LASTING: Final = 2.0  # seconds a stream must have been open for its end to count as the first
 
 Kind = Literal["tools", "prompts", "resources", "resource", "reconnected"]
 
@@ -104,6 +114,51 @@ class Subscription:
 
 
 @final
+class Changes:
+    """The changes a program listens to: `async for` takes them one by one.
+
+    Entered with `async with`, it is set up when the block begins, so that nothing announced from then on is missed;
+    without, when the first change is asked for.
+    """
+
+    def __init__(self, watch: Watch, watcher: Watcher) -> None:
+        self._watch = watch
+        self._watcher = watcher
+        self._steps: AsyncGenerator[Change, None] | None = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Change:
+        if self._steps is None:
+            self._steps = _steps(self._watch, self._watcher)
+        return await anext(self._steps)
+
+    async def aclose(self) -> None:
+        """Stop listening."""
+        if self._steps is not None:
+            await self._steps.aclose()
+        await self._watch.remove(self._watcher)
+
+    async def __aenter__(self) -> Self:
+        await self._watch.add(self._watcher)
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
+
+
+async def _steps(watch: Watch, watcher: Watcher) -> AsyncGenerator[Change, None]:
+    # A generator: one that is dropped in the middle of a loop is closed by the event loop, and stops listening.
+    await watch.add(watcher)
+    try:
+        while (change := await watcher.next()) is not None:
+            yield change
+    finally:
+        await watch.remove(watcher)
+
+
+@final
 class _Stream:
     """One `subscriptions/listen` request."""
 
@@ -126,17 +181,8 @@ class Watch:
 
     # --- the client's side -------------------------------------------------------------------------------------------
 
-    async def listen(self, kinds: Iterable[str], uris: Iterable[str]) -> AsyncIterator[Change]:
-        watcher = Watcher(kinds, uris)
-        await self.add(watcher)
-        try:
-            while True:
-                change = await watcher.next()
-                if change is None:
-                    return
-                yield change
-        finally:
-            await self.remove(watcher)
+    def listen(self, kinds: Iterable[str], uris: Iterable[str]) -> Changes:
+        return Changes(self, Watcher(kinds, uris))
 
     async def subscribe(self, uri: str, callback: Callable[[str], Any]) -> Subscription:
         watcher = Watcher((), (uri,))
@@ -156,6 +202,9 @@ class Watch:
 
     async def add(self, watcher: Watcher) -> None:
         """Begin to watch; returns when the server has agreed."""
+        self._connection.require_open()
+        if watcher in self._watchers:
+            return
         self._watchers.append(watcher)
         try:
             await self._announce()
@@ -216,13 +265,15 @@ class Watch:
             else:
                 await self._subscribe()
 
+    def _require_subscriptions(self, method: str) -> None:
+        capability: Any = self._connection.conversation.welcome.capabilities.get("resources")
+        if not isinstance(capability, dict) or not capability.get("subscribe"):  # pyright: ignore[reportUnknownMemberType]
+            raise Unsupported("the server does not offer subscriptions to resources; nothing was sent", method=method)
+
     async def _subscribe(self) -> None:
         wanted = {uri for watcher in self._watchers for uri in watcher.uris}
-        capability: Any = self._connection.conversation.welcome.capabilities.get("resources")
-        if wanted - self._subscribed and not (isinstance(capability, dict) and capability.get("subscribe")):  # pyright: ignore[reportUnknownMemberType]
-            raise Unsupported(
-                "the server does not offer subscriptions to resources; nothing was sent", method="resources/subscribe"
-            )
+        if wanted - self._subscribed:
+            self._require_subscriptions("resources/subscribe")
         for uri in sorted(wanted - self._subscribed):
             await self._connection.call("resources/subscribe", {"uri": uri}, name=uri)
             self._subscribed.add(uri)
@@ -236,6 +287,8 @@ class Watch:
         old = self._stream
         if old is not None and old.interest == interest and old.task is not None and not old.task.done():
             return
+        if any(what == "uri" for what, _ in interest):
+            self._require_subscriptions("subscriptions/listen")
         self._stream = None
         if interest:
             await self._open_stream(interest)
@@ -258,13 +311,20 @@ class Watch:
         if stream.acknowledged.is_set():
             return
         if stream.task.done() and not stream.task.cancelled() and stream.task.exception() is not None:
-            raise stream.task.exception()  # pyright: ignore[reportGeneralTypeIssues]
+            failure = stream.task.exception()
+            if isinstance(failure, CallError) and failure.code == CODE_METHOD_NOT_FOUND:
+                raise Unsupported(
+                    f"the server does not tell of changes: {failure.message}", method="subscriptions/listen"
+                ) from failure
+            raise failure  # pyright: ignore[reportGeneralTypeIssues]
         raise TimedOut(f"subscriptions/listen was not acknowledged within {limit or 0:g} s")
 
     async def _keep(self, stream: _Stream) -> None:
         """Hold one stream open, again and again, until it is replaced."""
         breaks = 0
+        clock = asyncio.get_running_loop().time
         while True:
+            began = clock()
             try:
                 await self._connection.call(
                     "subscriptions/listen",
@@ -283,8 +343,8 @@ class Watch:
                 if not stream.acknowledged.is_set():
                     raise
                 log.warning("the server no longer tells of changes: %s", error)
+            breaks = 0 if clock() - began > _LASTING else breaks + 1
             await asyncio.sleep(_PAUSES[min(breaks, len(_PAUSES) - 1)])
-            breaks += 1
 
     def _acknowledged(self, params: Mapping[str, Any]) -> None:
         stream = self._stream

@@ -20,6 +20,7 @@ from trimaran.client.options import Tap
 from trimaran.errors import (
     CODE_INVALID_REQUEST,
     CODE_METHOD_NOT_FOUND,
+    ConnectFailed,
     ConnectionLost,
     Error,
     ProtocolError,
@@ -166,7 +167,7 @@ class SessionLink:
         barren = 0
         try:
             while True:
-                got = await self._drain(response, parser, answer)
+                got, is_broken = await self._drain(response, parser, answer)
                 if answer.done():
                     return
                 parser.close()
@@ -175,8 +176,12 @@ class SessionLink:
                 barren = 0 if got else barren + 1
                 if barren > _RESUMES:
                     raise cut_off(self.wire.url)
-                await asyncio.sleep(_pause(parser))
-                response = await self._get(parser.last_event_id)
+                # A stream that was closed asks for a pause; one that broke may mean that nobody is there: find out at once.
+                await asyncio.sleep(0 if is_broken and not barren else _pause(parser))
+                try:
+                    response = await self._get(parser.last_event_id)
+                except ConnectFailed as error:
+                    raise cut_off(self.wire.url, error) from error
         except asyncio.CancelledError:
             raise
         except Error as error:
@@ -196,9 +201,9 @@ class SessionLink:
 
     async def _drain(
         self, response: aiohttp.ClientResponse, parser: SSEParser, answer: asyncio.Future[Frame] | None
-    ) -> bool:
-        """Take everything from one stream; True if there was anything. A break counts as its end: it may be resumed."""
-        got = False
+    ) -> tuple[bool, bool]:
+        """Take everything from one stream: was there anything, and did it break? One that broke may be resumed too."""
+        got = is_answered = is_broken = False
         try:
             stream = events(response, parser, self.wire.url)
             async with contextlib.aclosing(stream):
@@ -207,15 +212,17 @@ class SessionLink:
                         got = True
                         self._take(event.data)
                     if answer is not None and answer.done():
+                        is_answered = True
                         self.wire.let_go(response)
-                        return got
+                        break
         except ConnectionLost:
+            is_broken = True
             if not parser.last_event_id:
                 raise
         finally:
-            if answer is None or not answer.done():
+            if not is_answered:
                 response.close()
-        return got
+        return got, is_broken
 
     async def _get(self, last_event_id: str | None) -> aiohttp.ClientResponse:
         headers: dict[str, str] = dict(self._with_session(self._headers) or {})

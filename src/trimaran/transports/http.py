@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import urllib.request
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping
@@ -43,11 +44,12 @@ JSON_AND_STREAM: Final = "application/json, text/event-stream"
 STREAM: Final = "text/event-stream"
 
 _MAX_REDIRECTS: Final = 5
-_REDIRECTS: Final = frozenset({301, 302, 307, 308})
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _ERROR_BODY: Final = 64 * 1024  # enough of a page to recognise a JSON-RPC error in it
 _LINGER: Final = 1.0  # seconds for a stream to end after its reply, so that its connection can be used again
 _CONNECT_SECONDS: Final = 15.0
 _ODDITIES: Final = 3
+_LARGE: Final = 512 * 1024
 
 
 def origin_of(url: str) -> tuple[str, str, int | None]:
@@ -155,6 +157,8 @@ class HttpWire:
                 raise ConnectFailed(
                     f"{here} redirects to {there}, which is another origin; if that is right, connect to it directly"
                 )
+            if response.status == 303:
+                raise ConnectFailed(f"{here} answers a {verb} with 303 See Other: {there}; that is no MCP endpoint")
             target = there
             if url is None:
                 import yarl
@@ -179,8 +183,10 @@ class HttpWire:
                 own["Authorization"] = value
         import aiohttp
 
+        # aiohttp warns of large bodies given as bytes; it reads a file of them in pieces.
+        data: Any = body if body is None or len(body) < _LARGE else io.BytesIO(body)
         try:
-            return await session.request(verb, target, data=body, headers=own, allow_redirects=False, proxy=self._proxy)
+            return await session.request(verb, target, data=data, headers=own, allow_redirects=False, proxy=self._proxy)
         except aiohttp.ClientConnectorCertificateError as error:
             raise ConnectFailed(
                 f"the certificate of {self.url} is not trusted: {error.certificate_error}; "
@@ -374,13 +380,30 @@ class HttpLink:
         self._inbox = inbox
         self._tap = tap
         self._odd: deque[str] = deque(maxlen=_ODDITIES)
+        self._under_way = 0
+        self._idle = asyncio.Event()
 
     async def request(
         self, id: RequestId, message: bytes, headers: Mapping[str, str] | None = None, *, streaming: bool = False
     ) -> Frame:
-        wire = self.wire
         if self._tap is not None:
             self._tap("out", message)
+        self._under_way += 1
+        try:
+            return await self._post(id, message, headers)
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._idle.set()
+
+    async def finish(self) -> None:
+        """Wait for the requests under way; each has its own deadline."""
+        while self._under_way:
+            self._idle.clear()
+            await self._idle.wait()
+
+    async def _post(self, id: RequestId, message: bytes, headers: Mapping[str, str] | None) -> Frame:
+        wire = self.wire
         response = await wire.send("POST", message, headers)
         try:
             if response.status >= 300:

@@ -137,10 +137,10 @@ class ServerChannel:
         return SENT
 
     async def close(self) -> None:
-        duplex, self._duplex = self._duplex, None
+        duplex = self._duplex
         if duplex is not None:
             await duplex.close(patience=0.0)
-            self._owner = None
+        self._duplex = self._owner = None
 
     def describe(self) -> str:
         return f"the server {self._server.info.name!r}"

@@ -337,7 +337,7 @@ class _Child:
         if self._lines.is_skipping != self._is_warned:
             self._is_warned = not self._is_warned
             if self._is_warned:
-                self._owner.odd(f"a line on stdout that is longer than {self._limit} bytes")
+                self._owner.odd(f"sent a line on stdout that is longer than {self._limit} bytes")
 
     def _take_odd(self, line: bytes | LineTooLong) -> None:
         if isinstance(line, LineTooLong):
@@ -347,7 +347,7 @@ class _Child:
         elif line.lstrip()[:1] in (b"{", b"["):
             self._owner.receive(line)
         else:
-            self._owner.odd(f"a line on stdout that is no message: {_excerpt(line)}")
+            self._owner.odd(f"sent a line on stdout that is no message: {_excerpt(line)}")
 
     def _take_rest(self) -> None:
         """stdout has ended; what came after its last newline may be a message all the same."""
@@ -357,7 +357,7 @@ class _Child:
         try:
             msgspec.json.decode(rest, type=msgspec.Raw)
         except msgspec.DecodeError:
-            self._owner.odd(f"stdout ended in the middle of a line: {_excerpt(rest)}")
+            self._owner.odd(f"ended its stdout in the middle of a line: {_excerpt(rest)}")
         else:
             self._take_odd(rest)
 

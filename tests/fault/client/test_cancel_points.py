@@ -188,7 +188,9 @@ async def test_a_call_cut_anywhere_leaves_its_client_usable(dock: Dock, wire: st
                 await task
                 break
             assert task.cancelled(), f"cut at wait {at} ({cutter.where}): {outcome(task)}"
-            assert client.requests == (), f"cut at wait {at} ({cutter.where})"
+            async with asyncio.timeout(10):  # the reading of the tools, which all callers share, goes on without us
+                while client.requests:
+                    await asyncio.sleep(0)
             assert (await bounded(client.call_tool("add", {"a": 2, "b": 3}))).text == "5"
         else:
             raise AssertionError("endless")

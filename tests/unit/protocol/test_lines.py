@@ -79,6 +79,32 @@ def test_a_line_over_the_limit_is_reported_before_it_ends_and_not_kept() -> None
     assert reader.feed(b"next\n") == [b"next"]
 
 
+@pytest.mark.parametrize("terminator", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("length", [11, 255, 256, 257, 258, 1000])
+def test_a_line_followed_to_its_end_is_reported_with_both_its_ends(length: int, terminator: bytes) -> None:
+    """So that a client can tell which answer it was: some peers write the id first, some last."""
+    line = bytes(33 + i % 90 for i in range(length))
+    stream = b"short\n" + line + terminator + b"ok\n"
+    found = [b"short", LineTooLong(10, line[:256], line[-256:]), b"ok"]
+    assert LineReader(10, to_the_end=True).feed(stream) == found
+    for cut in range(len(stream) + 1):
+        reader = LineReader(10, to_the_end=True)
+        assert reader.feed(stream[:cut]) + reader.feed(stream[cut:]) == found
+    reader = LineReader(10, to_the_end=True)
+    assert [item for byte in stream for item in reader.feed(bytes([byte]))] == found
+
+
+def test_a_line_followed_to_its_end_shows_while_it_comes_in_and_is_not_kept() -> None:
+    reader = LineReader(10, to_the_end=True)
+    for _ in range(1000):
+        assert reader.feed(b"x" * 1000) == []
+        assert reader.is_skipping
+    assert reader.feed(b"end\nnext\n") == [LineTooLong(10, b"x" * 256, b"x" * 253 + b"end"), b"next"]
+    assert not reader.is_skipping
+    reader.feed(b"x" * 1000)
+    assert reader.close() is None
+
+
 def test_a_megabyte_fed_byte_by_byte_is_one_line() -> None:
     reader = LineReader()
     for _ in range(1_000_000):

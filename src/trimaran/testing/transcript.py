@@ -1,0 +1,92 @@
+"""What was said, and by whom, as text that people and golden files can read.
+
+    -- client --
+    {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    -- server --
+    {"jsonrpc": "2.0", "id": 1, "result": {"tools": []}}
+
+Each message is JSON; a long one is spread over lines. What is not JSON stands as Python would print the bytes.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, TypeAlias, cast, final
+
+import msgspec
+
+__all__ = ["Side", "Transcript", "diff", "parse", "pretty"]
+
+Side: TypeAlias = Literal["client", "server"]
+
+# A message that fits on a line of an editor stays on one.
+_LINE = 110
+
+
+@final
+class Transcript:
+    """The messages of a conversation in order; `str()` gives them as text."""
+
+    def __init__(self) -> None:
+        self._said: list[tuple[Side, bytes]] = []
+
+    def add(self, who: Side, message: bytes) -> None:
+        self._said.append((who, message))
+
+    def messages(self, who: Side | None = None) -> list[Any]:
+        """What one side said, or both, decoded; bytes where it was not JSON."""
+        return [parse(message) for side, message in self._said if who in (None, side)]
+
+    def methods(self, who: Side | None = None) -> list[str]:
+        """The methods one side named, or both, in order; replies have none and are left out."""
+        said = [cast("dict[str, Any]", message) for message in self.messages(who) if isinstance(message, dict)]
+        return [str(message["method"]) for message in said if "method" in message]
+
+    def __iter__(self) -> Iterator[tuple[Side, bytes]]:
+        return iter(self._said)
+
+    def __len__(self) -> int:
+        return len(self._said)
+
+    def __str__(self) -> str:
+        lines: list[str] = []
+        last: Side | None = None
+        for who, message in self._said:
+            if who != last:
+                lines.append(f"-- {who} --")
+                last = who
+            lines.append(pretty(parse(message)))
+        return "\n".join(lines)
+
+
+def parse(message: bytes) -> Any:
+    """The message decoded; the bytes themselves if they are not JSON."""
+    try:
+        return msgspec.json.decode(message)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return message
+
+
+def pretty(value: Any, *, spread: bool = False) -> str:
+    """JSON for people: one line if it fits, unless it is to be spread in any case."""
+    if isinstance(value, bytes):
+        return repr(value)
+    line = json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False, indent=2) if spread or len(line) > _LINE else line
+
+
+def diff(expected: Any, sent: Any, *, names: tuple[str, str] = ("expected", "sent")) -> str:
+    """A line-by-line difference of two JSON values, keys in order."""
+    before, after = (pretty(_sorted(value), spread=True).splitlines() for value in (expected, sent))
+    return "\n".join(difflib.unified_diff(before, after, *names, lineterm="", n=3))
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        members = cast("Mapping[str, Any]", value)
+        return {key: _sorted(members[key]) for key in sorted(members, key=str)}
+    if isinstance(value, list):
+        return [_sorted(item) for item in cast("list[Any]", value)]
+    return value
