@@ -13,7 +13,7 @@ import asyncio
 import sys
 
 from trimaran import Context, Server, connect, content
-from trimaran.client.asks import Sampling
+from trimaran.client import Sampling
 from trimaran.errors import ProtocolError
 from trimaran.types import CreateMessageResult
 

@@ -137,12 +137,7 @@ async def meet(
         await attempt.drop()
         if era != "modern" or isinstance(error, UnsupportedVersion):
             raise
-        raise UnsupportedVersion(
-            CODE_UNSUPPORTED_VERSION,
-            f"{dialer.describe()} does not speak {MODERN}, and era='modern' allows nothing else; "
-            f"to server/discover it said: {error}",
-            {"supported": [], "requested": MODERN},
-        ) from error
+        raise _not_modern(error, dialer) from error
     except BaseException:
         await attempt.drop()
         raise
@@ -289,6 +284,20 @@ def _told(error: Error, first: Error | None, dialer: Dialer) -> Error:
         )
     # HTTP+SSE was the last straw to clutch at: where there is no such endpoint, what was said before tells more.
     return first if first is not None and isinstance(error, UnexpectedStatus) else error
+
+
+def _not_modern(error: Error, dialer: Dialer) -> Error:
+    """The modern era was asked for by name, and what came is no modern answer: say both."""
+    hint = "era='modern' allows no older revision to be tried"
+    if isinstance(error, UnexpectedStatus):
+        return UnexpectedStatus(f"{error}; {hint}", status=error.status)
+    if isinstance(error, RemoteProtocolError):
+        return RemoteProtocolError(error.code, f"{error.message}; {hint}")
+    return UnsupportedVersion(
+        CODE_UNSUPPORTED_VERSION,
+        f"{dialer.describe()} does not speak {MODERN}, and {hint}; {error}",
+        {"supported": [], "requested": MODERN},
+    )
 
 
 def _common_legacy(refusal: UnsupportedVersion) -> str | None:
