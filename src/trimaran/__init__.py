@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     from trimaran.client.client import Client
-    from trimaran.sync import SyncClient
     from trimaran.dialers import connect, open_client
     from trimaran.errors import Error, ProtocolError, ToolError
     from trimaran.server.context import Context
     from trimaran.server.limits import Limits
     from trimaran.server.server import Server
+    from trimaran.sync import SyncClient
     from trimaran.types import CallToolResult
 
 __version__ = "0.1.0"

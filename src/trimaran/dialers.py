@@ -96,9 +96,11 @@ def _resolve(target: Any, options: dict[str, Any]) -> tuple[Dialer, Options]:
         if "://" in text:
             return _HttpDialer(text, made), made
         return _ChildDialer(_script(text), made), made
+    if isinstance(target, (bytes, bytearray)):
+        raise ConfigError("the target is bytes; give a URL or a path as text, or a command as a list of texts")
     if isinstance(target, Sequence):
         command: list[str] = [str(part) for part in cast("Sequence[Any]", target)]
-        if not command:
+        if not command or not command[0].strip():
             raise ConfigError("the command is empty; give the program and its arguments: ['python', 'server.py']")
         return _ChildDialer(command, made), made
     # A server is recognised without loading its module: if it was not loaded, the target cannot be one.
@@ -116,11 +118,11 @@ def _resolve(target: Any, options: dict[str, Any]) -> tuple[Dialer, Options]:
 def _script(text: str) -> list[str]:
     path = Path(text).expanduser()
     if path.suffix not in _SCRIPTS:
-        hint = f"a command is a list: {shlex.split(text)!r}" if " " in text else "a URL begins with http://"
+        hint = f"a command is a list: {text.split()!r}" if " " in text else "a URL begins with http://"
         raise ConfigError(f"{text!r} is neither a URL nor a script (.py, .js); {hint}")
     if not path.is_file():
         if " " in text:
-            raise ConfigError(f"there is no file {text!r}; if it is a command, give a list: {shlex.split(text)!r}")
+            raise ConfigError(f"there is no file {text!r}; if it is a command, give a list: {text.split()!r}")
         raise ConfigError(f"there is no file {text!r}; relative paths start at {Path.cwd()}")
     return [_SCRIPTS[path.suffix] or sys.executable, str(path)]
 
@@ -131,7 +133,7 @@ def _from_config(entry: dict[str, Any], options: dict[str, Any]) -> tuple[Dialer
         named = cast("Mapping[str, Any]", servers)
         if len(named) != 1:
             raise ConfigError(f"the config holds {len(named)} servers ({', '.join(named)}); give one of its entries")
-        entry = dict(next(iter(named.values())))
+        entry = dict(_mapping("the server's entry", next(iter(named.values()))))
     for key in entry:
         if key not in _STDIO_KEYS | _HTTP_KEYS | _OTHER_KEYS:
             raise ConfigError(
@@ -144,7 +146,7 @@ def _from_config(entry: dict[str, Any], options: dict[str, Any]) -> tuple[Dialer
         url = entry.get("url")
         if not isinstance(url, str):
             raise ConfigError(f"a config with transport {transport!r} needs a url")
-        headers: dict[str, str] = {**(entry.get("headers") or {}), **(options.get("headers") or {})}
+        headers = {**_mapping("headers", entry.get("headers")), **_mapping("headers", options.get("headers"))}
         made = Options.make({**options, "headers": headers})
         return _HttpDialer(url, made, sse=transport == "sse"), made
     if transport != "stdio":
@@ -152,9 +154,20 @@ def _from_config(entry: dict[str, Any], options: dict[str, Any]) -> tuple[Dialer
     command = entry.get("command")
     if not isinstance(command, str) or not command:
         raise ConfigError("a config for a child process needs a command")
-    env: dict[str, str] = {**(entry.get("env") or {}), **(options.get("env") or {})}
+    env = {**_mapping("env", entry.get("env")), **_mapping("env", options.get("env"))}
+    arguments: Any = entry.get("args") or []
+    if not isinstance(arguments, (list, tuple)):
+        raise ConfigError(f"args is a list, not {arguments!r}")
     made = Options.make({**options, "env": env or None, "cwd": options.get("cwd") or entry.get("cwd")})
-    return _ChildDialer([command, *map(str, entry.get("args") or ())], made), made
+    return _ChildDialer([command, *map(str, cast("Sequence[Any]", arguments))], made), made
+
+
+def _mapping(name: str, value: Any) -> Mapping[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{name} is a mapping, not {type(value).__name__}")
+    return cast("Mapping[str, Any]", value)
 
 
 # --- dialers ---------------------------------------------------------------------------------------------------------
@@ -163,12 +176,13 @@ def _from_config(entry: dict[str, Any], options: dict[str, Any]) -> tuple[Dialer
 @final
 class _HttpDialer:
     def __init__(self, url: str, options: Options, *, sse: bool = False) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        try:
+            parts = urlsplit(url)
+            is_reachable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError as error:
+            raise ConfigError(f"{url!r} is not a URL: {error}") from None
+        if not is_reachable:
             raise ConfigError(f"{url!r} is no http:// or https:// URL with a host")
-        for name, value in (options.headers or {}).items():
-            if not name or not name.isascii() or "\n" in f"{name}{value}" or "\r" in f"{name}{value}":
-                raise ConfigError(f"the header {name!r} is not legal HTTP")
         self._url = url
         self._options = options
         # The whole endpoint, not just the origin: one host may carry servers of several years side by side.
@@ -185,7 +199,12 @@ class _HttpDialer:
         if reuse is not None:
             await reuse.close()
         wire = HttpWire(
-            self._url, headers=options.headers, auth=options.auth, ssl=options.ssl, max_bytes=options.max_message_bytes
+            self._url,
+            headers=options.headers,
+            auth=options.auth,
+            ssl=options.ssl,
+            max_bytes=options.max_message_bytes,
+            tap=options.tap,
         )
         wire.open()
         if manner == "modern":

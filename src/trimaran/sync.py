@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from types import TracebackType
 from typing import Any, Self, TypeVar, final
 
@@ -83,12 +83,17 @@ class SyncClient:
         if loop is None:
             return
         client, thread = self._client, self._thread
+        if thread is threading.current_thread():
+            # A callback of the client's own: it cannot wait for the thread it runs on.
+            closing = asyncio.ensure_future(client.close() if client is not None else _nothing(), loop=loop)
+            closing.add_done_callback(lambda _: loop.stop())
+            return
         try:
             if client is not None:
                 asyncio.run_coroutine_threadsafe(client.close(), loop).result()
         finally:
             loop.call_soon_threadsafe(loop.stop)
-            if thread is not None and thread is not threading.current_thread():
+            if thread is not None:
                 thread.join()
 
     def __enter__(self) -> Self:
@@ -109,9 +114,15 @@ class SyncClient:
         if threading.current_thread() is self._thread:
             coroutine.close()
             raise NotReady("a handler on the client's own thread cannot wait for the client; make the handler async")
-        future: Future[_T] = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        try:
+            future: Future[_T] = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        except RuntimeError:
+            coroutine.close()
+            raise Closed("the client is closed") from None
         try:
             return future.result()
+        except CancelledError:
+            raise Closed("the client was closed") from None
         except KeyboardInterrupt:
             future.cancel()
             raise
@@ -334,11 +345,20 @@ class SyncSubscription:
         self._run(self._subscription.cancel())
 
 
+async def _nothing() -> None:
+    pass
+
+
 def _turn(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
     finally:
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            loop.run_until_complete(asyncio.wait(tasks))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.run_until_complete(loop.shutdown_default_executor())
         loop.close()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -196,7 +197,7 @@ class Asks:
     async def _elicit(self, params: Mapping[str, Any]) -> ElicitResult:
         ask = _read_elicitation(params)
         declared: Any = self.capabilities(modern=True).get("elicitation")
-        if isinstance(declared, dict) and declared and ask.mode not in declared:
+        if isinstance(declared, dict) and ask.mode not in (declared or ("form",)):
             raise LocalProtocolError.invalid_params(f"elicitation mode {ask.mode!r} was not declared")
         result = _as_elicit_result(await _settled(await _call(self.on_elicit, ask)))
         if result.action != "accept":
@@ -348,10 +349,17 @@ def _root(one: Any) -> Root:
     if isinstance(one, Root):
         return one
     if isinstance(one, Mapping):
-        return msgspec.convert(dict(cast("Mapping[str, Any]", one)), Root)
-    text = str(one)
-    if isinstance(one, str) and text.startswith("file://"):
+        try:
+            return msgspec.convert(dict(cast("Mapping[str, Any]", one)), Root)
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"a root is a path, a file:// URI or a Root; this mapping is none: {error}") from None
+    if not isinstance(one, (str, os.PathLike)):
+        raise ConfigError(f"a root is a path, a file:// URI or a Root, not {one!r}")
+    text = os.fspath(cast("str", one))
+    if text.startswith("file://"):
         return Root(uri=text)
+    if "://" in text:
+        raise ConfigError(f"a root is a file:// URI or a path, not {text!r}")
     path = Path(text).expanduser().resolve()
     return Root(uri=path.as_uri(), name=path.name or None)
 

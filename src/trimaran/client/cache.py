@@ -11,7 +11,7 @@ from typing import Any, Final, final
 
 import msgspec
 
-__all__ = ["Cache"]
+__all__ = ["Cache", "is_part_of"]
 
 _MOST: Final = 1000
 
@@ -47,9 +47,10 @@ class Cache:
     def put(self, method: str, params: Mapping[str, Any], ttl_ms: int | None, value: Any) -> None:
         if not ttl_ms or ttl_ms < 0:
             return
-        if len(self._kept) >= _MOST:
+        key = (method, _encode(params))
+        if len(self._kept) >= _MOST and key not in self._kept:
             del self._kept[next(iter(self._kept))]
-        self._kept[method, _encode(params)] = (self._clock() + ttl_ms / 1000, value)
+        self._kept[key] = (self._clock() + ttl_ms / 1000, value)
 
     def hear(self, notification: str, params: Mapping[str, Any]) -> None:
         """Drop what a notification says has changed."""
@@ -74,4 +75,11 @@ class Cache:
 
 def _touches(uri: str, key: bytes) -> bool:
     read = msgspec.json.decode(key).get("uri", "")
-    return uri.startswith(read) or read.startswith(uri)
+    return is_part_of(uri, read) or is_part_of(read, uri)
+
+
+def is_part_of(uri: str, whole: str) -> bool:
+    """Is this the URI of a resource, or of something inside it?"""
+    if not uri.startswith(whole):
+        return False
+    return len(uri) == len(whole) or whole[-1:] in "/?#" or uri[len(whole)] in "/?#"

@@ -22,7 +22,9 @@ import msgspec
 from msgspec import Raw
 
 from trimaran.errors import (
+    CODE_INVALID_PARAMS,
     CODE_INVALID_REQUEST,
+    CallError,
     Closed,
     ConfigError,
     Error,
@@ -367,7 +369,7 @@ class Client:
             params["_meta"] = meta
         kept = None if fresh else self._cache.get("resources/read", params)
         if kept is not None:
-            return kept
+            return kept.copy()
         raw, asked = await self._connection.call("resources/read", params, name=uri, timeout=timeout)
         result = read_resource(raw)
         if not asked:
@@ -560,8 +562,13 @@ class Client:
         if not fresh:
             kept = self._cache.get(method, params)
             if kept is not None:
-                return kept
-        raw, _ = await self._connection.call(method, params)
+                return kept.copy()  # the caller's own: what it does to it concerns nobody else
+        try:
+            raw, _ = await self._connection.call(method, params)
+        except CallError as error:
+            if cursor is not None and error.code == CODE_INVALID_PARAMS:
+                self._cache.drop(method)  # the pages this cursor came from belong to a list that is gone
+            raise
         return self._note(method, cursor, read_page(method, raw))
 
     def _note(self, method: str, cursor: str | None, page: Page[Any]) -> Page[Any]:
@@ -570,7 +577,7 @@ class Client:
             if cursor is None and page.next_cursor is None:
                 self._tools.is_complete = True
         if self._options.cache:
-            self._cache.put(method, _page_params(cursor), page.ttl_ms, page)
+            self._cache.put(method, _page_params(cursor), page.ttl_ms, page.copy())
         return page
 
     @property
@@ -582,7 +589,7 @@ class Client:
     def _keep(self, method: str, params: Mapping[str, Any], raw: Raw, value: Any) -> None:
         if self._options.cache and self.era == "modern":
             ttl: Any = _decode_any(raw).get("ttlMs")
-            self._cache.put(method, params, ttl if isinstance(ttl, int) else None, value)
+            self._cache.put(method, params, ttl if isinstance(ttl, int) else None, value.copy())
 
     async def _list_all(
         self, fetch: Callable[..., Awaitable[Page[_T]]], method: str, max_pages: int, fresh: bool

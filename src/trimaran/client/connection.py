@@ -42,6 +42,7 @@ from trimaran.errors import (
     UnexpectedStatus,
 )
 from trimaran.protocol.inbound import RequestId
+from trimaran.protocol.methods import METHODS
 from trimaran.protocol.replies import Frame, excerpt
 from trimaran.types import as_object
 
@@ -505,7 +506,7 @@ class Connection:
             with flight.patience:
                 result = await self._converse(flight, method, params, name, headers, repeatable)
                 if flight.post is not None:
-                    await flight.post.drained()
+                    await self._hear_out(flight.post)
                 return result
         except Expired:
             raise TimedOut(self._late(method, flight.patience)) from None
@@ -516,6 +517,14 @@ class Connection:
         finally:
             if flight.post is not None:
                 await flight.post.close()
+
+    async def _hear_out(self, post: Mailbox) -> None:
+        """Let the last reports of progress be heard before the result is; not for ever."""
+        try:
+            async with asyncio.timeout(_PING_LIMIT):
+                await post.drained()
+        except TimeoutError:
+            log.warning("on_progress does not keep up: the call returned before it had heard all")
 
     async def _converse(
         self,
@@ -562,6 +571,11 @@ class Connection:
                 return raw, rounds > 0
             if kind != "input_required":
                 raise RemoteProtocolError(CODE_INVALID_REQUEST, f"{method} was answered with a {kind}, not a result")
+            row = METHODS.get(method)
+            if row is not None and not row.input_rounds:
+                raise RemoteProtocolError(
+                    CODE_INVALID_REQUEST, f"{method} was answered input_required, which it cannot be"
+                )
             rounds += 1
             if rounds > self.options.max_rounds:
                 raise RoundsExceeded(f"{method} asked for input {rounds} times; max_rounds allows {rounds - 1}")
@@ -710,6 +724,10 @@ class Connection:
             id = params.get("requestId")
             if isinstance(id, (int, str)):
                 conversation.withdraw_ask(id)
+                flight = self._flights.get(id)
+                if flight is not None and flight.method == "subscriptions/listen":
+                    # The other way to end one on a pipe; its keeper opens another.
+                    flight.patience.end(ConnectionLost("the server ended the stream of changes"))
         elif method == "notifications/message" and self.asks.on_log is not None:
             self._tell(self.asks.on_log, _log_entry(params), size=size)
         try:

@@ -12,7 +12,7 @@ import functools
 import inspect
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, final
 
 __all__ = ["Mailbox", "is_async"]
@@ -43,8 +43,10 @@ class Mailbox:
     def post(self, callback: Callable[..., Any], *args: Any, size: int = 0) -> None:
         """Have `callback(*args)` called; `size` is about what the event takes in memory."""
         if not is_async(callback):
-            _run_plain(callback, args)
-            return
+            promised = _run_plain(callback, args)
+            if promised is None:
+                return
+            callback, args = _keep, (promised,)  # a plain function around a coroutine: `lambda entry: store(entry)`
         while self._waiting and (len(self._waiting) >= self._capacity or self._bytes + size > _BYTES):
             self._bytes -= self._waiting.popleft()[2]
             if not self.dropped:
@@ -80,8 +82,14 @@ class Mailbox:
             await asyncio.wait((task,))
 
 
-def _run_plain(callback: Callable[..., Any], args: tuple[Any, ...]) -> None:
+def _run_plain(callback: Callable[..., Any], args: tuple[Any, ...]) -> Awaitable[Any] | None:
     try:
-        callback(*args)
+        value = callback(*args)
     except Exception:
         log.exception("a callback failed: %r", callback)
+        return None
+    return value if inspect.isawaitable(value) else None
+
+
+async def _keep(promised: Awaitable[Any]) -> None:
+    await promised

@@ -141,7 +141,7 @@ async def meet(
     except BaseException:
         await attempt.drop()
         raise
-    if is_free:  # what was asked for by name says nothing about what the server would rather speak
+    if is_free and attempt.is_sure:  # what was asked for by name says nothing about what the server would rather speak
         memory.note(dialer.key, meeting.manner)
     return meeting
 
@@ -165,6 +165,8 @@ class _Attempt(Generic[AnInbox]):
         self._next_id = next_id
         self._version = version
         self._link: Link | None = None
+        self.is_sure = True
+        """Was every refusal on the way one that tells eras apart?"""
 
     async def drop(self) -> None:
         link, self._link = self._link, None
@@ -212,6 +214,8 @@ class _Attempt(Generic[AnInbox]):
                 if verdict == "stop" or not order:
                     raise _told(error, first if manner == "sse" else None, self._dialer) from error.__cause__
                 first = error if manner == "legacy" else first or error
+                if isinstance(error, UnexpectedStatus) and error.status >= 500:
+                    self.is_sure = False  # its server may be modern, and ill
                 if isinstance(error, ConnectionLost) and not (self._link is not None and self._link.is_http):
                     await self.drop()  # the child died of it: start another
         raise AssertionError("unreachable")
@@ -243,10 +247,14 @@ class _Attempt(Generic[AnInbox]):
             handshake = asyncio.ensure_future(greet(self._make("legacy", self._version), "legacy"))
             tasks.append(handshake)
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for one, other in ((probe, handshake), (handshake, probe)):
-                if one.done():
-                    return one.result() if one.exception() is None else await other
-            raise AssertionError("unreachable")
+            if probe.done() and probe.exception() is None:
+                return probe.result()
+            if handshake.done() and handshake.exception() is not None and not probe.done():
+                # Only a modern server refuses like that; from any other the probe has had its time, and gets a little more.
+                is_modern = isinstance(handshake.exception(), UnsupportedVersion)
+                await asyncio.wait((probe,), timeout=None if is_modern else silence)
+                return probe.result() if probe.done() else handshake.result()
+            return await handshake
         finally:
             await _put_down(tasks)
 

@@ -7,6 +7,7 @@ bound, a sloppy server is complained about but used.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, final, get_args
 
@@ -24,6 +25,9 @@ Tap: TypeAlias = Callable[[Literal["out", "in"], bytes], None]
 # The longest honest call we know of is a build; past this somebody forgot about it.
 MAX_TIMEOUT: Final = 600.0
 MAX_MESSAGE_BYTES: Final = 16 * 1024 * 1024
+
+_TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_FIELD_VALUE: Final = re.compile(r"[\t -~\x80-\xff]*")
 
 
 @final
@@ -107,6 +111,8 @@ class Options(Struct, frozen=True, kw_only=True):
             _choice("version", self.version, SUPPORTED)
         for name in ("timeout", "max_timeout", "connect_timeout", "ping_interval", "grace"):
             value: Any = getattr(self, name)
+            if value is None and name in ("connect_timeout", "grace"):
+                raise ConfigError(f"{name} is a number of seconds, not None")
             if value is not None and not _is_positive(value, zero=name == "grace"):
                 raise ConfigError(f"{name} is a positive number of seconds, not {value!r}")
         for name in ("retries", "ping_failures", "max_rounds", "max_message_bytes"):
@@ -114,9 +120,37 @@ class Options(Struct, frozen=True, kw_only=True):
             if not isinstance(value, int) or isinstance(value, bool) or value < (0 if name == "retries" else 1):
                 least = "not negative" if name == "retries" else "positive"
                 raise ConfigError(f"{name} is a whole number, {least}; not {value!r}")
+        self._check_kinds()
         modern = self.version == SUPPORTED[0]
         if self.version is not None and self.era != "auto" and modern != (self.era == "modern"):
             raise ConfigError(f"version={self.version!r} does not belong to era={self.era!r}; give one of the two")
+
+    def _check_kinds(self) -> None:
+        for name in ("client_info", "capabilities", "headers", "env"):
+            value: Any = getattr(self, name)
+            if value is not None and not isinstance(value, Mapping):
+                raise ConfigError(f"{name} is a mapping, not {type(value).__name__}")
+        for name in ("headers", "env"):
+            pairs: Mapping[Any, Any] = getattr(self, name) or {}
+            for key, value in pairs.items():
+                if not isinstance(key, str) or not isinstance(value, str):
+                    raise ConfigError(f"{name} maps text to text; {key!r} is {value!r}")
+        for name in ("tap", "on_stderr"):
+            value = getattr(self, name)
+            if value is not None and not callable(value):
+                raise ConfigError(f"{name} is a function, not {type(value).__name__}")
+        for key, value in (self.headers or {}).items():
+            if not _TOKEN.fullmatch(key) or not _FIELD_VALUE.fullmatch(value):
+                raise ConfigError(f"the header {key!r} is not legal HTTP")
+        auth = self.auth
+        if isinstance(auth, str):
+            if not _FIELD_VALUE.fullmatch(auth) or not auth.strip() or " " in auth:
+                raise ConfigError("auth is a bearer token: printable ASCII without spaces or line breaks")
+        elif auth is not None and not (hasattr(auth, "header") and hasattr(auth, "refresh")):
+            raise ConfigError(
+                f"auth is a bearer token, or an object with header() and refresh(www_authenticate); "
+                f"not {type(auth).__name__}"
+            )
 
     @property
     def wanted_era(self) -> Era:

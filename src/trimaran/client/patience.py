@@ -28,6 +28,8 @@ class Patience:
         "_before",
         "_ended",
         "_ends",
+        "_has_left",
+        "_has_struck",
         "_loop",
         "_maximum",
         "_paused",
@@ -45,6 +47,7 @@ class Patience:
         self._timer: asyncio.TimerHandle | None = None
         self._ended: Exception | None = None
         self._paused = 0
+        self._has_struck = self._has_left = False
         self._since = self._ends = 0.0
         self.limit = seconds or 0.0
         """The limit that applies, for an error message."""
@@ -77,10 +80,14 @@ class Patience:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._ended is None:
+        ended = self._ended
+        self._has_left = True
+        if ended is None:
             return
+        if not self._has_struck:  # given up by the task itself, which got here without waiting again
+            raise ended from None
         if self._task.uncancel() <= self._before and isinstance(error, asyncio.CancelledError):
-            raise self._ended from None
+            raise ended from None
 
     def extend(self) -> None:
         """There was progress: wait as long again, but never past the maximum."""
@@ -113,8 +120,18 @@ class Patience:
 
     def end(self, error: Exception) -> None:
         """End the wait with this error."""
-        if self._ended is None:
-            self._ended = error
+        if self._ended is not None:
+            return
+        self._ended = error
+        if asyncio.current_task(self._loop) is self._task:
+            # It is running, in a callback of the user's: a cancellation now might hit its next wait, outside of here.
+            self._loop.call_soon(self._strike)
+        else:
+            self._strike()
+
+    def _strike(self) -> None:
+        if not self._has_left:
+            self._has_struck = True
             self._task.cancel()
 
     def _expire(self) -> None:

@@ -7,7 +7,6 @@ channel. Replies to nobody are remembered as oddities, so that a call which late
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final, final
@@ -20,7 +19,7 @@ from trimaran.errors import (
     RemoteProtocolError,
 )
 from trimaran.protocol.inbound import RequestId
-from trimaran.protocol.replies import Frame, excerpt, read_frames
+from trimaran.protocol.replies import Frame, excerpt, id_in, id_of_malformed, read_frame, split_batch
 
 from .link import Channel, Inbox
 from .options import Tap
@@ -28,7 +27,6 @@ from .options import Tap
 __all__ = ["Pipeline"]
 
 _ODDITIES: Final = 3
-_ID: Final = re.compile(rb'"id"\s*:\s*(\d+|"(?:[^"\\]|\\.)*")')
 
 
 @final
@@ -81,18 +79,23 @@ class Pipeline:
         if self._tap is not None:
             self._tap("in", message)
         try:
-            frames = read_frames(message)
+            parts = split_batch(message)
         except ProtocolError as error:
             self._misread(message, error)
             return
-        for frame in frames:
-            if not frame.is_reply:
-                if frame.is_call:
-                    self._inbox.asked(frame)
-                else:
-                    self._inbox.notice(frame)
-                continue
-            answer = self._pending.get(frame.id) if frame.id is not None else None  # pyright: ignore[reportArgumentType, reportCallIssue]
+        for part in parts:
+            try:
+                self._take(read_frame(part))
+            except ProtocolError as error:
+                self._misread(part, error)
+
+    def _take(self, frame: Frame) -> None:
+        if frame.is_call:
+            self._inbox.asked(frame)
+        elif frame.is_notice:
+            self._inbox.notice(frame)
+        else:
+            answer = self._pending.get(frame.id) if isinstance(frame.id, (int, str)) else None
             if answer is None:
                 self._unclaimed(frame)
             elif not answer.done():
@@ -108,11 +111,8 @@ class Pipeline:
 
     def too_long(self, head: bytes, tail: bytes, limit: int) -> bool:
         """A message over the limit: fail the request it answers, if it can be told which."""
-        found = _ID.search(head) or _ID.search(tail)
-        if found is None:
-            return False
-        text = found[1].decode("utf-8", "replace")
-        answer = self._pending.get(text[1:-1] if text.startswith('"') else int(text[:20]))
+        id = id_in(head, tail)
+        answer = None if id is None else self._pending.get(id)
         if answer is None:
             return False
         if not answer.done():
@@ -126,13 +126,11 @@ class Pipeline:
 
     def _misread(self, message: bytes, error: ProtocolError) -> None:
         """Not a message: if it names the id of a request, that request hears what came; else remember it."""
-        found = _ID.search(message[:4096]) or _ID.search(message[-4096:])
-        if found is not None:
-            text = found[1].decode("utf-8", "replace")
-            answer = self._pending.get(text[1:-1] if text.startswith('"') else int(text[:20]))
-            if answer is not None and not answer.done():
-                answer.set_exception(error)
-                return
+        id = id_of_malformed(message)
+        answer = None if id is None else self._pending.get(id)
+        if answer is not None and not answer.done():
+            answer.set_exception(error)
+            return
         self.odd(f"sent what is no message: {excerpt(message)}")
 
     def _unclaimed(self, frame: Frame) -> None:

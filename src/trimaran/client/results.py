@@ -122,6 +122,10 @@ class ResourceResult:
         """All text, one content after the other."""
         return "\n".join(one.text for one in self.contents if isinstance(one, TextResourceContents))
 
+    def copy(self) -> ResourceResult:
+        """The same result with a list of its own."""
+        return ResourceResult(list(self.contents), dict(self.meta), self._raw)
+
     @property
     def blob(self) -> bytes:
         """The bytes of the first content, decoded; text counts as UTF-8."""
@@ -190,6 +194,10 @@ class Page(list[T], Generic[T]):
         self.next_cursor = next_cursor
         self.ttl_ms = ttl_ms
         self.meta = meta or {}
+
+    def copy(self) -> Page[T]:
+        """The same page as a list of its own."""
+        return Page(self, next_cursor=self.next_cursor, ttl_ms=self.ttl_ms, meta=dict(self.meta))
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------

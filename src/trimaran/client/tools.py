@@ -27,7 +27,17 @@ _MOST: Final = 100_000  # an honest server has hundreds
 
 @final
 class KnownTool:
-    __slots__ = ("_checked", "_validator", "headers", "is_repeatable", "name", "output", "unwraps")
+    __slots__ = (
+        "_checked",
+        "_fault",
+        "_is_mentioned",
+        "_validator",
+        "headers",
+        "is_repeatable",
+        "name",
+        "output",
+        "unwraps",
+    )
 
     def __init__(self, tool: Tool, headers: ParamHeaders | None, *, legacy: bool) -> None:
         self.name = tool.name
@@ -38,13 +48,15 @@ class KnownTool:
         hints = tool.annotations
         self.is_repeatable = isinstance(hints, ToolAnnotations) and bool(hints.idempotent_hint or hints.read_only_hint)
         self._validator: Any = None
+        self._fault: str | None = None
+        self._is_mentioned = False
         self._checked = False
 
     def check(self, result: ToolResult, mode: SchemaCheck) -> None:
         """Hold a result against the declared schema; InvalidOutput if it differs and that is to be fatal."""
         if self.output is None or mode == "off" or result.is_error:
             return
-        complaint = self._complaint(result)
+        complaint = self._complaint(result, mode)
         if complaint is None:
             return
         if mode == "strict":
@@ -53,7 +65,7 @@ class KnownTool:
             )
         log.warning("the result of %s does not match its output schema: %s", self.name, complaint)
 
-    def _complaint(self, result: ToolResult) -> str | None:
+    def _complaint(self, result: ToolResult, mode: SchemaCheck) -> str | None:
         if result.structured is None and "structuredContent" not in result.raw:
             return "there is no structured content"
         if not self._checked:
@@ -63,10 +75,17 @@ class KnownTool:
             try:
                 self._validator = Validator(cast("dict[str, Any]", self.output))
             except DeclarationError as error:
-                log.warning("the output schema of %s cannot be checked: %s", self.name, error)
+                self._fault = str(error)
+        if self._fault is not None:
+            return f"the schema cannot be checked: {self._fault}" if mode == "strict" else self._mention()
         if self._validator is None or self._validator.is_valid(result.structured):
             return None
         return "; ".join(str(one) for one in self._validator.errors(result.structured)[:3])
+
+    def _mention(self) -> None:
+        if not self._is_mentioned:
+            self._is_mentioned = True
+            log.warning("the output schema of %s cannot be checked: %s", self.name, self._fault)
 
 
 def _is_envelope(schema: dict[str, Any], *, legacy: bool) -> bool:

@@ -30,6 +30,7 @@ from trimaran.errors import (
 )
 from trimaran.protocol.meta import KEY_SUBSCRIPTION_ID
 
+from .cache import is_part_of
 from .connection import Connection
 
 __all__ = ["Change", "Changes", "Subscription", "Watch"]
@@ -75,7 +76,7 @@ class Watcher:
 
     def wants(self, change: Change) -> bool:
         if change.kind == "resource":
-            return change.uri is not None and any(change.uri.startswith(uri) for uri in self.uris)
+            return change.uri is not None and any(is_part_of(change.uri, uri) for uri in self.uris)
         return change.kind == "reconnected" or change.kind in self.kinds
 
     def put(self, change: Change) -> None:
@@ -86,6 +87,11 @@ class Watcher:
         self._error = error
         self._is_over = True
         self._wake.set()
+
+    def drop(self) -> None:
+        """Nobody wants to hear what has not been heard yet."""
+        self._waiting.clear()
+        self.end()
 
     async def next(self) -> Change | None:
         """The next change; None at the end."""
@@ -178,6 +184,8 @@ class Watch:
         self._subscribed: set[str] = set()
         """Resources subscribed to at a legacy server."""
         self._stream: _Stream | None = None
+        self._coming: _Stream | None = None
+        """The one that is to take its place, until it is acknowledged."""
 
     # --- the client's side -------------------------------------------------------------------------------------------
 
@@ -216,7 +224,7 @@ class Watch:
         if watcher not in self._watchers:
             return
         self._watchers.remove(watcher)
-        watcher.end()
+        watcher.drop()
         if self._connection.state in ("closed", "new"):
             return
         with contextlib.suppress(Error):
@@ -289,35 +297,31 @@ class Watch:
             return
         if any(what == "uri" for what, _ in interest):
             self._require_subscriptions("subscriptions/listen")
-        self._stream = None
-        if interest:
-            await self._open_stream(interest)
+        new = await self._open_stream(interest) if interest else None
+        self._stream = new
         if old is not None:
             await _end_stream(old)
 
-    async def _open_stream(self, interest: frozenset[tuple[str, str]]) -> None:
-        stream = _Stream(interest)
-        self._stream = stream
-        stream.task = self._connection.spawn(self._keep(stream))
+    async def _open_stream(self, interest: frozenset[tuple[str, str]]) -> _Stream:
+        stream = self._coming = _Stream(interest)
+        task = stream.task = self._connection.spawn(self._keep(stream))
         waiting = asyncio.ensure_future(stream.acknowledged.wait())
         limit = self._connection.options.timeout
         try:
-            await asyncio.wait((waiting, stream.task), timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((waiting, task), timeout=limit, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            self._coming = None
             waiting.cancel()
             if not stream.acknowledged.is_set():
-                stream.task.cancel()
-                self._stream = None
+                task.cancel()
         if stream.acknowledged.is_set():
-            return
-        if stream.task.done() and not stream.task.cancelled() and stream.task.exception() is not None:
-            failure = stream.task.exception()
-            if isinstance(failure, CallError) and failure.code == CODE_METHOD_NOT_FOUND:
-                raise Unsupported(
-                    f"the server does not tell of changes: {failure.message}", method="subscriptions/listen"
-                ) from failure
-            raise failure  # pyright: ignore[reportGeneralTypeIssues]
-        raise TimedOut(f"subscriptions/listen was not acknowledged within {limit or 0:g} s")
+            return stream
+        failure = task.exception() if task.done() and not task.cancelled() else None
+        if isinstance(failure, CallError) and failure.code == CODE_METHOD_NOT_FOUND:
+            raise Unsupported(
+                f"the server does not tell of changes: {failure.message}", method="subscriptions/listen"
+            ) from failure
+        raise failure or TimedOut(f"subscriptions/listen was not acknowledged within {limit or 0:g} s")
 
     async def _keep(self, stream: _Stream) -> None:
         """Hold one stream open, again and again, until it is replaced."""
@@ -347,13 +351,13 @@ class Watch:
             await asyncio.sleep(_PAUSES[min(breaks, len(_PAUSES) - 1)])
 
     def _acknowledged(self, params: Mapping[str, Any]) -> None:
-        stream = self._stream
         meta: Any = params.get("_meta")
-        if stream is None or not isinstance(meta, dict) or meta.get(KEY_SUBSCRIPTION_ID) != stream.id:  # pyright: ignore[reportUnknownMemberType]
-            return
-        if stream.acknowledged.is_set():
-            self._tell_all(Change("reconnected"))
-        stream.acknowledged.set()
+        id: Any = meta.get(KEY_SUBSCRIPTION_ID) if isinstance(meta, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        for stream in (self._coming, self._stream):
+            if stream is not None and stream.id == id:
+                if stream.acknowledged.is_set():
+                    self._tell_all(Change("reconnected"))
+                stream.acknowledged.set()
 
     def _tell_all(self, change: Change) -> None:
         for watcher in self._watchers:

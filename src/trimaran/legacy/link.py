@@ -31,7 +31,7 @@ from trimaran.errors import (
     UnsupportedVersion,
 )
 from trimaran.protocol.inbound import RequestId
-from trimaran.protocol.replies import Frame, excerpt, read_frames
+from trimaran.protocol.replies import Frame, excerpt, read_frame, split_batch
 from trimaran.protocol.sse import SSEParser
 from trimaran.transports.http import STREAM, HttpWire, cut_off, events, is_stream, read_body
 
@@ -61,7 +61,6 @@ class SessionLink:
         self._pending: dict[RequestId, asyncio.Future[Frame]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._odd: deque[str] = deque(maxlen=_ODDITIES)
-        self._strays: deque[Any] = deque(maxlen=_ODDITIES)
         self._idle = asyncio.Event()
         self._over: Error | None = None
 
@@ -81,7 +80,7 @@ class SessionLink:
         self._pending[id] = answer
         follower: asyncio.Task[None] | None = None
         try:
-            response = await self._post(message, headers)
+            response = await self._post(message, headers, id)
             if is_stream(response):
                 follower = self._spawn(self._follow(response, id, answer))
             else:
@@ -102,7 +101,9 @@ class SessionLink:
         response = await self._post(message, headers)
         await self.wire.error_body(response)
 
-    async def _post(self, message: bytes, headers: Mapping[str, str] | None) -> aiohttp.ClientResponse:
+    async def _post(
+        self, message: bytes, headers: Mapping[str, str] | None, id: RequestId | None = None
+    ) -> aiohttp.ClientResponse:
         if self._over is not None:
             raise self._loss(sent=False)
         response = await self.wire.send("POST", message, self._with_session(headers))
@@ -112,7 +113,7 @@ class SessionLink:
             return response
         status = response.status
         refusal = await self.wire.refusal(response)
-        self._judge(status, refusal)
+        self._judge(status, refusal, id)
         if isinstance(refusal, Frame):
             failure = refusal.failure()
             assert failure is not None
@@ -120,19 +121,20 @@ class SessionLink:
             raise failure
         raise refusal
 
-    def _judge(self, status: int, refusal: Frame | UnexpectedStatus) -> None:
+    def _judge(self, status: int, refusal: Frame | UnexpectedStatus, id: RequestId | None = None) -> None:
         """Does this refusal mean that the session is gone? Then the conversation is over, and nothing was done."""
         if self.session_id is None or status not in (400, 404):
             return
         failure = refusal.failure() if isinstance(refusal, Frame) else None
-        if failure is not None and failure.code == CODE_METHOD_NOT_FOUND:
-            return
-        is_replaced = isinstance(failure, UnsupportedVersion)  # by a newer server, which knows no sessions
-        if (
-            status == 400
-            and not is_replaced
-            and "session" not in (failure.message if failure else str(refusal)).lower()
-        ):
+        if isinstance(failure, UnsupportedVersion):
+            is_gone = True  # a newer server has taken its place
+        elif "session" in (failure.message if failure else str(refusal)).lower():
+            is_gone = True
+        elif failure is not None:
+            is_gone = status == 404 and failure.code != CODE_METHOD_NOT_FOUND and failure.request_id != id
+        else:
+            is_gone = status == 404
+        if not is_gone:
             return
         self._end(ConnectionLost(f"{self.wire.url} no longer knows the session", cause_text="the session is gone"))
         raise self._loss(sent=False)
@@ -167,12 +169,13 @@ class SessionLink:
         barren = 0
         try:
             while True:
-                got, is_broken = await self._drain(response, parser, answer)
+                strays: list[Any] = []
+                got, is_broken = await self._drain(response, parser, answer, strays)
                 if answer.done():
                     return
                 parser.close()
                 if not parser.last_event_id:
-                    raise self._stray(id) or cut_off(self.wire.url)
+                    raise _stray(id, strays) or cut_off(self.wire.url)
                 barren = 0 if got else barren + 1
                 if barren > _RESUMES:
                     raise cut_off(self.wire.url)
@@ -180,7 +183,7 @@ class SessionLink:
                 await asyncio.sleep(0 if is_broken and not barren else _pause(parser))
                 try:
                     response = await self._get(parser.last_event_id)
-                except ConnectFailed as error:
+                except (ConnectFailed, UnexpectedStatus, ProtocolError) as error:
                     raise cut_off(self.wire.url, error) from error
         except asyncio.CancelledError:
             raise
@@ -191,16 +194,12 @@ class SessionLink:
             if not answer.done():
                 answer.set_exception(ConnectionLost(f"the stream of {self.wire.url} could not be read: {error}"))
 
-    def _stray(self, id: RequestId) -> RemoteProtocolError | None:
-        """A stream that ended with replies, and none of them ours."""
-        if not self._strays:
-            return None
-        ids = ", ".join(repr(one) for one in self._strays)
-        self._strays.clear()
-        return RemoteProtocolError(CODE_INVALID_REQUEST, f"the reply has the id {ids}, the request had {id!r}")
-
     async def _drain(
-        self, response: aiohttp.ClientResponse, parser: SSEParser, answer: asyncio.Future[Frame] | None
+        self,
+        response: aiohttp.ClientResponse,
+        parser: SSEParser,
+        answer: asyncio.Future[Frame] | None,
+        strays: list[Any] | None = None,
     ) -> tuple[bool, bool]:
         """Take everything from one stream: was there anything, and did it break? One that broke may be resumed too."""
         got = is_answered = is_broken = False
@@ -210,7 +209,9 @@ class SessionLink:
                 async for event in stream:
                     if event.event == "message":
                         got = True
-                        self._take(event.data)
+                        frames = self._take(event.data)
+                        if strays is not None and len(strays) < _ODDITIES:
+                            strays += [frame.id for frame in frames if frame.is_reply]
                     if answer is not None and answer.done():
                         is_answered = True
                         self.wire.let_go(response)
@@ -244,8 +245,10 @@ class SessionLink:
     async def _stand(self) -> None:
         """Hold the GET stream open for as long as the session lasts."""
         last_event_id, failures = "", 0
+        retry: int | None = None
         while self._over is None:
             parser = SSEParser(self.wire.max_bytes, last_event_id=last_event_id)
+            parser.retry = retry
             try:
                 response = await self._get(last_event_id)
                 failures = 0
@@ -256,7 +259,7 @@ class SessionLink:
                 failures += 1
             except (TransportError, ProtocolError):
                 failures += 1
-            last_event_id = parser.last_event_id or last_event_id
+            last_event_id, retry = parser.last_event_id or last_event_id, parser.retry
             pause = _pause(parser) if not failures else _PAUSES[min(failures, len(_PAUSES)) - 1]
             await asyncio.sleep(pause)
 
@@ -264,7 +267,7 @@ class SessionLink:
         """Route one message, whichever stream brought it."""
         if self._tap is not None:
             self._tap("in", data)
-        frames = read_frames(data)
+        frames = [read_frame(part) for part in split_batch(data)]
         for frame in frames:
             if frame.is_call:
                 self._inbox.asked(frame)
@@ -274,7 +277,6 @@ class SessionLink:
                 answer: Any = self._pending.get(frame.id) if isinstance(frame.id, (int, str)) else None
                 if answer is None:
                     self._odd.append(f"answered id {frame.id!r}, which is not waiting")
-                    self._strays.append(frame.id)
                 elif not answer.done():
                     answer.set_result(frame)
         return frames
@@ -327,6 +329,14 @@ class SessionLink:
 
     def __repr__(self) -> str:
         return f"<SessionLink to {excerpt(self.wire.url.encode())}>"
+
+
+def _stray(id: RequestId, strays: list[Any]) -> RemoteProtocolError | None:
+    """A stream that ended with replies, and none of them ours."""
+    if not strays:
+        return None
+    ids = ", ".join(repr(one) for one in strays)
+    return RemoteProtocolError(CODE_INVALID_REQUEST, f"the reply has the id {ids}, the request had {id!r}")
 
 
 def _pause(parser: SSEParser) -> float:

@@ -7,7 +7,8 @@ what came.
 
 from __future__ import annotations
 
-from typing import Any, Literal, final
+import re
+from typing import Any, Final, Literal, final
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -29,7 +30,7 @@ from trimaran.errors import (
 
 from .inbound import RequestId
 
-__all__ = ["Frame", "excerpt", "read_frame", "read_frames"]
+__all__ = ["Frame", "excerpt", "id_in", "id_of_malformed", "read_frame", "split_batch"]
 
 _EXCERPT = 120
 _CLASSES: dict[int, type[CallError]] = {
@@ -119,14 +120,48 @@ def read_frame(message: bytes) -> Frame:
     return frame
 
 
-def read_frames(message: bytes) -> list[Frame]:
-    """One message, or all of a batch (2025-03-26)."""
+def split_batch(message: bytes) -> list[bytes]:
+    """The messages of a batch (2025-03-26), each still to be read; of anything else, just itself."""
     if message.lstrip()[:1] != b"[":
-        return [read_frame(message)]
+        return [message]
     try:
-        return [read_frame(bytes(raw)) for raw in _decode_list(message)]
+        return [bytes(raw) for raw in _decode_list(message)]
     except (msgspec.DecodeError, RecursionError) as error:
         raise _refusal(message, error) from None
+
+
+# Of what cannot be read whole: an id counts only where an envelope has it, at the very beginning or the very end.
+_HEAD_ID: Final = re.compile(
+    rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,20}|"(?:[^"\\]|\\.){0,200}")\s*(?:[,}]|$)'
+)
+_TAIL_ID: Final = re.compile(
+    rb',\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,20}|"(?:[^"\\]|\\.){0,200}")\s*'
+    rb'(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$'
+)
+
+
+def id_in(head: bytes, tail: bytes) -> RequestId | None:
+    """The id of a message of which only the ends are there, or which is not a message after all."""
+    found = _HEAD_ID.match(head) or _TAIL_ID.search(tail)
+    if found is None:
+        return None
+    try:
+        value: Any = _decode_any(found[1])
+    except msgspec.DecodeError:
+        return None
+    return value if isinstance(value, (int, str)) else None
+
+
+def id_of_malformed(message: bytes) -> RequestId | None:
+    """The id of a reply that is not quite one."""
+    try:
+        value: Any = _decode_any(message)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return id_in(message[:4096], message[-4096:])
+    if not isinstance(value, dict) or not value.keys() & {"jsonrpc", "result", "error"}:
+        return None  # a line of somebody's log, say
+    id: Any = value.get("id")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return id if isinstance(id, (int, str)) and not isinstance(id, bool) else None
 
 
 def _refusal(message: bytes, error: Exception) -> RemoteProtocolError:

@@ -32,7 +32,7 @@ from trimaran.errors import (
     UnexpectedStatus,
 )
 from trimaran.protocol.inbound import RequestId
-from trimaran.protocol.replies import Frame, excerpt, read_frame, read_frames
+from trimaran.protocol.replies import Frame, excerpt, read_frame
 from trimaran.protocol.sse import Event, SSEParser
 
 if TYPE_CHECKING:
@@ -72,8 +72,10 @@ class HttpWire:
         auth: Any = None,
         ssl: Any = None,
         max_bytes: int,
+        tap: Tap | None = None,
     ) -> None:
         self.url = url
+        self._tap = tap
         self.max_bytes = max_bytes
         self._auth = _Bearer(auth) if isinstance(auth, str) else auth
         self._headers = {"Content-Type": "application/json", "Accept": JSON_AND_STREAM, "Accept-Encoding": "identity"}
@@ -241,6 +243,8 @@ class HttpWire:
         except ProtocolError:
             frame = None
         if frame is not None and frame.is_reply and frame.failure() is not None:
+            if self._tap is not None:
+                self._tap("in", body)
             return frame
         hint = ""
         if response.status in (429, 503) and "Retry-After" in response.headers:
@@ -295,8 +299,6 @@ class _Bearer:
     """A token that never changes (R209)."""
 
     def __init__(self, token: str) -> None:
-        if not token or not token.isascii() or not token.isprintable():
-            raise ConfigError("auth is a bearer token: printable ASCII without line breaks")
         self._header = f"Bearer {token}"
 
     def header(self) -> str:
@@ -440,15 +442,15 @@ class HttpLink:
             async for event in stream:
                 if self._tap is not None:
                     self._tap("in", event.data)
-                for frame in read_frames(event.data):
-                    if frame.is_reply:
-                        _claim(frame, id)
-                        self.wire.let_go(response)
-                        return frame
-                    if frame.is_notice:
-                        self._inbox.notice(frame)
-                    else:
-                        self._odd.append("sent a request, which this era does not have")
+                frame = read_frame(event.data)
+                if frame.is_reply:
+                    _claim(frame, id)
+                    self.wire.let_go(response)
+                    return frame
+                if frame.is_notice:
+                    self._inbox.notice(frame)
+                else:
+                    self._odd.append("sent a request, which this era does not have")
         raise cut_off(self.wire.url)
 
     async def send(self, message: bytes, headers: Mapping[str, str] | None = None) -> None:

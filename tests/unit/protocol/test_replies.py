@@ -16,7 +16,7 @@ from trimaran.errors import (
     UnsupportedVersion,
     UrlElicitationRequired,
 )
-from trimaran.protocol.replies import excerpt, read_frame, read_frames
+from trimaran.protocol.replies import Frame, excerpt, read_frame, split_batch
 
 
 def encode(message: Any) -> bytes:
@@ -99,6 +99,7 @@ def test_an_error_is_the_exception_its_code_asks_for(code: int, kind: type[CallE
     """protocol.md 1.7, R277."""
     body = {"code": code, "message": "why", "data": {"k": [1]}}
     failure = read_frame(encode({"jsonrpc": "2.0", "id": 7, "error": body})).failure()
+    assert failure is not None
     assert type(failure) is kind
     assert (failure.code, failure.message, failure.data, failure.request_id) == (code, "why", {"k": [1]}, 7)
     assert str(failure) == f"the server answered: why ({code})"
@@ -188,6 +189,10 @@ def test_what_is_no_message_is_quoted(message: bytes, code: int) -> None:
 
 
 # --- batches ---------------------------------------------------------------------------------------------------------
+
+
+def read_frames(message: bytes) -> list[Frame]:
+    return [read_frame(part) for part in split_batch(message)]
 
 
 def test_a_batch_is_read_in_order() -> None:
