@@ -1,9 +1,10 @@
-"""The command line: `trimaran demo`, `trimaran serve FILE`.
+"""The command line: `trimaran demo`, `trimaran serve FILE`, `trimaran list|call|read|prompt|doctor TARGET`.
 
 Each command lives in a module of its own and is imported when it is run, so that `trimaran serve` on stdio pays for
 nothing but itself. Standard output belongs to what a command produces; complaints and logs go to standard error.
 
-Exit codes: 0 done, 1 what was run failed, 2 the command cannot work as given, 130 interrupted.
+Exit codes: 0 done, 1 what was run failed, 2 the command cannot work as given, 130 interrupted; those of the commands
+that talk to a server stand in `exits.py`.
 """
 
 from __future__ import annotations
@@ -18,12 +19,19 @@ import click
 from trimaran import __version__
 from trimaran.errors import Error
 
+from .exits import code_of
+
 __all__ = ["main"]
 
 # name -> (where it lives, what the list of commands says)
 COMMANDS: Final = {
     "demo": ("trimaran.cli.demo", "Run the demo server and take a tour of it."),
     "serve": ("trimaran.cli.serve", "Serve the Server in a Python file, on stdio or HTTP."),
+    "list": ("trimaran.cli.listing", "List what a server offers."),
+    "call": ("trimaran.cli.call", "Call a tool."),
+    "read": ("trimaran.cli.read", "Read a resource."),
+    "prompt": ("trimaran.cli.prompt", "Get a prompt."),
+    "doctor": ("trimaran.cli.doctor", "Find out what is wrong with a server."),
 }
 
 
@@ -49,7 +57,8 @@ class Commands(click.Group):
 def commands(ctx: click.Context) -> None:
     """Trimaran: the Model Context Protocol for Python, on three hulls.
 
-    Start with `trimaran demo`. Then write a server and run `trimaran serve my_server.py`.
+    Start with `trimaran demo`. Then write a server, run `trimaran serve my_server.py`, and try it with `trimaran list`
+    and `trimaran call`. `trimaran doctor` says why a server cannot be reached.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
@@ -68,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except Error as error:
         print(f"trimaran: {error}", file=sys.stderr)
-        return getattr(error, "exit_code", 2)
+        return code_of(error)
     except BrokenPipeError:
         # Whoever read our output has gone; there is nobody left to tell.
         sys.stdout = None

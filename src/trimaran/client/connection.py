@@ -141,6 +141,7 @@ class Conversation:
 
     def attach(self, link: Link) -> None:
         self.link = link
+        self._connection.newest_link = link
 
     def begin(self, meeting: Meeting[Conversation], now: float) -> None:
         self.dialect, self.welcome = meeting.dialect, meeting.welcome
@@ -238,6 +239,8 @@ class Connection:
         self._closing: asyncio.Task[None] | None = None
         self._failure: Error | None = None
         """Why the last attempt to connect failed."""
+        self.newest_link: Link | None = None
+        """The one that is being greeted, or was last."""
         self._failures = 0
         """Attempts in a row that brought no lasting conversation."""
         self._not_before = 0.0
@@ -364,8 +367,10 @@ class Connection:
                     patience=limit,
                 )
         except TimeoutError:
+            seen = self.newest_link.oddities() if self.newest_link is not None else ""
             self._failure = TimedOut(
-                f"{self.dialer.describe()} did not get ready within {limit:g} s; a slow start needs a larger connect_timeout"
+                f"{self.dialer.describe()} did not get ready within {limit:g} s{seen}; "
+                "a slow start needs a larger connect_timeout"
             )
             self._fail(self._failure)
             raise self._failure from None

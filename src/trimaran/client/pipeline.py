@@ -81,13 +81,17 @@ class Pipeline:
         try:
             parts = split_batch(message)
         except ProtocolError as error:
-            self._misread(message, error)
-            return
+            parts = []
+            is_clear = self._blame(message, error)
+        else:
+            is_clear = True
         for part in parts:
             try:
                 self._take(read_frame(part))
             except ProtocolError as error:
-                self._misread(part, error)
+                is_clear = self._blame(part, error) and is_clear
+        if not is_clear:
+            self.odd(f"sent what is no message: {excerpt(message)}")
 
     def _take(self, frame: Frame) -> None:
         if frame.is_call:
@@ -124,14 +128,14 @@ class Pipeline:
             )
         return True
 
-    def _misread(self, message: bytes, error: ProtocolError) -> None:
-        """Not a message: if it names the id of a request, that request hears what came; else remember it."""
+    def _blame(self, message: bytes, error: ProtocolError) -> bool:
+        """Not a message: if it names the id of a request, that request hears what came. False: it does not."""
         id = id_of_malformed(message)
         answer = None if id is None else self._pending.get(id)
-        if answer is not None and not answer.done():
-            answer.set_exception(error)
-            return
-        self.odd(f"sent what is no message: {excerpt(message)}")
+        if answer is None or answer.done():
+            return False
+        answer.set_exception(error)
+        return True
 
     def _unclaimed(self, frame: Frame) -> None:
         if frame.id is None:

@@ -1,0 +1,115 @@
+"""`trimaran doctor`: start or reach a server, look at it from all sides, and say what to mend.
+
+    process.py   a command: found, started, timed, heard, ended        http.py, auth.py   a URL: the way there, who may come in
+    eras.py      both eras through our own client, timing              lint.py            the tools
+    report.py    the findings
+
+Each check ends as ok, warn, fail or skipped with its reason. Nothing is changed on the server: it is asked who it is and
+what it offers, and never to call a tool.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Sequence
+from typing import Any, Final
+
+import click
+
+from ..run import heard, run_loop
+from ..show import Screen
+from ..target import ClientCommand, Settings, Target, client_options, read_settings, split_words
+from .report import Check, Report, print_check, print_summary
+
+__all__ = ["command"]
+
+_EPILOG: Final = "\b\nExit codes:\n    0  nothing failed\n    1  at least one check failed\n    2  the command cannot work as it was typed\n  130  interrupted with Ctrl-C"
+
+
+@click.command("doctor", cls=ClientCommand, epilog=_EPILOG, short_help="Find out what is wrong with a server.")
+@click.argument("words", nargs=-1, metavar="TARGET")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON, and nothing else.")
+@client_options(examines=True, seconds=10)
+@click.pass_context
+def command(ctx: click.Context, words: Sequence[str], as_json: bool, **given: Any) -> int:
+    """Examine a server and say what is wrong, why it matters and what to do.
+
+    \b
+      trimaran doctor boat.py
+      trimaran doctor -- npx -y boat-server
+      trimaran doctor https://boats.example/mcp --bearer "$TOKEN"
+
+    A command is found, started, timed and ended. A URL is resolved, reached, and asked in ways that clients ask, and in
+    ways that must be refused. Both are met in both eras of the protocol, and their tools are examined. No tool is called.
+    """
+    target, rest = split_words(ctx, words)
+    if rest:
+        raise click.UsageError(f"doctor takes one TARGET, and {rest[0]!r} is one word too many")
+    settings = read_settings(target, given)
+    screen = Screen()
+    shown: list[Check] = []
+
+    def show(check: Check) -> None:
+        print_check(screen, check, shown[-1] if shown else None)
+        shown.append(check)
+
+    report = Report(target.text, None if as_json else show)
+    try:
+        # What the library warns of meanwhile is what the report is about.
+        with heard(screen, settings, least=logging.CRITICAL):
+            run_loop(_examine(report, target, settings))
+    except (click.ClickException, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        if settings.debug:
+            screen.note(traceback.format_exc())
+        report.section("Doctor")
+        report.fail(
+            "doctor",
+            "the doctor",
+            f"{type(error).__name__}: {error}",
+            "This is a mistake in trimaran, not in the server.",
+            "Run it with --debug, and tell us what it says.",
+        )
+    if as_json:
+        screen.raw(report.to_json())
+    else:
+        print_summary(screen, report)
+    return 0 if report.is_healthy else 1
+
+
+async def _examine(report: Report, target: Target, settings: Settings) -> int:
+    from .eras import meet_both
+
+    if not target.is_http:
+        from .process import examine_process
+
+        if await examine_process(report, target, settings):
+            await meet_both(report, target, settings)
+        else:
+            _skip_rest(report, "the server cannot be spoken to")
+        return 0
+    from .http import Endpoint, reach, wire_for
+
+    if not await reach(report, target.url, min(settings.timeout or 10.0, 10.0)):
+        _skip_rest(report, "there is no connection")
+        return 0
+    async with wire_for(target, settings) as wire:
+        endpoint = Endpoint(report, target.url, wire, has_token=bool(settings.bearer))
+        if not await endpoint.knock():
+            _skip_rest(report, "see above")
+            return 0
+        met = await meet_both(report, target, settings)
+        await endpoint.examine(modern=met.modern, legacy=met.legacy)
+    return 0
+
+
+def _skip_rest(report: Report, reason: str) -> None:
+    for section, key, title in (
+        ("Protocol", "modern", "2026-07-28"),
+        ("Protocol", "legacy", "before 2026"),
+        ("Tools", "tools", "tools"),
+    ):
+        report.section(section)
+        report.skip(key, title, reason)

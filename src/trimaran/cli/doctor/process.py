@@ -1,0 +1,350 @@
+"""Examine a command: start it by hand, speak to it over bare pipes, watch what it does, and let it end.
+
+The client library forgives and heals; here every line on stdout is looked at, so that what disturbs other clients shows.
+One process, or two if the first dies of a question it does not know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, cast, final
+
+from trimaran.protocol.versions import LATEST_LEGACY, MODERN
+
+from ..show import in_one_line, safe
+from ..target import Settings, Target
+from .report import Report, several
+
+__all__ = ["examine_process"]
+
+_EXIT_SECONDS: Final = (
+    2.0  # seconds; hosts wait about this long before they send SIGTERM, and what stays is an orphan one day (P10)
+)
+_SILENCE: Final = 5.0  # after which a server that ignores what it does not know is asked the old way
+_SLOW_START: Final = 5.0  # seconds; hosts give up between 5 and 60 (P3)
+_LINE: Final = 16 * 1024 * 1024
+_TAIL: Final = 200
+_META: Final = "io.modelcontextprotocol/"
+_INFO: Final = {"name": "trimaran-doctor", "version": "1.0.0"}
+
+
+def modern_meta() -> dict[str, Any]:
+    """What a modern request says about its client."""
+    return {_META + "protocolVersion": MODERN, _META + "clientInfo": _INFO, _META + "clientCapabilities": {}}
+
+
+def hello() -> dict[str, Any]:
+    """The params of a legacy handshake."""
+    return {"protocolVersion": LATEST_LEGACY, "clientInfo": _INFO, "capabilities": {}}
+
+
+async def examine_process(report: Report, target: Target, settings: Settings) -> bool:
+    """Report on the process; True if it can be spoken to."""
+    report.section("Process")
+    env = {**os.environ, **target.env, **settings.env}
+    found = _resolve(report, target, env)
+    if found is None:
+        return False
+    patience = settings.timeout or 30.0
+    command = [found, *target.command[1:]]
+    try:
+        child = await _Child.start(command, env, target.cwd)
+    except OSError as error:
+        report.fail(
+            "start",
+            "start",
+            f"cannot be started: {error.strerror or error}",
+            "No client can start it either.",
+            "Check that the file may be executed, and its first line (#!) if it is a script.",
+        )
+        return False
+    async with contextlib.aclosing(child):
+        answered = await child.ask("server/discover", {"_meta": modern_meta()}, min(patience, _SILENCE))
+        is_modern = answered is not None and "result" in answered
+        if answered is None and child.has_ended:
+            return await _retry_in_the_old_way(report, child, command, env, target.cwd, patience)
+        if not is_modern:
+            shaken = await child.ask("initialize", hello(), patience)
+            if shaken is None and answered is None:
+                _report_mute(report, child, patience)
+                return False
+            child.tell("notifications/initialized")
+        _report_start(report, child)
+        # Whoever prints in a handler is caught here.
+        await child.ask("tools/list", {"_meta": modern_meta()} if is_modern else {}, min(patience, _SILENCE))
+        await _report_end(report, child)
+    return True
+
+
+def _resolve(report: Report, target: Target, env: Mapping[str, str]) -> str | None:
+    word = target.command[0]
+    if os.sep in word or "/" in word:
+        # Relative to where the child starts, as the system sees it.
+        path = Path(target.cwd or ".", word)
+        found = str(path.absolute()) if path.is_file() and os.access(path, os.X_OK) else None
+        where = f"{path} is not an executable file"
+    else:
+        found = shutil.which(word, path=env.get("PATH"))
+        where = f"{word} is in none of the {len(env.get('PATH', '').split(os.pathsep))} directories of PATH"
+    if found is None:
+        report.fail(
+            "command",
+            "command",
+            where,
+            "Hosts start servers with little in PATH, so a name alone is often not found.",
+            "Install it, or name it by its absolute path.",
+        )
+        return None
+    report.ok("command", "command", found)
+    return found
+
+
+async def _retry_in_the_old_way(
+    report: Report, first: _Child, command: Sequence[str], env: Mapping[str, str], cwd: str | None, patience: float
+) -> bool:
+    """The child died of `server/discover`, or of itself: start another and begin with `initialize`."""
+    child = await _Child.start(command, env, cwd)
+    async with contextlib.aclosing(child):
+        shaken = await child.ask("initialize", hello(), patience)
+        if shaken is None:
+            _report_death(report, child if child.stderr or child.has_ended else first)
+            return False
+        report.warn(
+            "first-message",
+            "first message",
+            f"it ends (exit code {first.process.returncode}) when server/discover comes before initialize",
+            f"A client that speaks {MODERN} asks that first; it must start the server twice.",
+            "Answer unknown requests with error -32601, or update the server's library.",
+        )
+        child.tell("notifications/initialized")
+        _report_start(report, child)
+        await child.ask("tools/list", {}, min(patience, _SILENCE))
+        await _report_end(report, child)
+    return True
+
+
+def _report_death(report: Report, child: _Child) -> None:
+    code = child.process.returncode
+    said = f"it ended with exit code {code} without an answer" if code is not None else "it gave no answer"
+    fix = "Run the command by hand: what it needs is in the lines above."
+    if code == 0 and not child.stderr:
+        fix = "It ended of itself, as a script does that never runs its server: call server.run() at its end, or use `trimaran serve FILE`."
+    report.fail("start", "start", said, "No client can use it.", fix, details=child.tail())
+    _report_pollution(report, child)
+
+
+def _report_mute(report: Report, child: _Child, patience: float) -> None:
+    report.fail(
+        "start",
+        "start",
+        f"no answer to server/discover nor to initialize within {patience:g} s",
+        "Clients give up after some seconds, and people see a server that hangs.",
+        "See whether it speaks MCP on stdin and stdout at all, and what it waits for at its start.",
+        details=child.tail(),
+    )
+    _report_pollution(report, child)
+
+
+def _report_start(report: Report, child: _Child) -> None:
+    assert child.first_answer is not None
+    seen = f"first answer {child.first_answer:.2f} s after the start"
+    if child.first_answer > _SLOW_START:
+        report.warn(
+            "start",
+            "start",
+            seen,
+            "Hosts wait for each server when they start, and some give up after 5 s.",
+            "Import less before the server runs, and connect to other services on the first call.",
+        )
+    else:
+        report.ok("start", "start", seen)
+
+
+async def _report_end(report: Report, child: _Child) -> None:
+    seconds = await child.end_input(_EXIT_SECONDS)
+    _report_pollution(report, child)
+    if seconds is not None:
+        code = child.process.returncode
+        report.ok("eof", "end of input", f"it ends {seconds:.2f} s after stdin closes, exit code {code}")
+    else:
+        report.warn(
+            "eof",
+            "end of input",
+            f"it still runs {_EXIT_SECONDS:g} s after stdin was closed",
+            "A host that is gone cannot end it: such processes pile up.",
+            "End the process when stdin ends.",
+        )
+    lines = child.tail()
+    if any(line.startswith("Traceback ") for line in child.stderr):
+        report.warn(
+            "stderr",
+            "stderr",
+            f"{several(len(child.stderr), 'line')}, with a traceback",
+            "Something went wrong, though the server answers.",
+            "Look at the lines above.",
+            details=lines,
+        )
+    else:
+        report.ok("stderr", "stderr", several(len(child.stderr), "line") if lines else "silent", details=lines)
+
+
+def _report_pollution(report: Report, child: _Child) -> None:
+    if child.garbage:
+        report.fail(
+            "stdout",
+            "stdout",
+            f"{several(len(child.garbage), 'line')} of what is no message",
+            "stdout is the protocol's: many clients give up at the first such line.",
+            "Print to stderr instead, and look at what libraries print at import.",
+            details=[in_one_line(line, 100) for line in child.garbage],
+        )
+    elif child.first_answer is not None:
+        report.ok("stdout", "stdout", "nothing but messages")
+
+
+@final
+class _Child:
+    """A process with its pipes in our hands."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.begun = time.perf_counter()
+        self.first_answer: float | None = None
+        """Seconds from the start to the first reply."""
+        self.garbage: list[str] = []
+        self.stderr: deque[str] = deque(maxlen=_TAIL)
+        self._next_id = 0
+        self._replies: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._readers = [asyncio.create_task(self._read_stdout()), asyncio.create_task(self._read_stderr())]
+
+    @classmethod
+    async def start(cls, command: Sequence[str], env: Mapping[str, str], cwd: str | None) -> _Child:
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            env=dict(env),
+            cwd=cwd,
+            limit=_LINE,
+            # A group of its own, so that whatever it starts can be ended with it.
+            start_new_session=sys.platform != "win32",
+        )
+        return cls(process)
+
+    @property
+    def has_ended(self) -> bool:
+        return self.process.returncode is not None or self._readers[0].done()
+
+    def tail(self) -> list[str]:
+        return [safe(line)[:100] for line in list(self.stderr)[-6:]]
+
+    async def ask(self, method: str, params: dict[str, Any], seconds: float) -> dict[str, Any] | None:
+        """The reply to a request; None if the child ended or time ran out."""
+        self._next_id += 1
+        id = self._next_id
+        reply = self._replies[id] = asyncio.get_running_loop().create_future()
+        self._write({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+        await asyncio.wait([reply, self._readers[0]], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if not reply.done() and self._readers[0].done():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.process.wait(), 1.0)
+                await asyncio.wait(self._readers, timeout=1.0)
+        return reply.result() if reply.done() else None
+
+    def tell(self, method: str) -> None:
+        self._write({"jsonrpc": "2.0", "method": method})
+
+    def _write(self, message: dict[str, Any]) -> None:
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError, RuntimeError):
+            self.process.stdin.write(json.dumps(message).encode() + b"\n")
+
+    async def _read_stdout(self) -> None:
+        assert self.process.stdout is not None
+        while line := await _line(self.process.stdout):
+            text = line.decode("utf-8", "replace").strip()
+            message = _message(text)
+            if message is None:
+                if text:
+                    self.garbage.append(text)
+                continue
+            if "method" in message:
+                continue
+            if self.first_answer is None:
+                self.first_answer = time.perf_counter() - self.begun
+            id: Any = message.get("id")
+            reply = self._replies.get(id) if isinstance(id, int) else None
+            if reply is not None and not reply.done():
+                reply.set_result(message)
+
+    async def _read_stderr(self) -> None:
+        assert self.process.stderr is not None
+        while line := await _line(self.process.stderr):
+            self.stderr.append(line.decode("utf-8", "replace").rstrip())
+
+    async def end_input(self, seconds: float) -> float | None:
+        """Close stdin; how long it took to end, or None if it did not."""
+        assert self.process.stdin is not None
+        begun = time.perf_counter()
+        self.process.stdin.close()
+        try:
+            await asyncio.wait_for(self.process.wait(), seconds)
+        except TimeoutError:
+            return None
+        taken = time.perf_counter() - begun
+        await asyncio.wait(self._readers, timeout=1.0)
+        return taken
+
+    async def aclose(self) -> None:
+        """End it and all it started."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        for number in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
+            self._signal(number)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.process.wait(), _EXIT_SECONDS)
+        for reader in self._readers:
+            reader.cancel()
+        await asyncio.gather(*self._readers, return_exceptions=True)
+        transport: Any = getattr(self.process, "_transport", None)
+        if transport is not None:  # else its pipes stay open until they are collected
+            transport.close()
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if sys.platform != "win32":
+                os.killpg(self.process.pid, number)
+            elif self.process.returncode is None:
+                self.process.kill()
+
+
+async def _line(stream: asyncio.StreamReader) -> bytes:
+    try:
+        return await stream.readline()
+    except ValueError:  # longer than any message may be; the reader has dropped it
+        return b"(a line longer than 16 MiB)\n"
+
+
+def _message(text: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(value, list):  # a batch, of 2025-03-26
+        value = next(iter(cast("list[Any]", value)), None)
+    if not isinstance(value, dict):
+        return None
+    message = cast("dict[str, Any]", value)
+    return message if message.get("jsonrpc") == "2.0" else None

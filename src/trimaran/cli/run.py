@@ -1,0 +1,160 @@
+"""Run one piece of work against a server, and turn however it ends into an exit code.
+
+Here a target becomes an open client with the command line's handlers, and every error becomes two sentences on stderr.
+Ctrl-C and SIGTERM cancel the work; the client still ends its child and its connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import traceback
+from collections.abc import Awaitable, Callable, Generator
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from trimaran.errors import Error
+
+from .ask import Answerer, TerminalLines
+from .exits import Exit, advice, code_of
+from .show import Screen
+from .target import Settings, Target
+
+if TYPE_CHECKING:
+    from trimaran import Client
+    from trimaran.client.asks import LogEntry
+
+__all__ = ["connect_options", "connect_target", "heard", "run", "run_loop"]
+
+Work = Callable[["Client"], Awaitable[int]]
+
+_TERMINATED: Final = 128 + 15  # what a shell says of a process that SIGTERM ended
+
+
+def connect_target(target: Target) -> Any:
+    """The target as `connect` takes it."""
+    if not target.is_http:
+        return list(target.command)
+    return {"url": target.url, "transport": target.transport} if target.transport != "http" else target.url
+
+
+def connect_options(target: Target, settings: Settings) -> dict[str, Any]:
+    """The options of `connect` that say how to reach the target."""
+    options: dict[str, Any] = {"timeout": settings.timeout, "era": settings.era}
+    if settings.timeout is not None:
+        options["connect_timeout"] = settings.timeout
+    if target.is_http:
+        options["headers"] = {**target.headers, **settings.headers}
+        options["auth"] = settings.bearer
+    else:
+        options["env"] = {**target.env, **settings.env}
+        options["cwd"] = target.cwd
+    return {name: value for name, value in options.items() if value not in ({}, None) or name == "timeout"}
+
+
+def run(target: Target, settings: Settings, screen: Screen, work: Work) -> int:
+    """Open a client, do the work, close it; the exit code."""
+    connected: list[Client] = []
+    try:
+        with heard(screen, settings):
+            return run_loop(_with_client(target, settings, screen, work, connected))
+    except Error as error:
+        if settings.debug:
+            screen.note(traceback.format_exc())
+        # The library speaks of its own options; here they have other names.
+        screen.problem(
+            str(error).replace("connect_timeout", "--timeout"), advice(error, target.text, is_http=target.is_http)
+        )
+        return code_of(error, connected=bool(connected))
+    except click.UsageError as error:
+        # Found out with the server's help, so the command line as such is good, and its usage no news.
+        screen.problem(error.message)
+        return Exit.USAGE
+    except (KeyboardInterrupt, BrokenPipeError):
+        raise
+    except Exception as error:
+        if settings.debug:
+            raise
+        screen.problem(
+            f"this is a mistake in trimaran: {type(error).__name__}: {error}",
+            "Run it with --debug, and tell us what it says.",
+        )
+        return Exit.BUG
+
+
+async def _with_client(target: Target, settings: Settings, screen: Screen, work: Work, connected: list[Client]) -> int:
+    from trimaran import connect
+
+    terminal = TerminalLines(screen) if TerminalLines.is_there(screen) else None
+    answerer = Answerer(screen, terminal, settings.answers)
+
+    async def on_log(entry: LogEntry) -> None:
+        screen.log(entry.level, entry.logger, entry.data)
+
+    options = connect_options(target, settings)
+    if settings.debug:
+        options["on_stderr"] = screen.child_line
+    try:
+        async with connect(connect_target(target), on_elicit=answerer.answer, on_log=on_log, **options) as client:
+            connected.append(client)
+            info = client.server_info
+            if info is not None:
+                answerer.who = lambda: info.title or info.name
+            if not settings.quiet and "logging" in client.server_capabilities:
+                await client.set_log_level(settings.log_level)
+            return await work(client)
+    finally:
+        screen.progress.stop()
+
+
+def run_loop(main: Any) -> int:
+    """asyncio.run, with SIGTERM as a way out that leaves no child behind."""
+    terminated: list[int] = []
+
+    async def whole() -> int:
+        task = asyncio.current_task()
+        assert task is not None
+
+        def end() -> None:
+            terminated.append(signal.SIGTERM)
+            task.cancel()
+
+        with contextlib.suppress(NotImplementedError, RuntimeError):  # Windows; a thread that is not the main one
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)
+        return await main
+
+    try:
+        return asyncio.run(whole())
+    except asyncio.CancelledError:
+        if terminated:
+            return _TERMINATED
+        raise
+
+
+@contextlib.contextmanager
+def heard(screen: Screen, settings: Settings, *, least: int = logging.WARNING) -> Generator[None]:
+    """What the library logs, as lines on stderr, for as long as a command runs."""
+    logger = logging.getLogger("trimaran")
+    handler = _ScreenHandler(screen)
+    before = logger.level, logger.propagate
+    logger.setLevel(logging.DEBUG if settings.debug else least)
+    logger.propagate = False
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before[0])
+        logger.propagate = before[1]
+
+
+class _ScreenHandler(logging.Handler):
+    def __init__(self, screen: Screen) -> None:
+        super().__init__()
+        self._screen = screen
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._screen.log(record.levelname.lower(), record.name, record.getMessage())

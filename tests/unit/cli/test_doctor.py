@@ -1,0 +1,299 @@
+"""`trimaran doctor` on commands: what it finds, what it says, how it ends."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trimaran.cli.doctor.lint import lint_tools
+from trimaran.cli.doctor.report import Report
+
+from .harness import HARBOUR, AtTerminal, Done, plain, run_cli
+
+Capsys = pytest.CaptureFixture[str]
+
+LEGACY = """
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    if message["method"] == "initialize":
+        result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "old", "version": "1"}}
+    elif message["method"] == "tools/list":
+        result = {"tools": [{"name": "a", "description": "x", "inputSchema": {"type": "object"}}]}
+    elif message["method"] == "ping":
+        result = {}
+    else:
+        ON_UNKNOWN
+        continue
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"""
+REFUSE = (
+    'print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": "no"}}), flush=True)'
+)
+
+
+def checks(done: Done) -> dict[str, dict[str, Any]]:
+    return {check["key"]: check for check in done.json["checks"]}
+
+
+def statuses(done: Done, *keys: str) -> dict[str, str]:
+    found = checks(done)
+    return {key: found[key]["status"] for key in keys or found}
+
+
+def script(directory: Path, text: str) -> str:
+    path = directory / "patient.py"
+    path.write_text(text)
+    return str(path)
+
+
+# Commands
+
+
+@pytest.mark.slow
+def test_a_healthy_server_gets_a_clean_bill(capsys: Capsys) -> None:
+    done = run_cli(capsys, "doctor", HARBOUR, "--json")
+    assert done.code == 0, done.out
+    assert set(statuses(done).values()) == {"ok", "skipped"}, done.out
+    found = checks(done)
+    assert found["command"]["seen"] == sys.executable
+    assert "first answer" in found["start"]["seen"]
+    assert "2026-07-28" in found["modern"]["seen"]
+    assert "2025-11-25" in found["legacy"]["seen"]
+    assert "offers" in found["modern"]["seen"]
+    assert found["identity"]["seen"] == "harbour 2.0.0"
+    assert "12 tools" in found["tools"]["seen"]
+    assert "exit code 0" in found["eof"]["seen"]
+    assert done.json["healthy"] is True
+
+
+@pytest.mark.slow
+def test_the_report_reads_well_at_eighty_columns(capsys: Capsys) -> None:
+    done = run_cli(capsys, "doctor", HARBOUR)
+    lines = done.out.splitlines()
+    assert done.code == 0
+    assert max(map(len, lines)) <= 80
+    assert [line for line in lines if line and not line.startswith(" ")][:-1] == [
+        "Process",
+        "Protocol",
+        "Timing",
+        "Tools",
+    ]
+    assert lines[-1].endswith("0 warnings, 0 failures, 1 skipped. All is well.")
+    assert "\x1b" not in done.out
+
+
+@pytest.mark.slow
+def test_at_a_terminal_findings_are_coloured_and_disarmed(tmp_path: Path) -> None:
+    path = script(tmp_path, "import sys\nprint('\\x1b[2Jowned', file=sys.stderr)\nsys.exit(1)\n")
+    with AtTerminal("doctor", path) as terminal:
+        assert terminal.end() == 1
+    assert "\x1b[1;31m  FAIL" in terminal.seen
+    assert "\x1b[2J" not in terminal.seen
+    assert r"\x1b[2Jowned" in terminal.seen
+
+
+@pytest.mark.slow
+def test_a_script_that_dies_fails_with_its_last_words(capsys: Capsys, tmp_path: Path) -> None:
+    """P34."""
+    path = script(tmp_path, "import sys\nprint('no config file', file=sys.stderr)\nsys.exit(3)\n")
+    done = run_cli(capsys, "doctor", path, "--json")
+    assert done.code == 1
+    assert statuses(done, "command", "start", "modern", "tools") == {
+        "command": "ok",
+        "start": "fail",
+        "modern": "skipped",
+        "tools": "skipped",
+    }
+    start = checks(done)["start"]
+    assert "exit code 3" in start["seen"]
+    assert start["details"] == ["no config file"]
+    assert start["why"]
+    assert start["fix"]
+
+
+@pytest.mark.slow
+def test_a_script_that_never_runs_its_server_is_told_how(capsys: Capsys, boat: Path) -> None:
+    done = run_cli(capsys, "doctor", str(boat))
+    assert done.code == 1
+    assert "call server.run() at its end" in plain(done.out)
+    assert "Begin with: start." in done.out
+
+
+@pytest.mark.slow
+def test_garbage_on_stdout_is_found_and_quoted(capsys: Capsys, tmp_path: Path) -> None:
+    """P11."""
+    path = script(tmp_path, "print('Loading model', flush=True)\n" + LEGACY.replace("ON_UNKNOWN", REFUSE))
+    done = run_cli(capsys, "doctor", path, "--json")
+    assert done.code == 1
+    assert statuses(done, "start", "stdout", "legacy") == {"start": "ok", "stdout": "fail", "legacy": "ok"}
+    assert checks(done)["stdout"]["details"] == ["Loading model"]
+
+
+@pytest.mark.slow
+def test_a_script_that_never_answers_fails_in_time(capsys: Capsys, tmp_path: Path) -> None:
+    done = run_cli(capsys, "doctor", script(tmp_path, "import sys\nsys.stdin.read()\n"), "--timeout", "1", "--json")
+    assert done.code == 1
+    assert statuses(done, "start", "modern") == {"start": "fail", "modern": "skipped"}
+    assert "within 1 s" in checks(done)["start"]["seen"]
+
+
+@pytest.mark.slow
+def test_a_legacy_server_works_with_a_warning(capsys: Capsys, tmp_path: Path) -> None:
+    done = run_cli(capsys, "doctor", script(tmp_path, LEGACY.replace("ON_UNKNOWN", REFUSE)), "--json")
+    assert done.code == 0, done.out
+    assert statuses(done, "modern", "legacy", "time-ping", "tools") == {
+        "modern": "warn",
+        "legacy": "ok",
+        "time-ping": "ok",
+        "tools": "ok",
+    }
+    assert "2025-06-18" in checks(done)["legacy"]["seen"]
+
+
+@pytest.mark.slow
+def test_a_server_that_dies_of_the_first_question_is_met_in_the_old_way(capsys: Capsys, tmp_path: Path) -> None:
+    """P30."""
+    done = run_cli(capsys, "doctor", script(tmp_path, LEGACY.replace("ON_UNKNOWN", "sys.exit(7)")), "--json")
+    assert done.code == 0, done.out
+    assert statuses(done, "first-message", "start", "legacy") == {
+        "first-message": "warn",
+        "start": "ok",
+        "legacy": "ok",
+    }
+    assert "exit code 7" in checks(done)["first-message"]["seen"]
+
+
+@pytest.mark.slow
+def test_a_server_that_outlives_its_input_is_warned_of_and_ended(capsys: Capsys, tmp_path: Path) -> None:
+    """P10. That nothing is left running is checked after every test here."""
+    path = script(tmp_path, LEGACY.replace("ON_UNKNOWN", REFUSE) + "import threading\nthreading.Event().wait(60)\n")
+    done = run_cli(capsys, "doctor", path, "--json")
+    assert done.code == 0, done.out
+    assert statuses(done, "eof") == {"eof": "warn"}
+
+
+@pytest.mark.slow
+def test_a_traceback_on_stderr_is_pointed_out(capsys: Capsys, tmp_path: Path) -> None:
+    noise = "import traceback\ntry:\n    1 / 0\nexcept ZeroDivisionError:\n    traceback.print_exc()\n"
+    done = run_cli(capsys, "doctor", script(tmp_path, noise + LEGACY.replace("ON_UNKNOWN", REFUSE)), "--json")
+    assert statuses(done, "stderr") == {"stderr": "warn"}
+    assert any("ZeroDivisionError" in line for line in checks(done)["stderr"]["details"])
+
+
+@pytest.mark.parametrize("word", ["no-such-command-at-all", "/no/such/file"])
+def test_a_command_that_cannot_be_found_fails_at_once(capsys: Capsys, word: str) -> None:
+    done = run_cli(capsys, "doctor", "--json", "--", word)
+    assert done.code == 1
+    assert statuses(done, "command", "legacy") == {"command": "fail", "legacy": "skipped"}
+    assert word in checks(done)["command"]["seen"]
+
+
+def test_a_file_that_cannot_be_executed_is_said(capsys: Capsys, tmp_path: Path) -> None:
+    path = tmp_path / "server"
+    path.write_bytes(b"\x00\x01 not a program")
+    path.chmod(0o755)
+    done = run_cli(capsys, "doctor", "--json", "--", str(path))
+    assert statuses(done, "command", "start") == {"command": "ok", "start": "fail"}
+
+
+def test_wrong_words_are_a_usage_error(capsys: Capsys) -> None:
+    assert "TARGET is missing" in run_cli(capsys, "doctor").err
+    done = run_cli(capsys, "doctor", HARBOUR, "more")
+    assert done.code == 2
+    assert "'more' is one word too many" in done.err
+
+
+def test_a_mistake_of_our_own_is_a_finding_too(capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_: object) -> bool:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr("trimaran.cli.doctor.process.examine_process", broken)
+    done = run_cli(capsys, "doctor", HARBOUR, "--json")
+    assert done.code == 1
+    assert "ZeroDivisionError: oops" in checks(done)["doctor"]["seen"]
+
+
+# Tools
+
+
+def lint(*tools: Any) -> dict[str, tuple[str, tuple[str, ...]]]:
+    report = Report("t")
+    lint_tools(report, tools)
+    return {check.key: (check.status, check.details) for check in report.checks}
+
+
+def tool(name: str = "a", **more: Any) -> dict[str, Any]:
+    return {"name": name, "description": "x", "inputSchema": {"type": "object"}, **more}
+
+
+def test_good_tools_pass() -> None:
+    found = lint(tool("a"), tool("b.c-d_1", outputSchema={"type": "array"}))
+    assert {status for status, _ in found.values()} == {"ok", "skipped"}
+
+
+def test_no_tools_are_no_fault() -> None:
+    assert lint() == {"tools": ("ok", ())}
+
+
+@pytest.mark.parametrize("name", ["with space", "", "x" * 129, "ü", "a/b"])
+def test_a_name_that_models_refuse_fails(name: str) -> None:
+    """protocol.md 1.5, tool names."""
+    assert lint(tool(name))["tool-names"][0] == "fail"
+
+
+def test_a_name_listed_twice_fails() -> None:
+    assert lint(tool("a"), tool("a"))["tool-names"] == ("fail", ("'a' is listed 2 times",))
+
+
+@pytest.mark.parametrize("description", [None, "", "  "])
+def test_a_tool_without_a_description_is_warned_of(description: str | None) -> None:
+    assert lint(tool(description=description), tool("b"))["tool-descriptions"] == ("warn", ("a",))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        None,
+        [],
+        {"type": "string"},
+        {},
+        {"type": "object", "properties": {"q": {"type": "nonsense"}}},
+        {"type": "object", "properties": {"q": {"$ref": "https://elsewhere.example/s"}}},
+        {"type": "object", "$schema": "https://unknown.example/dialect"},
+    ],
+    ids=["null", "list", "string", "no-type", "bad-type", "remote-ref", "dialect"],
+)
+def test_an_input_schema_that_cannot_be_used_fails(schema: Any) -> None:
+    """P25."""
+    status, details = lint(tool(inputSchema=schema))["tool-schemas"]
+    assert status == "fail"
+    assert details[0].startswith("a: ")
+
+
+def test_a_bad_output_schema_fails_and_a_missing_input_schema_too() -> None:
+    assert lint(tool(outputSchema={"type": 5}))["tool-schemas"][0] == "fail"
+    assert lint({"name": "a", "description": "x"})["tool-schemas"][0] == "fail"
+    assert lint("not a tool")["tool-schemas"][0] == "fail"
+
+
+def test_header_annotations_are_checked() -> None:
+    """protocol.md 3.3."""
+
+    def annotated(kind: str, header: Any) -> dict[str, Any]:
+        properties = {"q": {"type": kind, "x-mcp-header": header}}
+        return tool(inputSchema={"type": "object", "properties": properties})
+
+    assert lint(annotated("string", "Region"))["x-mcp-header"][0] == "ok"
+    assert lint(annotated("number", "Region"))["x-mcp-header"][0] == "fail"
+    assert lint(annotated("string", "two words"))["x-mcp-header"][0] == "fail"
+
+
+def test_definitions_that_crowd_out_the_conversation_are_warned_of() -> None:
+    """P19."""
+    assert lint(tool(description="word " * 20_000))["tools"][0] == "warn"
