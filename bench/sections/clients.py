@@ -24,7 +24,8 @@ def run_memory(plan: Plan) -> Section:
     section.series = dict(series)
     section.rows += [
         limit("client and server in one process, p50", series["ours"], unit="us", at_most=20),
-        compare("client and server in one process, p50", series["sdk"], series["ours"], unit="us"),
+        # 20 us beside the 190 us of the machine the budget was made on: the same claim, on any machine.
+        compare("client and server in one process, p50", series["sdk"], series["ours"], unit="us", at_most=0.105),
         compare("client and server in one process, p50", series["fastmcp"], series["ours"], unit="us"),
     ]
     section.notes.append("Each client calls a server in its own process; mcp: the better of its two in-process modes.")
@@ -67,13 +68,19 @@ def run_stdio(plan: Plan) -> Section:
             one.key: (one.label, _probe(one.python, PROBE_OF[one.key], command, plan, callers))
             for one in (who.OURS, who.SDK, who.FASTMCP)
         }
+        if callers == 1:
+            bare = _probe(who.OURS.python, "client_pipe.py", command, plan)
+            measures["pipe"] = ("bare pipe", bare)
         series = rounds(plan.rounds, measures)
         section.series |= {f"{key}, {what}": values for key, values in series.items()}
         section.rows += [
             compare(f"client calls, {what}", series["sdk"], series["ours"], unit="calls/s", at_least=4),
             compare(f"client calls, {what}", series["fastmcp"], series["ours"], unit="calls/s"),
         ]
+        if callers == 1:
+            section.rows.append(compare(f"client calls, {what}", series["pipe"], series["ours"], unit="calls/s"))
     section.notes.append("All clients call the trimaran server, as a child process of theirs.")
+    section.notes.append("One after the other, waking two processes in turn is most of the time: see the bare pipe.")
     return section
 
 

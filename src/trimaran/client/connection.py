@@ -52,7 +52,7 @@ from .link import Link
 from .mailbox import Mailbox, is_async
 from .meeting import Dialer, EraMemory, MakeDialect, Meeting, meet
 from .options import MAX_TIMEOUT, Options
-from .patience import Expired, Patience
+from .patience import Clock, Expired, Patience
 
 __all__ = ["Connection", "Conversation", "Unset"]
 
@@ -233,6 +233,7 @@ class Connection:
         self._last: Conversation | None = None
         self._ids = itertools.count(1)
         self._flights: dict[RequestId, Flight] = {}
+        self._clock = Clock()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._mail = Mailbox()
         self._opening: asyncio.Task[Conversation] | None = None
@@ -289,6 +290,7 @@ class Connection:
             with contextlib.suppress(Error):
                 await live.link.close()
         await self._mail.close()
+        self._clock.close()
         self._enter("closed", error)
 
     def _enter(self, state: str, error: Error | None = None) -> None:
@@ -505,7 +507,7 @@ class Connection:
         maximum = max_timeout or options.max_timeout
         if maximum is None and seconds is not None:
             maximum = max(MAX_TIMEOUT, seconds)
-        flight = Flight(method, Patience(seconds, maximum), on_progress)
+        flight = Flight(method, Patience(seconds, maximum, self._clock), on_progress)
         flight.on_id = on_id
         try:
             with flight.patience:

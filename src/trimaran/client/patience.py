@@ -1,19 +1,28 @@
 """How long a caller waits: a deadline that progress extends and a person's answer suspends, and a way to give up by hand.
 
-One object per call, entered like a context manager in the task that makes the call. It ends the wait by cancelling that
-task and turns the cancellation into TimedOut or CallCancelled on the way out, so that what was being waited for is left
-in good order and a cancellation by anyone else passes through untouched.
+One `Patience` per call, entered like a context manager in the task that makes the call. It ends the wait by cancelling
+that task and turns the cancellation into the reason on the way out, so that what was being waited for is left in good
+order and a cancellation by anyone else passes through untouched.
+
+One `Clock` serves all waits of a connection with a single timer, set for the earliest deadline. Deadlines that move
+later, and calls that are answered in time, cost it nothing. It trusts the system's clock, not the loop's: uvloop's stands
+still while the loop does not turn, and would ring too early after a busy second.
 """
 
 from __future__ import annotations
 
 import asyncio
+from math import inf
+from time import monotonic
 from types import TracebackType
-from typing import Any, Self, final
+from typing import Any, Final, Self, final
 
 from trimaran.errors import CallCancelled
 
-__all__ = ["Expired", "Patience"]
+__all__ = ["Clock", "Expired", "Patience"]
+
+# Timers have millisecond grain; without this one would ring, find nothing due, and be set again.
+_GRAIN: Final = 0.001
 
 
 class Expired(Exception):
@@ -21,67 +30,89 @@ class Expired(Exception):
 
 
 @final
+class Clock:
+    """Rings for whoever's time is up."""
+
+    def __init__(self) -> None:
+        self._waiting: set[Patience] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._at = inf
+
+    def add(self, patience: Patience) -> None:
+        self._waiting.add(patience)
+        if patience.ends < self._at:
+            self._set(patience.ends)
+
+    def drop(self, patience: Patience) -> None:
+        self._waiting.discard(patience)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._at = None, inf
+
+    def _set(self, at: float) -> None:
+        self.close()
+        if at < inf:
+            self._at = at
+            self._timer = asyncio.get_running_loop().call_later(max(at - monotonic(), 0.0) + _GRAIN, self._ring)
+
+    def _ring(self) -> None:
+        now = monotonic()
+        self._timer, self._at = None, inf
+        for patience in tuple(self._waiting):
+            if patience.ends <= now:
+                self._waiting.discard(patience)
+                patience.expire()
+        self._set(min((patience.ends for patience in self._waiting), default=inf))
+
+
+@final
 class Patience:
     """`seconds` without a sign of life, `maximum` in all; None for no limit."""
 
-    __slots__ = (
-        "_before",
-        "_ended",
-        "_ends",
-        "_has_left",
-        "_has_struck",
-        "_loop",
-        "_maximum",
-        "_paused",
-        "_seconds",
-        "_since",
-        "_task",
-        "_timer",
-        "limit",
-        "reason",
-    )
+    # Defaults live on the class: most calls never touch them.
+    ends: float = inf
+    """When the wait is over."""
+    reason: str | None = None
+    """Why the call was given up, if somebody said."""
+    _ended: Exception | None = None
+    _paused = 0
+    _paused_at = 0.0
+    _has_struck = False
+    _has_left = False
 
-    def __init__(self, seconds: float | None, maximum: float | None) -> None:
+    def __init__(self, seconds: float | None, maximum: float | None, clock: Clock | None = None) -> None:
         self._seconds = seconds
         self._maximum = maximum
-        self._timer: asyncio.TimerHandle | None = None
-        self._ended: Exception | None = None
-        self._paused = 0
-        self._has_struck = self._has_left = False
-        self._since = self._ends = 0.0
+        self._clock = clock
         self.limit = seconds or 0.0
         """The limit that applies, for an error message."""
-        self.reason: str | None = None
-        """Why the call was given up, if somebody said."""
 
     def __enter__(self) -> Self:
         task = asyncio.current_task()
         assert task is not None
         self._task = task
-        self._loop = loop = asyncio.get_running_loop()
         self._before = task.cancelling()
-        seconds = self._seconds
-        if seconds is not None or self._maximum is not None:
-            self._since = loop.time()
-            self._arm(seconds)
+        seconds, maximum = self._seconds, self._maximum
+        if seconds is not None or maximum is not None:
+            clock = self._clock
+            if clock is None:
+                clock = self._clock = Clock()
+            self._since = now = monotonic()
+            if maximum is None or (seconds is not None and seconds <= maximum):
+                self.ends = now + seconds  # pyright: ignore[reportOperatorIssue]
+            else:
+                self.ends = now + maximum
+                self.limit = maximum
+            clock.add(self)
         return self
 
-    def _arm(self, delay: float | None) -> None:
-        """Set the timer: so many seconds from now, but not past the maximum."""
-        now = self._loop.time()
-        if self._maximum is not None and (delay is None or self._since + self._maximum - now < delay):
-            delay = max(self._since + self._maximum - now, 0.0)
-            self.limit = self._maximum
-        if delay is not None:
-            self._ends = now + delay
-            self._timer = self._loop.call_later(delay, self._expire)
-
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        ended = self._ended
+        if self._clock is not None:
+            self._clock.drop(self)
         self._has_left = True
+        ended = self._ended
         if ended is None:
             return
         if not self._has_struck:  # given up by the task itself, which got here without waiting again
@@ -91,27 +122,30 @@ class Patience:
 
     def extend(self) -> None:
         """There was progress: wait as long again, but never past the maximum."""
-        if self._timer is not None and not self._paused and self._seconds is not None:
-            self._timer.cancel()
-            self._arm(self._seconds)
+        if self._seconds is None or self._paused or self.ends == inf:
+            return
+        self.ends = monotonic() + self._seconds
+        if self._maximum is not None and self._since + self._maximum < self.ends:
+            self.ends = self._since + self._maximum
+            self.limit = self._maximum
 
     def pause(self) -> None:
         """A person or a model is being asked: their time is not the server's."""
         self._paused += 1
-        if self._paused == 1 and self._timer is not None:
-            self._timer.cancel()
-            now = self._loop.time()
-            self._since -= now
-            self._ends -= now
+        if self._paused == 1 and self.ends != inf:
+            self._paused_at = monotonic()
+            self._left = self.ends - self._paused_at
+            self.ends = inf
 
     def resume(self) -> None:
         """Go on with what was left, so that a server cannot win time by asking."""
         self._paused -= 1
-        if self._paused == 0 and self._timer is not None:
-            now = self._loop.time()
-            self._since += now
-            self._ends += now
-            self._timer = self._loop.call_later(max(self._ends - now, 0.0), self._expire)
+        if self._paused == 0 and self._paused_at and self._clock is not None and not self._has_left:
+            now = monotonic()
+            self._since += now - self._paused_at
+            self.ends = now + max(self._left, 0.0)
+            self._paused_at = 0.0
+            self._clock.add(self)
 
     def cancel(self, reason: str | None = None) -> None:
         """Give up now; the caller gets CallCancelled."""
@@ -123,20 +157,22 @@ class Patience:
         if self._ended is not None:
             return
         self._ended = error
-        if asyncio.current_task(self._loop) is self._task:
+        loop = self._task.get_loop()
+        if asyncio.current_task(loop) is self._task:
             # It is running, in a callback of the user's: a cancellation now might hit its next wait, outside of here.
-            self._loop.call_soon(self._strike)
+            loop.call_soon(self._strike)
         else:
             self._strike()
+
+    def expire(self) -> None:
+        """The time is up."""
+        self.reason = "the deadline has passed"
+        self.end(Expired())
 
     def _strike(self) -> None:
         if not self._has_left:
             self._has_struck = True
             self._task.cancel()
-
-    def _expire(self) -> None:
-        self.reason = "the deadline has passed"
-        self.end(Expired())
 
     def __repr__(self) -> str:
         state: Any = self._ended or ("paused" if self._paused else "waiting")
