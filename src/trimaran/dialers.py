@@ -204,6 +204,7 @@ class _HttpDialer:
             auth=options.auth,
             ssl=options.ssl,
             max_bytes=options.max_message_bytes,
+            cookies=manner != "modern",
             tap=options.tap,
         )
         wire.open()

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import Any, Final, final
 
 from trimaran.client.link import Inbox
 from trimaran.client.options import Tap
@@ -34,9 +34,7 @@ from trimaran.protocol.inbound import RequestId
 from trimaran.protocol.replies import Frame, excerpt, read_frame, split_batch
 from trimaran.protocol.sse import SSEParser
 from trimaran.transports.http import STREAM, HttpWire, cut_off, events, is_stream, read_body
-
-if TYPE_CHECKING:
-    import aiohttp
+from trimaran.transports.plain import Response
 
 __all__ = ["SessionLink"]
 
@@ -101,14 +99,12 @@ class SessionLink:
         response = await self._post(message, headers)
         await self.wire.error_body(response)
 
-    async def _post(
-        self, message: bytes, headers: Mapping[str, str] | None, id: RequestId | None = None
-    ) -> aiohttp.ClientResponse:
+    async def _post(self, message: bytes, headers: Mapping[str, str] | None, id: RequestId | None = None) -> Response:
         if self._over is not None:
             raise self._loss(sent=False)
         response = await self.wire.send("POST", message, self._with_session(headers))
         if self.session_id is None:
-            self.session_id = response.headers.get("Mcp-Session-Id")
+            self.session_id = response.headers.get("mcp-session-id")
         if response.status < 400:
             return response
         status = response.status
@@ -144,7 +140,7 @@ class SessionLink:
             return headers
         return {**(headers or {}), "Mcp-Session-Id": self.session_id}
 
-    async def _read_whole(self, response: aiohttp.ClientResponse, id: RequestId) -> None:
+    async def _read_whole(self, response: Response, id: RequestId) -> None:
         try:
             body = await read_body(response, self.wire.max_bytes, self.wire.url)
         except BaseException:
@@ -163,7 +159,7 @@ class SessionLink:
                 CODE_INVALID_REQUEST, f"the reply has the id {ids or 'of no request'}, the request had {id!r}"
             )
 
-    async def _follow(self, response: aiohttp.ClientResponse, id: RequestId, answer: asyncio.Future[Frame]) -> None:
+    async def _follow(self, response: Response, id: RequestId, answer: asyncio.Future[Frame]) -> None:
         """Read a request's stream until its reply is here, resuming it where the server lets us."""
         parser = SSEParser(self.wire.max_bytes)
         barren = 0
@@ -196,7 +192,7 @@ class SessionLink:
 
     async def _drain(
         self,
-        response: aiohttp.ClientResponse,
+        response: Response,
         parser: SSEParser,
         answer: asyncio.Future[Frame] | None,
         strays: list[Any] | None = None,
@@ -204,7 +200,7 @@ class SessionLink:
         """Take everything from one stream: was there anything, and did it break? One that broke may be resumed too."""
         got = is_answered = is_broken = False
         try:
-            stream = events(response, parser, self.wire.url)
+            stream = events(response, parser)
             async with contextlib.aclosing(stream):
                 async for event in stream:
                     if event.event == "message":
@@ -225,7 +221,7 @@ class SessionLink:
                 response.close()
         return got, is_broken
 
-    async def _get(self, last_event_id: str | None) -> aiohttp.ClientResponse:
+    async def _get(self, last_event_id: str | None) -> Response:
         headers: dict[str, str] = dict(self._with_session(self._headers) or {})
         if last_event_id:
             headers["Last-Event-ID"] = last_event_id

@@ -1,4 +1,4 @@
-"""HTTP/1.1 framing, the strict half of RFC 9112: request heads in, response heads out, chunked bodies both ways.
+"""HTTP/1.1 framing, the strict half of RFC 9112: heads in and out, chunked bodies both ways; a server's side and a client's.
 
 Pure. It accepts what every correct client sends and refuses whatever two parsers could read differently, which is what
 request smuggling lives on: a bare CR or LF, a folded header, blanks before a colon, two lengths, a length beside a
@@ -15,9 +15,23 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final, final
 
-from trimaran.errors import ProtocolError
+from msgspec import Struct
 
-__all__ = ["END_OF_BODY", "ChunkReader", "Head", "HeadReader", "chunk", "read_length", "response_head"]
+from trimaran.errors import CODE_INVALID_REQUEST, LocalProtocolError, ProtocolError, RemoteProtocolError
+
+__all__ = [
+    "END_OF_BODY",
+    "ChunkReader",
+    "Head",
+    "HeadReader",
+    "PieceReader",
+    "ResponseHead",
+    "chunk",
+    "read_length",
+    "read_response_head",
+    "request_head",
+    "response_head",
+]
 
 END_OF_BODY: Final = b"0\r\n\r\n"
 
@@ -26,6 +40,9 @@ _REQUEST_LINE: Final = re.compile(rb"(" + _TOKEN + rb") ([\x21-\x7e]+) HTTP/1\.(
 _FIELD: Final = re.compile(
     rb"(" + _TOKEN + rb"):[ \t]*((?:[^\x00-\x20\x7f](?:[^\x00-\x08\x0a-\x1f\x7f]*[^\x00-\x20\x7f])?)?)[ \t]*\r\n"
 )
+_STATUS_LINE: Final = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: ([^\x00-\x08\x0a-\x1f\x7f]*))?\r?\n")
+# A client takes what servers have always sent: a bare LF ends a line too, and what follows a name may hold any text.
+_LENIENT_FIELD: Final = re.compile(rb"(" + _TOKEN + rb"):[ \t]*([^\x00\r\n]*?)[ \t]*\r?\n")
 _CHUNK_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\x00-\x08\x0a-\x1f\x7f]*)?\r\n")
 _MEMO_ENTRIES: Final = 1024
 _MEMO_BYTES: Final = 2048
@@ -228,6 +245,142 @@ class ChunkReader:
                 raise _refuse("the trailer is malformed")
             position = end + 1
         return bytes(self._input[position + 2 :])
+
+
+@final
+class ResponseHead(Struct, frozen=True):
+    """A response's head, and how its body is framed."""
+
+    status: int
+    reason: str
+    headers: Mapping[str, str]
+    """By lower-case name; a repeated one is joined."""
+    is_chunked: bool
+    length: int | None
+    """Of the body, where it is known."""
+    keep_alive: bool
+
+
+def read_response_head(raw: bytes) -> ResponseHead:
+    """A response's head from its bytes, the empty line included.
+
+    Raises:
+        RemoteProtocolError: it is not HTTP/1, or its framing can be read in two ways.
+    """
+    line = _STATUS_LINE.match(raw)
+    if line is None:
+        raise _garbled("the status line is malformed")
+    headers: dict[str, str] = {}
+    position, end = line.end(), len(raw) - (2 if raw.endswith(b"\r\n") else 1)
+    while position < end:
+        field = _LENIENT_FIELD.match(raw, position)
+        if field is None:
+            raise _garbled(f"the header field at byte {position} is malformed")
+        name, value = field[1].decode().lower(), field[2].decode("latin-1")
+        if name in headers:
+            if name in ("content-length", "transfer-encoding") and headers[name] != value:
+                raise _garbled(f"{name} is given twice")
+            if name == "set-cookie":
+                value = f"{headers[name]}\n{value}"  # the one field whose values hold commas of their own
+            elif name not in ("content-length", "transfer-encoding"):
+                value = f"{headers[name]}, {value}"
+        headers[name] = value
+        position = field.end()
+        if len(headers) > _MAX_FIELDS:
+            raise _garbled(f"more than {_MAX_FIELDS} header fields")
+    status, coding = int(line[2]), headers.get("transfer-encoding")
+    length = None
+    if coding is not None:
+        if coding.lower() != "chunked":
+            raise _garbled(f"the transfer coding {coding[:40]!r} is not known")
+    elif status < 200 or status in (204, 304):
+        length = 0
+    elif "content-length" in headers:
+        length = read_length(headers["content-length"])
+        if length is None:
+            raise _garbled("content-length is not a number")
+    options = [option.strip().lower() for option in headers.get("connection", "").split(",")]
+    keep_alive = "close" not in options if line[1] == b"1" else "keep-alive" in options
+    reason = (line[3] or b"").decode("latin-1")
+    is_framed = coding is not None or length is not None
+    return ResponseHead(status, reason, headers, coding is not None, length, keep_alive and is_framed)
+
+
+def _garbled(reason: str) -> RemoteProtocolError:
+    return RemoteProtocolError(CODE_INVALID_REQUEST, f"malformed HTTP response: {reason}")
+
+
+@final
+class PieceReader:
+    """Reads a chunked body piece by piece, as it comes: for a client, who may be reading a stream.
+
+    `feed` returns the pieces; `rest` is what followed the body, once `is_done`.
+    """
+
+    def __init__(self) -> None:
+        self._input = b""
+        self._left = 0
+        self._state = "size"
+        self.is_done = False
+        self.rest = b""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        self._input += data
+        pieces: list[bytes] = []
+        while not self.is_done and self._step(pieces):
+            pass
+        return pieces
+
+    def _step(self, pieces: list[bytes]) -> bool:
+        """One move; False when more input is needed."""
+        if self._state == "data":
+            piece = self._input[: self._left]
+            if not piece:
+                return False
+            pieces.append(piece)
+            self._input = self._input[len(piece) :]
+            self._left -= len(piece)
+            if not self._left:
+                self._state = "end"
+            return True
+        end = self._input.find(b"\n")
+        if end < 0:
+            if len(self._input) > _MAX_TRAILER_BYTES:
+                raise _garbled("a line of a chunked body is too long")
+            return False
+        line, self._input = self._input[: end + 1], self._input[end + 1 :]
+        if self._state == "size":
+            size = _CHUNK_SIZE.fullmatch(line)
+            if size is None:
+                raise _garbled("a chunk's size line is malformed")
+            self._left = int(size[1], 16)
+            self._state = "data" if self._left else "trailer"
+        elif self._state == "end":
+            if line != b"\r\n":
+                raise _garbled("a chunk is longer than it says")
+            self._state = "size"
+        elif line in (b"\r\n", b"\n"):
+            self.is_done, self.rest, self._input = True, self._input, b""
+        return True
+
+
+def request_head(verb: str, target: str, host: str, headers: Mapping[str, str], length: int | None) -> bytes:
+    """A request's head, the empty line included.
+
+    Raises:
+        LocalProtocolError: a header would break the request apart.
+    """
+    lines = [f"{verb} {target} HTTP/1.1", f"Host: {host}"]
+    for name, value in headers.items():
+        if "\r" in value or "\n" in value or "\0" in value:
+            raise LocalProtocolError.invalid_params(f"the header {name} holds a line break")
+        lines.append(f"{name}: {value}")
+    if length is not None:
+        lines.append(f"Content-Length: {length}")
+    try:
+        return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+    except UnicodeEncodeError:
+        raise LocalProtocolError.invalid_params("a header holds what no header can carry; encode it first") from None
 
 
 def chunk(data: bytes) -> bytes:

@@ -1,8 +1,9 @@
 """The client's side of HTTP: `HttpWire` makes requests, `HttpLink` has modern requests answered.
 
-One place maps what the HTTP library raises to our errors, follows redirects (to the same origin only: a POST that goes
-elsewhere would take credentials and arguments along), refreshes credentials once on 401, and bounds what is read. No
-cookie, compression or retry happens behind a caller's back. aiohttp is imported when the first link is opened.
+One place follows redirects (to the same origin only: a POST that goes elsewhere would take credentials and arguments
+along), refreshes credentials once on 401, and bounds what is read. No compression or retry happens behind a caller's back.
+Requests travel over `plain.py`, or over aiohttp where there is TLS or a proxy; what that raises is mapped here, and it is
+imported only then.
 
 The answer to a request is one JSON body, or an event stream that ends with the reply. Leaving the stream is how a modern
 request is cancelled, so a request whose caller gives up closes its connection.
@@ -34,6 +35,8 @@ from trimaran.errors import (
 from trimaran.protocol.inbound import RequestId
 from trimaran.protocol.replies import Frame, excerpt, read_frame
 from trimaran.protocol.sse import Event, SSEParser
+
+from .plain import PlainPool, Response
 
 if TYPE_CHECKING:
     import aiohttp
@@ -72,6 +75,7 @@ class HttpWire:
         auth: Any = None,
         ssl: Any = None,
         max_bytes: int,
+        cookies: bool = False,
         tap: Tap | None = None,
     ) -> None:
         self.url = url
@@ -81,33 +85,19 @@ class HttpWire:
         self._headers = {"Content-Type": "application/json", "Accept": JSON_AND_STREAM, "Accept-Encoding": "identity"}
         self._headers.update(headers or {})
         self._ssl = ssl
-        self._session: aiohttp.ClientSession | None = None
-        self._target: Any = None
-        self._proxy: str | None = None
-        self._lingering: set[aiohttp.ClientResponse] = set()
+        self._keeps_cookies = cookies
+        self._pool: PlainPool | _AioPool | None = None
+        self._lingering: set[Response] = set()
 
     def open(self) -> None:
         """Make the pool; nothing is sent."""
-        import aiohttp
-        import yarl
-
-        if self._session is not None:
+        if self._pool is not None:
             return
-        try:
-            self._target = yarl.URL(self.url)
-        except ValueError as error:
-            raise ConfigError(f"{self.url!r} is not a URL: {error}") from None
-        options: dict[str, Any] = {} if self._ssl is None else {"ssl": self._ssl}
-        # No limit: a thousand calls at once are a thousand requests, and listen streams must not starve them.
-        connector = aiohttp.TCPConnector(limit=0, **options)
-        self._session = aiohttp.ClientSession(
-            connector=connector,
-            headers=self._headers,
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
-            auto_decompress=False,
-            read_bufsize=256 * 1024,
-        )
-        self._proxy = _proxy_for(self.url)
+        proxy = _proxy_for(self.url)
+        if proxy is None and self.url.lower().startswith("http://"):
+            self._pool = PlainPool(self.url, connect_seconds=_CONNECT_SECONDS, cookies=self._keeps_cookies)
+        else:
+            self._pool = _AioPool(self.url, self._ssl, proxy, cookies=self._keeps_cookies)
 
     async def send(
         self,
@@ -117,7 +107,7 @@ class HttpWire:
         *,
         url: str | None = None,
         accept: str | None = None,
-    ) -> aiohttp.ClientResponse:
+    ) -> Response:
         """Make a request; its response, head only. The caller reads it and closes it.
 
         Raises:
@@ -127,7 +117,7 @@ class HttpWire:
         """
         response = await self._follow(verb, body, headers, url, accept)
         if response.status == 401 and self._auth is not None:
-            challenge = response.headers.get("WWW-Authenticate", "")
+            challenge = response.headers.get("www-authenticate", "")
             response.close()
             if await _maybe(self._auth.refresh(challenge)):
                 response = await self._follow(verb, body, headers, url, accept)
@@ -141,14 +131,14 @@ class HttpWire:
 
     async def _follow(
         self, verb: str, body: bytes | None, headers: Mapping[str, str] | None, url: str | None, accept: str | None
-    ) -> aiohttp.ClientResponse:
-        target: Any = self._target if url is None else url
+    ) -> Response:
+        target = self.url if url is None else url
         for _ in range(_MAX_REDIRECTS + 1):
             response = await self._once(verb, body, headers, target, accept)
             if response.status not in _REDIRECTS:
                 return response
-            here = str(response.url)
-            location = response.headers.get("Location", "")
+            here = response.url
+            location = response.headers.get("location", "")
             response.close()
             try:
                 there = urljoin(here, location)
@@ -163,56 +153,30 @@ class HttpWire:
                 raise ConnectFailed(f"{here} answers a {verb} with 303 See Other: {there}; that is no MCP endpoint")
             target = there
             if url is None:
-                import yarl
-
-                self.url, self._target = there, yarl.URL(there)
+                self.url = there
         raise ConnectFailed(f"{self.url} redirects more than {_MAX_REDIRECTS} times")
 
     async def _once(
-        self, verb: str, body: bytes | None, headers: Mapping[str, str] | None, target: Any, accept: str | None
-    ) -> aiohttp.ClientResponse:
-        session = self._session
-        if session is None or session.closed:
+        self, verb: str, body: bytes | None, headers: Mapping[str, str] | None, target: str, accept: str | None
+    ) -> Response:
+        pool = self._pool
+        if pool is None:
             lost = ConnectionLost("the connection was closed")
             lost.sent = False
             raise lost
-        own: dict[str, str] = dict(headers) if headers else {}
+        own = {**self._headers, **headers} if headers else dict(self._headers)
         if accept is not None:
             own["Accept"] = accept
+        if body is None:
+            del own["Content-Type"]
         if self._auth is not None:
             value = await _maybe(self._auth.header())
             if value is not None:
                 own["Authorization"] = value
-        import aiohttp
+        return await pool.request(verb, target, own, body)
 
-        # aiohttp warns of large bodies given as bytes; it reads a file of them in pieces.
-        data: Any = body if body is None or len(body) < _LARGE else io.BytesIO(body)
-        try:
-            return await session.request(verb, target, data=data, headers=own, allow_redirects=False, proxy=self._proxy)
-        except aiohttp.ClientConnectorCertificateError as error:
-            raise ConnectFailed(
-                f"the certificate of {self.url} is not trusted: {error.certificate_error}; "
-                "give the right authority with ssl=ssl.create_default_context(cafile=...)"
-            ) from error
-        except (aiohttp.ClientConnectorError, aiohttp.ClientProxyConnectionError) as error:
-            raise ConnectFailed(f"no connection to {self.url}: {_reason(error)}; is the server running?") from error
-        except aiohttp.ConnectionTimeoutError as error:
-            raise ConnectFailed(f"no connection to {self.url} within {_CONNECT_SECONDS:g} s") from error
-        except aiohttp.InvalidURL as error:
-            raise ConfigError(f"{self.url!r} is not a URL that can be connected to") from error
-        except aiohttp.ClientResponseError as error:
-            raise RemoteProtocolError(
-                CODE_INVALID_REQUEST, f"{self.url} answered what is not HTTP: {error.message}"
-            ) from error
-        except (aiohttp.ClientError, ConnectionError) as error:
-            raise ConnectionLost(
-                f"the connection to {self.url} ended before an answer came: {_reason(error)}", cause_text=_reason(error)
-            ) from error
-        except ValueError as error:
-            raise ConfigError(f"the request to {self.url} cannot be made: {error}") from error
-
-    async def _unauthorized(self, response: aiohttp.ClientResponse) -> Unauthorized:
-        challenge = response.headers.get("WWW-Authenticate", "")
+    async def _unauthorized(self, response: Response) -> Unauthorized:
+        challenge = response.headers.get("www-authenticate", "")
         body = await self.error_body(response)
         wants = "wants credentials" if response.status == 401 else "does not allow this"
         text = f"{self.url} {wants} ({response.status}): {excerpt(body)}"
@@ -220,12 +184,12 @@ class HttpWire:
             text += "; give auth=..."
         return Unauthorized(text, status=response.status, www_authenticate=challenge)
 
-    async def error_body(self, response: aiohttp.ClientResponse) -> bytes:
+    async def error_body(self, response: Response) -> bytes:
         """The start of a body that is not an answer; the response is closed."""
         try:
             body = b""
             async with asyncio.timeout(2.0):
-                async for chunk in response.content.iter_any():
+                async for chunk in response.pieces():
                     body += chunk
                     if len(body) > _ERROR_BODY:
                         break
@@ -235,7 +199,7 @@ class HttpWire:
         finally:
             response.close()
 
-    async def refusal(self, response: aiohttp.ClientResponse) -> Frame | UnexpectedStatus:
+    async def refusal(self, response: Response) -> Frame | UnexpectedStatus:
         """What a response with an error status says: a JSON-RPC error in its body, under any status, or the status."""
         body = await self.error_body(response)
         try:
@@ -247,22 +211,20 @@ class HttpWire:
                 self._tap("in", body)
             return frame
         hint = ""
-        if response.status in (429, 503) and "Retry-After" in response.headers:
-            hint = f"; it asks to wait {response.headers['Retry-After'][:40]} s"
+        if response.status in (429, 503) and "retry-after" in response.headers:
+            hint = f"; it asks to wait {response.headers['retry-after'][:40]} s"
         reason = f" {response.reason}" if response.reason else ""
         return UnexpectedStatus(
             f"{self.url} answered {response.status}{reason}: {excerpt(body)}{hint}", status=response.status
         )
 
-    def let_go(self, response: aiohttp.ClientResponse) -> None:
+    def let_go(self, response: Response) -> None:
         """The reply is here and the stream is about to end: let it, so that its connection can be used again."""
-        if response.connection is None:
-            return
-        self._lingering.add(response)
-        response.content.on_eof(lambda: self._lingering.discard(response))
-        asyncio.get_running_loop().call_later(_LINGER, self._cut, response)
+        if not response.is_complete:
+            self._lingering.add(response)
+            asyncio.get_running_loop().call_later(_LINGER, self._cut, response)
 
-    def _cut(self, response: aiohttp.ClientResponse) -> None:
+    def _cut(self, response: Response) -> None:
         if response in self._lingering:
             self._lingering.discard(response)
             response.close()
@@ -270,12 +232,94 @@ class HttpWire:
     async def close(self) -> None:
         for response in tuple(self._lingering):
             self._cut(response)
-        session = self._session
-        if session is not None and not session.closed:
-            connector = session.connector
-            await session.close()
-            if connector is not None:
-                await connector.close()
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.close()
+
+
+@final
+class _AioPool:
+    """Requests through aiohttp: TLS and proxies."""
+
+    def __init__(self, url: str, ssl: Any, proxy: str | None, *, cookies: bool) -> None:
+        import aiohttp
+
+        self._proxy = proxy
+        options: dict[str, Any] = {} if ssl is None else {"ssl": ssl}
+        self._session = aiohttp.ClientSession(
+            # No limit: a thousand calls at once are a thousand requests, and listen streams must not starve them.
+            connector=aiohttp.TCPConnector(limit=0, **options),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
+            auto_decompress=False,
+            # A balancer in front of sessions may set one; without sessions there is nothing to stick to.
+            cookie_jar=None if cookies else aiohttp.DummyCookieJar(),
+            read_bufsize=256 * 1024,
+        )
+
+    async def request(self, verb: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Response:
+        import aiohttp
+
+        # aiohttp warns of large bodies given as bytes; it reads a file of them in pieces.
+        data: Any = body if body is None or len(body) < _LARGE else io.BytesIO(body)
+        try:
+            response = await self._session.request(
+                verb, url, data=data, headers=headers, allow_redirects=False, proxy=self._proxy
+            )
+        except aiohttp.ClientConnectorCertificateError as error:
+            raise ConnectFailed(
+                f"the certificate of {url} is not trusted: {error.certificate_error}; "
+                "give the right authority with ssl=ssl.create_default_context(cafile=...)"
+            ) from error
+        except (aiohttp.ClientConnectorError, aiohttp.ClientProxyConnectionError) as error:
+            raise ConnectFailed(f"no connection to {url}: {_reason(error)}; is the server running?") from error
+        except aiohttp.ConnectionTimeoutError as error:
+            raise ConnectFailed(f"no connection to {url} within {_CONNECT_SECONDS:g} s") from error
+        except aiohttp.InvalidURL as error:
+            raise ConfigError(f"{url!r} is not a URL that can be connected to") from error
+        except aiohttp.ClientResponseError as error:
+            raise RemoteProtocolError(
+                CODE_INVALID_REQUEST, f"{url} answered what is not HTTP: {error.message}"
+            ) from error
+        except (aiohttp.ClientError, ConnectionError) as error:
+            raise ConnectionLost(
+                f"the connection to {url} ended before an answer came: {_reason(error)}", cause_text=_reason(error)
+            ) from error
+        except ValueError as error:
+            raise ConfigError(f"the request to {url} cannot be made: {error}") from error
+        return _AioResponse(response)
+
+    async def close(self) -> None:
+        await self._session.close()
+
+
+@final
+class _AioResponse:
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+        self.url = str(response.url)
+        self.status = response.status
+        self.reason = response.reason or ""
+        self.headers: Mapping[str, str] = {name.lower(): value for name, value in response.headers.items()}
+        self.length = response.content_length
+
+    @property
+    def is_complete(self) -> bool:
+        return self._response.connection is None
+
+    async def read(self) -> bytes:
+        return b"".join([piece async for piece in self.pieces()])
+
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        import aiohttp
+
+        try:
+            async for piece in self._response.content.iter_any():
+                yield piece
+        except (aiohttp.ClientError, ConnectionError) as error:
+            raise cut_off(self.url, error) from error
+
+    def close(self) -> None:
+        self._response.close()
 
 
 def _reason(error: BaseException) -> str:
@@ -312,36 +356,31 @@ async def _maybe(value: Any) -> Any:
     return await value if hasattr(value, "__await__") else value
 
 
-def is_stream(response: aiohttp.ClientResponse) -> bool:
-    return response.headers.get("Content-Type", "").partition(";")[0].strip().lower() == STREAM
+def is_stream(response: Response) -> bool:
+    return response.headers.get("content-type", "").partition(";")[0].strip().lower() == STREAM
 
 
-async def read_body(response: aiohttp.ClientResponse, limit: int, url: str) -> bytes:
+async def read_body(response: Response, limit: int, url: str) -> bytes:
     """A whole body within the limit. The connection goes back to the pool.
 
     Raises:
         RemoteProtocolError: it is longer than the limit, or encoded in a way nobody asked for.
         ConnectionLost: it ended too early.
     """
-    import aiohttp
-
-    encoding = response.headers.get("Content-Encoding", "identity")
+    encoding = response.headers.get("content-encoding", "identity")
     if encoding.strip().lower() not in ("identity", ""):
         raise RemoteProtocolError(CODE_INVALID_REQUEST, f"{url} sent a {encoding[:40]} body, which was not asked for")
-    length = response.content_length
-    try:
-        if length is not None and length <= limit:
-            return await response.read()
-        if length is None:
-            body = bytearray()
-            async for chunk in response.content.iter_any():
-                body += chunk
-                if len(body) > limit:
-                    break
-            else:
-                return bytes(body)
-    except (aiohttp.ClientError, ConnectionError) as error:
-        raise cut_off(url, error) from error
+    length = response.length
+    if length is not None and length <= limit:
+        return await response.read()
+    if length is None:
+        body = bytearray()
+        async for chunk in response.pieces():
+            body += chunk
+            if len(body) > limit:
+                break
+        else:
+            return bytes(body)
     raise RemoteProtocolError(
         CODE_INVALID_REQUEST, f"{url} answered more than {limit} bytes; allow more with max_message_bytes"
     )
@@ -354,21 +393,16 @@ def cut_off(url: str, error: BaseException | None = None) -> ConnectionLost:
     )
 
 
-async def events(response: aiohttp.ClientResponse, parser: SSEParser, url: str) -> AsyncGenerator[Event, None]:
+async def events(response: Response, parser: SSEParser) -> AsyncGenerator[Event, None]:
     """The events of a stream, until it ends; ConnectionLost if it breaks."""
-    import aiohttp
-
-    try:
-        async for chunk in response.content.iter_any():
-            try:
-                found = parser.feed(chunk)
-            except RemoteProtocolError as error:
-                error.message += "; allow more with max_message_bytes"
-                raise
-            for event in found:
-                yield event
-    except (aiohttp.ClientError, ConnectionError) as error:
-        raise cut_off(url, error) from error
+    async for chunk in response.pieces():
+        try:
+            found = parser.feed(chunk)
+        except RemoteProtocolError as error:
+            error.message += "; allow more with max_message_bytes"
+            raise
+        for event in found:
+            yield event
 
 
 @final
@@ -421,13 +455,13 @@ class HttpLink:
             raise
         return self._from_body(id, body, response)
 
-    def _from_body(self, id: RequestId, body: bytes, response: aiohttp.ClientResponse) -> Frame:
+    def _from_body(self, id: RequestId, body: bytes, response: Response) -> Frame:
         if self._tap is not None:
             self._tap("in", body)
         try:
             frame = read_frame(body)
         except ProtocolError as error:
-            kind = response.headers.get("Content-Type", "no content type")
+            kind = response.headers.get("content-type", "no content type")
             error.message += f" (status {response.status}, {kind[:80]})"
             raise
         if not frame.is_reply:
@@ -435,9 +469,9 @@ class HttpLink:
         _claim(frame, id)
         return frame
 
-    async def _from_stream(self, id: RequestId, response: aiohttp.ClientResponse) -> Frame:
+    async def _from_stream(self, id: RequestId, response: Response) -> Frame:
         parser = SSEParser(self.wire.max_bytes)
-        stream = events(response, parser, self.wire.url)
+        stream = events(response, parser)
         async with contextlib.aclosing(stream):
             async for event in stream:
                 if self._tap is not None:

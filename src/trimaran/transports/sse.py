@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 from urllib.parse import urljoin
 
 from trimaran.client.link import Owner, Postmortem
@@ -17,9 +17,7 @@ from trimaran.protocol.replies import Frame
 from trimaran.protocol.sse import SSEParser
 
 from .http import STREAM, HttpWire, cut_off, events, is_stream, origin_of
-
-if TYPE_CHECKING:
-    import aiohttp
+from .plain import Response
 
 __all__ = ["SseChannel"]
 
@@ -47,7 +45,7 @@ class SseChannel:
                 else UnexpectedStatus(f"{self._wire.url} answered {response.status} to GET", status=response.status)
             )
         if not is_stream(response):
-            kind = response.headers.get("Content-Type", "no content type")
+            kind = response.headers.get("content-type", "no content type")
             response.close()
             raise UnexpectedStatus(
                 f"{self._wire.url} is no MCP endpoint: it answers {kind[:80]}, not {STREAM}", status=response.status
@@ -66,10 +64,10 @@ class SseChannel:
             await self.close()
             raise self._failure
 
-    async def _read(self, response: aiohttp.ClientResponse, owner: Owner) -> None:
+    async def _read(self, response: Response, owner: Owner) -> None:
         error: Error | None = None
         try:
-            stream = events(response, SSEParser(self._wire.max_bytes), self._wire.url)
+            stream = events(response, SSEParser(self._wire.max_bytes))
             async with contextlib.aclosing(stream):
                 async for event in stream:
                     if event.event == "endpoint":

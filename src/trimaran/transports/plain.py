@@ -1,0 +1,381 @@
+"""HTTP/1.1 over plain TCP, the client's side: a pool of connections, a request on each.
+
+For `http://` targets without a proxy, where it halves what a call costs: a request is one write, and an answer that fits
+into one read is handed over whole. TLS and proxies go through aiohttp; both give a `Response`.
+
+A connection is used again once its answer has been read to the end, for as long as the server keeps it open and at most
+`_IDLE_SECONDS`. Nothing is retried here: whether the server saw a request is said in the error, and the rest is for those
+who know what the request meant.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Mapping
+from time import monotonic
+from typing import Any, Final, Protocol, final
+from urllib.parse import urlsplit
+
+from trimaran.errors import ConfigError, ConnectFailed, ConnectionLost, Error, RemoteProtocolError
+from trimaran.protocol.http1 import PieceReader, ResponseHead, read_response_head, request_head
+
+__all__ = ["PlainPool", "PlainResponse", "Response"]
+
+_IDLE_SECONDS: Final = 15.0
+_MAX_HEAD: Final = 64 * 1024
+_MAX_IDLE: Final = 256
+_HIGH_WATER: Final = 1024 * 1024  # unread bytes of a body before the connection is no longer read
+_MEMO_ENTRIES: Final = 256
+_MAX_COOKIES: Final = 20
+
+
+class Response(Protocol):
+    """An answer, head first. Read it to its end or close it."""
+
+    url: str
+    status: int
+    reason: str
+    headers: Mapping[str, str]
+    """By lower-case name."""
+    length: int | None
+    """Of the body, where it is known."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Has all of it come in? Then its connection is free again."""
+        ...
+
+    async def read(self) -> bytes:
+        """The rest of the body."""
+        ...
+
+    def pieces(self) -> AsyncGenerator[bytes, None]:
+        """The body as it comes; ConnectionLost if it ends too early."""
+        ...
+
+    def close(self) -> None:
+        """Give it up, and its connection where more was to come."""
+        ...
+
+
+@final
+class PlainResponse:
+    def __init__(self, url: str, head: ResponseHead, line: _Line) -> None:
+        self.url = url
+        self.status = head.status
+        self.reason = head.reason
+        self.headers = head.headers
+        self.length = head.length
+        self.is_complete = False
+        self._line = line
+        self._waiting: deque[bytes] = deque()
+        self._size = 0
+        self._error: Error | None = None
+        self._wake: asyncio.Future[None] | None = None
+        self._is_dropped = False
+
+    async def read(self) -> bytes:
+        if self.is_complete and len(self._waiting) <= 1:
+            return self._waiting.popleft() if self._waiting else b""
+        return b"".join([piece async for piece in self.pieces()])
+
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        while True:
+            while self._waiting:
+                piece = self._waiting.popleft()
+                self._size -= len(piece)
+                if self._size < _HIGH_WATER // 2:
+                    self._line.resume()
+                yield piece
+            if self._error is not None:
+                raise self._error
+            if self.is_complete:
+                return
+            self._wake = asyncio.get_running_loop().create_future()
+            try:
+                await self._wake
+            finally:
+                self._wake = None
+
+    def close(self) -> None:
+        self._is_dropped = True
+        self._waiting.clear()
+        if not self.is_complete:
+            self._line.abort()
+
+    # The connection's side
+
+    def put(self, piece: bytes) -> None:
+        if self._is_dropped or not piece:
+            return
+        self._waiting.append(piece)
+        self._size += len(piece)
+        if self._size > _HIGH_WATER:
+            self._line.pause()
+        self._stir()
+
+    def finish(self) -> None:
+        self.is_complete = True
+        self._stir()
+
+    def fail(self, error: Error) -> None:
+        self._error = error
+        self._stir()
+
+    def _stir(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+
+@final
+class _Line(asyncio.Protocol):
+    """One connection: at most one request at a time."""
+
+    def __init__(self, pool: PlainPool) -> None:
+        self._pool = pool
+        self._transport: Any = None
+        self._buffer = b""
+        self._head: asyncio.Future[PlainResponse] | None = None
+        self._response: PlainResponse | None = None
+        self._framing: ResponseHead | None = None
+        self._pieces: PieceReader | None = None
+        self._left = 0
+        self._url = ""
+        self._room: asyncio.Future[None] | None = None
+        self._is_paused = False
+        self.is_open = False
+        self.idle_since = 0.0
+
+    async def request(self, url: str, data: bytes) -> PlainResponse:
+        """Send a request and wait for the head of its answer."""
+        self._url = url
+        self._head = asyncio.get_running_loop().create_future()
+        try:
+            self._transport.write(data)
+            return await self._head
+        except BaseException:
+            self.abort()
+            raise
+        finally:
+            self._head = None
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        self.is_open = True
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            if self._response is None:
+                self._read_head(data)
+            else:
+                self._read_body(data)
+        except RemoteProtocolError as error:
+            self._fail(RemoteProtocolError(error.code, f"{self._url} answered what is not HTTP: {error.message}"))
+
+    def _read_head(self, data: bytes) -> None:
+        if self._head is None or self._head.done():
+            self.abort()  # nobody asked
+            return
+        self._buffer = data = self._buffer + data if self._buffer else data
+        end = data.find(b"\r\n\r\n") + 4
+        if end < 4:
+            bare = data.find(b"\n\n") + 2
+            if bare < 2:
+                if len(data) > _MAX_HEAD:
+                    raise RemoteProtocolError(-32600, f"a head of more than {_MAX_HEAD} bytes")
+                if not b"HTTP/1.1 "[: len(data)].startswith(data[:7]) and not data.startswith(b"HTTP/1."):
+                    raise RemoteProtocolError(-32600, "the status line is malformed")
+                return
+            end = bare
+        head = self._pool.head_of(data[:end])
+        self._buffer = b""
+        rest = data[end:]
+        if head.status < 200:
+            if rest:
+                self._read_head(rest)
+            return
+        response = PlainResponse(self._url, head, self)
+        self._response, self._framing = response, head
+        self._pieces = PieceReader() if head.is_chunked else None
+        self._left = -1 if head.length is None else head.length
+        self._read_body(rest)
+        self._head.set_result(response)
+
+    def _read_body(self, data: bytes) -> None:
+        response = self._response
+        assert response is not None
+        if self._pieces is not None:
+            for piece in self._pieces.feed(data):
+                response.put(piece)
+            if self._pieces.is_done:
+                self._complete(self._pieces.rest)
+        elif self._left < 0:
+            response.put(data)  # until the connection ends
+        else:
+            response.put(data[: self._left])
+            rest = data[self._left :]
+            self._left -= len(data) - len(rest)
+            if not self._left:
+                self._complete(rest)
+
+    def _complete(self, rest: bytes) -> None:
+        response, self._response = self._response, None
+        assert response is not None
+        assert self._framing is not None
+        response.finish()
+        if rest or not self._framing.keep_alive:
+            self.abort()
+        else:
+            self.resume()
+            self._pool.give_back(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_open = False
+        self._pool.forget(self)
+        response = self._response
+        if response is not None and self._left < 0 and self._pieces is None and exc is None:
+            self._response = None
+            response.finish()
+            return
+        reason = str(exc) if exc is not None and str(exc) else "the server closed it"
+        if self._head is not None and not self._head.done():
+            self._head.set_exception(
+                ConnectionLost(
+                    f"the connection to {self._url} ended before an answer came: {reason}", cause_text=reason
+                )
+            )
+        if response is not None:
+            self._response = None
+            response.fail(ConnectionLost(f"the answer of {self._url} broke off: {reason}", cause_text=reason))
+
+    def _fail(self, error: Error) -> None:
+        if self._head is not None and not self._head.done():
+            self._head.set_exception(error)
+        response, self._response = self._response, None
+        if response is not None:
+            response.fail(error)
+        self.abort()
+
+    def pause(self) -> None:
+        if not self._is_paused and self.is_open:
+            self._is_paused = True
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        if self._is_paused and self.is_open:
+            self._is_paused = False
+            self._transport.resume_reading()
+
+    def abort(self) -> None:
+        self.is_open = False
+        if self._transport is not None:
+            self._transport.abort()
+
+
+@final
+class PlainPool:
+    """Connections to one host. Requests to it may be made from many tasks at once."""
+
+    def __init__(self, url: str, *, connect_seconds: float, cookies: bool = False) -> None:
+        parts = urlsplit(url)
+        self._host = parts.hostname or ""
+        self._port = parts.port or 80
+        self._named = parts.netloc.rpartition("@")[2]
+        self._connect_seconds = connect_seconds
+        self._idle: deque[_Line] = deque()
+        self._lines: set[_Line] = set()
+        self._heads: dict[bytes, ResponseHead] = {}
+        self._targets: dict[str, str] = {}
+        self._cookies: dict[str, str] | None = {} if cookies else None
+        self._is_closed = False
+
+    async def request(self, verb: str, url: str, headers: Mapping[str, str], body: bytes | None) -> PlainResponse:
+        """Make a request; its answer, head first.
+
+        Raises:
+            ConnectFailed: no connection could be made, so nothing was sent.
+            ConnectionLost: the connection ended before an answer began.
+            RemoteProtocolError: what came is not HTTP.
+        """
+        target = self._targets.get(url)
+        if target is None:
+            parts = urlsplit(url)
+            target = self._targets[url] = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        length = len(body) if body is not None else 0 if verb == "POST" else None
+        if self._cookies:
+            headers = {**headers, "Cookie": "; ".join(f"{name}={value}" for name, value in self._cookies.items())}
+        head = request_head(verb, target, self._named, headers, length)
+        line = self._take() or await self._connect(url)
+        response = await line.request(url, head + body if body else head)
+        if self._cookies is not None and "set-cookie" in response.headers:
+            self._keep_cookies(response.headers["set-cookie"])
+        return response
+
+    def _keep_cookies(self, given: str) -> None:
+        """What a balancer marks its sessions with. One host, one pool: names and values are all there is to know."""
+        assert self._cookies is not None
+        for cookie in given.split("\n"):
+            name, _, value = cookie.partition(";")[0].partition("=")
+            if name.strip() and (len(self._cookies) < _MAX_COOKIES or name.strip() in self._cookies):
+                self._cookies[name.strip()] = value.strip()
+
+    def _take(self) -> _Line | None:
+        while self._idle:
+            line = self._idle.pop()
+            if line.is_open:
+                if monotonic() - line.idle_since < _IDLE_SECONDS:
+                    return line
+                line.abort()
+        return None
+
+    async def _connect(self, url: str) -> _Line:
+        if self._is_closed:
+            lost = ConnectionLost("the connection was closed")
+            lost.sent = False
+            raise lost
+        line = _Line(self)
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._connect_seconds):
+                await loop.create_connection(lambda: line, self._host, self._port)
+        except TimeoutError as error:
+            raise ConnectFailed(f"no connection to {url} within {self._connect_seconds:g} s") from error
+        except OSError as error:
+            raise ConnectFailed(f"no connection to {url}: {error}; is the server running?") from error
+        except UnicodeError as error:
+            raise ConfigError(f"{url!r} is not a URL that can be connected to: {error}") from error
+        self._lines.add(line)
+        if self._is_closed:
+            line.abort()
+        return line
+
+    def head_of(self, raw: bytes) -> ResponseHead:
+        """A server says much the same each time: what identical bytes meant is remembered."""
+        found = self._heads.get(raw)
+        if found is None:
+            found = read_response_head(raw)
+            if len(self._heads) >= _MEMO_ENTRIES:
+                self._heads.clear()
+            self._heads[raw] = found
+        return found
+
+    def give_back(self, line: _Line) -> None:
+        if self._is_closed or len(self._idle) >= _MAX_IDLE:
+            line.abort()
+        else:
+            line.idle_since = monotonic()
+            self._idle.append(line)
+
+    def forget(self, line: _Line) -> None:
+        self._lines.discard(line)
+
+    async def close(self) -> None:
+        """End all connections; what is under way on them fails."""
+        self._is_closed = True
+        for line in tuple(self._lines):
+            line.abort()
+        for _ in range(100):  # each is told in one of the loop's next turns
+            if not self._lines:
+                return
+            await asyncio.sleep(0)
