@@ -142,7 +142,6 @@ class _Line(asyncio.Protocol):
         self._pieces: PieceReader | None = None
         self._left = 0
         self._url = ""
-        self._room: asyncio.Future[None] | None = None
         self._is_paused = False
         self.is_open = False
         self.idle_since = 0.0
@@ -150,15 +149,17 @@ class _Line(asyncio.Protocol):
     async def request(self, url: str, data: bytes) -> PlainResponse:
         """Send a request and wait for the head of its answer."""
         self._url = url
-        self._head = asyncio.get_running_loop().create_future()
+        head = self._head = asyncio.get_running_loop().create_future()
+        self._transport.write(data)
         try:
-            self._transport.write(data)
-            return await self._head
-        except BaseException:
-            self.abort()
+            return await head
+        except asyncio.CancelledError:
+            # An answer that came at the same moment may have freed the line already, and somebody else be using it.
+            if self._head is head:
+                self.abort()
+            elif head.done() and not head.cancelled() and head.exception() is None:
+                head.result().close()
             raise
-        finally:
-            self._head = None
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
@@ -199,8 +200,11 @@ class _Line(asyncio.Protocol):
         self._response, self._framing = response, head
         self._pieces = PieceReader() if head.is_chunked else None
         self._left = -1 if head.length is None else head.length
-        self._read_body(rest)
-        self._head.set_result(response)
+        waiting, self._head = self._head, None
+        try:
+            self._read_body(rest)
+        finally:
+            waiting.set_result(response)  # also where the body goes wrong: who reads it hears of that
 
     def _read_body(self, data: bytes) -> None:
         response = self._response
@@ -240,7 +244,8 @@ class _Line(asyncio.Protocol):
             return
         reason = str(exc) if exc is not None and str(exc) else "the server closed it"
         if self._head is not None and not self._head.done():
-            self._head.set_exception(
+            waiting, self._head = self._head, None
+            waiting.set_exception(
                 ConnectionLost(
                     f"the connection to {self._url} ended before an answer came: {reason}", cause_text=reason
                 )
@@ -251,7 +256,8 @@ class _Line(asyncio.Protocol):
 
     def _fail(self, error: Error) -> None:
         if self._head is not None and not self._head.done():
-            self._head.set_exception(error)
+            waiting, self._head = self._head, None
+            waiting.set_exception(error)
         response, self._response = self._response, None
         if response is not None:
             response.fail(error)
