@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, final
 from urllib.parse import urlsplit
 
+from trimaran.client.asks import Asks
 from trimaran.client.client import Client
 from trimaran.client.connection import Connection
 from trimaran.client.dialect import Dialect, Stateless
@@ -53,10 +54,8 @@ def connect(target: Target, **options: Any) -> Client:
     dialer, made = _resolve(target, dict(options))
     from trimaran import __version__
 
-    connection = Connection(dialer, made, _Dialects(made, __version__), _memory)
-    dialects = cast("_Dialects", connection.make_dialect)
-    dialects.asks = connection.asks
-    return Client(connection)
+    asks = Asks(made)
+    return Client(Connection(dialer, made, asks, _Dialects(made, asks, __version__), _memory))
 
 
 async def open_client(target: Target, **options: Any) -> Client:
@@ -68,9 +67,8 @@ async def open_client(target: Target, **options: Any) -> Client:
 class _Dialects:
     """Makes the dialect for a manner of speaking."""
 
-    asks: Any
-
-    def __init__(self, options: Options, version: str) -> None:
+    def __init__(self, options: Options, asks: Asks, version: str) -> None:
+        self._asks = asks
         given = options.client_info
         self._info = {"name": "trimaran", "version": version} if given is None else dict(given)
         if not isinstance(self._info.get("name"), str) or not isinstance(self._info.get("version"), str):
@@ -78,10 +76,10 @@ class _Dialects:
 
     def __call__(self, manner: Manner, version: str | None) -> Dialect:
         if manner == "modern":
-            return Stateless(self._info, self.asks.capabilities(modern=True))
+            return Stateless(self._info, self._asks.capabilities(modern=True))
         from trimaran.legacy.dialect import Handshaken
 
-        return Handshaken(self._info, self.asks.capabilities(modern=False), version)
+        return Handshaken(self._info, self._asks.capabilities(modern=False), version)
 
 
 # --- targets ---------------------------------------------------------------------------------------------------------
@@ -181,6 +179,11 @@ class _HttpDialer:
             is_reachable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
         except ValueError as error:
             raise ConfigError(f"{url!r} is not a URL: {error}") from None
+        if parts.username or parts.password:
+            shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+            raise ConfigError(
+                f"the URL of {shown} holds credentials, which would end up in logs; give auth= or headers="
+            )
         if not is_reachable:
             raise ConfigError(f"{url!r} is no http:// or https:// URL with a host")
         self._url = url
@@ -292,6 +295,7 @@ class _ChannelDialer:
 
 async def _piped(channel: Channel, inbox: Inbox, options: Options) -> Link:
     link = Pipeline(channel, inbox, options.tap)
+    inbox.attach(link)  # the other end may speak before it is spoken to
     try:
         await link.open()
     except BaseException:

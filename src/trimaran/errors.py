@@ -284,6 +284,9 @@ class Unauthorized(TransportError):
 class UnexpectedStatus(TransportError):
     """An HTTP status without a JSON-RPC answer in its body."""
 
+    body: str = ""
+    """The start of the body."""
+
     def __init__(self, message: str, *, status: int) -> None:
         super().__init__(message)
         self.status = status

@@ -11,9 +11,11 @@ are plain functions run in worker threads, as they do for the asynchronous clien
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
+import weakref
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError
 from types import TracebackType
 from typing import Any, Self, TypeVar, final
 
@@ -51,6 +53,9 @@ class SyncClient:
         self._thread: threading.Thread | None = None
         self._client: Client | None = None
         self._is_closed = False
+        self._ending: Any = None
+        self._lock = threading.Lock()
+        """Nothing is handed to the loop once its end is decided."""
         # What cannot be right is said here, not in the thread.
         self._first: Client | None = self._make()
 
@@ -70,6 +75,9 @@ class SyncClient:
         except BaseException:
             self.close()
             raise
+        # One that is dropped without being closed takes its connection along.
+        self._ending = weakref.finalize(self, _abandon, loop, self._client)
+        self._ending.atexit = False
         return self
 
     async def _open(self) -> Client:
@@ -78,11 +86,17 @@ class SyncClient:
 
     def close(self) -> None:
         """End the connection and the thread. Any number of times, from any thread."""
-        self._is_closed = True
-        loop, self._loop = self._loop, None
+        with self._lock:
+            self._is_closed = True
+            loop, self._loop = self._loop, None
+        thread = self._thread
         if loop is None:
+            if thread is not None and thread is not threading.current_thread():
+                thread.join()  # somebody else is closing it; wait for the same end
             return
-        client, thread = self._client, self._thread
+        if self._ending is not None:
+            self._ending.detach()
+        client = self._client
         if thread is threading.current_thread():
             # A callback of the client's own: it cannot wait for the thread it runs on.
             closing = asyncio.ensure_future(client.close() if client is not None else _nothing(), loop=loop)
@@ -105,26 +119,26 @@ class SyncClient:
         self.close()
 
     def _run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
-        loop = self._loop
-        if loop is None:
+        with self._lock:
+            loop = self._loop
+            future = (
+                None
+                if loop is None or threading.current_thread() is self._thread
+                else asyncio.run_coroutine_threadsafe(coroutine, loop)
+            )
+        if future is None:
             coroutine.close()
             if self._is_closed:
                 raise Closed("the client is closed")
-            raise NotReady("the client is not open yet: use `with SyncClient(...)`, or call open()")
-        if threading.current_thread() is self._thread:
-            coroutine.close()
+            if loop is None:
+                raise NotReady("the client is not open yet: use `with SyncClient(...)`, or call open()")
             raise NotReady("a handler on the client's own thread cannot wait for the client; make the handler async")
-        try:
-            future: Future[_T] = asyncio.run_coroutine_threadsafe(coroutine, loop)
-        except RuntimeError:
-            coroutine.close()
-            raise Closed("the client is closed") from None
         try:
             return future.result()
         except CancelledError:
             raise Closed("the client was closed") from None
-        except KeyboardInterrupt:
-            future.cancel()
+        except BaseException:
+            future.cancel()  # interrupted, by Ctrl+C or a signal's handler; of a call that has ended it changes nothing
             raise
 
     @property
@@ -345,6 +359,15 @@ class SyncSubscription:
         self._run(self._subscription.cancel())
 
 
+def _abandon(loop: asyncio.AbstractEventLoop, client: Client) -> None:
+    async def end() -> None:
+        await client.close()
+        loop.stop()
+
+    if not loop.is_closed():
+        asyncio.run_coroutine_threadsafe(end(), loop)
+
+
 async def _nothing() -> None:
     pass
 
@@ -360,5 +383,7 @@ def _turn(loop: asyncio.AbstractEventLoop) -> None:
         if tasks:
             loop.run_until_complete(asyncio.wait(tasks))
         loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.run_until_complete(loop.shutdown_default_executor())
+        # Look-ups of names may still be at work in its threads; they are not waited for.
+        with contextlib.suppress(TimeoutError):
+            loop.run_until_complete(asyncio.wait_for(loop.shutdown_default_executor(), 1.0))
         loop.close()

@@ -9,8 +9,10 @@ schema is refused here instead of there.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import os
+import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -245,8 +247,27 @@ async def _call(handler: Any, *args: Any) -> Any:
     """Run a handler: a coroutine function here, a plain one in a thread, since it may well wait for a person."""
     if is_async(handler):
         return await handler(*args)
-    value: Any = await asyncio.to_thread(handler, *args)
+    value: Any = await _in_thread(handler, *args)
     return value if isinstance(value, Deferred) or not hasattr(value, "__await__") else await value
+
+
+async def _in_thread(function: Callable[..., Any], *args: Any) -> Any:
+    """Run a function in a thread that nobody has to wait for at the end: it may be waiting for a person who is gone."""
+    outcome: Future[Any] = Future()
+    context = contextvars.copy_context()
+
+    def run() -> None:
+        try:
+            value = context.run(function, *args)
+        except BaseException as error:
+            if not outcome.cancelled():
+                outcome.set_exception(error)
+        else:
+            if not outcome.cancelled():
+                outcome.set_result(value)
+
+    threading.Thread(target=run, name="trimaran-handler", daemon=True).start()
+    return await asyncio.wrap_future(outcome)
 
 
 async def _settled(value: Any) -> Any:

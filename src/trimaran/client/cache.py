@@ -14,6 +14,7 @@ import msgspec
 __all__ = ["Cache", "is_part_of"]
 
 _MOST: Final = 1000
+_LONGEST_MS: Final = 24 * 60 * 60 * 1000
 
 # Which lists a change notification makes stale.
 _STALE: Final[dict[str, tuple[str, ...]]] = {
@@ -30,6 +31,8 @@ class Cache:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._kept: dict[tuple[str, bytes], tuple[float, Any]] = {}
+        self.generation = 0
+        """Grows with everything that makes entries stale: an answer asked for before must not be kept after."""
 
     def get(self, method: str, params: Mapping[str, Any]) -> Any:
         """What was kept for this request, or None."""
@@ -44,9 +47,13 @@ class Cache:
             return None
         return found[1]
 
-    def put(self, method: str, params: Mapping[str, Any], ttl_ms: int | None, value: Any) -> None:
-        if not ttl_ms or ttl_ms < 0:
+    def put(
+        self, method: str, params: Mapping[str, Any], ttl_ms: int | None, value: Any, *, asked: int | None = None
+    ) -> None:
+        """Keep a value for as long as the server says, a day at most; `asked`: the generation when it was asked for."""
+        if not ttl_ms or ttl_ms < 0 or (asked is not None and asked != self.generation):
             return
+        ttl_ms = min(ttl_ms, _LONGEST_MS)
         key = (method, _encode(params))
         if len(self._kept) >= _MOST and key not in self._kept:
             del self._kept[next(iter(self._kept))]
@@ -66,9 +73,11 @@ class Cache:
         self._drop(lambda method, key: method in methods)
 
     def clear(self) -> None:
+        self.generation += 1
         self._kept.clear()
 
     def _drop(self, is_stale: Callable[[str, bytes], bool]) -> None:
+        self.generation += 1
         for key in [key for key in self._kept if is_stale(*key)]:
             del self._kept[key]
 

@@ -19,7 +19,6 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast, final
 
 import msgspec
-from msgspec import Raw
 
 from trimaran.errors import (
     CODE_INVALID_PARAMS,
@@ -39,6 +38,7 @@ from trimaran.errors import (
     Unsupported,
     UrlElicitationRequired,
 )
+from trimaran.protocol.headers import ParamHeaders
 from trimaran.protocol.inbound import RequestId
 from trimaran.protocol.meta import LOG_LEVELS
 from trimaran.protocol.methods import METHODS
@@ -79,6 +79,7 @@ Timeout = float | None | type[Unset]
 OnProgress = Callable[[float, float | None, str | None], Any]
 
 _MAX_PAGES: Final = 1000
+_KEEP_BYTES: Final = 1024 * 1024  # of one result in the cache
 _LOOKUP_PAGES: Final = 50  # to find one tool's definition before it is called
 _NO_PARAMS: Final[Mapping[str, Any]] = {}
 _T = TypeVar("_T")
@@ -99,7 +100,9 @@ class Client:
         self._level: str | None = None
         self._looking: asyncio.Task[None] | None = None
         connection.on_notice = self._hear
+        connection.on_gap = self._watch.gap
         connection.on_ready = self._began
+        connection.is_needed = self._watch.is_needed
 
     # --- life --------------------------------------------------------------------------------------------------------
 
@@ -231,29 +234,25 @@ class Client:
         if meta:
             params["_meta"] = meta
         repeatable = idempotent if idempotent is not None else tool is not None and tool.is_repeatable
-        try:
-            raw, _ = await self._connection.call(
-                "tools/call",
-                params,
-                name=name,
-                headers=None if tool is None or tool.headers is None else _mirrored(tool, params),
-                timeout=timeout,
-                max_timeout=max_timeout,
-                on_progress=on_progress,
-                repeatable=repeatable,
-            )
-        except (HeaderMismatch, UrlElicitationRequired) as refusal:
-            tool, timeout = await self._mend(refusal, name, tool, timeout)
-            raw, _ = await self._connection.call(
-                "tools/call",
-                params,
-                name=name,
-                headers=None if tool is None else _mirrored(tool, params),
-                timeout=timeout,
-                max_timeout=max_timeout,
-                on_progress=on_progress,
-                repeatable=repeatable,
-            )
+        for attempt in (1, 2):
+            try:
+                raw, _ = await self._connection.call(
+                    "tools/call",
+                    params,
+                    name=name,
+                    headers=None if tool is None or tool.headers is None else _mirrored(tool.headers, arguments),
+                    timeout=timeout,
+                    max_timeout=max_timeout,
+                    on_progress=on_progress,
+                    repeatable=repeatable,
+                )
+                break
+            except (HeaderMismatch, UrlElicitationRequired) as refusal:
+                if attempt == 2:
+                    raise
+                tool, timeout = await self._mend(refusal, name, tool, timeout)
+        else:
+            raise AssertionError("unreachable")
         result = read_tool(raw, unwrap=tool is not None and tool.unwraps)
         if tool is not None and tool.output is not None:
             tool.check(result, self._options.schema_check)
@@ -285,7 +284,7 @@ class Client:
         for params in refusal.elicitations:
             if not isinstance(params, dict):
                 return False
-            answer = await self._connection.asks.answer("elicitation/create", {**params, "mode": "url"})
+            answer = await self._connection.ask("elicitation/create", {**params, "mode": "url"})
             if answer.action != "accept":
                 return False
         return True
@@ -308,7 +307,7 @@ class Client:
                 f"the tools could not be listed within {seconds or 0:g} s, before {name} was called"
             ) from None
         except asyncio.CancelledError:
-            if self._looking.cancelled() and self.state == "closed":
+            if self._connection.is_closing:
                 raise Closed("the client was closed") from None
             raise
         left = None if seconds is None else max(seconds - (time.monotonic() - started), 0.001)
@@ -317,17 +316,17 @@ class Client:
     async def _learn_tools(self) -> None:
         cursor: str | None = None
         seen: set[str] = set()
+        began = self._tools.generation
         try:
             for _ in range(_LOOKUP_PAGES):
-                raw, _asked = await self._connection.call("tools/list", _page_params(cursor))
-                cursor = self._note("tools/list", cursor, read_page("tools/list", raw)).next_cursor
+                cursor = (await self._fetch("tools/list", cursor, is_internal=True)).next_cursor
                 if cursor is None or cursor in seen:
                     break
                 seen.add(cursor)
         except ProtocolError as error:
             log.warning("the tools cannot be listed, so they are called without their schemas: %s", error)
         # Also where it could not be read to its end: it is not asked for again at every call.
-        self._tools.is_complete = True
+        self._tools.is_complete = self._tools.generation == began
 
     def _forget_tools(self) -> None:
         self._tools.forget()
@@ -370,10 +369,13 @@ class Client:
         kept = None if fresh else self._cache.get("resources/read", params)
         if kept is not None:
             return kept.copy()
+        generation = self._cache.generation
         raw, asked = await self._connection.call("resources/read", params, name=uri, timeout=timeout)
         result = read_resource(raw)
-        if not asked:
-            self._keep("resources/read", params, raw, result)
+        if not asked and self._options.cache and self.era == "modern" and len(bytes(raw)) <= _KEEP_BYTES:
+            ttl: Any = _decode_any(raw).get("ttlMs")
+            ttl_ms = ttl if isinstance(ttl, int) else None
+            self._cache.put("resources/read", params, ttl_ms, result.copy(), asked=generation)
         return result
 
     async def list_prompts(self, cursor: str | None = None, *, fresh: bool = False) -> Page[Prompt]:
@@ -564,20 +566,25 @@ class Client:
             if kept is not None:
                 return kept.copy()  # the caller's own: what it does to it concerns nobody else
         try:
-            raw, _ = await self._connection.call(method, params)
+            return await self._fetch(method, cursor)
         except CallError as error:
             if cursor is not None and error.code == CODE_INVALID_PARAMS:
                 self._cache.drop(method)  # the pages this cursor came from belong to a list that is gone
             raise
-        return self._note(method, cursor, read_page(method, raw))
 
-    def _note(self, method: str, cursor: str | None, page: Page[Any]) -> Page[Any]:
+    async def _fetch(self, method: str, cursor: str | None, *, is_internal: bool = False) -> Page[Any]:
+        """One page from the server, taken note of unless the list changed while it was on its way."""
+        asked, known = self._cache.generation, self._tools.generation
+        params = _page_params(cursor)
+        raw, _ = await self._connection.call(method, params, is_internal=is_internal)
+        page = read_page(method, raw)
         if method == "tools/list":
+            is_current = self._tools.generation == known
             page[:] = self._tools.learn(page, over_http=self._mirrors, legacy=self.era == "legacy")
-            if cursor is None and page.next_cursor is None:
+            if is_current and cursor is None and page.next_cursor is None:
                 self._tools.is_complete = True
-        if self._options.cache:
-            self._cache.put(method, _page_params(cursor), page.ttl_ms, page.copy())
+        if self._options.cache and len(raw_bytes := bytes(raw)) <= _KEEP_BYTES and raw_bytes:
+            self._cache.put(method, params, page.ttl_ms, page.copy(), asked=asked)
         return page
 
     @property
@@ -585,11 +592,6 @@ class Client:
         """Do annotated arguments travel in headers here?"""
         conversation = self._connection.conversation
         return conversation.link.is_http and conversation.dialect.era == "modern"
-
-    def _keep(self, method: str, params: Mapping[str, Any], raw: Raw, value: Any) -> None:
-        if self._options.cache and self.era == "modern":
-            ttl: Any = _decode_any(raw).get("ttlMs")
-            self._cache.put(method, params, ttl if isinstance(ttl, int) else None, value.copy())
 
     async def _list_all(
         self, fetch: Callable[..., Awaitable[Page[_T]]], method: str, max_pages: int, fresh: bool
@@ -624,27 +626,25 @@ class Client:
             return
         self._tools.forget()
         self._cache.clear()
-        try:
-            if self._level is not None and self.era == "legacy":
-                await self._connection.call("logging/setLevel", {"level": self._level})
-            await self._watch.restore()
-        except Error as error:
-            log.warning("not everything could be set up again after reconnecting: %s", error)
+        if self._level is not None and self.era == "legacy":
+            try:
+                await self._connection.call("logging/setLevel", {"level": self._level}, is_internal=True)
+            except Error as error:
+                log.warning("the log level could not be set again after reconnecting: %s", error)
+        await self._watch.restore()
 
 
 def _page_params(cursor: str | None) -> Mapping[str, Any]:
     return _NO_PARAMS if cursor is None else {"cursor": cursor}
 
 
-def _mirrored(tool: KnownTool, params: Mapping[str, Any]) -> dict[str, str] | None:
-    if tool.headers is None:
-        return None
-    arguments: Any = params.get("arguments") or {}
-    if not isinstance(arguments, dict):
+def _mirrored(headers: ParamHeaders, arguments: Mapping[str, Any] | None) -> dict[str, str]:
+    given: Any = arguments or {}
+    if not isinstance(given, dict):
         from trimaran.schema.convert import to_jsonable
 
-        arguments = to_jsonable(arguments)
-    return dict(tool.headers.mirror(cast("dict[str, Any]", arguments)))
+        given = to_jsonable(given)
+    return dict(headers.mirror(cast("dict[str, Any]", given)))
 
 
 def _into(wanted: Any, result: ToolResult, name: str) -> Any:

@@ -19,7 +19,6 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, final
 
@@ -47,23 +46,23 @@ from trimaran.protocol.replies import Frame, excerpt
 from trimaran.types import as_object
 
 from .asks import Asks, LogEntry, StateEvent
-from .dialect import Dialect, Welcome, encode, write_notice
+from .conversation import Conversation
+from .dialect import Dialect, write_notice
 from .link import Link
-from .mailbox import Mailbox, is_async
-from .meeting import Dialer, EraMemory, MakeDialect, Meeting, meet
+from .mailbox import Mailbox
+from .meeting import Dialer, EraMemory, MakeDialect, meet
 from .options import MAX_TIMEOUT, Options
 from .patience import Clock, Expired, Patience
 
-__all__ = ["Connection", "Conversation", "Unset"]
+__all__ = ["Connection", "Unset"]
 
 log = logging.getLogger("trimaran.client")
 
-_MOST_ASKS: Final = 64  # asks of the server's at work at once; a person answers one
-_MOST_REFUSALS: Final = 10_000  # of those beyond, that wait to be sent
 _PAUSES: Final = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 _ATTEMPTS: Final = 5  # to reconnect, before waiting for somebody to call
 _SETTLED: Final = 5.0  # seconds a conversation must have lived for the next one to begin without a pause
-_PING_LIMIT: Final = 5.0
+_PATIENCE: Final = 5.0  # seconds for what should take no time: a ping, a farewell, a callback
+_TURNS: Final = 5  # of the loop, for cancelled callers to leave
 _SLOW_ASKS: Final = frozenset({"elicitation/create", "sampling/createMessage"})
 
 
@@ -83,156 +82,61 @@ class _InputRequired(Struct):
     state: str | None = field(name="requestState", default=None)
 
 
-class _Answer(Struct, tag_field="jsonrpc", tag="2.0"):
-    id: RequestId
-    result: Any
-
-
-class _Refusal(Struct, tag_field="jsonrpc", tag="2.0"):
-    id: RequestId
-    error: Any
-
-
 _decode_progress = msgspec.json.Decoder(_Progress).decode
 _decode_input = msgspec.json.Decoder(_InputRequired).decode
 
 
 @final
 class Flight:
-    """A call that waits for its reply."""
+    """A call, from its first request to its result."""
 
-    __slots__ = ("method", "on_id", "on_progress", "patience", "post")
+    __slots__ = ("id", "is_internal", "live", "method", "on_id", "on_progress", "patience", "post")
 
     def __init__(self, method: str, patience: Patience, on_progress: Callable[..., Any] | None) -> None:
         self.method = method
         self.patience = patience
         self.on_progress = on_progress
+        self.post = None if on_progress is None else Mailbox()
         self.on_id: Callable[[int], None] | None = None
-        self.post = Mailbox() if on_progress is not None and is_async(on_progress) else None
+        self.is_internal = False
+        """Was it made by the client itself, for its own ends?"""
+        self.id = 0
+        """Of its latest request."""
+        self.live: Conversation | None = None
 
     def progress(self, report: _Progress) -> None:
         self.patience.extend()
-        if self.post is not None:
-            assert self.on_progress is not None
+        if self.post is not None and self.on_progress is not None:
             self.post.post(self.on_progress, report.progress, report.total, report.message)
-        elif self.on_progress is not None:
-            try:
-                self.on_progress(report.progress, report.total, report.message)
-            except Exception:
-                log.exception("on_progress failed")
-
-
-@final
-class Conversation:
-    """One link and what is spoken on it. It is the link's inbox."""
-
-    link: Link
-    dialect: Dialect
-    welcome: Welcome
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self.is_over = False
-        self.error: Error | None = None
-        self.began = 0.0
-        self._answering: dict[RequestId, asyncio.Task[None]] = {}
-        self._unanswered: deque[RequestId] = deque()
-        self._has_begun = False
-
-    def attach(self, link: Link) -> None:
-        self.link = link
-        self._connection.newest_link = link
-
-    def begin(self, meeting: Meeting[Conversation], now: float) -> None:
-        self.dialect, self.welcome = meeting.dialect, meeting.welcome
-        self.began = now
-        self._has_begun = True
-
-    def notice(self, frame: Frame) -> None:
-        self._connection.hear(self, frame)
-
-    def asked(self, frame: Frame) -> None:
-        id = frame.id
-        assert isinstance(id, (int, str))
-        if self._has_begun and self.dialect.era == "modern":
-            # REQ client.no-responses: a modern client never sends one, so there is no way to answer.
-            log.warning("the server sent the request %s, which this era does not have; it was ignored", frame.method)
-            return
-        if len(self._answering) >= _MOST_ASKS:
-            if len(self._unanswered) < _MOST_REFUSALS:  # one that asks on and on without reading is not even told
-                self._unanswered.append(id)
-                if len(self._unanswered) == 1:
-                    self._connection.spawn(self._refuse_all())
-            return
-        task = self._connection.spawn(self._answer(id, frame))
-        self._answering[id] = task
-        task.add_done_callback(lambda _: self._answering.pop(id, None))
-
-    def withdraw_ask(self, id: RequestId) -> None:
-        """The server no longer wants an answer."""
-        task = self._answering.get(id)
-        if task is not None:
-            task.cancel()
-
-    def lost(self, error: Error | None) -> None:
-        self.is_over = True
-        self.error = error
-        self._connection.conversation_ended(self, error)
-
-    async def _answer(self, id: RequestId, frame: Frame) -> None:
-        method: Any = frame.method
-        try:
-            with self._connection.waiting_for_people(method):
-                result = await self._connection.asks.answer(method, frame.read_params())
-            reply = _Answer(id, result)
-            await self._reply(reply)
-        except ProtocolError as error:
-            await self._reply(_Refusal(id, _error_body(error)))
-        except TransportError as error:
-            log.debug("an answer to %s could not be sent: %s", method, error)
-        except Exception as error:
-            log.exception("the handler of %s failed", method)
-            await self._reply(_Refusal(id, {"code": -32603, "message": f"the handler failed: {type(error).__name__}"}))
-
-    async def _refuse_all(self) -> None:
-        busy = {"code": -32603, "message": f"the client is busy: {_MOST_ASKS} requests are being answered"}
-        while self._unanswered:
-            await self._reply(_Refusal(self._unanswered[0], busy))
-            self._unanswered.popleft()
-
-    async def _reply(self, message: Any) -> None:
-        headers = self.dialect.headers("", None) if self._has_begun else None
-        try:
-            await self.link.send(encode(message), headers)
-        except (TransportError, ProtocolError) as error:
-            log.debug("a reply could not be sent: %s", error)
-
-
-def _error_body(error: ProtocolError) -> dict[str, Any]:
-    body: dict[str, Any] = {"code": error.code, "message": error.message}
-    if error.data is not None:
-        body["data"] = error.data
-    return body
 
 
 @final
 class Connection:
-    def __init__(self, dialer: Dialer, options: Options, make_dialect: MakeDialect, memory: EraMemory) -> None:
+    def __init__(
+        self, dialer: Dialer, options: Options, asks: Asks, make_dialect: MakeDialect, memory: EraMemory
+    ) -> None:
         self.dialer = dialer
         self.options = options
-        self.asks = Asks(options)
+        self.asks = asks
         self.state = "new"
         self.log_level: str | None = "info" if self.asks.on_log is not None else None
         self.on_notice: Callable[[str, dict[str, Any]], None] = lambda method, params: None
         """Sees every notification but progress."""
+        self.on_gap: Callable[[], None] = lambda: None
+        """Told when announcements may have been missed."""
         self.on_ready: Callable[[bool], Coroutine[Any, Any, None]] | None = None
         """Run with each new conversation; True: it is not the first."""
-        self.make_dialect = make_dialect
+        self.is_needed: Callable[[], bool] = lambda: False
+        """Does anybody wait for what the server will say, so that giving up is no option?"""
+        self._make_dialect = make_dialect
         self._memory = memory
         self._live: Conversation | None = None
         self._last: Conversation | None = None
         self._ids = itertools.count(1)
         self._flights: dict[RequestId, Flight] = {}
+        """Requests that wait for a reply, by id."""
+        self._calls: set[Flight] = set()
+        """All calls, also those that wait for a person or for the connection."""
         self._clock = Clock()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._mail = Mailbox()
@@ -270,28 +174,30 @@ class Connection:
         await asyncio.shield(self._closing)
 
     async def _close(self, error: Error | None) -> None:
-        live, self._live = self._live, None
+        live, self._live = self._live or self._last, None
         opening, self._opening = self._opening, None
-        for flight in tuple(self._flights.values()):
-            flight.patience.end(Closed(f"the client was closed while {flight.method} was waiting for its answer"))
-        for _ in range(5):
-            if self._flights:
-                await asyncio.sleep(
-                    0
-                )  # their callers leave before the link goes: they hear Closed, not what closing does
-        tasks = [task for task in (*self._tasks, opening) if task is not None and task is not asyncio.current_task()]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-        if live is None and self._last is not None:
-            live = self._last
-        if live is not None:
-            with contextlib.suppress(Error):
+        try:
+            for flight in tuple(self._calls):
+                flight.patience.end(Closed(f"the client was closed while {flight.method} was waiting for its answer"))
+            tasks = {
+                task for task in (*self._tasks, opening) if task is not None and task is not asyncio.current_task()
+            }
+            for task in tasks:
+                task.cancel()
+            # Callers leave before the link goes: they hear Closed, not what closing does.
+            for _ in range(_TURNS):
+                if self._calls:
+                    await asyncio.sleep(0)
+            if tasks:
+                await asyncio.wait(tasks, timeout=_PATIENCE)
+            if live is not None:
                 await live.link.close()
-        await self._mail.close()
-        self._clock.close()
-        self._enter("closed", error)
+        except Exception:
+            log.exception("%s could not be closed in good order", self.dialer.describe())
+        finally:
+            self._clock.close()
+            self._enter("closed", error)
+            await self._mail.close(within=_PATIENCE)
 
     def _enter(self, state: str, error: Error | None = None) -> None:
         previous, self.state = self.state, state
@@ -302,6 +208,15 @@ class Connection:
 
     def _tell(self, callback: Callable[..., Any], *args: Any, size: int = 0) -> None:
         self._mail.post(callback, *args, size=size)
+
+    @property
+    def is_closing(self) -> bool:
+        return self._closing is not None
+
+    @property
+    def is_live(self) -> bool:
+        """Is there a conversation at the moment?"""
+        return self._live is not None
 
     def require_open(self) -> None:
         """NotReady before the client was opened, Closed after it was closed."""
@@ -361,7 +276,7 @@ class Connection:
                 meeting = await meet(
                     self.dialer,
                     lambda: Conversation(self),
-                    self.make_dialect,
+                    self._make_dialect,
                     self.next_id,
                     era=self.options.wanted_era,
                     version=self.options.version,
@@ -384,7 +299,15 @@ class Connection:
         conversation.begin(meeting, asyncio.get_running_loop().time())
         self._last = conversation
         if conversation.is_over:
-            raise conversation.error or ConnectionLost(f"{self.dialer.describe()} ended right after it was greeted")
+            await conversation.link.close()
+            why = conversation.error
+            gone = ConnectFailed(
+                f"{self.dialer.describe()} ended right after it was greeted{f': {why}' if why else ''}",
+                exit_code=getattr(why, "exit_code", None),
+                stderr=getattr(why, "stderr", ()),
+            )
+            self._fail(gone)
+            raise gone
         self._failure = None
         self._live = conversation
         self._enter("ready")
@@ -399,6 +322,9 @@ class Connection:
         pause = _PAUSES[min(self._failures, len(_PAUSES) - 1)]
         self._not_before = asyncio.get_running_loop().time() + pause
 
+    def gap(self) -> None:
+        self.on_gap()
+
     def conversation_ended(self, conversation: Conversation, error: Error | None) -> None:
         """A conversation is over: by the end of its link, or because the server forgot its session."""
         if self._live is not conversation or self._closing is not None:
@@ -411,28 +337,32 @@ class Connection:
         else:
             self._failures += 1  # it does not last; a greeting alone is no success
         self._not_before = now + _PAUSES[min(self._failures, len(_PAUSES) - 1)]
-        self.spawn(self._retire(conversation))
-        self._opening = asyncio.ensure_future(self._heal())
+        for flight in tuple(self._calls):
+            if flight.live is conversation and flight.method == "subscriptions/listen":
+                flight.patience.end(ConnectionLost("the stream of changes ended with its conversation"))
+        retiring = self.spawn(self._retire(conversation))
+        self._opening = asyncio.ensure_future(self._heal(None if conversation.link.is_http else retiring))
         self._opening.add_done_callback(self._opened)
 
     async def _retire(self, ended: Conversation) -> None:
         """Let what is still under way on an ended link finish, where it can; then close it."""
-        finish: Callable[[], Coroutine[Any, Any, None]] | None = getattr(ended.link, "finish", None)
         try:
-            if finish is not None:
-                await finish()
+            await ended.link.finish()
         finally:
             with contextlib.suppress(Error):
                 await ended.link.close()
 
-    async def _heal(self) -> Conversation:
-        for attempt in range(_ATTEMPTS):
+    async def _heal(self, retiring: asyncio.Task[None] | None) -> Conversation:
+        """Begin again, with growing pauses: a few times, or for as long as somebody needs it."""
+        if retiring is not None:
+            await asyncio.wait((retiring,))  # a child or a channel must be gone before the next one comes
+        for attempt in itertools.count(1):
             try:
                 return await self._begin()
             except Error as error:
                 log.info("%s: reconnecting failed: %s", self.dialer.describe(), error)
                 self._enter("reconnecting", error)
-                if attempt == _ATTEMPTS - 1:
+                if attempt >= _ATTEMPTS and not self.is_needed():
                     raise
         raise AssertionError("unreachable")
 
@@ -445,14 +375,16 @@ class Connection:
                 failures = 0
                 continue
             try:
-                await self.ping(min(_PING_LIMIT, interval) if interval > 1 else _PING_LIMIT)
+                await self.ping(min(_PATIENCE, interval) if interval > 1 else _PATIENCE)
                 failures = 0
-            except (TimedOut, TransportError) as error:
+            except Closed:
+                return
+            except TransportError as error:
                 failures += 1
                 if failures >= self.options.ping_failures and self._live is live:
                     failures = 0
                     lost = ConnectionLost(f"{self.options.ping_failures} pings in a row failed; the last: {error}")
-                    for flight in tuple(self._flights.values()):
+                    for flight in tuple(self._calls):
                         flight.patience.end(ConnectionLost(str(lost)))
                     live.lost(lost)
             except ProtocolError:
@@ -471,10 +403,10 @@ class Connection:
 
     @property
     def in_flight(self) -> tuple[RequestId, ...]:
-        return tuple(self._flights)
+        return tuple(flight.id for flight in self._calls if not flight.is_internal)
 
     def cancel(self, id: RequestId, reason: str | None) -> bool:
-        flight = self._flights.get(id)
+        flight = next((one for one in self._calls if one.id == id and not one.is_internal), None)
         if flight is None:
             return False
         flight.patience.cancel(reason)
@@ -492,6 +424,7 @@ class Connection:
         on_progress: Callable[..., Any] | None = None,
         repeatable: bool = True,
         on_id: Callable[[int], None] | None = None,
+        is_internal: bool = False,
     ) -> tuple[Raw, bool]:
         """Have a request answered: its result, and whether input was asked for on the way.
 
@@ -509,8 +442,10 @@ class Connection:
             maximum = max(MAX_TIMEOUT, seconds)
         flight = Flight(method, Patience(seconds, maximum, self._clock), on_progress)
         flight.on_id = on_id
+        flight.is_internal = is_internal
         try:
             with flight.patience:
+                self._calls.add(flight)
                 result = await self._converse(flight, method, params, name, headers, repeatable)
                 if flight.post is not None:
                     await self._hear_out(flight.post)
@@ -522,13 +457,14 @@ class Connection:
                 raise Closed(f"the client was closed while {method} was waiting for its answer") from error
             raise
         finally:
+            self._calls.discard(flight)
             if flight.post is not None:
                 await flight.post.close()
 
     async def _hear_out(self, post: Mailbox) -> None:
         """Let the last reports of progress be heard before the result is; not for ever."""
         try:
-            async with asyncio.timeout(_PING_LIMIT):
+            async with asyncio.timeout(_PATIENCE):
                 await post.drained()
         except TimeoutError:
             log.warning("on_progress does not keep up: the call returned before it had heard all")
@@ -549,7 +485,8 @@ class Connection:
         while True:
             live = self._live or await self._ready()
             dialect, link = live.dialect, live.link
-            id = next(self._ids)
+            id = flight.id = next(self._ids)
+            flight.live = live
             message = self._write(dialect, id, method, {**params, **extra}, flight)
             all_headers = dialect.headers(method, name) if link.is_http else None
             if headers and all_headers is not None:
@@ -625,7 +562,7 @@ class Connection:
 
         async def tell() -> None:
             with contextlib.suppress(TransportError, ProtocolError):
-                async with asyncio.timeout(_PING_LIMIT):
+                async with asyncio.timeout(_PATIENCE):
                     await live.link.send(
                         write_notice("notifications/cancelled", params),
                         live.dialect.headers("notifications/cancelled", None),
@@ -684,6 +621,17 @@ class Connection:
             answers[key] = await self.asks.answer(method, as_object(ask.get("params")) or {})
         return answers
 
+    async def ask(self, method: str, params: Mapping[str, Any]) -> Any:
+        """Have a person or a model asked on a call's behalf; ended by close."""
+        flight = Flight(method, Patience(None, None), None)
+        flight.is_internal = True
+        with flight.patience:
+            self._calls.add(flight)
+            try:
+                return await self.asks.answer(method, params)
+            finally:
+                self._calls.discard(flight)
+
     def _late(self, method: str, patience: Patience) -> str:
         text = f"no answer to {method} within {patience.limit:g} s from {self.dialer.describe()}"
         live = self._live or self._last
@@ -707,7 +655,7 @@ class Connection:
     @contextlib.contextmanager
     def waiting_for_people(self, method: str) -> Any:
         """The clocks of all calls stand still while a person or a model answers: which call it belongs to is not said."""
-        flights = tuple(self._flights.values()) if method in _SLOW_ASKS else ()
+        flights = tuple(self._calls) if method in _SLOW_ASKS else ()
         for flight in flights:
             flight.patience.pause()
         try:
@@ -735,6 +683,9 @@ class Connection:
                 if flight is not None and flight.method == "subscriptions/listen":
                     # The other way to end one on a pipe; its keeper opens another.
                     flight.patience.end(ConnectionLost("the server ended the stream of changes"))
+        elif method == "notifications/subscriptions/acknowledged" and self._live is conversation:
+            if self.state == "reconnecting":
+                self._enter("ready")
         elif method == "notifications/message" and self.asks.on_log is not None:
             self._tell(self.asks.on_log, _log_entry(params), size=size)
         try:

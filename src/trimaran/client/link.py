@@ -91,6 +91,10 @@ class Inbox(Protocol):
         """A request of the server's: legacy eras only."""
         ...
 
+    def gap(self) -> None:
+        """What the server said by itself may have been missed for a moment."""
+        ...
+
     def lost(self, error: Error | None) -> None:
         """The link has ended by itself; told once."""
         ...
@@ -102,9 +106,7 @@ class Link(Protocol):
     is_http: bool
     """Do headers travel along, and does leaving a request end its stream?"""
 
-    async def request(
-        self, id: RequestId, message: bytes, headers: Mapping[str, str] | None, *, streaming: bool = False
-    ) -> Frame:
+    async def request(self, id: RequestId, message: bytes, headers: Mapping[str, str] | None) -> Frame:
         """Send a request and wait for its reply. No deadline of its own: whoever calls has one.
 
         Raises:
@@ -115,6 +117,14 @@ class Link(Protocol):
 
     async def send(self, message: bytes, headers: Mapping[str, str] | None) -> None:
         """Send a notification, or an answer to a request of the server's."""
+        ...
+
+    async def settled(self) -> None:
+        """Wait until what the server says by itself can be heard."""
+        ...
+
+    async def finish(self) -> None:
+        """Wait for what is still under way on a link that is to be replaced; each request has its own deadline."""
         ...
 
     async def close(self) -> None:

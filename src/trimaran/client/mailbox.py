@@ -21,6 +21,7 @@ log = logging.getLogger("trimaran.client")
 
 _CAPACITY: Final = 1000
 _BYTES: Final = 16 * 1024 * 1024
+_STUBBORN: Final = 1.0  # seconds for a callback that will not be cancelled
 
 
 def is_async(callback: Any) -> bool:
@@ -37,11 +38,14 @@ class Mailbox:
         self._bytes = 0
         self._capacity = capacity
         self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
         self.dropped = 0
         """Events that were lost on callbacks that could not keep up."""
 
     def post(self, callback: Callable[..., Any], *args: Any, size: int = 0) -> None:
         """Have `callback(*args)` called; `size` is about what the event takes in memory."""
+        if self._is_closed:
+            return
         if not is_async(callback):
             promised = _run_plain(callback, args)
             if promised is None:
@@ -69,17 +73,28 @@ class Mailbox:
                 self._bytes -= size
                 try:
                     await callback(*args)
+                except asyncio.CancelledError:
+                    task = asyncio.current_task()
+                    if task is not None and task.cancelling():
+                        raise
+                    log.warning("a callback was cancelled by itself: %r", callback)
                 except Exception:
                     log.exception("a callback failed: %r", callback)
         finally:
             self._task = None
 
-    async def close(self) -> None:
-        self._waiting.clear()
+    async def close(self, within: float = 0.0) -> None:
+        """Take no more, deliver for so many seconds what is there, and drop the rest."""
+        self._is_closed = True
         task = self._task
-        if task is not None and task is not asyncio.current_task():
-            task.cancel()
-            await asyncio.wait((task,))
+        if task is None or task is asyncio.current_task():
+            self._waiting.clear()
+            return
+        if within:
+            await asyncio.wait((task,), timeout=within)
+        self._waiting.clear()
+        task.cancel()
+        await asyncio.wait((task,), timeout=_STUBBORN)
 
 
 def _run_plain(callback: Callable[..., Any], args: tuple[Any, ...]) -> Awaitable[Any] | None:

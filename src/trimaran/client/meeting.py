@@ -125,10 +125,11 @@ async def meet(
     known = memory.recall(dialer.key) if is_free else None
     if known in order and known != order[0]:
         try:
-            return await _Attempt(dialer, make_inbox, make_dialect, next_id, version).greet(known)
+            async with asyncio.timeout(patience / 2):
+                return await _Attempt(dialer, make_inbox, make_dialect, next_id, version).greet(known)
         except Unauthorized:
             raise
-        except (TransportError, ProtocolError):
+        except (TransportError, ProtocolError, TimeoutError):
             memory.note(dialer.key, None)  # it may have been upgraded: ask again
     attempt = _Attempt(dialer, make_inbox, make_dialect, next_id, version)
     try:

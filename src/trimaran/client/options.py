@@ -142,6 +142,8 @@ class Options(Struct, frozen=True, kw_only=True):
         for key, value in (self.headers or {}).items():
             if not _TOKEN.fullmatch(key) or not _FIELD_VALUE.fullmatch(value):
                 raise ConfigError(f"the header {key!r} is not legal HTTP")
+        if self.ssl is not None and not isinstance(self.ssl, bool) and "SSLContext" not in type(self.ssl).__name__:
+            raise ConfigError(f"ssl is an ssl.SSLContext, or False to accept any certificate; not {self.ssl!r}")
         auth = self.auth
         if isinstance(auth, str):
             if not _FIELD_VALUE.fullmatch(auth) or not auth.strip() or " " in auth:
@@ -151,6 +153,10 @@ class Options(Struct, frozen=True, kw_only=True):
                 f"auth is a bearer token, or an object with header() and refresh(www_authenticate); "
                 f"not {type(auth).__name__}"
             )
+
+    def __repr__(self) -> str:
+        # Not the generated one: auth, headers and env hold what belongs in no log.
+        return f"<Options era={self.era!r} timeout={self.timeout!r}>"
 
     @property
     def wanted_era(self) -> Era:

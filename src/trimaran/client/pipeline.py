@@ -46,9 +46,7 @@ class Pipeline:
     async def open(self) -> None:
         await self.channel.open(self)
 
-    async def request(
-        self, id: RequestId, message: bytes, headers: Mapping[str, str] | None = None, *, streaming: bool = False
-    ) -> Frame:
+    async def request(self, id: RequestId, message: bytes, headers: Mapping[str, str] | None = None) -> Frame:
         if self._over is not None:
             raise self._loss(sent=False)
         answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
@@ -65,6 +63,12 @@ class Pipeline:
         if self._tap is not None:
             self._tap("out", message)
         await self.channel.send(message)
+
+    async def settled(self) -> None:
+        """At once."""
+
+    async def finish(self) -> None:
+        """Nothing survives its channel."""
 
     async def close(self) -> None:
         self._end(ConnectionLost("the connection was closed"))

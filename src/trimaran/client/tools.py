@@ -109,6 +109,8 @@ def _is_envelope(schema: dict[str, Any], *, legacy: bool) -> bool:
 class KnownTools:
     def __init__(self) -> None:
         self._known: dict[str, KnownTool] = {}
+        self.generation = 0
+        """Grows whenever what was known is forgotten."""
         self.is_complete = False
         """Has the whole list been seen since it last changed?"""
 
@@ -136,3 +138,4 @@ class KnownTools:
     def forget(self) -> None:
         self._known.clear()
         self.is_complete = False
+        self.generation += 1

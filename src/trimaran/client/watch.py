@@ -13,7 +13,7 @@ import contextlib
 import inspect
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal, Self, final
 
 from msgspec import Struct
@@ -71,8 +71,7 @@ class Watcher:
         self.uris = frozenset(uris)
         self._waiting: deque[Change] = deque(maxlen=_MOST_WAITING)
         self._wake = asyncio.Event()
-        self._error: Error | None = None
-        self._is_over = False
+        self.is_over = False
 
     def wants(self, change: Change) -> bool:
         if change.kind == "resource":
@@ -83,9 +82,8 @@ class Watcher:
         self._waiting.append(change)
         self._wake.set()
 
-    def end(self, error: Error | None = None) -> None:
-        self._error = error
-        self._is_over = True
+    def end(self) -> None:
+        self.is_over = True
         self._wake.set()
 
     def drop(self) -> None:
@@ -98,9 +96,7 @@ class Watcher:
         while True:
             if self._waiting:
                 return self._waiting.popleft()
-            if self._is_over:
-                if self._error is not None:
-                    raise self._error
+            if self.is_over:
                 return None
             self._wake.clear()
             await self._wake.wait()
@@ -130,38 +126,39 @@ class Changes:
     def __init__(self, watch: Watch, watcher: Watcher) -> None:
         self._watch = watch
         self._watcher = watcher
-        self._steps: AsyncGenerator[Change, None] | None = None
+        self._is_on = False
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Change:
-        if self._steps is None:
-            self._steps = _steps(self._watch, self._watcher)
-        return await anext(self._steps)
+        await self._begin()
+        change = await self._watcher.next()
+        if change is None:
+            raise StopAsyncIteration
+        return change
 
     async def aclose(self) -> None:
-        """Stop listening."""
-        if self._steps is not None:
-            await self._steps.aclose()
+        """Stop listening, from any task; one that waits for the next change gets the end."""
+        self._watcher.drop()
         await self._watch.remove(self._watcher)
 
     async def __aenter__(self) -> Self:
-        await self._watch.add(self._watcher)
+        await self._begin()
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
 
+    async def _begin(self) -> None:
+        if not self._is_on and not self._watcher.is_over:
+            await self._watch.add(self._watcher)
+            self._is_on = True
 
-async def _steps(watch: Watch, watcher: Watcher) -> AsyncGenerator[Change, None]:
-    # A generator: one that is dropped in the middle of a loop is closed by the event loop, and stops listening.
-    await watch.add(watcher)
-    try:
-        while (change := await watcher.next()) is not None:
-            yield change
-    finally:
-        await watch.remove(watcher)
+    def __del__(self) -> None:
+        # Left in the middle of a loop, by `break`: nobody will hear the rest.
+        if self._is_on and not self._watcher.is_over:
+            self._watch.abandon(self._watcher)
 
 
 @final
@@ -202,6 +199,10 @@ class Watch:
                     outcome = callback(change.uri if change.uri is not None else uri)
                     if inspect.isawaitable(outcome):
                         await outcome
+                except asyncio.CancelledError:
+                    task = asyncio.current_task()
+                    if task is not None and task.cancelling():
+                        raise
                 except Exception:
                     log.exception("the callback of a subscription failed: %s", uri)
 
@@ -217,18 +218,29 @@ class Watch:
         try:
             await self._announce()
         except BaseException:
-            self._watchers.remove(watcher)
+            self.abandon(watcher)
             raise
+
+    def abandon(self, watcher: Watcher) -> None:
+        """Stop watching without waiting for it: the server is told in the background."""
+        if self._connection.is_closing:
+            return
+        with contextlib.suppress(RuntimeError):  # the loop is gone, and everything with it
+            asyncio.get_running_loop()
+            self._connection.spawn(self.remove(watcher))
 
     async def remove(self, watcher: Watcher) -> None:
         if watcher not in self._watchers:
             return
         self._watchers.remove(watcher)
         watcher.drop()
-        if self._connection.state in ("closed", "new"):
-            return
+        if self._connection.is_closing or not self._connection.is_live:
+            return  # the next conversation is told what is wanted then
         with contextlib.suppress(Error):
             await self._announce()
+
+    def is_needed(self) -> bool:
+        return bool(self._watchers)
 
     def hear(self, method: str, params: Mapping[str, Any]) -> None:
         if method == "notifications/subscriptions/acknowledged":
@@ -243,17 +255,35 @@ class Watch:
             if watcher.wants(change):
                 watcher.put(change)
 
+    def gap(self) -> None:
+        """Something may have been missed."""
+        self._tell_all(Change("reconnected"))
+
     def close(self) -> None:
         for watcher in self._watchers:
             watcher.end()
 
     async def restore(self) -> None:
-        """A new conversation: announce everything again."""
-        self._subscribed.clear()
-        if not self._watchers:
-            return
-        if not self._is_modern:
-            await self._subscribe()
+        """A new conversation, perhaps of another era: announce everything again, and say that something may be missing."""
+        async with self._lock:
+            self._subscribed.clear()
+            if self._is_modern:
+                # A stream that is there opens itself again, and tells.
+                if self._stream is None and self._watchers:
+                    with contextlib.suppress(Error):
+                        await self._renew()
+                    self._tell_all(Change("reconnected"))
+                return
+            stream, self._stream = self._stream, None
+            if stream is not None:
+                await _end_stream(stream)
+            for uri in sorted(self._wanted_uris()):
+                try:
+                    await self._connection.call("resources/subscribe", {"uri": uri}, name=uri, is_internal=True)
+                    self._subscribed.add(uri)
+                except Error as error:
+                    log.warning("the subscription to %s could not be made again: %s", uri, error)
+        if self._watchers:
             self._tell_all(Change("reconnected"))
 
     # --- the server's side -------------------------------------------------------------------------------------------
@@ -273,18 +303,26 @@ class Watch:
             else:
                 await self._subscribe()
 
+    def _wanted_uris(self) -> set[str]:
+        return {uri for watcher in self._watchers for uri in watcher.uris}
+
     def _require_subscriptions(self, method: str) -> None:
         capability: Any = self._connection.conversation.welcome.capabilities.get("resources")
         if not isinstance(capability, dict) or not capability.get("subscribe"):  # pyright: ignore[reportUnknownMemberType]
             raise Unsupported("the server does not offer subscriptions to resources; nothing was sent", method=method)
 
     async def _subscribe(self) -> None:
-        wanted = {uri for watcher in self._watchers for uri in watcher.uris}
+        wanted = self._wanted_uris()
         if wanted - self._subscribed:
             self._require_subscriptions("resources/subscribe")
+        await self._connection.conversation.link.settled()
         for uri in sorted(wanted - self._subscribed):
-            await self._connection.call("resources/subscribe", {"uri": uri}, name=uri)
-            self._subscribed.add(uri)
+            self._subscribed.add(uri)  # before: whoever gives up in between is cleaned up after
+            try:
+                await self._connection.call("resources/subscribe", {"uri": uri}, name=uri)
+            except Error:
+                self._subscribed.discard(uri)
+                raise
         for uri in sorted(self._subscribed - wanted):
             self._subscribed.discard(uri)
             await self._connection.call("resources/unsubscribe", {"uri": uri}, name=uri)
@@ -309,6 +347,9 @@ class Watch:
         limit = self._connection.options.timeout
         try:
             await asyncio.wait((waiting, task), timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+        except BaseException:
+            task.cancel()
+            raise
         finally:
             self._coming = None
             waiting.cancel()
@@ -321,6 +362,7 @@ class Watch:
             raise Unsupported(
                 f"the server does not tell of changes: {failure.message}", method="subscriptions/listen"
             ) from failure
+        self._connection.require_open()
         raise failure or TimedOut(f"subscriptions/listen was not acknowledged within {limit or 0:g} s")
 
     async def _keep(self, stream: _Stream) -> None:
@@ -336,6 +378,7 @@ class Watch:
                     timeout=None,
                     repeatable=False,
                     on_id=lambda id: setattr(stream, "id", id),
+                    is_internal=True,
                 )
             except Closed:
                 return
@@ -343,7 +386,7 @@ class Watch:
                 if not stream.acknowledged.is_set():
                     raise
                 log.info("the stream of changes broke and is opened again: %s", error)
-            except (CallError, ProtocolError) as error:
+            except ProtocolError as error:
                 if not stream.acknowledged.is_set():
                     raise
                 log.warning("the server no longer tells of changes: %s", error)

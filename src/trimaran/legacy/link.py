@@ -39,10 +39,13 @@ from trimaran.transports.plain import Response
 __all__ = ["SessionLink"]
 
 _RETRY: Final = 1.0  # seconds before a stream is opened again, unless the server says (R204)
+_MIN_RETRY: Final = 0.1  # whatever it says
 _MAX_RETRY: Final = 60.0
 _RESUMES: Final = 5  # in a row that bring nothing
 _PAUSES: Final = (1.0, 3.0, 10.0, 30.0)
+_PASSING: Final = frozenset({401, 408, 425, 429})  # refusals of the moment
 _DELETE_SECONDS: Final = 2.0
+_SETTLE_SECONDS: Final = 2.0
 _ODDITIES: Final = 3
 
 
@@ -60,6 +63,8 @@ class SessionLink:
         self._tasks: set[asyncio.Task[None]] = set()
         self._odd: deque[str] = deque(maxlen=_ODDITIES)
         self._idle = asyncio.Event()
+        self._standing = asyncio.Event()
+        """Is the standing stream open, or known not to be there?"""
         self._over: Error | None = None
 
     def begin(self, headers: Mapping[str, str]) -> None:
@@ -69,9 +74,7 @@ class SessionLink:
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
-    async def request(
-        self, id: RequestId, message: bytes, headers: Mapping[str, str] | None = None, *, streaming: bool = False
-    ) -> Frame:
+    async def request(self, id: RequestId, message: bytes, headers: Mapping[str, str] | None = None) -> Frame:
         if self._tap is not None:
             self._tap("out", message)
         answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
@@ -122,14 +125,15 @@ class SessionLink:
         if self.session_id is None or status not in (400, 404):
             return
         failure = refusal.failure() if isinstance(refusal, Frame) else None
+        said = failure.message if failure is not None else getattr(refusal, "body", "")
         if isinstance(failure, UnsupportedVersion):
             is_gone = True  # a newer server has taken its place
-        elif "session" in (failure.message if failure else str(refusal)).lower():
+        elif failure is not None and id is not None and failure.request_id == id:
+            is_gone = status == 404 and "session" in said.lower()
+        elif "session" in said.lower():
             is_gone = True
-        elif failure is not None:
-            is_gone = status == 404 and failure.code != CODE_METHOD_NOT_FOUND and failure.request_id != id
         else:
-            is_gone = status == 404
+            is_gone = status == 404 and (failure is None or failure.code != CODE_METHOD_NOT_FOUND)
         if not is_gone:
             return
         self._end(ConnectionLost(f"{self.wire.url} no longer knows the session", cause_text="the session is gone"))
@@ -230,8 +234,7 @@ class SessionLink:
             return response
         status = response.status
         refusal = await self.wire.refusal(response)
-        if status == 404 and self.session_id is not None:
-            self._judge(status, refusal)
+        self._judge(status, refusal)
         if isinstance(refusal, UnexpectedStatus):
             raise refusal
         raise UnexpectedStatus(f"{self.wire.url} answered {status} to GET", status=status)
@@ -240,7 +243,7 @@ class SessionLink:
 
     async def _stand(self) -> None:
         """Hold the GET stream open for as long as the session lasts."""
-        last_event_id, failures = "", 0
+        last_event_id, failures, was_open = "", 0, False
         retry: int | None = None
         while self._over is None:
             parser = SSEParser(self.wire.max_bytes, last_event_id=last_event_id)
@@ -248,9 +251,14 @@ class SessionLink:
             try:
                 response = await self._get(last_event_id)
                 failures = 0
+                self._standing.set()
+                if was_open and not last_event_id:
+                    self._inbox.gap()  # nothing to resume from: what was said meanwhile is lost
+                was_open = True
                 await self._drain(response, parser, None)
             except (UnexpectedStatus, Unauthorized) as refusal:
-                if refusal.status < 500:
+                if refusal.status < 500 and refusal.status not in _PASSING:
+                    self._standing.set()
                     return  # this server has no such stream, or not for us
                 failures += 1
             except (TransportError, ProtocolError):
@@ -258,6 +266,12 @@ class SessionLink:
             last_event_id, retry = parser.last_event_id or last_event_id, parser.retry
             pause = _pause(parser) if not failures else _PAUSES[min(failures, len(_PAUSES)) - 1]
             await asyncio.sleep(pause)
+
+    async def settled(self) -> None:
+        """Wait for the standing stream; not long, since some servers never answer for it."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_SETTLE_SECONDS):
+                await self._standing.wait()
 
     def _take(self, data: bytes) -> list[Frame]:
         """Route one message, whichever stream brought it."""
@@ -299,20 +313,22 @@ class SessionLink:
     async def close(self) -> None:
         is_known = self._over is None
         self._over = self._over or ConnectionLost("the connection was closed")
-        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-        for answer in self._pending.values():
-            if not answer.done():
-                answer.set_exception(self._loss(sent=True))
-        if is_known and self.session_id is not None:
-            with contextlib.suppress(TransportError, ProtocolError, TimeoutError):
-                async with asyncio.timeout(_DELETE_SECONDS):
-                    response = await self.wire.send("DELETE", None, self._with_session(self._headers))
-                    response.close()
-        await self.wire.close()
+        try:
+            tasks = [task for task in self._tasks if task is not asyncio.current_task()]
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks)
+            for answer in self._pending.values():
+                if not answer.done():
+                    answer.set_exception(self._loss(sent=True))
+            if is_known and self.session_id is not None:
+                with contextlib.suppress(TransportError, ProtocolError, TimeoutError):
+                    async with asyncio.timeout(_DELETE_SECONDS):
+                        response = await self.wire.send("DELETE", None, self._with_session(self._headers))
+                        response.close()
+        finally:
+            await self.wire.close()
 
     def oddities(self) -> str:
         return "; it " + ", and ".join(self._odd) if self._odd else ""
@@ -336,4 +352,4 @@ def _stray(id: RequestId, strays: list[Any]) -> RemoteProtocolError | None:
 
 
 def _pause(parser: SSEParser) -> float:
-    return _RETRY if parser.retry is None else min(parser.retry / 1000, _MAX_RETRY)
+    return _RETRY if parser.retry is None else min(max(parser.retry / 1000, _MIN_RETRY), _MAX_RETRY)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import ipaddress
 import urllib.request
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping
@@ -27,6 +28,7 @@ from trimaran.errors import (
     ConfigError,
     ConnectFailed,
     ConnectionLost,
+    Error,
     ProtocolError,
     RemoteProtocolError,
     Unauthorized,
@@ -84,6 +86,8 @@ class HttpWire:
         self._auth = _Bearer(auth) if isinstance(auth, str) else auth
         self._headers = {"Content-Type": "application/json", "Accept": JSON_AND_STREAM, "Accept-Encoding": "identity"}
         self._headers.update(headers or {})
+        self._refreshing = asyncio.Lock()
+        self._refreshed = 0
         self._ssl = ssl
         self._keeps_cookies = cookies
         self._pool: PlainPool | _AioPool | None = None
@@ -115,16 +119,22 @@ class HttpWire:
             ConnectionLost: it was sent, and the connection ended before an answer began.
             Unauthorized: 401 or 403, also after fresh credentials where there are any.
         """
+        refreshed = self._refreshed
         response = await self._follow(verb, body, headers, url, accept)
         if response.status == 401 and self._auth is not None:
             challenge = response.headers.get("www-authenticate", "")
             response.close()
-            if await _maybe(self._auth.refresh(challenge)):
-                response = await self._follow(verb, body, headers, url, accept)
-            else:
-                raise Unauthorized(
-                    f"{self.url} refuses the credentials it was given (401)", status=401, www_authenticate=challenge
-                )
+            async with self._refreshing:
+                # Whoever was refused with the old ones finds the new ones here; one refresh serves them all.
+                if self._refreshed == refreshed:
+                    if not await self._authority("refresh", challenge):
+                        raise Unauthorized(
+                            f"{self.url} refuses the credentials it was given (401)",
+                            status=401,
+                            www_authenticate=challenge,
+                        )
+                    self._refreshed += 1
+            response = await self._follow(verb, body, headers, url, accept)
         if response.status in (401, 403):
             raise await self._unauthorized(response)
         return response
@@ -170,10 +180,23 @@ class HttpWire:
         if body is None:
             del own["Content-Type"]
         if self._auth is not None:
-            value = await _maybe(self._auth.header())
+            value = await self._authority("header")
             if value is not None:
+                if not isinstance(value, str) or not value.isprintable():
+                    raise ConfigError("auth.header() gives the value of the Authorization header: one line of text")
                 own["Authorization"] = value
         return await pool.request(verb, target, own, body)
+
+    async def _authority(self, what: str, *args: str) -> Any:
+        """Ask the user's own object for credentials; what it raises names the step, and nothing secret."""
+        try:
+            return await _maybe(getattr(self._auth, what)(*args))
+        except (Error, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            raise Unauthorized(
+                f"the credentials for {self.url} could not be had: auth.{what}() raised {type(error).__name__}"
+            ) from error
 
     async def _unauthorized(self, response: Response) -> Unauthorized:
         challenge = response.headers.get("www-authenticate", "")
@@ -214,9 +237,11 @@ class HttpWire:
         if response.status in (429, 503) and "retry-after" in response.headers:
             hint = f"; it asks to wait {response.headers['retry-after'][:40]} s"
         reason = f" {response.reason}" if response.reason else ""
-        return UnexpectedStatus(
+        unexpected = UnexpectedStatus(
             f"{self.url} answered {response.status}{reason}: {excerpt(body)}{hint}", status=response.status
         )
+        unexpected.body = body.decode("utf-8", "replace")
+        return unexpected
 
     def let_go(self, response: Response) -> None:
         """The reply is here and the stream is about to end: let it, so that its connection can be used again."""
@@ -270,7 +295,13 @@ class _AioPool:
                 f"the certificate of {url} is not trusted: {error.certificate_error}; "
                 "give the right authority with ssl=ssl.create_default_context(cafile=...)"
             ) from error
-        except (aiohttp.ClientConnectorError, aiohttp.ClientProxyConnectionError) as error:
+        except aiohttp.ClientProxyConnectionError as error:
+            raise ConnectFailed(f"no connection to the proxy {_bare(self._proxy)}: {_reason(error)}") from error
+        except aiohttp.ClientHttpProxyError as error:
+            raise ConnectFailed(
+                f"the proxy {_bare(self._proxy)} refused to connect to {url}: {error.status} {error.message}"
+            ) from error
+        except aiohttp.ClientConnectorError as error:
             raise ConnectFailed(f"no connection to {url}: {_reason(error)}; is the server running?") from error
         except aiohttp.ConnectionTimeoutError as error:
             raise ConnectFailed(f"no connection to {url} within {_CONNECT_SECONDS:g} s") from error
@@ -332,10 +363,25 @@ def _proxy_for(url: str) -> str | None:
     """The proxy the environment asks for, looked up once."""
     parts = urlsplit(url)
     host = parts.hostname or ""
-    if host in ("localhost", "127.0.0.1", "::1"):
+    if _is_loopback(host):
         return None
     proxy = urllib.request.getproxies().get(parts.scheme)
-    return None if proxy is None or urllib.request.proxy_bypass(host) else proxy
+    if proxy is None or urllib.request.proxy_bypass(host) or urllib.request.proxy_bypass(parts.netloc):
+        return None
+    return proxy
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost" or host.lower().endswith(".localhost")
+
+
+def _bare(proxy: str | None) -> str:
+    """A proxy's address without its credentials."""
+    parts = urlsplit(proxy or "")
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 @final
@@ -419,9 +465,7 @@ class HttpLink:
         self._under_way = 0
         self._idle = asyncio.Event()
 
-    async def request(
-        self, id: RequestId, message: bytes, headers: Mapping[str, str] | None = None, *, streaming: bool = False
-    ) -> Frame:
+    async def request(self, id: RequestId, message: bytes, headers: Mapping[str, str] | None = None) -> Frame:
         if self._tap is not None:
             self._tap("out", message)
         self._under_way += 1
@@ -431,6 +475,9 @@ class HttpLink:
             self._under_way -= 1
             if not self._under_way:
                 self._idle.set()
+
+    async def settled(self) -> None:
+        """At once."""
 
     async def finish(self) -> None:
         """Wait for the requests under way; each has its own deadline."""

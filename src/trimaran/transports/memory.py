@@ -73,9 +73,7 @@ class MemoryLink:
         self._duplex = Duplex(server, self._write)  # pyright: ignore[reportArgumentType]
         self._is_closed = False
 
-    async def request(
-        self, id: RequestId, message: bytes, headers: Mapping[str, str] | None = None, *, streaming: bool = False
-    ) -> Frame:
+    async def request(self, id: RequestId, message: bytes, headers: Mapping[str, str] | None = None) -> Frame:
         if self._is_closed:
             raise _gone()
         if self._tap is not None:
@@ -103,6 +101,12 @@ class MemoryLink:
             if frame.is_notice:
                 self._inbox.notice(frame)
         return SENT
+
+    async def settled(self) -> None:
+        """At once."""
+
+    async def finish(self) -> None:
+        """What is under way is its caller's own."""
 
     async def close(self) -> None:
         self._is_closed = True

@@ -263,6 +263,10 @@ class _Line(asyncio.Protocol):
             response.fail(error)
         self.abort()
 
+    @property
+    def is_usable(self) -> bool:
+        return self.is_open and not self._transport.is_closing()
+
     def pause(self) -> None:
         if not self._is_paused and self.is_open:
             self._is_paused = True
@@ -329,7 +333,7 @@ class PlainPool:
     def _take(self) -> _Line | None:
         while self._idle:
             line = self._idle.pop()
-            if line.is_open:
+            if line.is_usable:
                 if monotonic() - line.idle_since < _IDLE_SECONDS:
                     return line
                 line.abort()

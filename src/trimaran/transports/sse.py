@@ -118,10 +118,12 @@ class SseChannel:
     async def close(self) -> None:
         self._is_closed = True
         reader = self._reader
-        if reader is not None and reader is not asyncio.current_task():
-            reader.cancel()
-            await asyncio.wait((reader,))
-        await self._wire.close()
+        try:
+            if reader is not None and reader is not asyncio.current_task():
+                reader.cancel()
+                await asyncio.wait((reader,))
+        finally:
+            await self._wire.close()
 
     def describe(self) -> str:
         return self._wire.url
