@@ -62,6 +62,7 @@ _PAUSES: Final = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 _ATTEMPTS: Final = 5  # to reconnect, before waiting for somebody to call
 _SETTLED: Final = 5.0  # seconds a conversation must have lived for the next one to begin without a pause
 _PATIENCE: Final = 5.0  # seconds for what should take no time: a ping, a farewell, a callback
+_LAST_WORDS: Final = 0.5  # seconds for callbacks to hear that the client was closed
 _TURNS: Final = 5  # of the loop, for cancelled callers to leave
 _SLOW_ASKS: Final = frozenset({"elicitation/create", "sampling/createMessage"})
 
@@ -197,7 +198,7 @@ class Connection:
         finally:
             self._clock.close()
             self._enter("closed", error)
-            await self._mail.close(within=_PATIENCE)
+            await self._mail.close(within=_LAST_WORDS)
 
     def _enter(self, state: str, error: Error | None = None) -> None:
         previous, self.state = self.state, state

@@ -188,14 +188,14 @@ class HttpWire:
         return await pool.request(verb, target, own, body)
 
     async def _authority(self, what: str, *args: str) -> Any:
-        """Ask the user's own object for credentials; what it raises names the step, and nothing secret."""
+        """Ask the user's own object for credentials; what it raises is told with the step that failed."""
         try:
             return await _maybe(getattr(self._auth, what)(*args))
         except (Error, asyncio.CancelledError):
             raise
         except Exception as error:
             raise Unauthorized(
-                f"the credentials for {self.url} could not be had: auth.{what}() raised {type(error).__name__}"
+                f"the credentials for {self.url} could not be had: auth.{what}() raised {type(error).__name__}: {error}"
             ) from error
 
     async def _unauthorized(self, response: Response) -> Unauthorized:
