@@ -17,7 +17,15 @@ from types import ModuleType
 from typing import Any
 
 SNAPSHOT = Path(__file__).with_name("api.txt")
-PUBLIC = ["trimaran", "trimaran.types", "trimaran.errors", "trimaran.content", "trimaran.testing", "trimaran.schema"]
+PUBLIC = [
+    "trimaran",
+    "trimaran.types",
+    "trimaran.errors",
+    "trimaran.content",
+    "trimaran.client",
+    "trimaran.testing",
+    "trimaran.schema",
+]
 
 
 class Raw:

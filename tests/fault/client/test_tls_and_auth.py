@@ -497,7 +497,7 @@ async def test_a_bad_token_is_refused_without_being_shown() -> None:
 
 def test_a_password_in_the_url_is_refused_and_not_shown() -> None:
     """R208: addresses end up in messages, reprs and logs; credentials have options of their own."""
-    with pytest.raises(ConfigError, match="auth= or headers=") as caught:
+    with pytest.raises(errors.ConfigError, match="auth= or headers=") as caught:
         connect(f"http://ada:{SECRET}@127.0.0.1:1/mcp")
     assert SECRET not in repr(caught.value)
 
