@@ -25,6 +25,10 @@ from typing import Any
 
 import pytest
 
+# A test run in the background inherits a SIGINT that is ignored, and so would the programs it starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 DEADLINE = 30.0  # seconds; the slowest honest unit test takes about one
 GRACE = 0.5  # seconds in which what was told to end may still end
 

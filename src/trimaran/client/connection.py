@@ -558,18 +558,17 @@ class Connection:
             return
         if live.link.is_http and live.dialect.era == "modern":
             return
-        params: dict[str, Any] = {"requestId": id}
-        params["reason"] = reason or "the caller gave up"
+        params = {"requestId": id, "reason": reason or "the caller gave up"}
 
         async def tell() -> None:
-            with contextlib.suppress(TransportError, ProtocolError):
+            with contextlib.suppress(TransportError, ProtocolError, TimeoutError):
                 async with asyncio.timeout(_PATIENCE):
                     await live.link.send(
                         write_notice("notifications/cancelled", params),
                         live.dialect.headers("notifications/cancelled", None),
                     )
 
-        self.spawn(_quietly(tell()))
+        self.spawn(tell())
 
     def _doubt(self, live: Conversation, error: UnexpectedStatus, losses: int) -> bool:
         """A modern endpoint that no longer answers like one may have been replaced by an older server: meet it anew, once."""
@@ -705,11 +704,6 @@ class Connection:
         flight = self._flights.get(report.token)
         if flight is not None:
             flight.progress(report)
-
-
-async def _quietly(coroutine: Coroutine[Any, Any, None]) -> None:
-    with contextlib.suppress(TimeoutError):
-        await coroutine
 
 
 def _log_entry(params: Mapping[str, Any]) -> LogEntry:
