@@ -1,8 +1,8 @@
 """Answers as `plain.py` reads them, against h11 and against themselves.
 
-However an answer is cut, it means the same. Whatever we accept, h11 accepts and reads the same way, but for three things a
-client is lenient about: any text in a value, trailers (skipped unread), and a `Transfer-Encoding: chunked` said twice, which
-proxies are known to do.
+However an answer is cut, it means the same. Whatever we accept, h11 accepts and reads the same way, but for what a client is
+lenient about: any text in a value, trailers (skipped unread), a `Transfer-Encoding: chunked` said twice, which proxies are
+known to do, and a senseless length or coding where there can be no body (204, 304).
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from trimaran.protocol.http1 import chunk
 from trimaran.transports.plain import PlainPool, _Line
 
 LENIENCIES = ("illegal header line", "multiple Transfer-Encoding headers")
-MANY = settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+UNFRAMED = ("bad Content-Length", "Only Transfer-Encoding: chunked")
+MANY = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 
 
 # --- our reader ------------------------------------------------------------------------------------------------------
@@ -270,7 +271,8 @@ def agree(raw: bytes) -> bool:
         accepted = True
         other = theirs(raw, is_closed=is_closed)
         if isinstance(other, str):
-            assert other.startswith(LENIENCIES), f"we accept what h11 refuses: {other}"
+            is_framed = found.status not in (204, 304)
+            assert other.startswith(LENIENCIES if is_framed else LENIENCIES + UNFRAMED), f"h11 refuses: {other}"
             continue
         assert other is not None, f"we accept what h11 waits for: {found}"
         assert (found.status, found.reason, found.body) == (other.status, other.reason, other.body)
@@ -306,7 +308,7 @@ FOLLOWING = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(MANY, max_examples=1500)
+@settings(MANY, max_examples=1000)
 @given(LINES, KNOWN, FIELDS, st.sampled_from([b"\r\n", b"\r\n", b"\n"]), FOLLOWING)
 @example(b"HTTP/1.1 304 X", b"Transfer-Encoding: chunked\r\n", b"", b"\r\n", b"0\r\n\r\n")
 @example(b"HTTP/1.1 200 OK\nContent-Length: 3", b"", b"", b"\n", b"X: y\r\n\r\nabc")
@@ -316,7 +318,7 @@ def test_what_we_accept_h11_reads_the_same_way(
     agree(line + b"\r\n" + known + fields + end + following)
 
 
-@settings(MANY, max_examples=1500)
+@settings(MANY, max_examples=1000)
 @given(
     st.sampled_from(sorted(GOOD)),
     st.lists(st.tuples(st.sampled_from("rid"), st.integers(0, 10_000), st.integers(0, 255)), max_size=3),

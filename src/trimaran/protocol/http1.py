@@ -42,7 +42,8 @@ _FIELD: Final = re.compile(
 )
 _STATUS_LINE: Final = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: ([^\x00-\x08\x0a-\x1f\x7f]*))?\r?\n")
 # A client takes what servers have always sent: a bare LF ends a line too, and what follows a name may hold any text.
-_LENIENT_FIELD: Final = re.compile(rb"(" + _TOKEN + rb"):[ \t]*([^\x00\r\n]*?)[ \t]*\r?\n")
+_LENIENT_FIELD: Final = re.compile(rb"(" + _TOKEN + rb"):([^\x00\r\n]*)\r?\n")
+_NAME: Final = re.compile(_TOKEN.decode())
 _CHUNK_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\x00-\x08\x0a-\x1f\x7f]*)?\r\n")
 _MEMO_ENTRIES: Final = 1024
 _MEMO_BYTES: Final = 2048
@@ -271,12 +272,12 @@ def read_response_head(raw: bytes) -> ResponseHead:
     if line is None:
         raise _garbled("the status line is malformed")
     headers: dict[str, str] = {}
-    position, end = line.end(), len(raw) - (2 if raw.endswith(b"\r\n") else 1)
+    position, end, count = line.end(), len(raw) - (2 if raw.endswith(b"\r\n") else 1), 0
     while position < end:
         field = _LENIENT_FIELD.match(raw, position)
         if field is None:
             raise _garbled(f"the header field at byte {position} is malformed")
-        name, value = field[1].decode().lower(), field[2].decode("latin-1")
+        name, value = field[1].decode().lower(), field[2].strip(b" \t").decode("latin-1")
         if name in headers:
             if name in ("content-length", "transfer-encoding") and headers[name] != value:
                 raise _garbled(f"{name} is given twice")
@@ -286,24 +287,28 @@ def read_response_head(raw: bytes) -> ResponseHead:
                 value = f"{headers[name]}, {value}"
         headers[name] = value
         position = field.end()
-        if len(headers) > _MAX_FIELDS:
+        count += 1
+        if count > _MAX_FIELDS:
             raise _garbled(f"more than {_MAX_FIELDS} header fields")
     status, coding = int(line[2]), headers.get("transfer-encoding")
     length = None
-    if coding is not None:
+    if status == 101:
+        raise _garbled("it switches to a protocol nobody asked for")
+    if status < 200 or status in (204, 304):
+        length, coding = 0, None
+    elif coding is not None:
         if coding.lower() != "chunked":
             raise _garbled(f"the transfer coding {coding[:40]!r} is not known")
-    elif status < 200 or status in (204, 304):
-        length = 0
     elif "content-length" in headers:
         length = read_length(headers["content-length"])
-        if length is None:
-            raise _garbled("content-length is not a number")
+    if "content-length" in headers and read_length(headers["content-length"]) is None:
+        raise _garbled("content-length is not a number")
     options = [option.strip().lower() for option in headers.get("connection", "").split(",")]
     keep_alive = "close" not in options if line[1] == b"1" else "keep-alive" in options
+    # A length beside a coding counts for nothing, and whoever sends both is not trusted with a second answer.
+    is_clear = (length is not None) != (coding is not None) and not (coding and "content-length" in headers)
     reason = (line[3] or b"").decode("latin-1")
-    is_framed = coding is not None or length is not None
-    return ResponseHead(status, reason, headers, coding is not None, length, keep_alive and is_framed)
+    return ResponseHead(status, reason, headers, coding is not None, length, keep_alive and is_clear)
 
 
 def _garbled(reason: str) -> RemoteProtocolError:
@@ -321,34 +326,39 @@ class PieceReader:
         self._input = b""
         self._left = 0
         self._state = "size"
+        self._trailer = 0
         self.is_done = False
         self.rest = b""
 
     def feed(self, data: bytes) -> list[bytes]:
-        self._input += data
+        data = self._input + data if self._input else data
         pieces: list[bytes] = []
-        while not self.is_done and self._step(pieces):
-            pass
+        position = 0
+        while not self.is_done:
+            if self._state == "data":
+                piece = data[position : position + self._left]
+                if not piece:
+                    break
+                pieces.append(piece)
+                position += len(piece)
+                self._left -= len(piece)
+                if self._left:
+                    break
+                self._state = "end"
+                continue
+            end = data.find(b"\n", position) + 1
+            if (end or len(data)) - position > _MAX_TRAILER_BYTES:
+                raise _garbled("a line of a chunked body is too long")
+            if not end:
+                break
+            self._line(data[position:end])
+            position = end
+        self._input = data[position:]
+        if self.is_done:
+            self.rest, self._input = self._input, b""
         return pieces
 
-    def _step(self, pieces: list[bytes]) -> bool:
-        """One move; False when more input is needed."""
-        if self._state == "data":
-            piece = self._input[: self._left]
-            if not piece:
-                return False
-            pieces.append(piece)
-            self._input = self._input[len(piece) :]
-            self._left -= len(piece)
-            if not self._left:
-                self._state = "end"
-            return True
-        end = self._input.find(b"\n")
-        if end < 0:
-            if len(self._input) > _MAX_TRAILER_BYTES:
-                raise _garbled("a line of a chunked body is too long")
-            return False
-        line, self._input = self._input[: end + 1], self._input[end + 1 :]
+    def _line(self, line: bytes) -> None:
         if self._state == "size":
             size = _CHUNK_SIZE.fullmatch(line)
             if size is None:
@@ -360,8 +370,13 @@ class PieceReader:
                 raise _garbled("a chunk is longer than it says")
             self._state = "size"
         elif line in (b"\r\n", b"\n"):
-            self.is_done, self.rest, self._input = True, self._input, b""
-        return True
+            self.is_done = True
+        else:
+            self._trailer += len(line)
+            if self._trailer > _MAX_TRAILER_BYTES:
+                raise _garbled("the trailer is too long")
+            if _LENIENT_FIELD.fullmatch(line) is None:
+                raise _garbled("the trailer is malformed")
 
 
 def request_head(verb: str, target: str, host: str, headers: Mapping[str, str], length: int | None) -> bytes:
@@ -370,8 +385,12 @@ def request_head(verb: str, target: str, host: str, headers: Mapping[str, str], 
     Raises:
         LocalProtocolError: a header would break the request apart.
     """
-    lines = [f"{verb} {target} HTTP/1.1", f"Host: {host}"]
+    lines = [f"{verb} {target} HTTP/1.1"]
+    if not any(name.lower() == "host" for name in headers):
+        lines.append(f"Host: {host}")
     for name, value in headers.items():
+        if _NAME.fullmatch(name) is None:
+            raise LocalProtocolError.invalid_params(f"{name!r} is not the name of a header")
         if "\r" in value or "\n" in value or "\0" in value:
             raise LocalProtocolError.invalid_params(f"the header {name} holds a line break")
         lines.append(f"{name}: {value}")

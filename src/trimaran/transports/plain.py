@@ -11,13 +11,14 @@ who know what the request meant.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping
 from time import monotonic
 from typing import Any, Final, Protocol, final
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
-from trimaran.errors import ConfigError, ConnectFailed, ConnectionLost, Error, RemoteProtocolError
+from trimaran.errors import CODE_INVALID_REQUEST, ConfigError, ConnectFailed, ConnectionLost, Error, RemoteProtocolError
 from trimaran.protocol.http1 import PieceReader, ResponseHead, read_response_head, request_head
 
 __all__ = ["PlainPool", "PlainResponse", "Response"]
@@ -27,6 +28,8 @@ _MAX_HEAD: Final = 64 * 1024
 _MAX_IDLE: Final = 256
 _HIGH_WATER: Final = 1024 * 1024  # unread bytes of a body before the connection is no longer read
 _MEMO_ENTRIES: Final = 256
+_MEMO_BYTES: Final = 2048
+_END_OF_HEAD: Final = re.compile(rb"\n\r?\n")
 _MAX_COOKIES: Final = 20
 
 
@@ -85,7 +88,7 @@ class PlainResponse:
             while self._waiting:
                 piece = self._waiting.popleft()
                 self._size -= len(piece)
-                if self._size < _HIGH_WATER // 2:
+                if self._size < _HIGH_WATER // 2 and not self.is_complete:
                     self._line.resume()
                 yield piece
             if self._error is not None:
@@ -143,6 +146,7 @@ class _Line(asyncio.Protocol):
         self._left = 0
         self._url = ""
         self._is_paused = False
+        self._is_aborted = False
         self.is_open = False
         self.idle_since = 0.0
 
@@ -178,24 +182,22 @@ class _Line(asyncio.Protocol):
         if self._head is None or self._head.done():
             self.abort()  # nobody asked
             return
-        self._buffer = data = self._buffer + data if self._buffer else data
-        end = data.find(b"\r\n\r\n") + 4
-        if end < 4:
-            bare = data.find(b"\n\n") + 2
-            if bare < 2:
-                if len(data) > _MAX_HEAD:
-                    raise RemoteProtocolError(-32600, f"a head of more than {_MAX_HEAD} bytes")
-                if not b"HTTP/1.1 "[: len(data)].startswith(data[:7]) and not data.startswith(b"HTTP/1."):
-                    raise RemoteProtocolError(-32600, "the status line is malformed")
+        data = self._buffer + data if self._buffer else data
+        while True:
+            found = _END_OF_HEAD.search(data)
+            end = found.end() if found is not None else 0
+            if (end or len(data)) > _MAX_HEAD:
+                raise RemoteProtocolError(CODE_INVALID_REQUEST, f"a head of more than {_MAX_HEAD} bytes")
+            if not end:
+                if not data.startswith(b"HTTP/1."[: len(data)]):
+                    raise RemoteProtocolError(CODE_INVALID_REQUEST, "the status line is malformed")
+                self._buffer = data
                 return
-            end = bare
-        head = self._pool.head_of(data[:end])
-        self._buffer = b""
-        rest = data[end:]
-        if head.status < 200:
-            if rest:
-                self._read_head(rest)
-            return
+            head = self._pool.head_of(data[:end])
+            data = data[end:]
+            if head.status >= 200:
+                break
+        self._buffer, rest = b"", data
         response = PlainResponse(self._url, head, self)
         self._response, self._framing = response, head
         self._pieces = PieceReader() if head.is_chunked else None
@@ -228,7 +230,8 @@ class _Line(asyncio.Protocol):
         assert response is not None
         assert self._framing is not None
         response.finish()
-        if rest or not self._framing.keep_alive:
+        # A server that answers before it has read the request may never read the rest of it.
+        if rest or not self._framing.keep_alive or self._transport.get_write_buffer_size():
             self.abort()
         else:
             self.resume()
@@ -238,11 +241,12 @@ class _Line(asyncio.Protocol):
         self.is_open = False
         self._pool.forget(self)
         response = self._response
-        if response is not None and self._left < 0 and self._pieces is None and exc is None:
+        is_end = self._left < 0 and self._pieces is None and exc is None and not self._is_aborted
+        if response is not None and is_end:
             self._response = None
             response.finish()
             return
-        reason = str(exc) if exc is not None and str(exc) else "the server closed it"
+        reason = "it was closed here" if self._is_aborted else str(exc or "") or "the server closed it"
         if self._head is not None and not self._head.done():
             waiting, self._head = self._head, None
             waiting.set_exception(
@@ -279,6 +283,7 @@ class _Line(asyncio.Protocol):
 
     def abort(self) -> None:
         self.is_open = False
+        self._is_aborted = True
         if self._transport is not None:
             self._transport.abort()
 
@@ -296,7 +301,8 @@ class PlainPool:
         self._idle: deque[_Line] = deque()
         self._lines: set[_Line] = set()
         self._heads: dict[bytes, ResponseHead] = {}
-        self._targets: dict[str, str] = {}
+        self._url = url
+        self._target = _target_of(url)
         self._cookies: dict[str, str] | None = {} if cookies else None
         self._is_closed = False
 
@@ -308,19 +314,22 @@ class PlainPool:
             ConnectionLost: the connection ended before an answer began.
             RemoteProtocolError: what came is not HTTP.
         """
-        target = self._targets.get(url)
-        if target is None:
-            parts = urlsplit(url)
-            target = self._targets[url] = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        target = self._target if url == self._url else _target_of(url)
         length = len(body) if body is not None else 0 if verb == "POST" else None
         if self._cookies:
-            headers = {**headers, "Cookie": "; ".join(f"{name}={value}" for name, value in self._cookies.items())}
+            headers = self._with_cookies(headers)
         head = request_head(verb, target, self._named, headers, length)
         line = self._take() or await self._connect(url)
         response = await line.request(url, head + body if body else head)
         if self._cookies is not None and "set-cookie" in response.headers:
             self._keep_cookies(response.headers["set-cookie"])
         return response
+
+    def _with_cookies(self, headers: Mapping[str, str]) -> dict[str, str]:
+        assert self._cookies is not None
+        given = [value for name, value in headers.items() if name.lower() == "cookie"]
+        others = {name: value for name, value in headers.items() if name.lower() != "cookie"}
+        return {**others, "Cookie": "; ".join([*given, *(f"{name}={value}" for name, value in self._cookies.items())])}
 
     def _keep_cookies(self, given: str) -> None:
         """What a balancer marks its sessions with. One host, one pool: names and values are all there is to know."""
@@ -341,9 +350,7 @@ class PlainPool:
 
     async def _connect(self, url: str) -> _Line:
         if self._is_closed:
-            lost = ConnectionLost("the connection was closed")
-            lost.sent = False
-            raise lost
+            raise _closed()
         line = _Line(self)
         loop = asyncio.get_running_loop()
         try:
@@ -355,9 +362,10 @@ class PlainPool:
             raise ConnectFailed(f"no connection to {url}: {error}; is the server running?") from error
         except UnicodeError as error:
             raise ConfigError(f"{url!r} is not a URL that can be connected to: {error}") from error
-        self._lines.add(line)
         if self._is_closed:
             line.abort()
+            raise _closed()
+        self._lines.add(line)
         return line
 
     def head_of(self, raw: bytes) -> ResponseHead:
@@ -365,17 +373,20 @@ class PlainPool:
         found = self._heads.get(raw)
         if found is None:
             found = read_response_head(raw)
-            if len(self._heads) >= _MEMO_ENTRIES:
-                self._heads.clear()
-            self._heads[raw] = found
+            if len(raw) <= _MEMO_BYTES:
+                if len(self._heads) >= _MEMO_ENTRIES:
+                    self._heads.clear()
+                self._heads[raw] = found
         return found
 
     def give_back(self, line: _Line) -> None:
         if self._is_closed or len(self._idle) >= _MAX_IDLE:
             line.abort()
         else:
-            line.idle_since = monotonic()
+            now = line.idle_since = monotonic()
             self._idle.append(line)
+            while now - self._idle[0].idle_since > _IDLE_SECONDS:
+                self._idle.popleft().abort()  # left over from a burst
 
     def forget(self, line: _Line) -> None:
         self._lines.discard(line)
@@ -389,3 +400,16 @@ class PlainPool:
             if not self._lines:
                 return
             await asyncio.sleep(0)
+
+
+def _target_of(url: str) -> str:
+    """What stands in the request line: path and query, nothing but ASCII."""
+    parts = urlsplit(url)
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return quote(target, safe="!#$%&'()*+,/:;=?@[]~")
+
+
+def _closed() -> ConnectionLost:
+    lost = ConnectionLost("the connection was closed")
+    lost.sent = False
+    return lost
