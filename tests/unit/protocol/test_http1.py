@@ -253,3 +253,9 @@ def test_a_header_cannot_break_the_response_apart(value: str) -> None:
     """P44: by construction."""
     with pytest.raises(ProtocolError):
         response_head(200, [("x", value)], "")
+
+
+@pytest.mark.parametrize("value", [b" " * 300_000 + b"\0", b"a" + b" " * 300_000 + b"\0"], ids=["blanks", "a, blanks"])
+def test_a_head_of_blanks_holds_up_nobody(value: bytes) -> None:
+    """At this length a pattern that looks at a byte twice would outlast any deadline."""
+    assert "malformed" in refused(b"X:" + value).message
