@@ -55,6 +55,9 @@ class FakeInbox:
     def asked(self, frame: Any) -> None:
         self.asks.append(frame.id)
 
+    def gap(self) -> None:
+        raise AssertionError("a pipe has no gaps")
+
     def lost(self, error: Error | None) -> None:
         self.losses.append(error)
 
