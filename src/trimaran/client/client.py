@@ -657,5 +657,5 @@ def _into(wanted: Any, result: ToolResult, name: str) -> Any:
     try:
         return decoder_of(wanted)(value)
     except ConversionError as error:
-        what = getattr(wanted, "__name__", str(wanted))
+        what = wanted.__name__ if isinstance(wanted, type) else str(wanted)
         raise InvalidOutput(f"the result of {name} is no {what}: {error}", result=result) from None

@@ -111,7 +111,7 @@ def enc_hook(obj: Any) -> Any:
     if isinstance(obj, deque | collections.abc.Set | collections.abc.Sequence):
         return list(cast("collections.abc.Collection[Any]", obj))
     raise TypeError(
-        f"{cls.__module__}.{cls.__qualname__} has no JSON form: return a dataclass, dict, msgspec.Struct or pydantic "
+        f"{cls.__module__}.{cls.__qualname__} has no JSON form: use a dataclass, dict, msgspec.Struct or pydantic "
         "model instead"
     )
 
