@@ -111,8 +111,16 @@ class Pipeline:
 
     def lost(self, error: Error | None) -> None:
         if self._over is None:
-            self._end(error or ConnectionLost(f"the connection to {self.channel.describe()} ended"))
+            self._end(error or self._ended())
             self._inbox.lost(self._over)
+
+    def _ended(self) -> ConnectionLost:
+        """A channel that ended without a word: what it knows about the other end all the same."""
+        known = self.channel.postmortem()
+        how = "" if known.exit_code is None else f" with exit code {known.exit_code}"
+        return ConnectionLost(
+            f"the connection to {self.channel.describe()} ended{how}", exit_code=known.exit_code, stderr=known.stderr
+        )
 
     def odd(self, what: str) -> None:
         self._odd.append(what)

@@ -37,8 +37,10 @@ class FakeChannel:
     def describe(self) -> str:
         return "a fake"
 
+    dead = Postmortem()
+
     def postmortem(self) -> Postmortem:
-        return Postmortem()
+        return self.dead
 
 
 class FakeInbox:
@@ -337,3 +339,12 @@ async def test_the_tap_sees_everything_in_order(rig: Rig) -> None:
         ("in", b'{"jsonrpc":"2.0","id":1,"result":{}}'),
         ("out", b'{"n":1}'),
     ]
+
+
+async def test_an_end_without_a_word_is_told_with_what_the_channel_knows(rig: Rig) -> None:
+    rig.channel.dead = Postmortem(exit_code=3, stderr=("no space left",))
+    task = await rig.ask(1)
+    rig.line.lost(None)
+    with pytest.raises(ConnectionLost, match="exit code 3") as caught:
+        await task
+    assert (caught.value.exit_code, caught.value.stderr) == (3, ["no space left"])
