@@ -3,9 +3,9 @@
 For `http://` targets without a proxy, where it halves what a call costs: a request is one write, and an answer that fits
 into one read is handed over whole. TLS and proxies go through aiohttp; both give a `Response`.
 
-A connection is used again once its answer has been read to the end, for as long as the server keeps it open and at most
-`_IDLE_SECONDS`. Nothing is retried here: whether the server saw a request is said in the error, and the rest is for those
-who know what the request meant.
+A connection is used again once its answer has been read to the end, for a little less than the server says it keeps it
+open (`Keep-Alive`), and at most `_IDLE_SECONDS`. Nothing is retried here: whether the server saw a request is said in the
+error, and the rest is for those who know what the request meant.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ _MAX_IDLE: Final = 256
 _HIGH_WATER: Final = 1024 * 1024  # unread bytes of a body before the connection is no longer read
 _MEMO_ENTRIES: Final = 256
 _MEMO_BYTES: Final = 2048
+_TIMEOUT: Final = re.compile(r"(?:^|[\s,])timeout=([0-9]{1,6})(?![0-9])", re.IGNORECASE)
 _END_OF_HEAD: Final = re.compile(rb"\n\r?\n")
 _MAX_COOKIES: Final = 20
 
@@ -148,7 +149,7 @@ class _Line(asyncio.Protocol):
         self._is_paused = False
         self._is_aborted = False
         self.is_open = False
-        self.idle_since = 0.0
+        self.usable_until = 0.0
 
     async def request(self, url: str, data: bytes) -> PlainResponse:
         """Send a request and wait for the head of its answer."""
@@ -235,7 +236,7 @@ class _Line(asyncio.Protocol):
             self.abort()
         else:
             self.resume()
-            self._pool.give_back(self)
+            self._pool.give_back(self, _patience(self._framing.headers.get("keep-alive")))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_open = False
@@ -343,7 +344,7 @@ class PlainPool:
         while self._idle:
             line = self._idle.pop()
             if line.is_usable:
-                if monotonic() - line.idle_since < _IDLE_SECONDS:
+                if monotonic() < line.usable_until:
                     return line
                 line.abort()
         return None
@@ -379,13 +380,14 @@ class PlainPool:
                 self._heads[raw] = found
         return found
 
-    def give_back(self, line: _Line) -> None:
+    def give_back(self, line: _Line, seconds: float) -> None:
         if self._is_closed or len(self._idle) >= _MAX_IDLE:
             line.abort()
         else:
-            now = line.idle_since = monotonic()
+            now = monotonic()
+            line.usable_until = now + seconds
             self._idle.append(line)
-            while now - self._idle[0].idle_since > _IDLE_SECONDS:
+            while now > self._idle[0].usable_until:
                 self._idle.popleft().abort()  # left over from a burst
 
     def forget(self, line: _Line) -> None:
@@ -400,6 +402,15 @@ class PlainPool:
             if not self._lines:
                 return
             await asyncio.sleep(0)
+
+
+def _patience(said: str | None) -> float:
+    """How long a connection may lie idle: less than the server says it waits, or a request meets its closing door."""
+    found = _TIMEOUT.search(said) if said is not None else None
+    if found is None:
+        return _IDLE_SECONDS
+    seconds = float(found[1])
+    return min(_IDLE_SECONDS, max(seconds - 1.0, seconds / 2))
 
 
 def _target_of(url: str) -> str:

@@ -393,12 +393,31 @@ async def test_an_answer_nobody_asked_for_ends_an_idle_connection() -> None:
         assert peer.visits == 2
 
 
-async def test_a_connection_idle_for_too_long_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with meeting() as (pool, peer, url):
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [
+        ("", 15.0),
+        ("Keep-Alive: timeout=5\r\n", 4.0),
+        ("Keep-Alive: max=9, Timeout=1\r\n", 0.5),
+        ("Keep-Alive: x\r\n", 15.0),
+    ],
+    ids=["nothing said", "five seconds", "one second", "nonsense"],
+)
+async def test_a_connection_is_not_used_when_the_server_may_be_closing_it(
+    said: str, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def tell(visit: Visit) -> None:
+        while await visit.request() is not None:
+            await visit.say(f"HTTP/1.1 200 OK\r\n{said}Content-Length: 2\r\n\r\nok".encode())
+
+    async with meeting(tell) as (pool, peer, url):
+        now = 1000.0
+        monkeypatch.setattr(plain, "monotonic", lambda: now)
         await get(pool, url)
+        now += seconds - 0.1
         await get(pool, url)
         assert peer.visits == 1
-        monkeypatch.setattr(plain, "_IDLE_SECONDS", 0.0)
+        now += seconds
         await get(pool, url)
         assert peer.visits == 2
         await until(lambda: peer.live == 1)
