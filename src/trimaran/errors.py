@@ -49,6 +49,7 @@ __all__ = [
     "CODE_RESOURCE_NOT_FOUND",
     "CODE_UNSUPPORTED_VERSION",
     "CODE_URL_ELICITATION_REQUIRED",
+    "AuthorizationFailed",
     "CallCancelled",
     "CallError",
     "ClientStateError",
@@ -62,6 +63,7 @@ __all__ = [
     "HeaderMismatch",
     "InvalidOutput",
     "LocalProtocolError",
+    "LoginRequired",
     "MissingCapability",
     "NotReady",
     "ProtocolError",
@@ -75,6 +77,7 @@ __all__ = [
     "TransportError",
     "Unauthorized",
     "UnexpectedStatus",
+    "UnsafeUrl",
     "Unsupported",
     "UnsupportedVersion",
     "UrlElicitationRequired",
@@ -279,6 +282,37 @@ class Unauthorized(TransportError):
         super().__init__(message)
         self.status = status
         self.www_authenticate = www_authenticate
+
+
+class AuthorizationFailed(Unauthorized):
+    """Credentials for a server could not be had. The message says which step failed, at which URL, and what to do.
+
+    `step` names it ("protected resource metadata", "token request", ...), `url` is where, and `code` is what the
+    authorization server called it (`invalid_grant`, ...), if it said so. Nothing secret is in any of them.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        step: str,
+        url: str = "",
+        code: str | None = None,
+        status: int = 401,
+        www_authenticate: str = "",
+    ) -> None:
+        super().__init__(message, status=status, www_authenticate=www_authenticate)
+        self.step = step
+        self.url = url
+        self.code = code
+
+
+class LoginRequired(AuthorizationFailed):
+    """A person has to log in, and this program cannot ask one."""
+
+
+class UnsafeUrl(AuthorizationFailed):
+    """A URL that a server gave is not fetched: not https, an address inside, or a redirect to such."""
 
 
 class UnexpectedStatus(TransportError):

@@ -1,0 +1,143 @@
+"""The authorization request and what comes back from it: PKCE (RFC 7636), state, and who answered (RFC 9207)."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from trimaran.errors import AuthorizationFailed
+
+from .metadata import ServerMetadata, shown
+
+__all__ = ["AuthorizationRequest", "build_authorization_url", "code_challenge", "gen_code_verifier", "read_callback"]
+
+LOGIN_STEP: Final = "login"
+_AGAIN: Final = "Log in again; if that does not help, tell the operator of the authorization server"
+
+Entropy = Callable[[int], bytes]
+
+
+class AuthorizationRequest(NamedTuple):
+    """Where a person is sent, and what must be remembered until they come back."""
+
+    url: str
+    verifier: str
+    state: str
+
+
+def _text(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def gen_code_verifier(entropy: Entropy = os.urandom) -> str:
+    """43 characters that nobody can guess."""
+    return _text(entropy(32))
+
+
+def code_challenge(verifier: str) -> str:
+    """S256, the only method there is for us."""
+    return _text(hashlib.sha256(verifier.encode()).digest())
+
+
+def build_authorization_url(
+    endpoint: str,
+    *,
+    client_id: str,
+    redirect_uri: str,
+    resource: str | None = None,
+    scopes: Iterable[str] = (),
+    extra: Mapping[str, str] | None = None,
+    entropy: Entropy = os.urandom,
+) -> AuthorizationRequest:
+    """The URL to open in a browser, with a fresh verifier and state."""
+    verifier, state = gen_code_verifier(entropy), _text(entropy(24))
+    query = {
+        **(extra or {}),
+        "response_type": "code",
+        "client_id": client_id,
+        "redirect_uri": redirect_uri,
+        "state": state,
+        "code_challenge": code_challenge(verifier),
+        "code_challenge_method": "S256",
+    }
+    if resource is not None:
+        query["resource"] = resource
+    wanted = " ".join(scopes)
+    if wanted:
+        query["scope"] = wanted
+    joint = "&" if urlsplit(endpoint).query else "?"
+    return AuthorizationRequest(f"{endpoint}{joint}{urlencode(query)}", verifier, state)
+
+
+def _only(pairs: list[tuple[str, str]], name: str) -> str | None:
+    values = [value for key, value in pairs if key == name]
+    if len(values) > 1:
+        raise AuthorizationFailed(
+            f"the browser came back with {name} more than once; the login is not trusted. {_AGAIN}", step=LOGIN_STEP
+        )
+    return values[0] if values else None
+
+
+def read_callback(callback: str, *, state: str, metadata: ServerMetadata) -> str:
+    """The code in the URL that the browser came back with.
+
+    Who answered is checked before anything it says is believed, errors included (RFC 9207, protocol.md 4.1):
+
+        iss announced   iss present   then
+        yes             yes           must be the issuer, to the byte
+        yes             no            refused
+        no              yes           must be the issuer, to the byte
+        no              no            accepted
+    """
+    endpoint = metadata.authorization_endpoint or metadata.issuer
+    try:
+        pairs = parse_qsl(urlsplit(callback).query, keep_blank_values=True, max_num_fields=100)
+    except ValueError:
+        raise AuthorizationFailed(
+            f"the answer of {endpoint} to the login cannot be read. {_AGAIN}", step=LOGIN_STEP, url=endpoint
+        ) from None
+    if not hmac.compare_digest((_only(pairs, "state") or "").encode(), state.encode()):
+        raise AuthorizationFailed(
+            f"the answer of {endpoint} to the login has another state than the one sent: it belongs to another login, "
+            "or somebody tampered with it. Log in again",
+            step=LOGIN_STEP,
+            url=endpoint,
+        )
+    issuer = _only(pairs, "iss")
+    if issuer is None and metadata.authorization_response_iss_parameter_supported:
+        raise AuthorizationFailed(
+            f"the answer to the login does not say who gave it (iss), though {metadata.issuer} says that it always does; "
+            f"it is not trusted. {_AGAIN}",
+            step=LOGIN_STEP,
+            url=endpoint,
+        )
+    if issuer is not None and issuer != metadata.issuer:
+        raise AuthorizationFailed(
+            f"the answer to the login is from {shown(issuer)!r}, not from {metadata.issuer!r}, which was asked; "
+            f"it is not trusted. {_AGAIN}",
+            step=LOGIN_STEP,
+            url=endpoint,
+        )
+    code = _only(pairs, "error")
+    if code is not None:
+        described = _only(pairs, "error_description")
+        detail = f": {shown(described)}" if described else ""
+        raise AuthorizationFailed(
+            f"{metadata.issuer} refused the login ({shown(code)[:80]}){detail}; log in again if it should be allowed",
+            step=LOGIN_STEP,
+            url=endpoint,
+            code=shown(code)[:80],
+        )
+    found = _only(pairs, "code")
+    if not found:
+        raise AuthorizationFailed(
+            f"the answer of {endpoint} to the login has neither a code nor an error. {_AGAIN}",
+            step=LOGIN_STEP,
+            url=endpoint,
+        )
+    return found

@@ -1,0 +1,148 @@
+"""Prove that a token is ours to use: DPoP, the client's half (RFC 9449).
+
+Pure: the time and the unique id of each proof are passed in. A `ProofKey` signs one proof per request, and `Nonces`
+remembers what each server wants to see in the next one. When to retry is decided by who sends.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Any, Final, Protocol, final
+from urllib.parse import urlsplit
+
+from .assertions import SigningKey
+
+__all__ = ["Nonces", "ProofKey"]
+
+_NONCE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,2048}")
+"""RFC 9449, 8.1: one or more NQCHAR. Nothing that anyone issues comes near the length."""
+
+_MAX_ORIGINS: Final = 64
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+
+class _Headers(Protocol):
+    def get(self, key: str, /) -> str | None: ...
+
+
+@final
+class ProofKey:
+    """The key that access tokens are bound to. Keep it as long as them: `to_jwk` for storing, `from_jwk` to have it back."""
+
+    __slots__ = ("_header", "_key")
+
+    def __init__(self, key: SigningKey) -> None:
+        self._key = key
+        self._header = {"typ": "dpop+jwt", "jwk": key.to_jwk()}
+
+    @classmethod
+    def generate(cls, algorithm: str = "ES256") -> ProofKey:
+        """A new key.
+
+        Raises:
+            ConfigError: nothing can be signed with `algorithm`.
+        """
+        return cls(SigningKey.generate(algorithm))
+
+    @classmethod
+    def from_jwk(cls, jwk: Mapping[str, Any]) -> ProofKey:
+        """The key that `to_jwk` wrote.
+
+        Raises:
+            ConfigError: it is not the JWK of a private key that signs.
+        """
+        return cls(SigningKey.from_jwk(jwk))
+
+    def to_jwk(self) -> dict[str, Any]:
+        """The whole key, private members too: for storage, never for the wire."""
+        return self._key.to_jwk(private=True)
+
+    @property
+    def algorithm(self) -> str:
+        return self._key.algorithm
+
+    @property
+    def thumbprint(self) -> str:
+        """What a bound token names in `cnf.jkt`, and `dpop_jkt` in an authorization request (RFC 7638)."""
+        return self._key.thumbprint
+
+    def proof(
+        self,
+        method: str,
+        url: str,
+        *,
+        now: float,
+        jti: str,
+        access_token: str | None = None,
+        nonce: str | None = None,
+    ) -> str:
+        """The `DPoP` header of one request, and of this one only.
+
+        Args:
+            now: seconds since 1970.
+            jti: a new unguessable value for each proof.
+            access_token: the token that goes with the request, if one does.
+            nonce: the latest that this server gave out, if it did.
+        """
+        claims: dict[str, Any] = {"jti": jti, "htm": method.upper(), "htu": _target(url), "iat": int(now)}
+        if access_token is not None:
+            claims["ath"] = _segment(hashlib.sha256(access_token.encode()).digest())
+        if nonce is not None:
+            claims["nonce"] = nonce
+        return self._key.sign(self._header, claims)
+
+    def __repr__(self) -> str:
+        return f"<ProofKey {self.algorithm}>"
+
+
+@final
+class Nonces:
+    """The latest nonce of each origin. Of many origins, those heard from last are remembered."""
+
+    __slots__ = ("_latest",)
+
+    def __init__(self) -> None:
+        self._latest: dict[str, str] = {}
+
+    def get(self, url: str) -> str | None:
+        """What the next proof for this URL must hold."""
+        return self._latest.get(_origin(url))
+
+    def learn(self, url: str, headers: _Headers) -> bool:
+        """Take the nonce from an answer's headers (by lower-case name). True if it is another than before.
+
+        Whatever cannot be a nonce is passed over: it would come back as a proof that nobody accepts.
+        """
+        nonce = headers.get("dpop-nonce")
+        if nonce is None or _NONCE.fullmatch(nonce) is None:
+            return False
+        origin = _origin(url)
+        before = self._latest.pop(origin, None)
+        self._latest[origin] = nonce
+        if len(self._latest) > _MAX_ORIGINS:
+            del self._latest[next(iter(self._latest))]
+        return nonce != before
+
+    def __repr__(self) -> str:
+        return f"<Nonces of {len(self._latest)} origins>"
+
+
+def _origin(url: str) -> str:
+    """Scheme, host and port as they go over the wire: lower case, no default port, never user and password."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    host = f"[{host}]" if ":" in host else host
+    port = parts.port
+    return f"{parts.scheme}://{host}" + (f":{port}" if port not in (None, _DEFAULT_PORTS.get(parts.scheme)) else "")
+
+
+def _target(url: str) -> str:
+    """`htu`: the URL without query and fragment (RFC 9449, 4.2)."""
+    return _origin(url) + (urlsplit(url).path or "/")
+
+
+def _segment(octets: bytes) -> str:
+    return base64.urlsafe_b64encode(octets).rstrip(b"=").decode("ascii")

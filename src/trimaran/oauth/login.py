@@ -1,0 +1,353 @@
+"""`OAuth`: a person logs in once, by authorization code with PKCE; from then on tokens are refreshed without them.
+
+What is held is used first, then the refresh token, then a person is asked, if there is a way to ask one. A refresh token
+and a client's registration are shown to the issuer that gave them and to nobody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, cast, final
+
+import msgspec
+
+from trimaran.errors import AuthorizationFailed, ConfigError, LoginRequired, UnsafeUrl
+
+from .authorization import build_authorization_url, read_callback
+from .credentials import Credentials
+from .effects import Browse, Flow, Redirect
+from .grant import OFFLINE, Grant, Need, Place, Surroundings, check_option
+from .metadata import ServerMetadata
+from .registration import ClientInfo, choose_auth_method, client_metadata, register_client
+from .tokens import exchange_code, refresh_token
+from .urls import canonical_resource
+
+__all__ = ["OAuth"]
+
+# A refresh that fails with one of these will not succeed later; anything else may be a bad day of the server's.
+_FINAL: Final = frozenset({"invalid_grant", "invalid_client", "unauthorized_client", "unsupported_grant_type"})
+
+
+@final
+class OAuth(Grant):
+    """Log in as a person, and stay logged in (R246-R256).
+
+    `login` says how a person is asked: None never does (a program nobody watches), True opens a browser and listens on
+    127.0.0.1, a function gets the URL and gives back the URL that the browser was sent to, and a `UserAgent` does both.
+    `store` says where the login is kept: None only in memory, True in the system's keyring or else in a file only its
+    owner can read, a path, or a store of your own.
+    """
+
+    def __init__(
+        self,
+        *,
+        client_id: str | None = None,
+        client_secret: str | None = None,
+        client_metadata_url: str | None = None,
+        client_name: str = "Trimaran",
+        scopes: Iterable[str] | None = None,
+        login: Any = None,
+        redirect_uri: str | None = None,
+        store: Any = None,
+        name: str | None = None,
+        dpop: bool = False,
+        access_token: str | None = None,
+        refresh_token: str | None = None,
+        issuer: str | None = None,
+        authorization_endpoint: str | None = None,
+        token_endpoint: str | None = None,
+        resource: str | None = None,
+        allow_private: bool = False,
+    ) -> None:
+        super().__init__(scopes=scopes, dpop=dpop)
+        if client_secret is not None and client_id is None:
+            raise ConfigError("client_secret needs the client_id it belongs to")
+        if (authorization_endpoint is None) != (token_endpoint is None) and login is not None:
+            raise ConfigError(
+                "give authorization_endpoint and token_endpoint together, or neither and have them discovered"
+            )
+        if authorization_endpoint is not None and client_id is None:
+            raise ConfigError("with endpoints of your own, give the client_id that is registered there")
+        if client_metadata_url is not None and not _is_document_url(client_metadata_url):
+            raise ConfigError(
+                "client_metadata_url is the https URL, with a path, of the document that describes this client"
+            )
+        for option, url in (("authorization_endpoint", authorization_endpoint), ("token_endpoint", token_endpoint)):
+            if url is not None:
+                check_option(option, url)
+        self.client_id = client_id
+        self._client_secret = client_secret
+        self.client_metadata_url = client_metadata_url
+        self.client_name = client_name
+        self.login = login
+        self.redirect_uri = redirect_uri
+        self.store = store
+        self.name = name
+        self._access_token = access_token
+        self._refresh_token = refresh_token
+        self.issuer = issuer
+        self.authorization_endpoint = authorization_endpoint
+        self.token_endpoint = token_endpoint
+        self.resource = resource
+        self.allow_private = allow_private
+
+    def __repr__(self) -> str:
+        return f"OAuth(client_id={self.client_id!r}, scopes={self.scopes!r})"
+
+    def restores(self, held: Credentials) -> bool:
+        """Stored credentials of another client are another login."""
+        if self.issuer is not None and held.issuer != self.issuer:
+            return False
+        client = held.client
+        if self.client_id is not None and client is not None:
+            return client.client_id == self.client_id
+        return True
+
+    def acquire(self, need: Need, world: Surroundings, held: Credentials | None) -> Flow[Credentials | None]:
+        if need.why == "start":
+            return self._given(need) if held is None else None
+        if need.why == "expiring":
+            return (yield from self._refresh_early(need, world, held))
+        place = yield from self._place(need, held)
+        if held is not None and held.issuer not in (None, place.metadata.issuer):
+            self._check_migration(held, place.metadata)
+        if need.why == "refused" and need.may_refresh and held is not None and held.refresh_token is not None:
+            fresh = yield from self._refresh_or_not(need, world, held, place)
+            if fresh is not None:
+                return fresh
+        return (yield from self._log_in(need, world, held, place))
+
+    def _given(self, need: Need) -> Credentials | None:
+        """Tokens that the program brought along (R210)."""
+        if self._access_token is None and self._refresh_token is None:
+            return None
+        metadata = self._manual()
+        return Credentials(
+            server_url=need.server_url,
+            name=self.name or "",
+            resource=self.resource,
+            issuer=metadata.issuer if metadata is not None else self.issuer,
+            access_token=self._access_token,
+            token_type="dpop" if self.dpop else "bearer",
+            refresh_token=self._refresh_token,
+            scopes=self.scopes or (),
+            metadata=metadata,
+            clients={metadata.issuer: self._configured()} if metadata is not None and self.client_id else {},
+        )
+
+    def _manual(self) -> ServerMetadata | None:
+        """The authorization server as the operator describes it (R256)."""
+        if self.token_endpoint is None:
+            return None
+        return ServerMetadata(
+            issuer=self.issuer or self.token_endpoint,
+            authorization_endpoint=self.authorization_endpoint,
+            token_endpoint=self.token_endpoint,
+            code_challenge_methods_supported=("S256",),
+        )
+
+    def _configured(self) -> ClientInfo:
+        assert self.client_id is not None
+        return ClientInfo(client_id=self.client_id, client_secret=self._client_secret)
+
+    def _place(self, need: Need, held: Credentials | None) -> Flow[Place]:
+        manual = self._manual()
+        if manual is None:
+            return (yield from self._discover(need, held))
+        challenge = need.challenge()
+        challenged = tuple(challenge.parameters.get("scope", "").split()) if challenge is not None else ()
+        return Place(self.resource or canonical_resource(need.server_url), manual, challenged, ())
+
+    def _check_migration(self, held: Credentials, metadata: ServerMetadata) -> None:
+        if self.client_id is not None and self.issuer is None and self.token_endpoint is None:
+            raise AuthorizationFailed(
+                f"{held.server_url} is now guarded by {metadata.issuer}; the client {self.client_id!r} is registered with "
+                f"{held.issuer}, and its credentials are shown to nobody else. Register a client with the new issuer",
+                step="protected resource metadata",
+                url=metadata.issuer,
+            )
+
+    # --- refreshing
+
+    def _refresh(
+        self, need: Need, world: Surroundings, held: Credentials, metadata: ServerMetadata
+    ) -> Flow[Credentials]:
+        assert held.refresh_token is not None
+        prover = self._prover(world, held)
+        client = held.clients.get(metadata.issuer) or (self._configured() if self.client_id is not None else None)
+        reply = yield from refresh_token(
+            self._token_endpoint(metadata),
+            held.refresh_token,
+            resource=held.resource,
+            client=self._with_method(client, metadata),
+            prover=prover,
+            server_url=need.server_url,
+        )
+        made = self._settle(
+            reply,
+            world,
+            need,
+            resource=held.resource,
+            metadata=metadata,
+            scopes=held.scopes,
+            prover=prover,
+            held=held,
+        )
+        if made.refresh_token is None:  # it may be used again (RFC 6749, 6)
+            made = msgspec.structs.replace(made, refresh_token=held.refresh_token)
+        return msgspec.structs.replace(made, granted=made.granted or held.granted)
+
+    def _refresh_early(self, need: Need, world: Surroundings, held: Credentials | None) -> Flow[Credentials | None]:
+        """Before the old token runs out. If that fails, the old one is used while it lasts; the server's 401 decides."""
+        if held is None or held.refresh_token is None or held.metadata is None:
+            return None
+        try:
+            return (yield from self._refresh(need, world, held, held.metadata))
+        except UnsafeUrl:
+            raise
+        except AuthorizationFailed as error:
+            if error.code in _FINAL:
+                return msgspec.structs.replace(held, refresh_token=None)
+            return None
+
+    def _refresh_or_not(
+        self, need: Need, world: Surroundings, held: Credentials, place: Place
+    ) -> Flow[Credentials | None]:
+        """After a 401. A refresh token is shown only to the issuer that gave it, and a dead one leads to a login."""
+        if held.issuer is not None and held.issuer != place.metadata.issuer:
+            return None
+        try:
+            return (
+                yield from self._refresh(
+                    need, world, msgspec.structs.replace(held, resource=place.resource), place.metadata
+                )
+            )
+        except AuthorizationFailed as error:
+            if error.code in _FINAL:
+                return None
+            raise
+
+    # --- logging in
+
+    def _log_in(self, need: Need, world: Surroundings, held: Credentials | None, place: Place) -> Flow[Credentials]:
+        metadata = place.metadata
+        if self.login is None:
+            raise LoginRequired(
+                f"{need.server_url} wants a login at {metadata.issuer}, and this program cannot ask a person for one: run "
+                f"`trimaran auth login {need.server_url}` once, or give OAuth(login=True)",
+                step="login",
+                url=metadata.issuer,
+            )
+        endpoint = metadata.authorization_endpoint
+        if endpoint is None:
+            raise AuthorizationFailed(
+                f"{metadata.issuer} has no authorization endpoint, so nobody can log in there; if this program has "
+                "credentials of its own, use ClientCredentials",
+                step="authorization server metadata",
+                url=metadata.issuer,
+            )
+        methods = metadata.code_challenge_methods_supported
+        if "S256" not in (methods or ()) and not (methods is None and place.is_legacy):
+            raise AuthorizationFailed(
+                f"{metadata.issuer} does not say that it supports PKCE with S256, without which a code can be stolen; "
+                "no login is begun there until its operator has added that",
+                step="authorization server metadata",
+                url=metadata.issuer,
+            )
+        scopes = self._choose_scopes(place, need, held)
+        asked = scopes
+        if OFFLINE in (metadata.scopes_supported or ()) and scopes and OFFLINE not in scopes:
+            asked = (*scopes, OFFLINE)
+        redirect_uri = cast("str", (yield Redirect()))
+        client = yield from self._client(need, world, held, metadata, redirect_uri, asked)
+        request = build_authorization_url(
+            endpoint,
+            client_id=client.client_id,
+            redirect_uri=redirect_uri,
+            resource=place.resource,
+            scopes=asked,
+            # OpenID gives a refresh token only where a person was asked for it.
+            extra={"prompt": "consent"} if OFFLINE in asked else None,
+            entropy=world.entropy,
+        )
+        callback = cast("str", (yield Browse(request.url, request.state, redirect_uri)))
+        code = read_callback(callback, state=request.state, metadata=metadata)
+        prover = self._prover(world, None)
+        reply = yield from exchange_code(
+            self._token_endpoint(metadata),
+            code=code,
+            verifier=request.verifier,
+            redirect_uri=redirect_uri,
+            resource=place.resource,
+            client=client,
+            prover=prover,
+            server_url=need.server_url,
+        )
+        clients = {**(held.clients if held is not None else {}), metadata.issuer: client}
+        return self._settle(
+            reply,
+            world,
+            need,
+            resource=place.resource,
+            metadata=metadata,
+            scopes=scopes,
+            prover=prover,
+            held=held,
+            clients=clients,
+        )
+
+    def _client(
+        self,
+        need: Need,
+        world: Surroundings,
+        held: Credentials | None,
+        metadata: ServerMetadata,
+        redirect_uri: str,
+        scopes: Sequence[str],
+    ) -> Flow[ClientInfo]:
+        """Registered beforehand; else by its document; else as known from before; else registered now."""
+        if self.client_id is not None:
+            return cast("ClientInfo", self._with_method(self._configured(), metadata))
+        if self.client_metadata_url is not None and metadata.client_id_metadata_document_supported:
+            return ClientInfo(client_id=self.client_metadata_url, auth_method="none", source="document")
+        known = held.clients.get(metadata.issuer) if held is not None else None
+        if known is not None and known.source == "registered" and _still_fits(known, redirect_uri, world.now()):
+            return known
+        if metadata.registration_endpoint is None:
+            raise AuthorizationFailed(
+                f"{metadata.issuer} registers no clients by itself: register an application with it, and give its client_id"
+                + (
+                    ""
+                    if self.client_metadata_url is None
+                    else "; it does not read client_metadata_url documents either"
+                ),
+                step="client registration",
+                url=metadata.issuer,
+            )
+        description = client_metadata(
+            name=self.client_name,
+            redirect_uri=redirect_uri,
+            auth_method=choose_auth_method(metadata),
+            scopes=scopes,
+            dpop=self.dpop,
+        )
+        return (yield from register_client(metadata.registration_endpoint, description, server_url=need.server_url))
+
+    @staticmethod
+    def _with_method(client: ClientInfo | None, metadata: ServerMetadata) -> ClientInfo | None:
+        if client is None or client.auth_method is not None:
+            return client
+        return msgspec.structs.replace(
+            client, auth_method=choose_auth_method(metadata, has_secret=client.client_secret is not None)
+        )
+
+
+def _is_document_url(url: str) -> bool:
+    return url.startswith("https://") and url.count("/") >= 3 and not url.endswith(("/",)) and "#" not in url
+
+
+def _still_fits(client: ClientInfo, redirect_uri: str, now: float) -> bool:
+    if client.expires_at is not None and now >= client.expires_at:
+        return False
+    # A native client's loopback port may vary (RFC 8252, 7.3), but not every server knows that.
+    return client.redirect_uri == redirect_uri

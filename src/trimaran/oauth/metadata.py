@@ -1,0 +1,79 @@
+"""The two documents of discovery: what protects a server (RFC 9728), and what an authorization server can do (RFC 8414).
+
+Both come from strangers. A field of the wrong type makes the document unreadable, with the field named; `null` is the
+same as nothing; fields nobody here needs are not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar, cast
+
+import msgspec
+from msgspec import Struct
+
+from trimaran.errors import AuthorizationFailed
+
+from .effects import HttpReply
+
+__all__ = ["ResourceMetadata", "ServerMetadata", "read_document", "shown"]
+
+T = TypeVar("T")
+
+_SHOWN: Final = 512
+
+
+class ResourceMetadata(Struct, frozen=True, kw_only=True):
+    """A protected resource's own account of itself."""
+
+    resource: str
+    authorization_servers: tuple[str, ...] = ()
+    scopes_supported: tuple[str, ...] | None = None
+
+
+class ServerMetadata(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an authorization server says it can do."""
+
+    issuer: str
+    token_endpoint: str | None = None
+    authorization_endpoint: str | None = None
+    registration_endpoint: str | None = None
+    revocation_endpoint: str | None = None
+    scopes_supported: tuple[str, ...] | None = None
+    grant_types_supported: tuple[str, ...] | None = None
+    code_challenge_methods_supported: tuple[str, ...] | None = None
+    token_endpoint_auth_methods_supported: tuple[str, ...] | None = None
+    token_endpoint_auth_signing_alg_values_supported: tuple[str, ...] | None = None
+    authorization_response_iss_parameter_supported: bool = False
+    client_id_metadata_document_supported: bool = False
+    dpop_signing_alg_values_supported: tuple[str, ...] | None = None
+
+
+def shown(text: str, secrets: tuple[str, ...] = ()) -> str:
+    """What a stranger wrote, fit for an error message: one line, not long, and without what we told it in confidence."""
+    for secret in secrets:
+        if secret:
+            text = text.replace(secret, "***")
+    line = " ".join("".join(char if char.isprintable() else " " for char in text[: 4 * _SHOWN]).split())
+    return line if len(line) <= _SHOWN else line[:_SHOWN] + "..."
+
+
+def read_object(reply: HttpReply) -> dict[str, Any] | None:
+    """The JSON object in a reply, without its nulls; None if there is none."""
+    try:
+        found: Any = msgspec.json.decode(reply.body)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict):
+        return None
+    return {name: value for name, value in cast("dict[str, Any]", found).items() if value is not None}
+
+
+def read_document(found: Mapping[str, Any], kind: type[T], *, step: str, url: str) -> T:
+    """A document as one of the structs here; AuthorizationFailed names what is wrong with it."""
+    try:
+        return msgspec.convert(found, kind)
+    except msgspec.ValidationError as error:
+        raise AuthorizationFailed(
+            f"the {step} at {url} cannot be used: {error}; its operator has to mend it", step=step, url=url
+        ) from None

@@ -1,0 +1,131 @@
+"""Who a client is to an authorization server: registered beforehand, by a document of its own, or on the spot (RFC 7591).
+
+A registration is worth something at the issuer that made it and nowhere else, so it is kept by issuer; only a client
+whose id is the URL of its own metadata is the same everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, cast
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from trimaran.errors import AuthorizationFailed
+
+from .effects import Flow, HttpReply, HttpRequest
+from .metadata import ServerMetadata, read_object, shown
+from .urls import is_loopback_host
+
+__all__ = ["ClientInfo", "choose_auth_method", "client_metadata", "register_client"]
+
+STEP: Final = "client registration"
+
+Source = Literal["configured", "document", "registered"]
+
+
+class ClientInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A client as one issuer knows it."""
+
+    client_id: str
+    client_secret: str | None = None
+    auth_method: str | None = None
+    """How it shows its secret at the token endpoint, if the issuer said so."""
+    expires_at: float | None = None
+    """When the secret is worth nothing any more."""
+    redirect_uri: str | None = None
+    source: Source = "configured"
+
+    def __repr__(self) -> str:
+        return f"<ClientInfo {self.client_id!r} {self.source}>"
+
+
+def choose_auth_method(metadata: ServerMetadata, *, has_secret: bool = False) -> str:
+    """How to authenticate at the token endpoint, by what the issuer can do."""
+    offered = metadata.token_endpoint_auth_methods_supported
+    wanted = ("client_secret_basic", "client_secret_post") if has_secret else ("none",)
+    if offered is None:
+        return wanted[0]
+    # A public client asks for a secret only where nothing else is taken.
+    for method in (*wanted, "client_secret_basic", "client_secret_post"):
+        if method in offered:
+            return method
+    return wanted[0]
+
+
+def client_metadata(
+    *, name: str, redirect_uri: str, auth_method: str, scopes: Sequence[str] = (), dpop: bool = False
+) -> dict[str, Any]:
+    """What a client says of itself when it registers."""
+    parts = urlsplit(redirect_uri)
+    is_native = parts.scheme not in ("https",) or is_loopback_host(parts.hostname or "")
+    made: dict[str, Any] = {
+        "client_name": name,
+        "redirect_uris": [redirect_uri],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": auth_method,
+        "application_type": "native" if is_native else "web",
+    }
+    if scopes:
+        made["scope"] = " ".join(scopes)
+    if dpop:
+        made["dpop_bound_access_tokens"] = True
+    return made
+
+
+def register_client(
+    endpoint: str, metadata: Mapping[str, Any], initial_access_token: str | None = None, *, server_url: str = ""
+) -> Flow[ClientInfo]:
+    """Register on the spot (RFC 7591); what the server made of it, which may be less than was asked."""
+    headers = {"Content-Type": "application/json", "Accept": "application/json"}
+    if initial_access_token is not None:
+        headers["Authorization"] = f"Bearer {initial_access_token}"
+    request = HttpRequest(
+        step=STEP,
+        url=endpoint,
+        method="POST",
+        headers=headers,
+        body=msgspec.json.encode(dict(metadata)),
+        server_url=server_url,
+    )
+    reply = cast("HttpReply", (yield request))
+    found = read_object(reply) or {}
+    client_id = found.get("client_id")
+    if reply.status not in (200, 201) or not isinstance(client_id, str) or not client_id:
+        raise _refused(endpoint, reply.status, found, initial_access_token)
+    redirects: list[str] = metadata.get("redirect_uris") or []
+    agreed: Any = found.get("redirect_uris", redirects)
+    if redirects and (not isinstance(agreed, list) or redirects[0] not in agreed):
+        raise AuthorizationFailed(
+            f"the {STEP} at {endpoint} was made for other redirect URIs than the one asked for ({redirects[0]}); "
+            "a login would come back elsewhere, so it is not used",
+            step=STEP,
+            url=endpoint,
+        )
+    secret, method, until = (
+        found.get(key) for key in ("client_secret", "token_endpoint_auth_method", "client_secret_expires_at")
+    )
+    return ClientInfo(
+        client_id=client_id,
+        client_secret=secret if isinstance(secret, str) and secret else None,
+        auth_method=method if isinstance(method, str) else metadata.get("token_endpoint_auth_method"),
+        expires_at=float(until) if isinstance(until, (int, float)) and until > 0 else None,
+        redirect_uri=redirects[0] if redirects else None,
+        source="registered",
+    )
+
+
+def _refused(endpoint: str, status: int, found: Mapping[str, Any], token: str | None) -> AuthorizationFailed:
+    code = found.get("error")
+    described = found.get("error_description")
+    said = " ".join(shown(text, (token or "",)) for text in (code, described) if isinstance(text, str))
+    return AuthorizationFailed(
+        f"the {STEP} at {endpoint} failed: it answered {status}{f': {said}' if said else ''}; register a client with "
+        "its operator and give its client_id, or give a client_metadata_url",
+        step=STEP,
+        url=endpoint,
+        code=shown(code)[:80] if isinstance(code, str) else None,
+    )

@@ -1,0 +1,298 @@
+"""Requests to a token endpoint, one for each grant (RFC 6749, 6750, 7009, 7523, 8693, 8707, 9449).
+
+Every request is a form, names the resource the token is for, and authenticates the client the way the issuer said.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, cast, final
+from urllib.parse import quote_plus, urlencode
+
+from msgspec import Struct
+
+from trimaran.errors import AuthorizationFailed
+
+from .dpop import Nonces, ProofKey
+from .effects import Flow, HttpReply, HttpRequest
+from .metadata import read_object, shown
+from .registration import ClientInfo
+
+__all__ = [
+    "Prover",
+    "TokenReply",
+    "client_credentials",
+    "exchange_code",
+    "jwt_bearer",
+    "refresh_token",
+    "revoke_token",
+    "token_exchange",
+    "token_request",
+]
+
+STEP: Final = "token request"
+ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+TOKEN_EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"  # noqa: S105 - a name, not a token
+ID_JAG: Final = "urn:ietf:params:oauth:token-type:id-jag"
+SUBJECT_TYPES: Final = {
+    "id_token": "urn:ietf:params:oauth:token-type:id_token",
+    "saml2": "urn:ietf:params:oauth:token-type:saml2",
+    "access_token": "urn:ietf:params:oauth:token-type:access_token",
+    "refresh_token": "urn:ietf:params:oauth:token-type:refresh_token",
+    "jwt": "urn:ietf:params:oauth:token-type:jwt",
+}
+
+_TOKEN: Final = re.compile(r"[\x21-\x7e]+")
+_LONGEST: Final = 10 * 365 * 24 * 3600.0
+_NONCE_ROUNDS: Final = 2
+# Fields of a form that nobody else may read.
+_SECRET_FIELDS: Final = (
+    "client_secret",
+    "client_assertion",
+    "code",
+    "code_verifier",
+    "refresh_token",
+    "assertion",
+    "subject_token",
+    "token",
+)
+_ADVICE: Final = {
+    "invalid_client": "check the client's id and secret (or key), and how it is registered",
+    "invalid_grant": "what was shown is expired, used up or withdrawn: log in again",
+    "unauthorized_client": "this client may not use this grant: its operator has to allow it",
+    "unsupported_grant_type": "this authorization server has no such grant: choose another",
+    "invalid_scope": "ask for other scopes",
+    "invalid_target": "this authorization server gives no tokens for this resource",
+}
+
+
+class TokenReply(Struct, frozen=True, kw_only=True):
+    """What a token endpoint gave."""
+
+    access_token: str
+    token_type: str
+    """In lower case: `bearer`, `dpop`."""
+    expires_in: float | None = None
+    refresh_token: str | None = None
+    scopes: tuple[str, ...] | None = None
+    """What was granted, if it was said; None means what was asked for."""
+    id_token: str | None = None
+    issued_token_type: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<TokenReply {self.token_type} scopes={self.scopes!r}>"
+
+
+@final
+class Prover:
+    """Makes DPoP proofs: a key, the latest nonces, and the clock and dice it was given."""
+
+    def __init__(
+        self, key: ProofKey, nonces: Nonces, now: Callable[[], float], entropy: Callable[[int], bytes]
+    ) -> None:
+        self.key = key
+        self.nonces = nonces
+        self._now = now
+        self._entropy = entropy
+
+    def proof(self, method: str, url: str, access_token: str | None = None) -> str:
+        return self.key.proof(
+            method,
+            url,
+            now=self._now(),
+            jti=self._entropy(16).hex(),
+            access_token=access_token,
+            nonce=self.nonces.get(url),
+        )
+
+
+def _authenticate(client: ClientInfo | None, form: dict[str, str], headers: dict[str, str]) -> None:
+    """Show who the client is, the way its issuer wants it."""
+    if client is None:
+        return
+    method = client.auth_method or ("client_secret_basic" if client.client_secret else "none")
+    if client.client_secret is None or method == "none":
+        form["client_id"] = client.client_id
+    elif method == "client_secret_post":
+        form |= {"client_id": client.client_id, "client_secret": client.client_secret}
+    else:
+        # RFC 6749, 2.3.1: both halves are form-encoded before they are joined.
+        pair = f"{quote_plus(client.client_id)}:{quote_plus(client.client_secret)}"
+        headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+
+
+def token_request(
+    endpoint: str,
+    form: Mapping[str, str | None],
+    *,
+    client: ClientInfo | None = None,
+    client_assertion: str | None = None,
+    prover: Prover | None = None,
+    step: str = STEP,
+    server_url: str = "",
+) -> Flow[TokenReply]:
+    """Ask a token endpoint. A demand for a DPoP nonce is met, twice at most."""
+    filled = {name: value for name, value in form.items() if value}
+    headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
+    if client_assertion is not None:
+        filled |= {"client_assertion_type": ASSERTION_TYPE, "client_assertion": client_assertion}
+    else:
+        _authenticate(client, filled, headers)
+    body = urlencode(filled).encode()
+    secrets = tuple(filled[name] for name in _SECRET_FIELDS if name in filled)
+    if client is not None and client.client_secret:
+        secrets += (client.client_secret,)
+    for round_number in range(_NONCE_ROUNDS + 1):
+        if prover is not None:
+            headers = {**headers, "DPoP": prover.proof("POST", endpoint)}
+        request = HttpRequest(step=step, url=endpoint, method="POST", headers=headers, body=body, server_url=server_url)
+        reply = cast("HttpReply", (yield request))
+        found = read_object(reply)
+        if prover is not None:
+            is_told = prover.nonces.learn(endpoint, reply.headers)
+            wants_nonce = found is not None and found.get("error") == "use_dpop_nonce"
+            if wants_nonce and is_told and round_number < _NONCE_ROUNDS:
+                continue
+        return _read_reply(reply, found, endpoint, step, secrets)
+    raise AssertionError
+
+
+def _read_reply(
+    reply: HttpReply, found: Mapping[str, Any] | None, endpoint: str, step: str, secrets: tuple[str, ...]
+) -> TokenReply:
+    # Some say what went wrong with status 200.
+    if found is None or reply.status != 200 or "error" in found or "access_token" not in found:
+        raise _refused(reply, found, endpoint, step, secrets)
+    token, kind = found["access_token"], found.get("token_type", "Bearer")
+    if not isinstance(token, str) or _TOKEN.fullmatch(token) is None or not isinstance(kind, str):
+        raise AuthorizationFailed(
+            f"the {step} failed: what {endpoint} gave is not a token that a header can carry; its operator has to mend that",
+            step=step,
+            url=endpoint,
+        )
+    fresh, scope = found.get("refresh_token"), found.get("scope")
+    id_token, issued = found.get("id_token"), found.get("issued_token_type")
+    return TokenReply(
+        access_token=token,
+        token_type=kind.lower(),
+        expires_in=_seconds(found.get("expires_in")),
+        refresh_token=fresh if isinstance(fresh, str) and fresh else None,
+        scopes=tuple(scope.split()) if isinstance(scope, str) else None,
+        id_token=id_token if isinstance(id_token, str) else None,
+        issued_token_type=issued if isinstance(issued, str) else None,
+    )
+
+
+def _seconds(value: Any) -> float | None:
+    """How long a token lives; None for what is no such number. A server's 401 has the last word anyway."""
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,12}", value):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    seconds = min(value, _LONGEST)
+    return float(seconds) if math.isfinite(seconds) and seconds > 0 else None
+
+
+def _refused(
+    reply: HttpReply, found: Mapping[str, Any] | None, endpoint: str, step: str, secrets: tuple[str, ...]
+) -> AuthorizationFailed:
+    code = found.get("error") if found is not None else None
+    if isinstance(code, str):
+        code = shown(code, secrets)[:80]
+        described = found.get("error_description") if found is not None else None
+        said = f" {code}" + (f": {shown(described, secrets)}" if isinstance(described, str) else "")
+    else:
+        code = None
+        said = " without a token" if reply.status == 200 else ""
+    advice = _ADVICE.get(code or "", "try again later, or tell its operator")
+    return AuthorizationFailed(
+        f"the {step} failed: {endpoint} answered {reply.status}{said}; {advice}", step=step, url=endpoint, code=code
+    )
+
+
+# --- grants -----------------------------------------------------------------------------------------------------------
+
+
+def exchange_code(
+    endpoint: str, *, code: str, verifier: str, redirect_uri: str, resource: str | None, **how: Any
+) -> Flow[TokenReply]:
+    """A code for a token."""
+    form = {
+        "grant_type": "authorization_code",
+        "code": code,
+        "code_verifier": verifier,
+        "redirect_uri": redirect_uri,
+        "resource": resource,
+    }
+    return (yield from token_request(endpoint, form, **how))
+
+
+def refresh_token(
+    endpoint: str, token: str, *, resource: str | None, scopes: Iterable[str] = (), **how: Any
+) -> Flow[TokenReply]:
+    """A refresh token for a fresh one."""
+    form = {"grant_type": "refresh_token", "refresh_token": token, "resource": resource, "scope": " ".join(scopes)}
+    return (yield from token_request(endpoint, form, step=how.pop("step", "token refresh"), **how))
+
+
+def client_credentials(
+    endpoint: str, *, resource: str | None, scopes: Iterable[str] = (), **how: Any
+) -> Flow[TokenReply]:
+    """A program's own credentials for a token."""
+    form = {"grant_type": "client_credentials", "resource": resource, "scope": " ".join(scopes)}
+    return (yield from token_request(endpoint, form, **how))
+
+
+def token_exchange(
+    endpoint: str,
+    *,
+    subject_token: str,
+    subject_token_type: str,
+    requested_token_type: str | None = None,
+    audience: str | None = None,
+    resource: str | None = None,
+    scopes: Iterable[str] = (),
+    **how: Any,
+) -> Flow[TokenReply]:
+    """One token for another (RFC 8693). Types may be given by their short names."""
+    form = {
+        "grant_type": TOKEN_EXCHANGE,
+        "requested_token_type": SUBJECT_TYPES.get(requested_token_type or "", requested_token_type),
+        "audience": audience,
+        "resource": resource,
+        "scope": " ".join(scopes),
+        "subject_token": subject_token,
+        "subject_token_type": SUBJECT_TYPES.get(subject_token_type, subject_token_type),
+    }
+    return (yield from token_request(endpoint, form, step=how.pop("step", "token exchange"), **how))
+
+
+def jwt_bearer(
+    endpoint: str, *, assertion: str, resource: str | None = None, scopes: Iterable[str] = (), **how: Any
+) -> Flow[TokenReply]:
+    """A signed assertion for a token (RFC 7523)."""
+    form = {"grant_type": JWT_BEARER, "assertion": assertion, "resource": resource, "scope": " ".join(scopes)}
+    return (yield from token_request(endpoint, form, **how))
+
+
+def revoke_token(
+    endpoint: str, token: str, *, kind: str = "refresh_token", client: ClientInfo | None = None, server_url: str = ""
+) -> Flow[bool]:
+    """Withdraw a token (RFC 7009). Did the server agree?"""
+    form = {"token": token, "token_type_hint": kind}
+    headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
+    _authenticate(client, form, headers)
+    request = HttpRequest(
+        step="token revocation",
+        url=endpoint,
+        method="POST",
+        headers=headers,
+        body=urlencode(form).encode(),
+        server_url=server_url,
+    )
+    reply = cast("HttpReply", (yield request))
+    return reply.status == 200
