@@ -32,6 +32,7 @@ from trimaran.errors import ConfigError
 
 if TYPE_CHECKING:
     from trimaran.server.server import Server
+    from trimaran.transports.authority import Authority
 
 __all__ = ["Target", "connect", "open_client"]
 
@@ -186,8 +187,13 @@ class _HttpDialer:
             )
         if not is_reachable:
             raise ConfigError(f"{url!r} is no http:// or https:// URL with a host")
+        if hasattr(options.auth, "subject"):
+            raise ConfigError(
+                "auth is a Principal, which only a server in this process believes; give a token or a grant"
+            )
         self._url = url
         self._options = options
+        self._authority: Authority | None = None
         # The whole endpoint, not just the origin: one host may carry servers of several years side by side.
         self.key = f"{parts.scheme}://{parts.netloc}{parts.path}"
         self.manners: tuple[Manner, ...] = ("sse",) if sse else ("modern", "legacy", "sse")
@@ -196,15 +202,18 @@ class _HttpDialer:
         return self._url
 
     async def dial(self, manner: Manner, inbox: Inbox, reuse: Link | None) -> Link:
+        from trimaran.transports.authority import authority_for
         from trimaran.transports.http import HttpLink, HttpWire
 
         options = self._options
         if reuse is not None:
             await reuse.close()
+        if self._authority is None:
+            self._authority = authority_for(options.auth, self._url, options.ssl)
         wire = HttpWire(
             self._url,
             headers=options.headers,
-            auth=options.auth,
+            auth=self._authority,
             ssl=options.ssl,
             max_bytes=options.max_message_bytes,
             cookies=manner != "modern",
@@ -221,6 +230,10 @@ class _HttpDialer:
 
         return await _piped(SseChannel(wire), inbox, options)
 
+    async def close(self) -> None:
+        if self._authority is not None:
+            await self._authority.close()
+
 
 @final
 class _ChildDialer:
@@ -230,6 +243,8 @@ class _ChildDialer:
         self._command = list(command)
         self._options = options
         self.key = "\0".join(self._command)
+
+    async def close(self) -> None: ...
 
     def describe(self) -> str:
         return shlex.join(self._command)
@@ -256,9 +271,15 @@ class _MemoryDialer:
     manners: tuple[Manner, ...] = ("modern", "legacy")
 
     def __init__(self, server: Server, options: Options) -> None:
+        if options.auth is not None and not hasattr(options.auth, "subject"):
+            raise ConfigError(
+                "nothing is authenticated in memory: say who is calling with auth=Principal(subject=..., scopes=...)"
+            )
         self._server = server
         self._options = options
         self.key = ""
+
+    async def close(self) -> None: ...
 
     def describe(self) -> str:
         return f"the server {self._server.info.name!r}"
@@ -269,10 +290,12 @@ class _MemoryDialer:
         if reuse is not None:
             await reuse.close()
         if manner == "modern":
-            return MemoryLink(self._server, inbox, self._options.tap)
+            return MemoryLink(self._server, inbox, self._options.tap, principal=self._options.auth)
         from trimaran.legacy.duplex import LegacyDuplex
 
-        return await _piped(ServerChannel(self._server, legacy=LegacyDuplex), inbox, self._options)
+        return await _piped(
+            ServerChannel(self._server, legacy=LegacyDuplex, principal=self._options.auth), inbox, self._options
+        )
 
 
 @final
@@ -285,6 +308,8 @@ class _ChannelDialer:
         self._channel = channel
         self._options = options
         self.key = ""
+
+    async def close(self) -> None: ...
 
     def describe(self) -> str:
         return self._channel.describe()

@@ -36,6 +36,7 @@ MEMBERS = {"content": "types", "format": "types"}
 DOORS: dict[tuple[str, str], str] = {
     ("trimaran.server.server", "serve"): "run, serve, asgi and engine hand the server to composition",
     ("trimaran.server.server", "transports"): "the type that asgi returns",
+    ("trimaran.server.context", "auth"): "the type of ctx.auth",
 }
 
 _PURE = "asyncio socket ssl subprocess threading time random secrets uuid tempfile aiohttp granian uvloop http.client http.server urllib.request"

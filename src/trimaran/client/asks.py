@@ -153,6 +153,7 @@ class Asks:
         roots: Any = options.roots if options.roots is not None else getattr(options.handler, "roots", None)
         self._roots: Callable[..., Any] | list[Root] | None = None if roots is None else _roots(roots)
         self._extra = _as_objects(options.capabilities or {})
+        self._extensions: tuple[str, ...] = getattr(options.auth, "extensions", ())
         self._rows: dict[str, Answerer] = {"ping": _pong}
         if self.on_elicit is not None:
             self._rows["elicitation/create"] = self._elicit
@@ -178,6 +179,8 @@ class Asks:
             declared["sampling"] = {}
         if self._roots is not None:
             declared["roots"] = {} if modern else {"listChanged": True}
+        if modern and self._extensions:
+            declared["extensions"] = {name: {} for name in self._extensions}
         for name, value in self._extra.items():
             # The modes of elicitation are narrowed by naming those that are meant; the rest adds up.
             mine: Any = None if name == "elicitation" else declared.get(name)

@@ -20,7 +20,7 @@ import contextlib
 import itertools
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final, final
+from typing import Any, Final, TypeVar, final
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, field
@@ -52,9 +52,11 @@ from .link import Link
 from .mailbox import Mailbox
 from .meeting import Dialer, EraMemory, MakeDialect, meet
 from .options import MAX_TIMEOUT, Options
-from .patience import Clock, Expired, Patience
+from .patience import Clock, Expired, Limit, Patience, suspendable
 
 __all__ = ["Connection", "Unset"]
+
+T = TypeVar("T")
 
 log = logging.getLogger("trimaran.client")
 
@@ -129,6 +131,8 @@ class Connection:
         """Run with each new conversation; True: it is not the first."""
         self.is_needed: Callable[[], bool] = lambda: False
         """Does anybody wait for what the server will say, so that giving up is no option?"""
+        self._asks_people = getattr(options.auth, "login", None) is not None
+        """May a person have to log in before a call is answered?"""
         self._make_dialect = make_dialect
         self._memory = memory
         self._live: Conversation | None = None
@@ -193,6 +197,7 @@ class Connection:
                 await asyncio.wait(tasks, timeout=_PATIENCE)
             if live is not None:
                 await live.link.close()
+            await self.dialer.close()
         except Exception:
             log.exception("%s could not be closed in good order", self.dialer.describe())
         finally:
@@ -273,7 +278,7 @@ class Connection:
         limit = self.options.connect_timeout
         await asyncio.sleep(max(self._not_before - asyncio.get_running_loop().time(), 0.0))
         try:
-            async with asyncio.timeout(limit):
+            async with Limit(limit):
                 meeting = await meet(
                     self.dialer,
                     lambda: Conversation(self),
@@ -447,7 +452,8 @@ class Connection:
         try:
             with flight.patience:
                 self._calls.add(flight)
-                result = await self._converse(flight, method, params, name, headers, repeatable)
+                answer = self._converse(flight, method, params, name, headers, repeatable)
+                result = await (self._suspendably(flight, answer) if self._asks_people else answer)
                 if flight.post is not None:
                     await self._hear_out(flight.post)
                 return result
@@ -461,6 +467,11 @@ class Connection:
             self._calls.discard(flight)
             if flight.post is not None:
                 await flight.post.close()
+
+    async def _suspendably(self, flight: Flight, answer: Coroutine[Any, Any, T]) -> T:
+        """Wait for an answer on the way to which a person may have to log in."""
+        with suspendable(flight.patience):
+            return await answer
 
     async def _hear_out(self, post: Mailbox) -> None:
         """Let the last reports of progress be heard before the result is; not for ever."""

@@ -38,6 +38,7 @@ from trimaran.protocol.versions import LEGACY, MODERN
 from .dialect import Dialect, Welcome, supported_by
 from .link import Inbox, Link
 from .options import Era
+from .patience import Limit
 
 __all__ = ["Dialer", "EraMemory", "Manner", "Meeting", "meet"]
 
@@ -63,6 +64,10 @@ class Dialer(Protocol):
 
     async def dial(self, manner: Manner, inbox: Inbox, reuse: Link | None) -> Link:
         """Open a link for this manner of speaking, or go on with the one there is."""
+        ...
+
+    async def close(self) -> None:
+        """Nothing will be dialled any more."""
         ...
 
 
@@ -125,7 +130,7 @@ async def meet(
     known = memory.recall(dialer.key) if is_free else None
     if known in order and known != order[0]:
         try:
-            async with asyncio.timeout(patience / 2):
+            async with Limit(patience / 2):
                 return await _Attempt(dialer, make_inbox, make_dialect, next_id, version).greet(known)
         except Unauthorized:
             raise
@@ -228,7 +233,7 @@ class _Attempt(Generic[AnInbox]):
         if link.is_http:
             limit = min(HTTP_SILENCE, patience / 2)
             try:
-                async with asyncio.timeout(limit):
+                async with Limit(limit):
                     welcome = await dialect.greet(link, self._next_id)
             except TimeoutError:
                 raise TimedOut(f"{self._dialer.describe()} did not answer server/discover in {limit:g} s") from None

@@ -27,6 +27,8 @@ MAX_TIMEOUT: Final = 600.0
 MAX_MESSAGE_BYTES: Final = 16 * 1024 * 1024
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+# What makes an object one that knows who calls: a handle, a grant, or in memory the caller itself.
+_AUTHS: Final = (("header", "refresh"), ("acquire",), ("subject", "scopes"))
 _FIELD_VALUE: Final = re.compile(r"[\t -~\x80-\xff]*")
 
 
@@ -148,10 +150,10 @@ class Options(Struct, frozen=True, kw_only=True):
         if isinstance(auth, str):
             if not _FIELD_VALUE.fullmatch(auth) or not auth.strip() or " " in auth:
                 raise ConfigError("auth is a bearer token: printable ASCII without spaces or line breaks")
-        elif auth is not None and not (hasattr(auth, "header") and hasattr(auth, "refresh")):
+        elif auth is not None and not any(all(hasattr(auth, name) for name in names) for names in _AUTHS):
             raise ConfigError(
-                f"auth is a bearer token, or an object with header() and refresh(www_authenticate); "
-                f"not {type(auth).__name__}"
+                "auth is a bearer token, a grant of trimaran.oauth such as OAuth(login=True), or an object with header() and "
+                f"refresh(www_authenticate); not {type(auth).__name__}"
             )
 
     def __repr__(self) -> str:

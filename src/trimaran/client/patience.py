@@ -12,14 +12,17 @@ still while the loop does not turn, and would ring too early after a busy second
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from math import inf
 from time import monotonic
 from types import TracebackType
-from typing import Any, Final, Self, final
+from typing import Any, Final, Protocol, Self, final
 
 from trimaran.errors import CallCancelled
 
-__all__ = ["Clock", "Expired", "Patience"]
+__all__ = ["Clock", "Expired", "Limit", "Patience", "suspendable", "suspended"]
 
 # Timers have millisecond grain; without this one would ring, find nothing due, and be set again.
 _GRAIN: Final = 0.001
@@ -177,3 +180,74 @@ class Patience:
     def __repr__(self) -> str:
         state: Any = self._ended or ("paused" if self._paused else "waiting")
         return f"<Patience {self._seconds} s, {state}>"
+
+
+class Suspendable(Protocol):
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+
+
+_waits: ContextVar[tuple[Suspendable, ...]] = ContextVar("trimaran_waits", default=())
+
+
+@contextmanager
+def suspendable(wait: Suspendable) -> Generator[None]:
+    """What happens in here may stop this clock."""
+    token = _waits.set((*_waits.get(), wait))
+    try:
+        yield
+    finally:
+        _waits.reset(token)
+
+
+@contextmanager
+def suspended() -> Generator[None]:
+    """Stop every clock that runs for this call: a person is being asked, far below whoever set the deadline."""
+    waits = _waits.get()
+    for wait in waits:
+        wait.pause()
+    try:
+        yield
+    finally:
+        for wait in reversed(waits):
+            wait.resume()
+
+
+@final
+class Limit:
+    """`asyncio.timeout` that a person's answer suspends."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._timeout = asyncio.timeout(seconds)
+        self._left: float | None = None
+        self._paused = 0
+        self._has_left = False
+
+    async def __aenter__(self) -> Self:
+        await self._timeout.__aenter__()
+        self._token = _waits.set((*_waits.get(), self))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> bool | None:
+        _waits.reset(self._token)
+        self._has_left = True  # tasks begun in here carry the context on
+        return await self._timeout.__aexit__(kind, error, tb)
+
+    @property
+    def is_paused(self) -> bool:
+        return self._paused > 0
+
+    def pause(self) -> None:
+        self._paused += 1
+        when = self._timeout.when()
+        if self._paused == 1 and when is not None and not self._has_left and not self._timeout.expired():
+            self._left = when - asyncio.get_running_loop().time()
+            self._timeout.reschedule(None)
+
+    def resume(self) -> None:
+        self._paused -= 1
+        if self._paused == 0 and self._left is not None and not self._has_left:
+            left, self._left = self._left, None
+            self._timeout.reschedule(asyncio.get_running_loop().time() + max(left, 0.0))

@@ -28,7 +28,6 @@ from trimaran.errors import (
     ConfigError,
     ConnectFailed,
     ConnectionLost,
-    Error,
     ProtocolError,
     RemoteProtocolError,
     Unauthorized,
@@ -38,6 +37,7 @@ from trimaran.protocol.inbound import RequestId
 from trimaran.protocol.replies import Frame, excerpt, read_frame
 from trimaran.protocol.sse import Event, SSEParser
 
+from .authority import NOTHING, Authority, Sent
 from .plain import PlainPool, Response
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ JSON_AND_STREAM: Final = "application/json, text/event-stream"
 STREAM: Final = "text/event-stream"
 
 _MAX_REDIRECTS: Final = 5
+_CHANCES: Final = 5  # for other credentials, of one request: a nonce, a refresh, a login, a step up, and one to spare
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _ERROR_BODY: Final = 64 * 1024  # enough of a page to recognise a JSON-RPC error in it
 _LINGER: Final = 1.0  # seconds for a stream to end after its reply, so that its connection can be used again
@@ -74,7 +75,7 @@ class HttpWire:
         url: str,
         *,
         headers: Mapping[str, str] | None = None,
-        auth: Any = None,
+        auth: Authority | None = None,
         ssl: Any = None,
         max_bytes: int,
         cookies: bool = False,
@@ -83,11 +84,9 @@ class HttpWire:
         self.url = url
         self._tap = tap
         self.max_bytes = max_bytes
-        self._auth = _Bearer(auth) if isinstance(auth, str) else auth
+        self._auth = auth
         self._headers = {"Content-Type": "application/json", "Accept": JSON_AND_STREAM, "Accept-Encoding": "identity"}
         self._headers.update(headers or {})
-        self._refreshing = asyncio.Lock()
-        self._refreshed = 0
         self._ssl = ssl
         self._keeps_cookies = cookies
         self._pool: PlainPool | _AioPool | None = None
@@ -119,34 +118,32 @@ class HttpWire:
             ConnectionLost: it was sent, and the connection ended before an answer began.
             Unauthorized: 401 or 403, also after fresh credentials where there are any.
         """
-        refreshed = self._refreshed
-        response = await self._follow(verb, body, headers, url, accept)
-        if response.status == 401 and self._auth is not None:
-            challenge = response.headers.get("www-authenticate", "")
-            response.close()
-            async with self._refreshing:
-                # Whoever was refused with the old ones finds the new ones here; one refresh serves them all.
-                if self._refreshed == refreshed:
-                    if not await self._authority("refresh", challenge):
-                        raise Unauthorized(
-                            f"{self.url} refuses the credentials it was given (401)",
-                            status=401,
-                            www_authenticate=challenge,
-                        )
-                    self._refreshed += 1
-            response = await self._follow(verb, body, headers, url, accept)
-        if response.status in (401, 403):
-            raise await self._unauthorized(response)
+        auth = self._auth
+        response, sent = await self._follow(verb, body, headers, url, accept)
+        for number in range(_CHANCES + 1):
+            if response.status not in (401, 403):
+                break
+            refusal = await self._unauthorized(response)
+            if auth is None or number == _CHANCES:
+                raise refusal
+            if not await auth.refused(response.status, response.headers, sent, response.url, number):
+                raise refusal
+            response, sent = await self._follow(verb, body, headers, url, accept)
+        if auth is not None:
+            auth.accepted(response.headers, sent, response.url)
         return response
 
     async def _follow(
         self, verb: str, body: bytes | None, headers: Mapping[str, str] | None, url: str | None, accept: str | None
-    ) -> Response:
+    ) -> tuple[Response, Sent]:
         target = self.url if url is None else url
+        sent = NOTHING
         for _ in range(_MAX_REDIRECTS + 1):
-            response = await self._once(verb, body, headers, target, accept)
+            if self._auth is not None:
+                sent = await self._auth.credentials(verb, target)
+            response = await self._once(verb, body, headers, target, accept, sent)
             if response.status not in _REDIRECTS:
-                return response
+                return response, sent
             here = response.url
             location = response.headers.get("location", "")
             response.close()
@@ -167,7 +164,13 @@ class HttpWire:
         raise ConnectFailed(f"{self.url} redirects more than {_MAX_REDIRECTS} times")
 
     async def _once(
-        self, verb: str, body: bytes | None, headers: Mapping[str, str] | None, target: str, accept: str | None
+        self,
+        verb: str,
+        body: bytes | None,
+        headers: Mapping[str, str] | None,
+        target: str,
+        accept: str | None,
+        sent: Sent,
     ) -> Response:
         pool = self._pool
         if pool is None:
@@ -179,29 +182,16 @@ class HttpWire:
             own["Accept"] = accept
         if body is None:
             del own["Content-Type"]
-        if self._auth is not None:
-            value = await self._authority("header")
-            if value is not None:
-                if not isinstance(value, str) or not value.isprintable():
-                    raise ConfigError("auth.header() gives the value of the Authorization header: one line of text")
-                own["Authorization"] = value
+        if sent.headers:
+            own.update(sent.headers)
         return await pool.request(verb, target, own, body)
-
-    async def _authority(self, what: str, *args: str) -> Any:
-        """Ask the user's own object for credentials; what it raises is told with the step that failed."""
-        try:
-            return await _maybe(getattr(self._auth, what)(*args))
-        except (Error, asyncio.CancelledError):
-            raise
-        except Exception as error:
-            raise Unauthorized(
-                f"the credentials for {self.url} could not be had: auth.{what}() raised {type(error).__name__}: {error}"
-            ) from error
 
     async def _unauthorized(self, response: Response) -> Unauthorized:
         challenge = response.headers.get("www-authenticate", "")
         body = await self.error_body(response)
-        wants = "wants credentials" if response.status == 401 else "does not allow this"
+        wants = "does not allow this"
+        if response.status == 401:
+            wants = "wants credentials" if self._auth is None else "refuses the credentials it was given"
         text = f"{self.url} {wants} ({response.status}): {excerpt(body)}"
         if response.status == 401 and self._auth is None:
             text += "; give auth=..."
@@ -382,24 +372,6 @@ def _bare(proxy: str | None) -> str:
     """A proxy's address without its credentials."""
     parts = urlsplit(proxy or "")
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-
-
-@final
-class _Bearer:
-    """A token that never changes (R209)."""
-
-    def __init__(self, token: str) -> None:
-        self._header = f"Bearer {token}"
-
-    def header(self) -> str:
-        return self._header
-
-    def refresh(self, www_authenticate: str) -> bool:
-        return False
-
-
-async def _maybe(value: Any) -> Any:
-    return await value if hasattr(value, "__await__") else value
 
 
 def is_stream(response: Response) -> bool:

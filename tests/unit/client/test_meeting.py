@@ -109,6 +109,8 @@ class World:
     def describe(self) -> str:
         return "the world"
 
+    async def close(self) -> None: ...
+
     async def dial(self, manner: Manner, inbox: Any, reuse: Any) -> Any:
         if reuse is not None and not self.is_http:
             return reuse

@@ -1,0 +1,125 @@
+"""What goes into `Authorization`, and what happens when a server wants something else there.
+
+`HttpWire` asks an authority for the headers of each request and tells it of every refusal; the authority says whether
+trying again makes sense. A fixed token never does. A user's own object is asked for `header()` and `refresh()`. A grant
+of `trimaran.oauth` has a module of its own, `grants`, which is loaded only for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final, Protocol, final
+
+from msgspec import Struct
+
+from trimaran.errors import ConfigError, Error, Unauthorized
+
+__all__ = ["NOTHING", "Authority", "FixedToken", "OwnAuthority", "Sent", "authority_for"]
+
+
+class Sent(Struct, frozen=True):
+    """The credentials a request went out with."""
+
+    headers: Mapping[str, str]
+    token: str | None = None
+    nonce: str | None = None
+
+
+NOTHING: Final = Sent({})
+
+
+class Authority(Protocol):
+    """Whose right it is that requests are made by."""
+
+    async def credentials(self, verb: str, url: str) -> Sent:
+        """For one request."""
+        ...
+
+    async def refused(self, status: int, headers: Mapping[str, str], sent: Sent, url: str, round_number: int) -> bool:
+        """The server refused them. Is there a point in trying again, with what `credentials` gives now?
+
+        `round_number` counts the refusals of this request from 0.
+        """
+        ...
+
+    def accepted(self, headers: Mapping[str, str], sent: Sent, url: str) -> None:
+        """The server took them."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+@final
+class FixedToken:
+    """A token that never changes (R209)."""
+
+    def __init__(self, token: str) -> None:
+        self._sent = Sent({"Authorization": f"Bearer {token}"})
+
+    async def credentials(self, verb: str, url: str) -> Sent:
+        return self._sent
+
+    async def refused(self, status: int, headers: Mapping[str, str], sent: Sent, url: str, round_number: int) -> bool:
+        return False
+
+    def accepted(self, headers: Mapping[str, str], sent: Sent, url: str) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+@final
+class OwnAuthority:
+    """A user's object: `header()` for every request, `refresh(www_authenticate)` once on a 401 (R208)."""
+
+    def __init__(self, handle: Any, server_url: str) -> None:
+        self._handle = handle
+        self._server_url = server_url
+        self._refreshing = asyncio.Lock()
+
+    async def credentials(self, verb: str, url: str) -> Sent:
+        value = await self._ask("header")
+        if value is None:
+            return NOTHING
+        if not isinstance(value, str) or not value.isprintable():
+            raise ConfigError("auth.header() gives the value of the Authorization header: one line of text")
+        return Sent({"Authorization": value}, value)
+
+    async def refused(self, status: int, headers: Mapping[str, str], sent: Sent, url: str, round_number: int) -> bool:
+        if status != 401 or round_number:
+            return False
+        async with self._refreshing:
+            # Whoever was refused with the old ones finds the new ones here; one refresh serves them all.
+            if (await self.credentials("", url)).token != sent.token:
+                return True
+            return bool(await self._ask("refresh", headers.get("www-authenticate", "")))
+
+    def accepted(self, headers: Mapping[str, str], sent: Sent, url: str) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def _ask(self, what: str, *args: str) -> Any:
+        """What the object raises is told with the step that failed."""
+        try:
+            found = getattr(self._handle, what)(*args)
+            return await found if hasattr(found, "__await__") else found
+        except (Error, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            raise Unauthorized(
+                f"the credentials for {self._server_url} could not be had: auth.{what}() raised "
+                f"{type(error).__name__}: {error}"
+            ) from error
+
+
+def authority_for(auth: Any, server_url: str, ssl: Any = None) -> Authority | None:
+    """What `connect(auth=...)` means for this server."""
+    if auth is None:
+        return None
+    if isinstance(auth, str):
+        return FixedToken(auth)
+    if hasattr(auth, "header"):
+        return OwnAuthority(auth, server_url)
+    from .grants import GrantAuthority
+
+    return GrantAuthority(auth, server_url, ssl=ssl)

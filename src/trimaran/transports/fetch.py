@@ -1,0 +1,345 @@
+"""Fetches what a login needs from URLs that a server chose, and only from where such a URL may lead.
+
+`Fetcher` is whom a flow's `HttpRequest` is given to. A URL is judged by its spelling first (`trimaran.oauth.urls`). Then its
+name is looked up once, and the connection goes to an address that was seen and found good: a name that resolves to
+something else a moment later (DNS rebinding) gains nothing. Where a proxy of the environment carries the request, the
+proxy resolves, and the spelling is all there is to judge.
+
+How far a request may reach:
+
+    public      any address of the internet; the rule
+    loopback    this machine: for an MCP server on this machine, or on nobody's behalf (an operator's own setting)
+    anywhere    the MCP server's own host, which is connected to anyway; everything, with `allow_private=True`
+
+Redirects are followed for GET alone, and never to where the redirecting host could not be trusted to lead: the reach of
+a request shrinks on the way, it does not grow. Nothing is retried, unpacked, or kept: no cookies, and no connections, since
+one that was made within one server's reach must not carry what is asked on behalf of another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+import urllib.request
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
+from urllib.parse import urljoin, urlsplit
+
+from msgspec import Struct
+
+from trimaran.errors import AuthorizationFailed, Closed, UnsafeUrl
+from trimaran.oauth.effects import HttpReply, HttpRequest
+from trimaran.oauth.urls import bare_url, check_url, is_loopback_host, is_public_address, is_same_host
+
+if TYPE_CHECKING:
+    import aiohttp
+
+__all__ = ["Fetcher", "proxy_for"]
+
+_MAX_REDIRECTS: Final = 3  # discovery documents move from a bare domain to www and back, hardly further
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_PERSONAL: Final = frozenset({"authorization", "cookie", "dpop", "proxy-authorization"})
+_READ_BYTES: Final = 64 * 1024
+
+Reach: TypeAlias = Literal["public", "loopback", "anywhere"]
+
+
+class _Errand(Struct, frozen=True):
+    """What the connection that is about to be made is for."""
+
+    step: str = "request"
+    url: str = ""
+    reach: Reach = "public"
+
+
+# Known to the resolver this way, since aiohttp asks it in the task that makes the request. Forgotten, it is the strictest.
+_errand: ContextVar[_Errand] = ContextVar("_errand", default=_Errand())  # noqa: B039 - frozen
+
+
+@final
+class Fetcher:
+    """Makes guarded requests. Any number of tasks may use one; whoever made it closes it.
+
+    Args:
+        allow_private: let requests go to private addresses and to this machine as well.
+        ssl: an `ssl.SSLContext` to trust other authorities.
+        timeout: seconds for a request as a whole, redirects included.
+    """
+
+    def __init__(self, *, allow_private: bool = False, ssl: Any = None, timeout: float = 20.0) -> None:
+        self._allow_private = allow_private
+        self._ssl = ssl
+        self._timeout = timeout
+        self._session: aiohttp.ClientSession | None = None
+        self._is_closed = False
+
+    async def __call__(self, request: HttpRequest) -> HttpReply:
+        """Fetch it; the whole answer, whatever its status.
+
+        Raises:
+            UnsafeUrl: it, or where it redirects to, must not be fetched.
+            AuthorizationFailed: no whole answer came.
+        """
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self._follow(request)
+        except TimeoutError:
+            raise _failed(
+                request.step, request.url, f"no whole answer from {bare_url(request.url)} within {self._timeout:g} s"
+            ) from None
+
+    async def close(self) -> None:
+        """End what is under way. Idempotent."""
+        self._is_closed = True
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def _follow(self, request: HttpRequest) -> HttpReply:
+        step, url, headers = request.step, request.url, request.headers
+        is_own = is_same_host(url, request.server_url)
+        allow_loopback = is_own or not request.server_url
+        for _ in range(_MAX_REDIRECTS + 1):
+            allow_private = self._allow_private or is_own
+            check_url(url, step=step, allow_loopback=allow_loopback, allow_private=allow_private)
+            reach: Reach = "anywhere" if allow_private else "public"
+            if is_loopback_host(urlsplit(url).hostname or ""):
+                reach = "loopback"
+            reply = await self._once(request, _Errand(step, url, reach), headers)
+            if reply.status not in _REDIRECTS:
+                return reply
+            there = _target(request, url, reply)
+            allow_loopback = reach == "loopback"
+            is_own = is_own and is_same_host(there, request.server_url)
+            if _origin(there) != _origin(url):
+                headers = {name: value for name, value in headers.items() if name.lower() not in _PERSONAL}
+            url = there
+        raise _failed(step, request.url, f"{bare_url(request.url)} redirects more than {_MAX_REDIRECTS} times")
+
+    async def _once(self, request: HttpRequest, errand: _Errand, headers: Mapping[str, str]) -> HttpReply:
+        import aiohttp
+        from yarl import URL
+
+        session = self._open()
+        step, url = errand.step, errand.url
+        where = bare_url(url)
+        proxy = proxy_for(url)
+        if proxy is not None:
+            errand = _Errand(step, url, "anywhere")  # what is looked up here is the proxy
+        token = _errand.set(errand)
+        try:
+            async with session.request(
+                request.method,
+                URL(url, encoded=url.isascii()),
+                headers=_outgoing(headers),
+                data=request.body,
+                allow_redirects=False,
+                proxy=proxy,
+            ) as response:
+                return await _read(response, request, url)
+        except aiohttp.ClientConnectorCertificateError as error:
+            raise _failed(
+                step,
+                url,
+                f"the certificate of {where} is not trusted: {error.certificate_error}; "
+                "give the right authority with ssl=ssl.create_default_context(cafile=...)",
+            ) from None
+        except aiohttp.ClientProxyConnectionError as error:
+            raise _failed(step, url, f"no connection to the proxy {_bare_proxy(proxy)}: {_reason(error)}") from None
+        except aiohttp.ClientHttpProxyError as error:
+            raise _failed(
+                step, url, f"the proxy {_bare_proxy(proxy)} refused to connect to {where} ({error.status})"
+            ) from None
+        except aiohttp.ClientConnectorError as error:
+            raise _failed(
+                step, url, f"no connection to {where}: {_reason(error)}; is it running, and reachable from here?"
+            ) from None
+        except aiohttp.ClientResponseError:
+            raise _failed(step, url, f"{where} answered what is not HTTP") from None
+        except aiohttp.ClientPayloadError:
+            raise _failed(step, url, f"the answer of {where} broke off") from None
+        except aiohttp.InvalidURL:
+            raise _failed(step, url, f"no request can be made to {where}{_through(proxy)}") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise _failed(
+                step, url, f"the connection to {where} ended before an answer came: {_reason(error)}"
+            ) from None
+        except ValueError:
+            raise _failed(step, url, f"no request can be made to {where}{_through(proxy)}") from None
+        finally:
+            _errand.reset(token)
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._is_closed:
+            raise Closed("the connection that this login belongs to was closed")
+        if self._session is None:
+            import aiohttp
+
+            resolver: Any = _Resolver()
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    resolver=resolver,
+                    use_dns_cache=False,
+                    force_close=True,
+                    limit=0,
+                    ssl=True if self._ssl is None else self._ssl,
+                ),
+                timeout=aiohttp.ClientTimeout(total=None),
+                auto_decompress=False,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                read_bufsize=_READ_BYTES,
+            )
+        return self._session
+
+
+def _outgoing(headers: Mapping[str, str]) -> dict[str, str]:
+    own = {name: value for name, value in headers.items() if name.lower() != "accept-encoding"}
+    # Nothing packed is asked for, so that what is read is what was sent, and bounded by the same number.
+    return {"User-Agent": "trimaran", **own, "Accept-Encoding": "identity"}
+
+
+async def _read(response: aiohttp.ClientResponse, request: HttpRequest, url: str) -> HttpReply:
+    """The whole answer, within bounds. The body of a redirect is nobody's business."""
+    headers: dict[str, str] = {}
+    for name, value in response.headers.items():
+        name = name.lower()
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    if response.status in _REDIRECTS:
+        return HttpReply(response.status, headers, b"", url)
+    encoding = headers.get("content-encoding", "").strip().lower()
+    if encoding not in ("", "identity"):
+        raise _failed(
+            request.step, url, f"{bare_url(url)} sent a body in the coding {encoding[:40]!r}, which was not asked for"
+        )
+    body = bytearray()
+    is_too_long = (response.content_length or 0) > request.max_bytes
+    while not is_too_long and (piece := await response.content.readany()):
+        body += piece
+        is_too_long = len(body) > request.max_bytes
+    if is_too_long:
+        raise _failed(request.step, url, f"{bare_url(url)} answered more than {request.max_bytes} bytes")
+    return HttpReply(response.status, headers, bytes(body), url)
+
+
+def _target(request: HttpRequest, url: str, reply: HttpReply) -> str:
+    """Where a redirect leads to, if it may be followed at all."""
+    location = reply.headers.get("location", "")
+    where = bare_url(url)
+    if not location:
+        raise _failed(request.step, url, f"{where} redirects ({reply.status}) without saying where to")
+    try:
+        there = urljoin(url, location)
+        _origin(there)
+    except ValueError:
+        raise _failed(request.step, url, f"{where} redirects to {bare_url(location)!r}, which is not a URL") from None
+    if request.method != "GET":
+        raise _failed(
+            request.step,
+            url,
+            f"{where} redirects a {request.method} ({reply.status}) to {bare_url(there)!r}; what a {request.method} carries "
+            "is not sent anywhere else. Its operator has to name that place, if it is the right one",
+        )
+    return there
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
+# --- Where a name leads ----------------------------------------------------------------------------------------------
+
+
+async def _look_up(host: str, port: int, family: int) -> list[tuple[int, str, int]]:
+    """Family, address and port, for each address a name has."""
+    found = await asyncio.get_running_loop().getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, family=family, flags=socket.AI_ADDRCONFIG
+    )
+    return [(entry[0], str(entry[4][0]), int(entry[4][1])) for entry in found]
+
+
+@final
+class _Resolver:
+    """Gives a connection the addresses it may use; a name that has none is refused."""
+
+    async def resolve(self, host: str, port: int = 0, family: int = socket.AF_INET) -> list[dict[str, Any]]:
+        errand = _errand.get()
+        found = await _look_up(host, port, family)
+        good = [one for one in found if _is_within(errand.reach, one[1])]
+        if not found:
+            raise socket.gaierror(socket.EAI_NONAME, "it has no address")
+        if not good:
+            where = bare_url(errand.url)
+            raise UnsafeUrl(
+                f"the {errand.step} failed: {where!r} is not a safe URL: {host} resolves to {found[0][1]}, which is not "
+                + (
+                    "on this machine"
+                    if errand.reach == "loopback"
+                    else "a public address; if that is right, allow it with allow_private=True"
+                ),
+                step=errand.step,
+                url=where,
+            )
+        return [
+            {
+                "hostname": host,
+                "host": address,
+                "port": at,
+                "family": kind,
+                "proto": 0,
+                "flags": socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+            }
+            for kind, address, at in good
+        ]
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+def _is_within(reach: Reach, address: str) -> bool:
+    if reach == "anywhere":
+        return True
+    return is_loopback_host(address) if reach == "loopback" else is_public_address(address)
+
+
+def proxy_for(url: str) -> str | None:
+    """The proxy that the environment wants a request to go through; never one for this machine."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if is_loopback_host(host):
+        return None
+    proxy = urllib.request.getproxies().get(parts.scheme)
+    if not proxy or urllib.request.proxy_bypass(host) or urllib.request.proxy_bypass(parts.netloc):
+        return None
+    return proxy
+
+
+# --- What went wrong -------------------------------------------------------------------------------------------------
+
+
+def _failed(step: str, url: str, what: str) -> AuthorizationFailed:
+    advice = "" if ";" in what else "; try again later, or tell its operator"
+    return AuthorizationFailed(f"the {step} failed: {what}{advice}", step=step, url=bare_url(url))
+
+
+def _bare_proxy(proxy: str | None) -> str:
+    return bare_url(proxy or "")
+
+
+def _through(proxy: str | None) -> str:
+    return f" through the proxy {_bare_proxy(proxy)!r}; write it as http://host:port" if proxy else ""
+
+
+def _reason(error: BaseException) -> str:
+    """Why, in a few words. What aiohttp says may quote the request, so the system's own words are taken."""
+    inner: Any = getattr(error, "os_error", error)
+    if isinstance(inner, ssl.SSLError):
+        return f"TLS failed ({(inner.reason or 'unknown').replace('_', ' ').lower()})"
+    if isinstance(inner, socket.gaierror):
+        return f"its name cannot be resolved ({inner.strerror})"
+    if isinstance(inner, OSError) and inner.errno:
+        return os.strerror(inner.errno).lower()
+    return "it was closed"

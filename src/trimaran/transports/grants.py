@@ -1,0 +1,453 @@
+"""A grant of `trimaran.oauth` at work: its flow says what it wants; here it is fetched, shown to a person, and kept.
+
+One flow at a time: whoever is refused meanwhile waits for the one under way, in this process by sharing its task, in
+others by the store's lock. A flow that has begun to talk to a token endpoint is not given up when its caller is, because
+a refresh token that was spent without hearing the answer is lost; one that waits for a person is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast, final
+from urllib.parse import urlsplit
+
+from trimaran.client.patience import suspended
+from trimaran.errors import AuthorizationFailed, ConfigError, Error, Unauthorized
+from trimaran.oauth.challenges import Challenge, challenge_for, parse_www_authenticate
+from trimaran.oauth.credentials import Credentials
+from trimaran.oauth.dpop import Nonces, ProofKey
+from trimaran.oauth.effects import Browse, Flow, HttpRequest, Redirect
+from trimaran.oauth.grant import Grant, Need, Surroundings, UserAgent
+from trimaran.oauth.tokens import Prover
+from trimaran.oauth.urls import bare_url
+
+if TYPE_CHECKING:
+    from trimaran.state.tokens import TokenStore
+
+from .authority import NOTHING, Sent
+
+__all__ = ["GrantAuthority", "perform"]
+
+T = TypeVar("T")
+Fetch = Callable[[HttpRequest], Any]
+
+EARLY_SECONDS: Final = 60.0
+"""A token is refreshed this long before it expires (R249)."""
+_AGAIN_SECONDS: Final = 30.0  # between two tries to refresh ahead of time, when the first failed
+_REST_SECONDS: Final = 5.0  # after a failure: calls that were refused for the same reason do not all try again
+_STEP_UPS: Final = 3  # rounds of one request; a server that wants more each time wants something else
+_CLOSE_SECONDS: Final = 5.0
+_DEFAULT_REDIRECT: Final = "http://127.0.0.1/callback"
+
+_Origin = Literal["kept", "refreshed", "issued"]
+
+
+async def perform(flow: Flow[T], fetch: Fetch, agent: UserAgent | None = None) -> T:
+    """Run a flow to its end: fetch what it wants fetched, and send a person where it wants one sent."""
+    answer: Any = None
+    failure: Exception | None = None
+    try:
+        while True:
+            try:
+                effect = flow.throw(failure) if failure is not None else flow.send(answer)
+            except StopIteration as done:
+                return done.value
+            answer, failure = None, None
+            try:
+                answer = await _do(effect, fetch, agent)
+            except Exception as error:  # the flow decides: a refresh that failed may lead to a login
+                failure = error
+    finally:
+        flow.close()
+
+
+async def _do(effect: HttpRequest | Redirect | Browse, fetch: Fetch, agent: UserAgent | None) -> Any:
+    if isinstance(effect, HttpRequest):
+        return await fetch(effect)
+    if agent is None:
+        raise ConfigError("this flow needs a person: give it a user agent")
+    if isinstance(effect, Redirect):
+        return await agent.redirect_uri()
+    return await agent.browse(effect.url, effect.state)
+
+
+@final
+class _Scripted:
+    """A user agent made of one function, from the URL to the URL that the browser came back with."""
+
+    def __init__(self, function: Callable[[str], Any], redirect_uri: str | None) -> None:
+        self._function = function
+        self._redirect_uri = redirect_uri or _DEFAULT_REDIRECT
+
+    async def redirect_uri(self) -> str:
+        return self._redirect_uri
+
+    async def browse(self, url: str, state: str) -> str:
+        try:
+            found = self._function(url)
+            found = await found if hasattr(found, "__await__") else found
+        except (Error, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            # Its text may quote the URL, and that a code. Who wants to know follows the cause.
+            raise AuthorizationFailed(
+                f"the login at {bare_url(url)} failed: login() raised {type(error).__name__}; try again, or mend it",
+                step="login",
+                url=bare_url(url),
+            ) from error
+        if not isinstance(found, str):
+            raise ConfigError("login() gives back the whole URL that the browser was sent to, as text")
+        return found
+
+    async def close(self) -> None: ...
+
+
+@final
+class GrantAuthority:
+    """A grant at work for one server."""
+
+    def __init__(
+        self,
+        grant: Grant,
+        server_url: str,
+        *,
+        ssl: Any = None,
+        fetch: Fetch | None = None,
+        now: Callable[[], float] = time.time,
+        entropy: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        self._grant = grant
+        self._server_url = server_url
+        self._ssl = ssl
+        self._given_fetch = fetch
+        self._own_fetch: Any = None
+        self._now = now
+        self._entropy = entropy
+        self._world = Surroundings(now, entropy, Nonces())
+        self._shelf = _Shelf(grant, server_url)
+        self._held: Credentials | None = None
+        self._prover: Prover | None = None
+        self._is_loaded = False
+        self._origin: _Origin = "kept"
+        self._is_proven = False
+        """Has the server taken the current token? One that is refused at once was not worth getting."""
+        self._not_before = -inf
+        self._resting: tuple[AuthorizationFailed | None, float] = (None, -inf)
+        self._flight: asyncio.Task[None] | None = None
+        self._flight_why = ""
+        self._waiting = 0
+        self._persons_asked = 0
+        self._may_be_cut = True
+        """Is the flow under way only waiting, for its turn or for a person, so that nothing is lost with it?"""
+
+    # --- what HttpWire asks
+
+    async def credentials(self, verb: str, url: str) -> Sent:
+        if not self._is_loaded:
+            await self._share("start", self._load)
+        held = self._held
+        if held is not None and held.expires_at is not None and self._is_due(held):
+            await self._renew(held)
+            held = self._held
+        if held is None or held.access_token is None:
+            return NOTHING
+        token = held.access_token
+        prover = self._prover
+        if prover is None:
+            return Sent({"Authorization": f"Bearer {token}"}, token)
+        nonce = prover.nonces.get(url)
+        return Sent({"Authorization": f"DPoP {token}", "DPoP": prover.proof(verb, url, token)}, token, nonce)
+
+    def accepted(self, headers: Mapping[str, str], sent: Sent, url: str) -> None:
+        if self._prover is not None:
+            self._world.nonces.learn(url, headers)
+        if not self._is_proven and self._held is not None and sent.token == self._held.access_token:
+            self._is_proven = True
+
+    async def refused(self, status: int, headers: Mapping[str, str], sent: Sent, url: str, round_number: int) -> bool:
+        told = headers.get("www-authenticate", "")
+        challenges = parse_www_authenticate(told)
+        if self._prover is not None:
+            self._world.nonces.learn(url, headers)
+            if status == 401 and any(one.parameters.get("error") == "use_dpop_nonce" for one in challenges):
+                return self._world.nonces.get(url) not in (None, sent.nonce)
+        current = self._held.access_token if self._held is not None else None
+        if current not in (None, sent.token):
+            return True  # others have got new ones meanwhile
+        need = self._need(status, told, challenge_for(challenges, "bearer", "dpop"))
+        if need is None or (need.why == "scopes" and round_number >= _STEP_UPS):
+            return False
+        await self._acquire(need, sent.token)
+        return True
+
+    async def close(self) -> None:
+        flight = self._flight
+        if flight is not None and not flight.done():
+            if not self._may_be_cut:
+                await asyncio.wait((flight,), timeout=_CLOSE_SECONDS)
+            flight.cancel()
+            await asyncio.wait((flight,))
+        fetch, self._own_fetch = self._own_fetch, None
+        if fetch is not None:
+            await fetch.close()
+
+    # --- decisions
+
+    def _need(self, status: int, told: str, challenge: Challenge | None) -> Need | None:
+        """What a refusal calls for; None if nothing can be done about it."""
+        held = self._held
+        if status == 403:
+            parameters: Mapping[str, str] = challenge.parameters if challenge is not None else {}
+            wanted = set(parameters.get("scope", "").split())
+            # What was asked for and not given will not be given for asking again.
+            is_hopeless = not wanted or (held is not None and wanted <= set(held.scopes))
+            if parameters.get("error") != "insufficient_scope" or is_hopeless:
+                return None
+            return Need(why="scopes", server_url=self._server_url, www_authenticate=told)
+        has_token = held is not None and held.access_token is not None
+        if has_token and self._origin == "issued" and not self._is_proven:
+            # Brand-new, from the best source there is, and refused. Another will fare no better, at least not now.
+            self._origin = "kept"
+            self._rest(None)
+            return None
+        return Need(
+            why="refused",
+            server_url=self._server_url,
+            www_authenticate=told,
+            may_refresh=self._origin != "refreshed" or self._is_proven,
+        )
+
+    def _is_due(self, held: Credentials) -> bool:
+        if not self._is_old(held) or self._now() < self._not_before:
+            return False
+        return held.refresh_token is not None or self._grant.can_renew
+
+    def _is_old(self, held: Credentials) -> bool:
+        """Is it time for fresh ones: a minute before the end, or less where a token does not live much longer anyway?"""
+        if held.expires_at is None:
+            return False
+        early = EARLY_SECONDS
+        if held.issued_at is not None:
+            early = min(early, (held.expires_at - held.issued_at) / 10)
+        return self._now() >= held.expires_at - early
+
+    async def _renew(self, held: Credentials) -> None:
+        """Ahead of expiry. What fails here is not the caller's trouble yet: the server's 401 will say."""
+        try:
+            await self._share(
+                "expiring", lambda: self._get(Need(why="expiring", server_url=self._server_url), held.access_token)
+            )
+        except AuthorizationFailed:
+            self._not_before = self._now() + _AGAIN_SECONDS
+
+    def _rest(self, error: AuthorizationFailed | None) -> None:
+        """For a moment nothing is tried: many calls may have been refused for the same reason."""
+        self._resting = (error, asyncio.get_running_loop().time() + _REST_SECONDS)
+
+    # --- one flow at a time
+
+    async def _acquire(self, need: Need, refused: str | None) -> None:
+        error, until = self._resting
+        if asyncio.get_running_loop().time() < until:
+            raise error or Unauthorized(f"{self._server_url} refuses the token that was issued for it")
+        await self._share(need.why, lambda: self._get(need, refused))
+
+    async def _share(self, why: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Wait for the flow under way if it is for the same reason; else begin one when it is over."""
+        while self._flight is not None and not self._flight.done() and self._flight_why != why:
+            await asyncio.wait((self._flight,))
+        flight = self._flight
+        if flight is None or flight.done():
+            flight = self._flight = asyncio.ensure_future(work())
+            self._flight_why = why
+            flight.add_done_callback(_look_at)
+        self._waiting += 1
+        try:
+            # A person's time is not the server's: no deadline runs while one is asked.
+            with suspended() if self._grant.login is not None else contextlib.nullcontext():
+                await asyncio.shield(flight)
+        except asyncio.CancelledError:
+            if flight.cancelled():
+                raise AuthorizationFailed("the login was given up: the client was closed", step="login") from None
+            if self._waiting == 1 and self._may_be_cut:
+                flight.cancel()
+            raise
+        finally:
+            self._waiting -= 1
+
+    async def _load(self) -> None:
+        found = await self._shelf.load()
+        if found is not None:
+            self._adopt(found, "kept")
+        if found is None or found.access_token is None:
+            await self._get(Need(why="start", server_url=self._server_url), None)
+        self._is_loaded = True
+
+    async def _get(self, need: Need, refused: str | None) -> None:
+        self._may_be_cut = True
+        try:
+            async with self._shelf.lock():
+                kept = await self._shelf.load()
+                if kept is not None and kept.access_token not in (None, refused) and not self._is_old(kept):
+                    self._adopt(kept, "kept")
+                    return
+                self._may_be_cut = False
+                has_asked = self._persons_asked
+                made = await self._run(self._grant.acquire(need, self._world, kept or self._held))
+                if made is None:
+                    self._not_before = self._now() + _AGAIN_SECONDS
+                    return
+                self._adopt(made, self._origin_of(need, by_person=self._persons_asked > has_asked))
+                await self._shelf.save(made)
+        except AuthorizationFailed as error:
+            if need.why in ("refused", "scopes") and self._grant.login is not None:
+                self._rest(error)
+            raise
+
+    def _origin_of(self, need: Need, *, by_person: bool) -> _Origin:
+        if need.why in ("start", "expiring"):
+            return "kept"
+        return "issued" if by_person or self._grant.can_renew else "refreshed"
+
+    async def _run(self, flow: Flow[T]) -> T:
+        agent = _agent_of(self._grant)
+        try:
+            return await perform(flow, self._fetcher(), _Watched(agent, self) if agent is not None else None)
+        finally:
+            if agent is not None:
+                await agent.close()
+
+    async def meet_person(self) -> None:
+        """A person is about to be asked. Others need not wait for that: whoever has it first is read by the rest."""
+        self._persons_asked += 1
+        self._may_be_cut = True
+        await self._shelf.unlock()
+
+    def leave_person(self) -> None:
+        """From here on the flow is not given up any more."""
+        self._may_be_cut = False
+
+    def _fetcher(self) -> Fetch:
+        if self._given_fetch is not None:
+            return self._given_fetch
+        if self._own_fetch is None:
+            from .fetch import Fetcher
+
+            self._own_fetch = Fetcher(allow_private=self._grant.allow_private, ssl=self._ssl)
+        return self._own_fetch
+
+    def _adopt(self, held: Credentials, origin: _Origin) -> None:
+        self._held = held
+        self._origin = origin
+        self._is_proven = False
+        self._resting = (None, -inf)
+        self._prover = None
+        if held.token_type == "dpop" and held.proof_key is not None:  # noqa: S105 - a kind of token
+            self._prover = Prover(ProofKey.from_jwk(held.proof_key), self._world.nonces, self._now, self._entropy)
+
+    def __repr__(self) -> str:
+        return f"<GrantAuthority for {self._server_url}: {self._held!r}>"
+
+
+@final
+class _Shelf:
+    """Where a grant's credentials for one server are kept: in its store, or with the grant itself."""
+
+    def __init__(self, grant: Grant, server_url: str) -> None:
+        from trimaran.state.tokens import MemoryTokens, token_key
+
+        if grant.memory is None:
+            grant.memory = MemoryTokens()  # clients that share a grant share its logins
+        self._grant = grant
+        self._server_url = server_url
+        self._memory: TokenStore = grant.memory
+        self._store = _store_of(grant) or self._memory
+        self._key = token_key(grant.name or urlsplit(server_url).netloc, server_url)
+        self._held = contextlib.AsyncExitStack()
+
+    async def load(self) -> Credentials | None:
+        record = await self._store.load(self._key)
+        found = Credentials.from_bytes(record) if record is not None else None
+        if found is None or found.server_url != self._server_url or not self._grant.restores(found):
+            return None
+        return found
+
+    async def save(self, made: Credentials) -> None:
+        await self._store.save(self._key, made.to_bytes())
+
+    @contextlib.asynccontextmanager
+    async def lock(self) -> AsyncGenerator[None, None]:
+        """Nobody else gets credentials for this server meanwhile: by this grant, nor, through the store, in any process."""
+        async with self._memory.lock(self._key), contextlib.AsyncExitStack() as stack:
+            if self._store is not self._memory:
+                await stack.enter_async_context(self._store.lock(self._key))
+            self._held = stack
+            yield
+
+    async def unlock(self) -> None:
+        """Let other processes go on before the time."""
+        await self._held.aclose()
+
+
+@final
+class _Watched:
+    """A user agent that says when a person is asked."""
+
+    def __init__(self, agent: UserAgent, owner: GrantAuthority) -> None:
+        self._agent = agent
+        self._owner = owner
+
+    async def redirect_uri(self) -> str:
+        await self._owner.meet_person()
+        return await self._agent.redirect_uri()
+
+    async def browse(self, url: str, state: str) -> str:
+        try:
+            return await self._agent.browse(url, state)
+        finally:
+            self._owner.leave_person()
+
+    async def close(self) -> None: ...
+
+
+def _agent_of(grant: Grant) -> UserAgent | None:
+    login = grant.login
+    if login is None or login is False:
+        return None
+    if login is True:
+        from .loopback import LoopbackLogin
+
+        return LoopbackLogin()
+    if isinstance(login, UserAgent):
+        return login
+    if callable(login):
+        return _Scripted(login, grant.redirect_uri)
+    raise ConfigError(
+        "login is True, a function from the URL to the URL the browser came back with, or an object with redirect_uri(), "
+        f"browse() and close(); not {type(login).__name__}"
+    )
+
+
+def _store_of(grant: Grant) -> Any:
+    store = grant.store
+    if store is None or store is False:
+        return None
+    from trimaran.state.tokens import FileTokens, default_tokens
+
+    if store is True:
+        return default_tokens()
+    if isinstance(store, (str, os.PathLike)):
+        return FileTokens(cast("str", store))
+    if all(hasattr(store, name) for name in ("load", "save", "lock")):
+        return store
+    raise ConfigError(f"store is True, a path, or an object with load, save and lock; not {type(store).__name__}")
+
+
+def _look_at(task: asyncio.Task[None]) -> None:
+    if not task.cancelled():
+        task.exception()  # whoever waits has it; nobody may be waiting
