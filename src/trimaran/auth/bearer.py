@@ -1,0 +1,258 @@
+"""Bearer tokens: JWTs by secret, key or key set, and any other token by a function that knows it (R155, R156)."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, cast
+
+import msgspec
+
+from trimaran.errors import ConfigError
+
+from .extract import MAX_CREDENTIAL, extract_bearer_token, presents, too_large
+from .jwks import FetchedKeys, from_function, from_issuer, from_url
+from .keys import ALGORITHMS, FixedKeys, Keys, import_key, import_secret, import_set, read_signed
+from .principal import Principal, read_time
+from .provider import (
+    REMEMBERED_SECONDS,
+    Fetch,
+    Memory,
+    Provider,
+    Request,
+    check_callable,
+    check_realm,
+    consult,
+    is_async,
+    logger,
+)
+from .refusal import Refused
+
+__all__ = ["Bearer"]
+
+
+_KINDS: Final = frozenset({"at+jwt"})
+_LONGEST: Final = MAX_CREDENTIAL + len("Bearer ")
+
+
+class Bearer(Provider):
+    """Callers with `Authorization: Bearer <token>`. Exactly one of four says how tokens are verified:
+
+    - `secret`: JWTs signed with a shared secret (HS256, and HS384 or HS512 if it is long enough)
+    - `key`: JWTs signed with the private half of this public key (PEM, JWK)
+    - `jwks`: the same with a JWK Set, the https URL of one, an async function that gets one, or "discover", which asks
+      the issuer's own metadata for it
+    - `verifier`: a function, sync or async, from a token to its claims, or None: opaque tokens
+
+    Claims are checked whoever verified them: `exp`, `nbf`, `iss` and `aud`, the last two as exact strings. A JWT needs an
+    `exp`. `clock_skew` is how many seconds clocks may differ. `resource_metadata` is the URL that challenges name.
+
+    A verified JWT is not verified again for `remember` seconds (300 unless said; 0 is never), nor past its expiry; what a
+    verifier says is remembered only if asked for. Tokens bound to a key (`cnf`) are refused here: with nothing but the
+    token, nobody has shown that the key is theirs.
+    """
+
+    def __init__(
+        self,
+        *,
+        secret: str | bytes | None = None,
+        key: Any = None,
+        jwks: Any = None,
+        verifier: Callable[[str], Any] | None = None,
+        issuer: str | Iterable[str] | None = None,
+        audience: str | Iterable[str] | None = None,
+        algorithms: Iterable[str] | None = None,
+        clock_skew: float = 60,
+        scope_claim: str = "scope",
+        required_scopes: Iterable[str] = (),
+        realm: str | None = "mcp",
+        resource_metadata: str | None = None,
+        remember: float | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(required_scopes)
+        given = [
+            n for n, v in (("secret", secret), ("key", key), ("jwks", jwks), ("verifier", verifier)) if v is not None
+        ]
+        if len(given) != 1:
+            shown = f"not {' and '.join(given)}" if given else "and none was given"
+            raise ConfigError(f"Bearer takes one of secret=, key=, jwks= and verifier=, {shown}")
+        check_callable("verifier", verifier)
+        self._verifier = verifier
+        self._issuers = _names("issuer", issuer)
+        self._audiences = _names("audience", audience)
+        self._skew = _seconds("clock_skew", clock_skew, 3600)
+        self._scope_claim = scope_claim
+        self._realm = check_realm(realm)
+        self._clock = clock
+        self._keys = None if verifier is not None else _keys(secret, key, jwks, issuer, clock)
+        self._algorithms = _algorithms(algorithms, self._keys)
+        self._metadata_url = resource_metadata
+        if remember is None:
+            remember = 0 if verifier is not None else REMEMBERED_SECONDS
+        self._memory = Memory(clock, _seconds("remember", remember, 86_400))
+
+    async def start(self, fetch: Fetch | None = None) -> None:
+        if self._keys is not None and not self._audiences and "HS256" not in self._keys.algorithms:
+            # The issuer signs for others, too: what one of them was given would open this door.
+            logger.warning("Bearer has no audience=: every token of the issuer is accepted, whomever it was meant for")
+        await self.load_keys(fetch)
+
+    async def load_keys(self, fetch: Fetch | None = None) -> None:
+        """Fetch the keys, if they are to be fetched."""
+        if isinstance(self._keys, FetchedKeys):
+            await self._keys.start(fetch)
+
+    async def close(self) -> None:
+        if isinstance(self._keys, FetchedKeys):
+            await self._keys.close()
+
+    def presents(self, request: Request) -> bool:
+        return presents(request.headers, "bearer")
+
+    def challenge(self, refusal: Refused) -> str:
+        return refusal.bearer_challenge(self._realm, self._metadata_url, scopes=self.required_scopes)
+
+    async def authenticate(self, request: Request) -> Principal | None:
+        # The way of nearly every request: a token seen before. Only what has been through all below is in the memory.
+        value = request.headers.get("authorization")
+        if value is not None and value[:7] == "Bearer " and len(value) <= _LONGEST:
+            known = self._memory.get(self._memory.digest(value[7:]))
+            if known is not None and "cnf" not in known.claims and known.scopes.issuperset(self.required_scopes):
+                return known
+        return await super().authenticate(request)
+
+    async def identify(self, request: Request) -> Principal | None:
+        token = extract_bearer_token(request.headers)
+        if token is None:
+            raise Refused("missing")
+        principal = await self.verify(token)
+        if "cnf" in principal.claims:
+            raise Refused("invalid_token", "the token is bound to a key, and nothing here shows that the key is yours")
+        return principal
+
+    async def authorize(self, token: str, auth: Any, request: Any) -> Principal:
+        """As the authorizer of a `ProtectedResource`: without an audience of its own, tokens must be for that resource."""
+        principal = await self.verify(token)
+        if not self._audiences and auth.resource not in principal.audience:
+            raise Refused("invalid_token", "the token is for another audience")
+        if self.required_scopes and not principal.has_scopes(self.required_scopes):
+            raise Refused("insufficient_scope", scopes=self.required_scopes)
+        return principal
+
+    async def verify(self, token: str) -> Principal:
+        """Who holds this token, or `Refused`; neither scopes nor a proof that it is theirs is demanded here."""
+        if len(token) > MAX_CREDENTIAL:
+            raise too_large()
+        digest = self._memory.digest(token)
+        known = self._memory.get(digest)
+        if known is not None:
+            return known
+        if self._keys is None:
+            principal = self._accept(await self._look_up(token), token)
+        else:
+            principal = self._accept(await read_signed(token, self._keys, self._algorithms, kinds=_KINDS), token)
+            if principal.expires_at is None:
+                raise Refused("invalid_token", "the token has no expiry (exp)")
+        until = None if principal.expires_at is None else principal.expires_at + self._skew
+        self._memory.put(digest, principal, until)
+        return principal
+
+    async def _look_up(self, token: str) -> Mapping[str, Any]:
+        assert self._verifier is not None
+        claims = await consult("token verifier", self._verifier, token)
+        if claims is None or claims is False:
+            raise Refused("invalid_token", reason="unknown to the verifier")
+        if not isinstance(claims, Mapping):
+            logger.error("the token verifier gave a %s; it gives claims as a mapping, or None", type(claims).__name__)
+            raise Refused("server_error")
+        return cast("Mapping[str, Any]", claims)
+
+    def _accept(self, claims: Mapping[str, Any], token: str) -> Principal:
+        """Check what a token says of itself."""
+        # RFC 7662: what is not active is nothing, whatever else is said about it.
+        if claims.get("active", True) is not True:
+            raise Refused("invalid_token", reason="not active")
+        try:
+            principal = Principal.from_claims(claims, scope_claim=self._scope_claim)
+            not_before = read_time(claims, "nbf")
+        except ValueError as error:
+            raise Refused("invalid_token", reason=str(error)) from None
+        now = self._clock()
+        if principal.expires_at is not None and now >= principal.expires_at + self._skew:
+            raise Refused("expired_token")
+        if not_before is not None and now < not_before - self._skew:
+            raise Refused("invalid_token", "the token is not valid yet")
+        if self._issuers and principal.issuer not in self._issuers:
+            raise Refused("invalid_token", "the token is from another issuer")
+        if self._audiences and self._audiences.isdisjoint(principal.audience):
+            raise Refused("invalid_token", "the token is for another audience")
+        return named(principal, token)
+
+
+def named(principal: Principal, token: str) -> Principal:
+    """A principal with a subject. What it owns is found by its subject, so two without one must not be the same."""
+    if principal.subject is not None:
+        return principal
+    if principal.client_id is not None:
+        subject = f"client:{principal.client_id}"
+    else:
+        subject = f"token:{hashlib.sha256(token.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
+    return msgspec.structs.replace(principal, subject=subject)
+
+
+def _names(option: str, value: str | Iterable[str] | None) -> frozenset[str]:
+    if value is None:
+        return frozenset()
+    found = frozenset([value] if isinstance(value, str) else value)
+    if not found or not all(isinstance(item, str) and item for item in found):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(f"{option} is a string or a list of strings, and not empty")
+    return found
+
+
+def _seconds(option: str, value: Any, most: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= most:
+        raise ConfigError(f"{option} is a number of seconds from 0 to {most:g}, not {value!r}")
+    return float(value)
+
+
+def _keys(secret: Any, key: Any, jwks: Any, issuer: Any, clock: Callable[[], float]) -> Keys:
+    if secret is not None:
+        return FixedKeys([import_secret(secret)], by_kid=False)
+    if key is not None:
+        return FixedKeys([import_key(key)], by_kid=False)
+    if jwks == "discover":
+        if not isinstance(issuer, str):
+            raise ConfigError('jwks="discover" asks the issuer for its keys: name one, issuer="https://..."')
+        return FetchedKeys(from_issuer(issuer), clock)
+    if isinstance(jwks, str):
+        return FetchedKeys(from_url(jwks), clock)
+    if is_async(jwks):
+        return FetchedKeys(from_function(jwks), clock)
+    try:
+        return FixedKeys(import_set(jwks), by_kid=True)
+    except ValueError as error:
+        raise ConfigError(
+            f'jwks: {error}; pass a JWK Set, its URL, an async function that gets it, or "discover"'
+        ) from None
+
+
+def _algorithms(asked: Iterable[str] | None, keys: Keys | None) -> frozenset[str]:
+    possible = keys.algorithms if keys is not None else frozenset[str]()
+    if asked is None:
+        return possible
+    if keys is None:
+        raise ConfigError("algorithms: a verifier decides that itself; leave it out")
+    wanted = frozenset([asked] if isinstance(asked, str) else asked)
+    unknown = sorted(wanted - ALGORITHMS)
+    if unknown or not wanted:
+        raise ConfigError(
+            f"algorithms: {', '.join(unknown) or 'an empty list'} verifies nothing; there are {', '.join(sorted(ALGORITHMS))}"
+        )
+    unfit = sorted(wanted - possible)
+    if unfit:
+        raise ConfigError(
+            f"algorithms: the key given cannot verify {', '.join(unfit)}; it can {', '.join(sorted(possible))}"
+        )
+    return wanted

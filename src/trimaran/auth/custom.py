@@ -1,0 +1,85 @@
+"""Authentication in your own words: an object with two methods, or one function (R162)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, cast, final
+
+from trimaran.errors import ConfigError
+
+from .bearer import named
+from .extract import extract_api_key, extract_bearer_token, lookup, presents
+from .principal import Principal
+from .provider import Fetch, Provider, Request, ask, check_callable, check_realm, consult, read_info
+from .refusal import Refused, challenge
+
+__all__ = ["Custom"]
+
+
+@final
+class Custom(Provider):
+    """Callers with a token that only you can judge: of `Authorization: Bearer`, or else in `X-API-Key`.
+
+    `source` has `authenticate(token, state)`, and may have `init(opts)`, which runs once when the server starts and makes
+    the first state; either may be async. A plain function stands for `authenticate` alone. It gives what it found and the
+    next state, `(info, state)`: info is a mapping with `subject`, `scopes` and whatever else (which `claims` keeps), or a
+    `Principal`; a reason, an exception or None refuses. What does not want to change the state may give just info.
+
+    Calls overlap, and the state is what the last of them to finish gave: good for a cache, not for counting.
+    """
+
+    header_names = ("x-api-key",)
+
+    def __init__(
+        self,
+        source: Any = None,
+        opts: Any = None,
+        *,
+        authenticate: Callable[[str, Any], Any] | None = None,
+        init: Callable[[Any], Any] | None = None,
+        required_scopes: Iterable[str] = (),
+        realm: str | None = "mcp",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(required_scopes)
+        if (source is None) == (authenticate is None):
+            raise ConfigError("Custom takes an object with authenticate(token, state), or authenticate=, and not both")
+        if source is not None:
+            authenticate = getattr(source, "authenticate", source)
+            init = init or getattr(source, "init", None)
+        if authenticate is None or not callable(authenticate):
+            raise ConfigError(f"Custom: {type(source).__name__} has no authenticate(token, state)")
+        check_callable("init", init)
+        self._authenticate = authenticate
+        self._init = init
+        self._opts: Any = opts if opts is not None else dict[str, Any]()
+        self._state: Any = None if init is not None else self._opts
+        self._realm = check_realm(realm)
+        self._clock = clock
+
+    async def start(self, fetch: Fetch | None = None) -> None:
+        if self._init is not None:
+            self._state = await ask(self._init, self._opts)
+
+    def presents(self, request: Request) -> bool:
+        return presents(request.headers, "bearer") or lookup(request.headers, "x-api-key") is not None
+
+    def challenge(self, refusal: Refused) -> str:
+        if refusal.kind == "insufficient_scope":
+            return refusal.bearer_challenge(self._realm)
+        return challenge("Bearer", {"realm": self._realm})
+
+    async def identify(self, request: Request) -> Principal | None:
+        token = extract_bearer_token(request.headers) or extract_api_key(request.headers)
+        if token is None:
+            raise Refused("missing")
+        info: Any = await consult("custom authentication", self._authenticate, token, self._state)
+        if isinstance(info, tuple) and len(cast("tuple[Any, ...]", info)) == 2:
+            info, self._state = cast("tuple[Any, Any]", info)
+        found = read_info("custom authentication", info, None, kind="invalid_token")
+        if found is None:
+            raise Refused("invalid_token", reason="refused by the custom authentication")
+        if found.expires_at is not None and self._clock() >= found.expires_at:
+            raise Refused("expired_token")
+        return named(found, token)

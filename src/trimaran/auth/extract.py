@@ -1,0 +1,102 @@
+"""Credentials as they stand in headers (R163). Header names are matched in any case, schemes too."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from typing import Final, Protocol, cast
+
+from .refusal import Refused
+
+__all__ = ["MAX_CREDENTIAL", "HeaderLookup", "extract_api_key", "extract_basic_auth", "extract_bearer_token"]
+
+MAX_CREDENTIAL: Final = 16_384
+"""Bytes of a credential that are looked at; larger ones are refused before any work. The largest honest ones, tokens that
+list 200 groups, are about 11 KB."""
+
+_TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
+_KEY: Final = re.compile(r"[\x21-\x2b\x2d-\x7e]+")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+
+
+class HeaderLookup(Protocol):
+    """Headers by lower-case name, as a request has them."""
+
+    def get(self, key: str, /) -> str | None: ...
+
+
+def lookup(headers: HeaderLookup | Mapping[str, str], name: str) -> str | None:
+    name = name.lower()
+    if not isinstance(headers, Mapping):
+        return headers.get(name)
+    plain = cast("Mapping[str, str]", headers)
+    found = plain.get(name)
+    return found if found is not None else next((v for k, v in plain.items() if k.lower() == name), None)
+
+
+def presents(headers: HeaderLookup | Mapping[str, str], scheme: str) -> bool:
+    """Does Authorization name this scheme, whatever follows?"""
+    value = lookup(headers, "authorization")
+    return value is not None and value[: len(scheme) + 8].lstrip(" \t").partition(" ")[0].lower() == scheme
+
+
+def too_large() -> Refused:
+    return Refused("invalid_request", f"the credential is larger than {MAX_CREDENTIAL} bytes")
+
+
+def credential(headers: HeaderLookup | Mapping[str, str], scheme: str) -> str | None:
+    """What follows a scheme in Authorization; None if it is another scheme, or blank."""
+    value = lookup(headers, "authorization")
+    if value is None or not presents(headers, scheme):
+        return None
+    if len(value) > MAX_CREDENTIAL + 64:
+        raise too_large()
+    rest = value.strip(" \t").partition(" ")[2].strip(" \t")
+    if len(rest) > MAX_CREDENTIAL:
+        raise too_large()
+    return rest or None
+
+
+def extract_bearer_token(headers: HeaderLookup | Mapping[str, str]) -> str | None:
+    """The token of `Authorization: Bearer`; None if there is none. A malformed one, or two at once, is refused (400)."""
+    found = credential(headers, "bearer")
+    if found is not None and _TOKEN.fullmatch(found) is None:
+        raise Refused("invalid_request", "the Authorization header does not hold one bearer token")
+    return found
+
+
+def extract_api_key(headers: HeaderLookup | Mapping[str, str], header: str = "X-API-Key") -> str | None:
+    """The key in its header, or else of `Authorization: ApiKey`; None if there is none. Two at once are refused (400)."""
+    value = lookup(headers, header)
+    if value is not None and len(value) > MAX_CREDENTIAL:
+        raise too_large()
+    found = (value or "").strip(" \t") or None
+    other = credential(headers, "apikey")
+    if found is not None and other is not None and found != other:
+        raise Refused("invalid_request", f"the request holds two API keys: in {header} and in Authorization")
+    found = found or other
+    if found is not None and not is_api_key(found):
+        raise Refused("invalid_request", f"the request does not hold one API key in {header}")
+    return found
+
+
+def is_api_key(text: str) -> bool:
+    """Could a request carry this key?"""
+    return len(text) <= MAX_CREDENTIAL and _KEY.fullmatch(text) is not None
+
+
+def extract_basic_auth(headers: HeaderLookup | Mapping[str, str]) -> tuple[str, str] | None:
+    """User and password of `Authorization: Basic`; None if there are none. What does not decode is refused (400)."""
+    found = credential(headers, "basic")
+    if found is None:
+        return None
+    try:
+        text = base64.b64decode(found, validate=True).decode()
+    except (binascii.Error, ValueError):
+        raise Refused("invalid_request", "the Authorization header does not hold base64 of UTF-8") from None
+    user, colon, password = text.partition(":")
+    if not colon or _CONTROL.search(text):
+        raise Refused("invalid_request", "the Authorization header does not hold user:password")
+    return user, password

@@ -1,0 +1,147 @@
+"""Opaque tokens, asked about at the authorization server that made them (RFC 7662)."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, final
+from urllib.parse import quote_plus, urlencode
+
+from trimaran.errors import ConfigError, Error
+from trimaran.oauth.effects import HttpReply, HttpRequest
+from trimaran.oauth.metadata import read_object
+
+from .bearer import Bearer
+from .jwks import check_url
+from .principal import Principal
+from .provider import Fetch, Provider, Request, logger
+from .refusal import Refused
+
+__all__ = ["Introspection"]
+
+_MAX_REPLY = 64 * 1024
+
+
+@final
+class Introspection(Provider):
+    """Callers with `Authorization: Bearer <token>`, where only the authorization server knows what a token is worth.
+
+    `client_id` and `client_secret` are this server's own at the authorization server, shown as HTTP Basic or, with
+    `auth_method="client_secret_post"`, in the form. A yes is remembered for `remember` seconds and never past the token's
+    expiry: so long a revoked token may still be good. A no is not remembered. When there is no telling, because the
+    authorization server cannot be asked, callers get 500 `server_error` and nobody is let in.
+
+    `issuer`, `audience`, `clock_skew` and the rest are as for `Bearer`.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        client_id: str,
+        client_secret: str,
+        *,
+        auth_method: Literal["client_secret_basic", "client_secret_post"] = "client_secret_basic",
+        issuer: str | Iterable[str] | None = None,
+        audience: str | Iterable[str] | None = None,
+        clock_skew: float = 60,
+        scope_claim: str = "scope",
+        required_scopes: Iterable[str] = (),
+        realm: str | None = "mcp",
+        resource_metadata: str | None = None,
+        remember: float = 30,
+        timeout: float = 10,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(required_scopes)
+        check_url("endpoint", endpoint)
+        if not (isinstance(client_id, str) and client_id and isinstance(client_secret, str) and client_secret):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(
+                "Introspection needs client_id and client_secret: endpoints that answer anyone are no use"
+            )
+        if auth_method not in ("client_secret_basic", "client_secret_post"):
+            raise ConfigError(f"auth_method is client_secret_basic or client_secret_post, not {auth_method!r}")
+        if not timeout > 0:
+            raise ConfigError(f"timeout is a number of seconds above 0, not {timeout!r}")
+        self._endpoint = endpoint
+        self._timeout = timeout
+        self._fetch: Fetch | None = None
+        self._headers = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded"}
+        self._form = {"token_type_hint": "access_token"}
+        if auth_method == "client_secret_basic":
+            # RFC 6749, 2.3.1: both halves are form-encoded before they are joined.
+            pair = f"{quote_plus(client_id)}:{quote_plus(client_secret)}"
+            self._headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+        else:
+            self._form |= {"client_id": client_id, "client_secret": client_secret}
+        self._bearer = Bearer(
+            verifier=self._ask,
+            issuer=issuer,
+            audience=audience,
+            clock_skew=clock_skew,
+            scope_claim=scope_claim,
+            required_scopes=required_scopes,
+            realm=realm,
+            resource_metadata=resource_metadata,
+            remember=remember,
+            clock=clock,
+        )
+
+    async def start(self, fetch: Fetch | None = None) -> None:
+        if fetch is None:
+            raise ConfigError(
+                "Introspection asks over the network, which only a server that runs on HTTP can do: start the provider "
+                "with a fetch function, or use Bearer(verifier=...)"
+            )
+        self._fetch = fetch
+
+    def presents(self, request: Request) -> bool:
+        return self._bearer.presents(request)
+
+    def challenge(self, refusal: Refused) -> str:
+        return self._bearer.challenge(refusal)
+
+    async def authenticate(self, request: Request) -> Principal | None:
+        return await self._bearer.authenticate(request)
+
+    async def identify(self, request: Request) -> Principal | None:
+        return await self._bearer.identify(request)
+
+    async def authorize(self, token: str, auth: Any, request: Any) -> Principal:
+        """As the authorizer of a `ProtectedResource`: without an audience of its own, tokens must be for that resource."""
+        return await self._bearer.authorize(token, auth, request)
+
+    async def verify(self, token: str) -> Principal:
+        """Who holds this token, or `Refused`; neither scopes nor a proof that it is theirs is demanded here."""
+        return await self._bearer.verify(token)
+
+    async def _ask(self, token: str) -> Mapping[str, Any] | None:
+        reply = await self._post(urlencode({"token": token, **self._form}).encode())
+        found = read_object(reply) if reply.status == 200 else None
+        active: Any = None if found is None else found.get("active")
+        if found is None or not isinstance(active, bool):
+            logger.error("introspection at %s answered %d without a verdict", self._endpoint, reply.status)
+            raise Refused("server_error")
+        return found if active else None
+
+    async def _post(self, body: bytes) -> HttpReply:
+        if self._fetch is None:
+            logger.error("introspection was not started, so it cannot ask: await provider.start(fetch) first")
+            raise Refused("server_error")
+        request = HttpRequest(
+            step="token introspection",
+            url=self._endpoint,
+            method="POST",
+            headers=self._headers,
+            body=body,
+            max_bytes=_MAX_REPLY,
+            server_url=self._endpoint,
+        )
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self._fetch(request)
+        except Exception as error:
+            told = str(error) if isinstance(error, Error) else type(error).__name__
+            logger.error("introspection at %s failed: %s", self._endpoint, told)
+            raise Refused("server_error") from None

@@ -1,0 +1,274 @@
+"""Keys that verify signatures, and tokens read with them. What a key may verify follows from what it is, never from what
+a token says.
+
+joserfc does the mathematics; which key and which algorithm is decided here, so that `alg: none`, a public key used as a
+secret, or a curve beside the one declared cannot be had by asking. A token is read the narrow way: three parts, each the
+one canonical base64url of its bytes, JSON objects without a name said twice. Keys that a token brings along (`jwk`,
+`jku`, `x5c`, `x5u`) are not looked at.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol, cast
+
+import msgspec
+from joserfc.jwk import ECKey, KeySet, OctKey, OKPKey, RSAKey
+from joserfc.jws import JWSRegistry
+
+from trimaran.errors import ConfigError
+
+from .extract import MAX_CREDENTIAL, too_large
+from .refusal import Refused
+
+__all__ = ["FixedKeys", "Keys", "VerifyKey", "import_key", "import_secret", "import_set", "read_signed", "split_signed"]
+
+logger: Final = logging.getLogger("trimaran.auth")
+
+_MAX_KEYS: Final = 100
+_MAX_TRIES: Final = 16
+"""A token without `kid` is tried with so many keys: a signature costs a caller nothing to invent, and us time to check."""
+_MIN_SECRET: Final = {"HS256": 32, "HS384": 48, "HS512": 64}
+_RSA: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
+_RSA_BITS: Final = range(2048, 16_385)
+_CURVES: Final = {
+    "P-256": ("ES256",),
+    "P-384": ("ES384",),
+    "P-521": ("ES512",),
+    "Ed25519": ("EdDSA", "Ed25519"),
+    "Ed448": ("EdDSA", "Ed448"),
+}
+_KNOWN: Final = JWSRegistry.algorithms
+ALGORITHMS: Final = frozenset(
+    name for name in (*_MIN_SECRET, *_RSA, *(n for names in _CURVES.values() for n in names)) if name in _KNOWN
+)
+SHARED: Final = frozenset(_MIN_SECRET)
+_PUBLIC_TEXT: Final = (b"-----BEGIN ", b"---- BEGIN ", b"ssh-rsa ", b"ssh-ed25519 ", b"ecdsa-sha2-")
+# `crit` and `b64` change what is signed, `zip` what is read; no access token needs them.
+_REFUSED_HEADERS: Final = frozenset({"crit", "b64", "zip"})
+
+
+class VerifyKey(NamedTuple):
+    key: Any
+    kid: str | None
+    algorithms: frozenset[str]
+
+
+# --- keys ------------------------------------------------------------------------------------------------------------
+
+
+def import_secret(secret: str | bytes) -> VerifyKey:
+    """A shared secret, for the HS algorithms that it is long enough for (RFC 7518, 3.2)."""
+    if not isinstance(secret, (str, bytes)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(f"secret is a string or bytes, not {type(secret).__name__}")
+    raw = secret.encode() if isinstance(secret, str) else secret
+    allowed = frozenset(name for name, least in _MIN_SECRET.items() if len(raw) >= least)
+    if not allowed:
+        raise ConfigError(
+            f"secret: {len(raw)} bytes can be guessed; HS256 needs at least 32 random ones, as secrets.token_urlsafe(32) makes"
+        )
+    public = ConfigError("secret: this is a public key, which is no secret; pass it as key=")
+    if any(mark in raw for mark in _PUBLIC_TEXT):
+        raise public
+    try:
+        return VerifyKey(OctKey.import_key(raw), None, allowed)
+    except ValueError:
+        raise public from None
+
+
+def import_key(source: Any) -> VerifyKey:
+    """A public key: PEM text, a JWK as a dict, or a key of joserfc."""
+    made = _imported(source)
+    if made is None:
+        raise ConfigError("key: neither PEM of an RSA, EC or Ed25519 public key, nor a JWK")
+    allowed = _allowed(made)
+    if not allowed:
+        raise ConfigError(
+            "key: a key of this kind verifies no signature we know; use RSA (2048 bits or more), EC or Ed25519"
+        )
+    return VerifyKey(made, None, allowed)
+
+
+def _imported(source: Any) -> Any:
+    if isinstance(source, (RSAKey, ECKey, OKPKey)):
+        return source
+    if isinstance(source, Mapping):
+        jwk = dict(cast("Mapping[str, Any]", source))
+        kinds: Iterable[Any] = [k for n, k in (("RSA", RSAKey), ("EC", ECKey), ("OKP", OKPKey)) if jwk.get("kty") == n]
+        source = jwk
+    elif isinstance(source, (str, bytes)):
+        kinds = (RSAKey, ECKey, OKPKey)
+    else:
+        return None
+    for kind in kinds:
+        try:
+            return kind.import_key(source)
+        except Exception:  # noqa: S112 - whatever it is, it is not a key of this kind
+            continue
+    return None
+
+
+def _allowed(key: Any) -> frozenset[str]:
+    if isinstance(key, RSAKey):
+        names: Sequence[str] = _RSA if key.public_key.key_size in _RSA_BITS else ()
+    else:
+        names = _CURVES.get(key.curve_name, ())
+    jwk: Mapping[str, Any] = key.as_dict(private=False)
+    if jwk.get("use") not in (None, "sig") or "verify" not in jwk.get("key_ops", ("verify",)):
+        return frozenset()
+    alg = jwk.get("alg")
+    return frozenset(name for name in names if name in ALGORITHMS and alg in (None, name))
+
+
+def import_set(source: Any) -> tuple[VerifyKey, ...]:
+    """The keys of a JWK Set that can verify something. Secrets in it are passed over: a set is a public document."""
+    keys: Any = source.keys if isinstance(source, KeySet) else None
+    if keys is None and isinstance(source, Mapping):
+        keys = cast("Mapping[str, Any]", source).get("keys")
+    if not isinstance(keys, (list, tuple)):
+        raise ValueError('a JWK Set is a mapping with a list under "keys"')
+    found: list[VerifyKey] = []
+    for item in cast("Sequence[Any]", keys)[:_MAX_KEYS]:
+        made = _imported(item)
+        if made is None or not (allowed := _allowed(made)):
+            continue
+        kid: Any = cast("Mapping[str, Any]", item).get("kid") if isinstance(item, Mapping) else made.kid
+        found.append(VerifyKey(made, kid if isinstance(kid, str) else None, allowed))
+    if not found:
+        raise ValueError("the JWK Set holds no key that verifies signatures")
+    return tuple(found)
+
+
+class Keys(Protocol):
+    """Where the keys for a token are found."""
+
+    @property
+    def algorithms(self) -> frozenset[str]:
+        """What they may verify at all."""
+        ...
+
+    async def find(self, kid: str | None) -> Sequence[VerifyKey]:
+        """Those that may have signed a token with this `kid`."""
+        ...
+
+
+class FixedKeys:
+    """Keys that are there from the beginning."""
+
+    def __init__(self, keys: Sequence[VerifyKey], *, by_kid: bool) -> None:
+        self._keys = tuple(keys)
+        self._by_kid = by_kid
+
+    @property
+    def algorithms(self) -> frozenset[str]:
+        return frozenset[str]().union(*(key.algorithms for key in self._keys))
+
+    async def find(self, kid: str | None) -> Sequence[VerifyKey]:
+        return (named(self._keys, kid) or nameless(self._keys)) if self._by_kid else self._keys
+
+
+def named(keys: Sequence[VerifyKey], kid: str | None) -> Sequence[VerifyKey]:
+    """The keys that go by this `kid`, to the byte; all of them for a token that names none."""
+    return keys if kid is None else [key for key in keys if key.kid == kid]
+
+
+def nameless(keys: Sequence[VerifyKey]) -> Sequence[VerifyKey]:
+    """The keys without `kid`: an issuer that names its key in tokens only means one of these."""
+    return [key for key in keys if key.kid is None]
+
+
+# --- tokens ----------------------------------------------------------------------------------------------------------
+
+
+class Signed(NamedTuple):
+    """A token taken apart; nothing of it is verified."""
+
+    header: dict[str, Any]
+    payload: bytes
+    signing_input: bytes
+    signature: bytes
+
+
+def split_signed(token: str) -> Signed:
+    """Take a compact JWS apart; `Refused` if it is not one, or needs more understanding than is here."""
+    if len(token) > MAX_CREDENTIAL:
+        raise too_large()
+    parts = token.split(".", 3)
+    if len(parts) != 3:
+        raise Refused("invalid_token", reason="not a JWT")
+    try:
+        header, payload, signature = (_decode(part) for part in parts)
+        found = Signed(_object(header), payload, f"{parts[0]}.{parts[1]}".encode(), signature)
+    except (ValueError, RecursionError):
+        raise Refused("invalid_token", reason="not a JWT") from None
+    if not _REFUSED_HEADERS.isdisjoint(found.header):
+        raise Refused("invalid_token", reason="a header that is not allowed")
+    return found
+
+
+def _decode(part: str) -> bytes:
+    """Base64url without padding. Only the one spelling of its bytes counts: or else a token had many names."""
+    raw = part.encode("ascii")
+    try:
+        made = base64.urlsafe_b64decode(raw + b"=" * (-len(raw) % 4))
+    except binascii.Error:
+        raise ValueError("not base64url") from None
+    if base64.urlsafe_b64encode(made).rstrip(b"=") != raw:
+        raise ValueError("not base64url as it is written")
+    return made
+
+
+def _object(raw: bytes) -> dict[str, Any]:
+    """A JSON object. RFC 7519, 4: a name said twice is refused, since two readers could each take another one."""
+    # msgspec is strict about what JSON is (NaN, lone surrogates, UTF-8) but takes the last of two names.
+    found = msgspec.json.decode(raw, type=dict[str, Any])
+    json.loads(raw.decode(), object_pairs_hook=_unique)
+    return found
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> None:
+    if len({name for name, _ in pairs}) != len(pairs):
+        raise ValueError("a name is said twice")
+
+
+async def read_signed(
+    token: str, keys: Keys, algorithms: frozenset[str], *, kinds: Collection[str] | None = None
+) -> dict[str, Any]:
+    """The claims of a JWT whose signature one of the keys verifies; `Refused` for any other token.
+
+    `kinds` are the `+jwt` media types that will do as `typ`, such as `at+jwt`; a token that says it is something else,
+    a proof or a logout, is not taken for an access token (RFC 8725, 3.11).
+    """
+    signed = split_signed(token)
+    alg, kid, typ = (signed.header.get(name) for name in ("alg", "kid", "typ"))
+    if not isinstance(alg, str) or alg not in algorithms or alg not in ALGORITHMS:
+        raise Refused("invalid_token", reason="an algorithm that is not allowed")
+    if (kid is not None and not isinstance(kid, str)) or (typ is not None and not isinstance(typ, str)):
+        raise Refused("invalid_token", reason="kid or typ is not a string")
+    if kinds is not None and typ is not None:
+        kind = typ.lower().removeprefix("application/")
+        if kind.endswith("+jwt") and kind not in kinds:
+            raise Refused("invalid_token", reason="another kind of token")
+    candidates = [key for key in await keys.find(kid) if alg in key.algorithms]
+    for key in candidates[:_MAX_TRIES]:
+        if verifies(signed, alg, key.key):
+            return _claims(signed.payload)
+    raise Refused("invalid_token", reason="no key verifies the signature")
+
+
+def verifies(signed: Signed, alg: str, key: Any) -> bool:
+    try:
+        return _KNOWN[alg].verify(signed.signing_input, signed.signature, key) is True
+    except Exception:  # joserfc and cryptography each have their own; none of them means yes
+        return False
+
+
+def _claims(payload: bytes) -> dict[str, Any]:
+    try:
+        return _object(payload)
+    except (ValueError, RecursionError):
+        raise Refused("invalid_token", reason="the payload is not one JSON object") from None

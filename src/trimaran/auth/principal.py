@@ -1,0 +1,176 @@
+"""Who is calling, as far as a server has been shown."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NoReturn, Self, cast
+from urllib.parse import SplitResult, urlsplit
+
+from msgspec import Struct, field
+
+__all__ = ["Principal", "has_scopes"]
+
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+_UNFIT: Final = re.compile(r"[\x00-\x20\x7f\\]")
+_LAST_SECOND: Final = 253_402_300_799
+"""Of the year 9999. What lies beyond is no date; most likely it was written in milliseconds."""
+
+
+class Frozen(dict[str, Any]):
+    """A mapping that stays as it is, and still goes wherever a dict does: into JSON, into a copy."""
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError("what is known of a caller cannot be changed; make a dict of it first")
+
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse  # pyright: ignore[reportAssignmentType]
+
+    def __reduce__(self) -> tuple[type[Frozen], tuple[dict[str, Any]]]:
+        return Frozen, (dict(self),)
+
+
+_NOTHING: Final[Mapping[str, Any]] = Frozen()
+
+
+class Principal(Struct, frozen=True, kw_only=True):
+    """An authenticated caller: `ctx.auth` in a handler (R154, R165, R178).
+
+    `claims` is the whole payload it was made from; `metadata` is what the server's own configuration says about it.
+    One principal serves many requests, so neither can be written to.
+    """
+
+    subject: str | None = None
+    issuer: str | None = None
+    audience: tuple[str, ...] = ()
+    scopes: frozenset[str] = frozenset()
+    expires_at: float | None = None
+    client_id: str | None = None
+    claims: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    metadata: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+
+    @classmethod
+    def from_claims(cls, claims: Mapping[str, Any], *, scope_claim: str | None = None) -> Self:
+        """A principal from a decoded JWT or an RFC 7662 introspection reply; ValueError if a claim has the wrong type.
+
+        Nothing is verified here: that is the work of whoever decoded it.
+        """
+        return cls(
+            subject=_text(claims, "sub"),
+            issuer=_text(claims, "iss"),
+            audience=_texts(claims, "aud"),
+            scopes=_scopes(claims, scope_claim),
+            expires_at=read_time(claims, "exp"),
+            client_id=_text(claims, "client_id") or _text(claims, "azp"),
+            claims=Frozen(claims),
+        )
+
+    @property
+    def identity(self) -> str:
+        """The same text for the same caller, and for no other: what is owned, or counted, goes by it.
+
+        Two issuers may have a subject of the same name, so both are in it.
+        """
+        issuer = self.issuer or ""
+        return f"{len(issuer)}:{issuer}:{self.subject or ''}"
+
+    def has_scope(self, scope: str) -> bool:
+        return scope in self.scopes
+
+    def has_scopes(self, scopes: Iterable[str]) -> bool:
+        """Are all of these granted?"""
+        return self.scopes.issuperset(scopes)
+
+    def covers_resource(self, resource: str) -> bool:
+        """Is this token meant for a resource: an audience with the same scheme, host and port, and a path equal to the
+        resource's or above it (R179)?
+        """
+        return any(_covers(audience, resource) for audience in self.audience)
+
+
+def has_scopes(principal: Principal | None, scopes: Iterable[str]) -> bool:
+    """The same question where nobody may be there: nobody is granted nothing."""
+    return principal is not None and principal.has_scopes(scopes)
+
+
+def _text(claims: Mapping[str, Any], name: str) -> str | None:
+    value = claims.get(name)
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"the claim {name} is not a string")
+    return value or None
+
+
+def _texts(claims: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    value = claims.get(name)
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        return (value,)
+    if not isinstance(value, (list, tuple, set, frozenset)) or not all(
+        isinstance(item, str) for item in cast("Iterable[Any]", value)
+    ):
+        raise ValueError(f"the claim {name} is neither a string nor a list of strings")
+    return tuple(cast("Iterable[str]", value))
+
+
+def split_scopes(text: str) -> frozenset[str]:
+    """RFC 6749, 3.3: a space parts scopes, and nothing else does. What an issuer took for one scope must not become two
+    here because a stranger kind of blank is in it.
+    """
+    return frozenset(scope for scope in text.split(" ") if scope)
+
+
+def _scopes(claims: Mapping[str, Any], scope_claim: str | None) -> frozenset[str]:
+    names: Sequence[str] = ("scope", "scp", "scopes") if scope_claim in (None, "scope") else (scope_claim,)
+    for name in names:
+        value = claims.get(name)
+        if isinstance(value, str):
+            return split_scopes(value)
+        if value is not None:
+            return frozenset(_texts(claims, name))
+    return frozenset()
+
+
+def read_time(claims: Mapping[str, Any], name: str) -> float | None:
+    """A NumericDate (RFC 7519); None if there is none."""
+    value = claims.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"the claim {name} is not a number")
+    try:
+        seconds = float(value)
+    except OverflowError:
+        seconds = math.inf
+    if not -_LAST_SECOND <= seconds <= _LAST_SECOND:  # which NaN is not, either
+        raise ValueError(f"the claim {name} is not a time in seconds")
+    return seconds
+
+
+def _parts(url: str) -> tuple[SplitResult, int | None] | None:
+    # urlsplit drops some control characters without a word, and so would make two different strings equal.
+    if _UNFIT.search(url):
+        return None
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return None
+    if not parts.scheme or not parts.hostname or parts.fragment or "@" in parts.netloc:
+        return None
+    return parts, port or _DEFAULT_PORTS.get(parts.scheme)
+
+
+def _covers(audience: str, resource: str) -> bool:
+    one, other = _parts(audience), _parts(resource)
+    if one is None or other is None:
+        return False
+    (narrow, port), (wide, wide_port) = one, other
+    if (narrow.scheme, narrow.hostname, port) != (wide.scheme, wide.hostname, wide_port):
+        return False
+    if narrow.query and narrow.query != wide.query:
+        return False
+    above, path = narrow.path.rstrip("/"), wide.path.rstrip("/")
+    if any(segment in (".", "..") for segment in path.lower().replace("%2e", ".").split("/")):
+        return False
+    return path == above or path.startswith(above + "/")

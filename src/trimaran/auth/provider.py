@@ -1,0 +1,293 @@
+"""What all providers share: scopes demanded of everyone, challenges, and how an author's function is called.
+
+A provider is asked on every request, so what it has verified it may keep in a `Memory`: bounded, by digest, for minutes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import hashlib
+import hmac
+import inspect
+import logging
+import re
+import secrets
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, Protocol, TypeAlias, cast
+
+import msgspec
+
+from trimaran.errors import ConfigError
+from trimaran.oauth.effects import HttpReply, HttpRequest
+
+from .extract import HeaderLookup
+from .principal import Frozen, Principal
+from .refusal import Refused, printable
+
+__all__ = ["Fetch", "Memory", "Provider", "Request"]
+
+logger: Final = logging.getLogger("trimaran.auth")
+
+Fetch: TypeAlias = Callable[[HttpRequest], Awaitable[HttpReply]]
+"""How a provider reaches an issuer. The server gives it one when it starts: there is no network here."""
+
+REMEMBERED: Final = 10_000
+REMEMBERED_SECONDS: Final = 300.0
+"""What has been verified is verified anew after this long, so that a key withdrawn takes effect."""
+
+_SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+_THREADS: Final = 4
+"""Functions of authors look things up, and passwords take a core for a while: more threads would not make them faster."""
+_MAX_WAITING: Final = 256
+
+
+class Request(Protocol):
+    """What a provider sees of a request. `url` is as the client wrote it, if that is known."""
+
+    @property
+    def headers(self) -> HeaderLookup: ...
+    @property
+    def method(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def query(self) -> str: ...
+    @property
+    def url(self) -> str | None: ...
+    @property
+    def address(self) -> str | None: ...
+
+
+class Provider:
+    """Decides who is calling (R152). Subclasses say how, in `identify`, and challenge, in `challenge`."""
+
+    header_names: tuple[str, ...] = ()
+    """Headers beside Authorization that carry credentials: web pages are told that they may send them."""
+
+    allows_anonymous: bool = False
+    """Is who presents nothing let in, as nobody?"""
+
+    def __init__(self, required_scopes: Iterable[str] = ()) -> None:
+        self.required_scopes = check_scopes(required_scopes)
+
+    async def start(self, fetch: Fetch | None = None) -> None:
+        """Get ready; what is raised here keeps the server from listening (R166)."""
+
+    async def close(self) -> None:
+        """End what still goes on behind requests. A provider may be started again."""
+
+    def presents(self, request: Request) -> bool:
+        """Does the request carry credentials of this kind, good or bad?"""
+        raise NotImplementedError
+
+    async def identify(self, request: Request) -> Principal | None:
+        """Who is calling, or `Refused`; None for nobody, which only an anonymous provider says."""
+        raise NotImplementedError
+
+    def challenge(self, refusal: Refused) -> str:
+        """What `WWW-Authenticate` says about a refusal."""
+        raise NotImplementedError
+
+    def documents(self) -> Mapping[str, Callable[[Any], bytes]]:
+        """Documents that anyone may read, by path."""
+        return {}
+
+    async def authenticate(self, request: Request) -> Principal | None:
+        """Who is calling; a `Refused` with its challenge otherwise."""
+        try:
+            principal = await self.identify(request)
+            if self.required_scopes and (principal is None or not principal.has_scopes(self.required_scopes)):
+                raise Refused("missing" if principal is None else "insufficient_scope", scopes=self.required_scopes)
+        except Refused as refusal:
+            if not refusal.challenges:  # or else another provider has seen to it
+                if refusal.reason:
+                    logger.info("refused: %s (%s)", refusal.kind, printable(refusal.reason))
+                if challenge := self.challenge(refusal):
+                    refusal.challenges = (challenge,)
+            raise
+        return principal
+
+
+def check_scopes(scopes: Iterable[str], option: str = "required_scopes") -> tuple[str, ...]:
+    found: tuple[Any, ...] = (scopes,) if isinstance(scopes, str) else tuple(scopes)
+    if isinstance(scopes, str) or not all(isinstance(scope, str) and _SCOPE.fullmatch(scope) for scope in found):
+        raise ConfigError(f'{option} is a list of scopes, each a word of plain ASCII: ["read"], not {scopes!r}')
+    return found
+
+
+def check_realm(realm: Any) -> str | None:
+    if realm is not None and not (isinstance(realm, str) and realm.isprintable() and realm.isascii()):
+        raise ConfigError(f"realm is a string of plain ASCII, or None, not {realm!r}")
+    return realm
+
+
+def check_callable(option: str, function: Any) -> None:
+    if function is not None and not callable(function):
+        raise ConfigError(f"{option} is a function, sync or async, not {type(function).__name__}")
+
+
+@functools.cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_THREADS, thread_name_prefix="trimaran-auth")
+
+
+_places: Final = threading.BoundedSemaphore(_MAX_WAITING)
+
+
+async def in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Run what would hold up the loop. Our own threads: neither starved by tools nor starving them.
+
+    Beyond so many that wait, callers are sent away: guessing passwords must not fill the memory.
+    """
+    if not _places.acquire(blocking=False):
+        raise Refused("rate_limited", retry_after=5.0, reason="too many credentials wait to be checked")
+    try:
+        run = functools.partial(contextvars.copy_context().run, _carry, function, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(_pool(), run)
+    finally:
+        _places.release()
+
+
+def _carry(function: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return function(*arguments)
+    except BaseException as error:
+        if isinstance(error, Exception) and not isinstance(error, StopIteration):
+            raise
+        # A future cannot carry StopIteration, and SystemExit or CancelledError would be misread by the loop.
+        raise RuntimeError(f"a function raised {type(error).__name__}") from None
+
+
+def is_async(function: Any) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+
+
+async def ask(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call an author's function: a coroutine function here, a plain one in a thread, since it may look things up."""
+    if is_async(function):
+        return await function(*arguments)
+    found = await in_thread(function, *arguments)
+    return await found if inspect.isawaitable(found) else found
+
+
+async def consult(what: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """`ask` for a verdict. A function that fails has given none: that is our fault (500), not the caller's."""
+    try:
+        return await ask(function, *arguments)
+    except Refused:
+        raise
+    except Exception as error:
+        # Its text may quote the credential.
+        logger.error("the %s failed: %s", what, type(error).__name__)
+        raise Refused("server_error") from None
+
+
+_FIELDS: Final = frozenset({"subject", "issuer", "scopes", "client_id", "expires_at", "claims", "metadata"})
+
+
+def read_info(what: str, info: Any, subject: str | None, *, kind: str = "invalid_credentials") -> Principal | None:
+    """What an author's function or table says of a caller, as a principal; None for no.
+
+    It says True, a `Principal`, or a mapping with `subject`, `scopes`, `metadata` and others of its fields; other keys
+    are claims. A string or an exception is the reason of a refusal, which is logged and not sent. Anything that is not clearly a yes is a no, or, when of a type that makes no sense, an error on our side.
+    """
+    if info is None or info is False:
+        return None
+    if info is True:
+        return Principal(subject=subject)
+    if isinstance(info, Principal):
+        return info if info.subject is not None else msgspec.structs.replace(info, subject=subject)
+    if isinstance(info, Refused):
+        raise info
+    if isinstance(info, (str, Exception)):
+        raise Refused(kind, reason=info if isinstance(info, str) else type(info).__name__)
+    if not isinstance(info, Mapping):
+        logger.error("the %s gave a %s; it gives True, a mapping or a Principal, or None", what, type(info).__name__)
+        raise Refused("server_error")
+    try:
+        return principal_from_info(cast("Mapping[str, Any]", info), subject)
+    except ValueError as error:
+        logger.error("the %s gave what makes no principal: %s", what, error)
+        raise Refused("server_error") from None
+
+
+def principal_from_info(info: Mapping[str, Any], subject: str | None) -> Principal:
+    """A principal from a mapping with its field names; ValueError if a field has the wrong type."""
+    claims, metadata = (_mapping(info, name) for name in ("claims", "metadata"))
+    claims |= {name: value for name, value in info.items() if name not in _FIELDS}
+
+    def pick(field: str, claim: str, default: Any = None) -> Any:
+        found = (info.get(field), claims.get(claim), default)
+        return next((value for value in found if value is not None and value != ""), None)
+
+    made = Principal.from_claims(
+        {
+            **claims,
+            "sub": pick("subject", "sub", subject),
+            "iss": pick("issuer", "iss"),
+            "client_id": pick("client_id", "client_id"),
+            "exp": pick("expires_at", "exp"),
+            "scope": pick("scopes", "scope"),
+        }
+    )
+    return msgspec.structs.replace(made, claims=Frozen(claims), metadata=Frozen(metadata))
+
+
+def _mapping(info: Mapping[str, Any], name: str) -> dict[str, Any]:
+    found: Any = info.get(name)
+    if found is not None and not isinstance(found, Mapping):
+        raise ValueError(f"{name} is not a mapping")
+    return dict(cast("Mapping[str, Any]", found or {}))
+
+
+class Memory:
+    """Credentials that have been verified, by their digest: bounded, and each only until its time is up."""
+
+    def __init__(self, clock: Callable[[], float], seconds: float = REMEMBERED_SECONDS) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self._key = secrets.token_bytes(32)
+        self._known: dict[bytes, tuple[Principal, float]] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def digest(self, credential: str) -> bytes:
+        # A header may hold what is not UTF-8; such a credential is known to nobody, and must not break us.
+        return hashlib.sha256(credential.encode("utf-8", "surrogatepass")).digest()
+
+    def keyed_digest(self, *parts: str) -> bytes:
+        """For credentials that could be guessed: the memory of another process says nothing about them."""
+        text = "".join(f"{len(part)}:{part}" for part in parts)
+        return hmac.digest(self._key, text.encode("utf-8", "surrogatepass"), "sha256")
+
+    def get(self, digest: bytes) -> Principal | None:
+        found = self._known.get(digest)
+        if found is None:
+            return None
+        if self._clock() >= found[1]:
+            del self._known[digest]
+            return None
+        return found[0]
+
+    def put(self, digest: bytes, principal: Principal, until: float | None = None) -> None:
+        if self._seconds <= 0:
+            return
+        now = self._clock()
+        latest = now + self._seconds
+        if len(self._known) >= REMEMBERED:
+            self._make_room(now)
+        self._known[digest] = (principal, latest if until is None else min(until, latest))
+
+    def clear(self) -> None:
+        self._known.clear()
+
+    def _make_room(self, now: float) -> None:
+        self._known = {digest: entry for digest, entry in self._known.items() if entry[1] > now}
+        excess = len(self._known) - REMEMBERED * 9 // 10
+        for digest in list(self._known)[: max(0, excess)]:
+            del self._known[digest]

@@ -1,0 +1,126 @@
+"""Why a caller was turned away, and how HTTP says so: one table, one way to build a challenge."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+
+from trimaran.errors import ConfigError, Error
+
+__all__ = ["KINDS", "Refused", "challenge", "quote"]
+
+
+class Kind(NamedTuple):
+    status: int
+    code: str
+    """What the reply calls it: the codes of RFC 6750 where it has one."""
+    message: str
+
+
+# R164, R173. The names are ours; the codes are what clients know.
+KINDS: Final[Mapping[str, Kind]] = {
+    "missing": Kind(401, "unauthorized", "credentials are needed here"),
+    "invalid_token": Kind(401, "invalid_token", "the token is not valid here"),
+    "expired_token": Kind(401, "invalid_token", "the token has expired"),
+    "invalid_credentials": Kind(401, "invalid_credentials", "the credentials are not valid here"),
+    "insufficient_scope": Kind(403, "insufficient_scope", "the token does not cover this"),
+    "invalid_request": Kind(400, "invalid_request", "the credentials are malformed"),
+    "rate_limited": Kind(429, "rate_limited", "too many requests: wait as long as Retry-After says"),
+    "server_error": Kind(500, "server_error", "the credentials could not be checked"),
+}
+_ALIASES: Final = {"unauthorized": "missing", "expired": "expired_token", "invalid_audience": "invalid_token"}
+# What RFC 6750 lets a Bearer challenge say.
+_BEARER_CODES: Final = frozenset({"invalid_token", "insufficient_scope", "invalid_request"})
+_UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_CHALLENGED: Final = frozenset({400, 401, 403})
+_MAX_HINT: Final = 500
+_MAX_WAIT: Final = 86_400.0
+"""A day: further ahead nobody plans."""
+
+
+class Refused(Error):
+    """A caller is turned away. `message` is sent to the caller: nothing secret belongs in it.
+
+    `kind` is one of `missing`, `invalid_token`, `expired_token`, `invalid_credentials`, `insufficient_scope`,
+    `invalid_request`, `rate_limited` and `server_error`. `reason` is for the log of whoever raised it, and never sent.
+    `retry_after` is in how many seconds it may go better.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        message: str | None = None,
+        *,
+        scopes: Iterable[str] = (),
+        reason: str = "",
+        retry_after: float | None = None,
+    ) -> None:
+        kind = _ALIASES.get(kind, kind)
+        if kind not in KINDS:
+            raise ConfigError(f"there is no kind of refusal {kind!r}; use one of {', '.join(KINDS)}")
+        self.kind = kind
+        self.message = message if message is not None else KINDS[kind].message
+        self.scopes = tuple(scopes)
+        self.reason = reason
+        self.retry_after = retry_after
+        self.challenges: tuple[str, ...] = ()
+        self.extra: list[tuple[str, str]] = []
+        """Further headers of the reply: a nonce to use."""
+        super().__init__(self.message)
+
+    @property
+    def status(self) -> int:
+        return KINDS[self.kind].status
+
+    @property
+    def code(self) -> str:
+        return KINDS[self.kind].code
+
+    @property
+    def headers(self) -> list[tuple[str, str]]:
+        """The headers of the reply. Only who could do better with other credentials is challenged to."""
+        found = [("content-type", "application/json"), ("cache-control", "no-store")]
+        if self.challenges and self.status in _CHALLENGED:
+            found.append(("www-authenticate", ", ".join(self.challenges)))
+        if self.retry_after is not None:
+            # Whole seconds, and never 0: a client that comes back at once would be turned away again.
+            found.append(("retry-after", str(max(1, math.ceil(min(self.retry_after, _MAX_WAIT))))))
+        found += self.extra
+        return found
+
+    @property
+    def body(self) -> bytes:
+        return msgspec.json.encode({"error": self.code, "error_description": printable(self.message)})
+
+    def bearer_challenge(
+        self, realm: str | None, resource_metadata: str | None = None, *, scopes: Iterable[str] = ()
+    ) -> str:
+        """This refusal as a Bearer challenge; one for a missing token says nothing of errors (RFC 6750, 3.1).
+
+        `scopes` are named where the refusal itself names none.
+        """
+        parameters: dict[str, str | None] = {"realm": realm}
+        if self.code in _BEARER_CODES:
+            parameters |= {"error": self.code, "error_description": self.message}
+        parameters |= {"scope": " ".join(self.scopes or scopes) or None, "resource_metadata": resource_metadata}
+        return challenge("Bearer", parameters)
+
+
+def printable(text: str) -> str:
+    return _UNPRINTABLE.sub("", text)[:_MAX_HINT]
+
+
+def quote(text: str) -> str:
+    """A quoted string of RFC 9110, fit for any HTTP server: control characters gone, what is not ASCII replaced."""
+    plain = _UNPRINTABLE.sub("", text).encode("ascii", "replace").decode()
+    return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def challenge(scheme: str, parameters: Mapping[str, str | None]) -> str:
+    """One challenge for `WWW-Authenticate`; parameters without a value are left out."""
+    shown = ", ".join(f"{name}={quote(value)}" for name, value in parameters.items() if value is not None)
+    return f"{scheme} {shown}" if shown else scheme
