@@ -2,7 +2,8 @@
 
 The suite starts a mock server, names the scenario in MCP_CONFORMANCE_SCENARIO and judges by what reaches the mock. One
 client does for all: it offers everything a server may ask for, and finds the era by probing. With `--pin` it speaks the
-revision in MCP_CONFORMANCE_PROTOCOL_VERSION and tries no other.
+revision in MCP_CONFORMANCE_PROTOCOL_VERSION and tries no other. In the scenarios named `auth/...` it logs in first, by the
+grant the scenario is about; where the mock sets a trap, it must say that it refused.
 
 Written by the public API alone. It says "done" last: the suite itself does not mind a client that fails or hangs.
 """
@@ -15,9 +16,19 @@ import json
 import os
 import sys
 from collections.abc import Awaitable, Callable
+from http.client import HTTPConnection
 from typing import Any
+from urllib.parse import urlsplit
 
-from trimaran import Client, connect
+from trimaran import Client, connect, errors
+from trimaran.oauth import ClientCredentials, EnterpriseManaged, OAuth, WorkloadIdentity
+
+CLIENT_METADATA = "https://conformance-test.local/client-metadata.json"  # what the suite expects as a client's URL
+
+
+def context() -> dict[str, Any]:
+    """What the suite tells about the scenario."""
+    return json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
 
 
 async def list_tools(client: Client) -> None:
@@ -66,7 +77,7 @@ async def send_standard_headers(client: Client) -> None:
 
 async def mirror_arguments(client: Client) -> None:
     await client.list_tools()
-    for call in json.loads(os.environ["MCP_CONFORMANCE_CONTEXT"])["toolCalls"]:
+    for call in context()["toolCalls"]:
         await client.call_tool(call["name"], call["arguments"])
 
 
@@ -88,6 +99,11 @@ async def return_schema(client: Client) -> None:
     await client.call_tool("json_schema_echo", {"schema": tools["json_schema_2020_12_tool"].input_schema})
 
 
+async def call_test_tool(client: Client) -> None:
+    [tool] = await client.list_tools()
+    assert (await client.call_tool(tool.name)).text == "test"
+
+
 SCENARIOS: dict[str, Callable[[Client], Awaitable[None]]] = {
     "initialize": shake_hands,
     "tools_call": add_numbers,
@@ -103,6 +119,59 @@ SCENARIOS: dict[str, Callable[[Client], Awaitable[None]]] = {
 }
 
 
+REFUSED = {
+    "auth/iss-normalized",
+    "auth/iss-supported-missing",
+    "auth/iss-unexpected",
+    "auth/iss-wrong-issuer",
+    "auth/metadata-issuer-mismatch",
+    "auth/resource-mismatch",
+    "auth/scope-retry-limit",
+}
+"""Where the right thing to do is to give up, and to say so."""
+
+
+def consent(url: str) -> str:
+    """The person at the browser: the mock sends them straight back, to a place where nobody needs to listen."""
+    there = urlsplit(url)
+    browser = HTTPConnection(there.netloc, timeout=10)
+    try:
+        browser.request("GET", f"{there.path}?{there.query}")
+        return browser.getresponse().headers["location"]
+    finally:
+        browser.close()
+
+
+def credentials(scenario: str) -> Any:
+    """What `connect` is given as `auth`."""
+    given = context()
+    match scenario.removeprefix("auth/"):
+        case "client-credentials-jwt":
+            return ClientCredentials(
+                client_id=given["client_id"],
+                private_key=given["private_key_pem"],
+                algorithm=given["signing_algorithm"],
+            )
+        case "client-credentials-basic":
+            return ClientCredentials(client_id=given["client_id"], client_secret=given["client_secret"])
+        case "enterprise-managed-authorization" | "cross-app-access-complete-flow":
+            return EnterpriseManaged(
+                client_id=given["client_id"],
+                client_secret=given["client_secret"],
+                idp_token_endpoint=given["idp_token_endpoint"],
+                idp_client_id=given["idp_client_id"],
+                subject_token=given["idp_id_token"],
+            )
+        case "wif-jwt-bearer":
+            return WorkloadIdentity(assertion=given["valid_jwt"])
+        case "pre-registration":
+            return OAuth(client_id=given["client_id"], client_secret=given["client_secret"], login=consent)
+        case "dpop" | "dpop-nonce":
+            return OAuth(login=consent, dpop=True)
+        case _:
+            return OAuth(client_metadata_url=CLIENT_METADATA, login=consent)
+
+
 async def agree(ask: Any) -> Any:
     """Say yes to what is asked, and leave what has a default to it."""
     return ask.accept(dict.fromkeys(ask.schema["properties"].keys() - ask.defaults.keys(), True))
@@ -113,12 +182,22 @@ async def think(ask: Any) -> str:
 
 
 async def main(url: str, *, pin: bool) -> None:
-    scenario = SCENARIOS.get(os.environ["MCP_CONFORMANCE_SCENARIO"])
+    name = os.environ["MCP_CONFORMANCE_SCENARIO"]
+    guarded = name.startswith("auth/")
+    scenario = call_test_tool if guarded else SCENARIOS.get(name)
     if scenario is None:
         sys.exit("this client knows nothing of that scenario")
     version = os.environ["MCP_CONFORMANCE_PROTOCOL_VERSION"] if pin else None
-    async with connect(url, version=version, on_elicit=agree, on_sample=think, roots=["."]) as client:
-        await scenario(client)
+    auth = credentials(name) if guarded else None
+    try:
+        async with connect(url, version=version, auth=auth, on_elicit=agree, on_sample=think, roots=["."]) as client:
+            await scenario(client)
+    except errors.Unauthorized as error:
+        if name not in REFUSED:
+            raise
+        print(f"refused, as it should be: {error}", file=sys.stderr)
+    else:
+        assert name not in REFUSED, "this should have been refused"
     print("done")
 
 

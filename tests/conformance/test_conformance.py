@@ -10,7 +10,18 @@ import pytest
 
 RUN = Path(__file__).with_name("run.py")
 SERVER_LEGS = ["25", "26", "stable"]
-CLIENT_LEGS = ["client-25", "client-25-pinned", "client-26", "client-26-pinned", "client-stable"]
+CLIENT_LEGS = [
+    "client-25",
+    "client-25-pinned",
+    "client-26",
+    "client-26-pinned",
+    "client-stable",
+    "client-more-25",
+    "client-more-25-pinned",
+    "client-more-26",
+    "client-more-26-pinned",
+    "client-more-stable",
+]
 
 
 @pytest.mark.slow

@@ -2,4 +2,6 @@
 
 import pytest
 
-pytest.register_assert_rewrite("tests.interop.contract", "tests.interop.harness")
+pytest.register_assert_rewrite(
+    "tests.interop.contract", "tests.interop.harness", "tests.interop.auth.authority", "tests.interop.auth.peers"
+)

@@ -259,7 +259,7 @@ class OAuth(Grant):
         if OFFLINE in (metadata.scopes_supported or ()) and scopes and OFFLINE not in scopes:
             asked = (*scopes, OFFLINE)
         redirect_uri = cast("str", (yield Redirect()))
-        client = yield from self._client(need, world, held, metadata, redirect_uri, asked)
+        client = yield from self._client(need, world, held, place, redirect_uri, asked)
         request = build_authorization_url(
             endpoint,
             client_id=client.client_id,
@@ -301,17 +301,18 @@ class OAuth(Grant):
         need: Need,
         world: Surroundings,
         held: Credentials | None,
-        metadata: ServerMetadata,
+        place: Place,
         redirect_uri: str,
         scopes: Sequence[str],
     ) -> Flow[ClientInfo]:
         """Registered beforehand; else by its document; else as known from before; else registered now."""
+        metadata = place.metadata
         if self.client_id is not None:
             return cast("ClientInfo", self._with_method(self._configured(), metadata))
         if self.client_metadata_url is not None and metadata.client_id_metadata_document_supported:
             return ClientInfo(client_id=self.client_metadata_url, auth_method="none", source="document")
         known = held.clients.get(metadata.issuer) if held is not None else None
-        if known is not None and known.source == "registered" and _still_fits(known, redirect_uri, world.now()):
+        if known is not None and _still_fits(known, redirect_uri, scopes, world.now()):
             return known
         if metadata.registration_endpoint is None:
             raise AuthorizationFailed(
@@ -328,7 +329,8 @@ class OAuth(Grant):
             name=self.client_name,
             redirect_uri=redirect_uri,
             auth_method=choose_auth_method(metadata),
-            scopes=scopes,
+            # Some issuers hold a client to the scopes it registered for; a later step-up needs more than the first login.
+            scopes=tuple(dict.fromkeys((*scopes, *place.supported))) if scopes else (),
             dpop=self.dpop,
         )
         return (yield from register_client(metadata.registration_endpoint, description, server_url=need.server_url))
@@ -346,8 +348,10 @@ def _is_document_url(url: str) -> bool:
     return url.startswith("https://") and url.count("/") >= 3 and not url.endswith(("/",)) and "#" not in url
 
 
-def _still_fits(client: ClientInfo, redirect_uri: str, now: float) -> bool:
-    if client.expires_at is not None and now >= client.expires_at:
+def _still_fits(client: ClientInfo, redirect_uri: str, scopes: Sequence[str], now: float) -> bool:
+    if client.source != "registered" or (client.expires_at is not None and now >= client.expires_at):
+        return False
+    if client.scopes is not None and not set(scopes) <= set(client.scopes):
         return False
     # A native client's loopback port may vary (RFC 8252, 7.3), but not every server knows that.
     return client.redirect_uri == redirect_uri

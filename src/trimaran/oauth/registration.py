@@ -36,6 +36,8 @@ class ClientInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
     expires_at: float | None = None
     """When the secret is worth nothing any more."""
     redirect_uri: str | None = None
+    scopes: tuple[str, ...] | None = None
+    """The scopes it is registered for, if it is for some: it may ask for no others."""
     source: Source = "configured"
 
     def __repr__(self) -> str:
@@ -114,6 +116,7 @@ def register_client(
         auth_method=method if isinstance(method, str) else metadata.get("token_endpoint_auth_method"),
         expires_at=float(until) if isinstance(until, (int, float)) and until > 0 else None,
         redirect_uri=redirects[0] if redirects else None,
+        scopes=tuple(metadata["scope"].split()) if metadata.get("scope") else None,
         source="registered",
     )
 

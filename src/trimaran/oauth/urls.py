@@ -226,7 +226,9 @@ def _is_sane(authority: str) -> bool:
 
 def _unsafe(step: str, url: str, why: str, *, allowable: bool = False) -> UnsafeUrl:
     where = bare_url(url)
-    advice = "if that is right, allow it with allow_private=True" if allowable else "tell the operator of whoever named it"
+    advice = (
+        "if that is right, allow it with allow_private=True" if allowable else "tell the operator of whoever named it"
+    )
     return UnsafeUrl(f"the {step} failed: {where!r} is not a safe URL: {why}; {advice}", step=step, url=where)
 
 

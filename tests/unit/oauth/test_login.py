@@ -110,6 +110,17 @@ def test_a_registration_that_has_run_out_is_made_anew() -> None:
     assert stage.urls.count(REGISTER) == 2
 
 
+def test_a_client_registers_for_all_scopes_it_may_come_to_need() -> None:
+    """Some issuers refuse a client scopes that it did not register for."""
+    stage = Stage({PATH_FORM: resource(scopes_supported=["a", "b"])})
+    held = log_in(stage, person(), need(challenge='Bearer scope="a"'))
+    assert json.loads(stage.requests[2].body or b"")["scope"] == "a b"
+    held = log_in(stage, person(), need("scopes", 'Bearer error="insufficient_scope", scope="b"'), held)
+    assert stage.urls.count(REGISTER) == 1
+    log_in(stage, person(), need("scopes", 'Bearer error="insufficient_scope", scope="c"'), held)
+    assert stage.urls.count(REGISTER) == 2
+
+
 def test_where_nobody_can_register_the_advice_is_to_register_beforehand() -> None:
     """R251."""
     stage = Stage({AS_METADATA: metadata(registration_endpoint=None)})

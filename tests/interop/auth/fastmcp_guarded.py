@@ -1,0 +1,40 @@
+# pyright: reportMissingImports=false
+"""A FastMCP server, run by `.tools/peers/fastmcp`, that only those may call who have a token: fastmcp_guarded.py PORT ISSUER."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from fastmcp import FastMCP
+from fastmcp.server.auth import RemoteAuthProvider
+from fastmcp.server.auth.providers.jwt import JWTVerifier
+from fastmcp.server.dependencies import get_access_token
+
+port, issuer = int(sys.argv[1]), sys.argv[2]
+verifier = JWTVerifier(
+    jwks_uri=f"{issuer}/jwks",
+    issuer=issuer,
+    audience=f"http://127.0.0.1:{port}/mcp",
+    algorithm="ES256",
+    required_scopes=["notes:read"],
+)
+guard = RemoteAuthProvider(verifier, authorization_servers=[issuer], base_url=f"http://127.0.0.1:{port}")
+server = FastMCP("guarded", auth=guard)
+
+
+@server.tool
+def whoami() -> dict[str, Any]:
+    """Who is calling."""
+    token = get_access_token()
+    assert token is not None
+    return {"subject": token.claims["sub"], "scopes": sorted(token.scopes)}
+
+
+@server.tool
+def write(text: str) -> dict[str, Any]:
+    """Write it down."""
+    return {"written": len(text)}
+
+
+server.run("http", host="127.0.0.1", port=port, path="/mcp", show_banner=False, log_level="ERROR")
