@@ -22,7 +22,6 @@ import asyncio
 import os
 import socket
 import ssl
-import urllib.request
 from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
@@ -34,10 +33,12 @@ from trimaran.errors import AuthorizationFailed, Closed, UnsafeUrl
 from trimaran.oauth.effects import HttpReply, HttpRequest
 from trimaran.oauth.urls import bare_url, check_url, is_loopback_host, is_public_address, is_same_host
 
+from .proxies import bare_proxy, proxy_for
+
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["Fetcher", "proxy_for"]
+__all__ = ["Fetcher"]
 
 _MAX_REDIRECTS: Final = 3  # discovery documents move from a bare domain to www and back, hardly further
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
@@ -127,6 +128,7 @@ class Fetcher:
         step, url = errand.step, errand.url
         where = bare_url(url)
         proxy = proxy_for(url)
+        via = f" through the proxy {bare_proxy(proxy)}" if proxy else ""
         if proxy is not None:
             errand = _Errand(step, url, "anywhere")  # what is looked up here is the proxy
         token = _errand.set(errand)
@@ -148,14 +150,14 @@ class Fetcher:
                 "give the right authority with ssl=ssl.create_default_context(cafile=...)",
             ) from None
         except aiohttp.ClientProxyConnectionError as error:
-            raise _failed(step, url, f"no connection to the proxy {_bare_proxy(proxy)}: {_reason(error)}") from None
+            raise _failed(step, url, f"no connection to the proxy {bare_proxy(proxy)}: {_reason(error)}") from None
         except aiohttp.ClientHttpProxyError as error:
             raise _failed(
-                step, url, f"the proxy {_bare_proxy(proxy)} refused to connect to {where} ({error.status})"
+                step, url, f"the proxy {bare_proxy(proxy)} refused to connect to {where} ({error.status})"
             ) from None
         except aiohttp.ClientConnectorError as error:
             raise _failed(
-                step, url, f"no connection to {where}: {_reason(error)}; is it running, and reachable from here?"
+                step, url, f"no connection to {where}{via}: {_reason(error)}; is it running, and reachable from here?"
             ) from None
         except aiohttp.ClientResponseError:
             raise _failed(step, url, f"{where} answered what is not HTTP") from None
@@ -305,18 +307,6 @@ def _is_within(reach: Reach, address: str) -> bool:
     return is_loopback_host(address) if reach == "loopback" else is_public_address(address)
 
 
-def proxy_for(url: str) -> str | None:
-    """The proxy that the environment wants a request to go through; never one for this machine."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    if is_loopback_host(host):
-        return None
-    proxy = urllib.request.getproxies().get(parts.scheme)
-    if not proxy or urllib.request.proxy_bypass(host) or urllib.request.proxy_bypass(parts.netloc):
-        return None
-    return proxy
-
-
 # --- What went wrong -------------------------------------------------------------------------------------------------
 
 
@@ -325,12 +315,8 @@ def _failed(step: str, url: str, what: str) -> AuthorizationFailed:
     return AuthorizationFailed(f"the {step} failed: {what}{advice}", step=step, url=bare_url(url))
 
 
-def _bare_proxy(proxy: str | None) -> str:
-    return bare_url(proxy or "")
-
-
 def _through(proxy: str | None) -> str:
-    return f" through the proxy {_bare_proxy(proxy)!r}; write it as http://host:port" if proxy else ""
+    return f" through the proxy {bare_proxy(proxy)!r}; write it as http://host:port" if proxy else ""
 
 
 def _reason(error: BaseException) -> str:

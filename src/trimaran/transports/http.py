@@ -14,8 +14,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
-import ipaddress
-import urllib.request
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any, Final, final
@@ -39,6 +37,7 @@ from trimaran.protocol.sse import Event, SSEParser
 
 from .authority import NOTHING, Authority, Sent
 from .plain import PlainPool, Response
+from .proxies import bare_proxy, proxy_for
 
 if TYPE_CHECKING:
     import aiohttp
@@ -96,7 +95,7 @@ class HttpWire:
         """Make the pool; nothing is sent."""
         if self._pool is not None:
             return
-        proxy = _proxy_for(self.url)
+        proxy = proxy_for(self.url)
         if proxy is None and self.url.lower().startswith("http://"):
             self._pool = PlainPool(self.url, connect_seconds=_CONNECT_SECONDS, cookies=self._keeps_cookies)
         else:
@@ -286,13 +285,14 @@ class _AioPool:
                 "give the right authority with ssl=ssl.create_default_context(cafile=...)"
             ) from error
         except aiohttp.ClientProxyConnectionError as error:
-            raise ConnectFailed(f"no connection to the proxy {_bare(self._proxy)}: {_reason(error)}") from error
+            raise ConnectFailed(f"no connection to the proxy {bare_proxy(self._proxy)}: {_reason(error)}") from error
         except aiohttp.ClientHttpProxyError as error:
             raise ConnectFailed(
-                f"the proxy {_bare(self._proxy)} refused to connect to {url}: {error.status} {error.message}"
+                f"the proxy {bare_proxy(self._proxy)} refused to connect to {url}: {error.status} {error.message}"
             ) from error
         except aiohttp.ClientConnectorError as error:
-            raise ConnectFailed(f"no connection to {url}: {_reason(error)}; is the server running?") from error
+            via = f" through the proxy {bare_proxy(self._proxy)}" if self._proxy else ""
+            raise ConnectFailed(f"no connection to {url}{via}: {_reason(error)}; is the server running?") from error
         except aiohttp.ConnectionTimeoutError as error:
             raise ConnectFailed(f"no connection to {url} within {_CONNECT_SECONDS:g} s") from error
         except aiohttp.InvalidURL as error:
@@ -347,31 +347,6 @@ def _reason(error: BaseException) -> str:
     inner: Any = getattr(error, "os_error", None)
     text = str(inner if inner is not None else error)
     return text or type(error).__name__
-
-
-def _proxy_for(url: str) -> str | None:
-    """The proxy the environment asks for, looked up once."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    if _is_loopback(host):
-        return None
-    proxy = urllib.request.getproxies().get(parts.scheme)
-    if proxy is None or urllib.request.proxy_bypass(host) or urllib.request.proxy_bypass(parts.netloc):
-        return None
-    return proxy
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost" or host.lower().endswith(".localhost")
-
-
-def _bare(proxy: str | None) -> str:
-    """A proxy's address without its credentials."""
-    parts = urlsplit(proxy or "")
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def is_stream(response: Response) -> bool:

@@ -44,7 +44,7 @@ _MAX_HEAD: Final = 64 * 1024  # a browser shows every cookie of 127.0.0.1, which
 _MAX_FIELDS: Final = 50
 _VISIT_SECONDS: Final = 10.0  # for a request to come in, and for its page to go out
 _MAX_VISITS: Final = 32  # a browser opens a few at once; beyond that the oldest must go
-_FLUSH_SECONDS: Final = 1.0
+_GOING_SECONDS: Final = 1.0
 
 
 @final
@@ -123,8 +123,7 @@ class LoopbackLogin:
             ) from None
         finally:
             self._waiting.pop(state, None)
-            if not came_back.cancel() and not came_back.cancelled():
-                came_back.exception()  # seen, should this login be cancelled and closed at once
+            came_back.cancel()  # also if `close` has failed it already: what it says is no longer anybody's loss
 
     async def close(self) -> None:
         """Stop listening. A page on its way out may get there; a login that still waits fails. Idempotent."""
@@ -224,28 +223,17 @@ class _Porch:
         self.visits[visit] = None
 
     def abort(self) -> None:
+        """Send everybody off. A page that is on its way gets there: it is small, so the system has it whole."""
         self.is_open = False
         for visit in tuple(self.visits):
             visit.abort()
 
     async def clear(self) -> None:
-        """See everybody off: those who have their answer with it, if they take it soon."""
-        self.is_open = False
-        visits = tuple(self.visits)
-        for visit in visits:
-            if not visit.is_answered:
-                visit.abort()
-        try:
-            await _gone(visits)
-        finally:
-            self.abort()
-        await _gone(visits)
-
-
-async def _gone(visits: Iterable[_Visit]) -> None:
-    leaving = [visit.gone for visit in visits if not visit.gone.done()]
-    if leaving:
-        await asyncio.wait(leaving, timeout=_FLUSH_SECONDS)
+        """Send everybody off, and see them gone."""
+        leaving = [visit.gone for visit in self.visits]
+        self.abort()
+        if leaving:
+            await asyncio.wait(leaving, timeout=_GOING_SECONDS)
 
 
 @final
@@ -372,8 +360,8 @@ body { margin: 0; min-height: 100vh; display: flex; align-items: center; justify
   font: 1rem/1.55 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
 main { max-width: 26rem; width: 100%; box-sizing: border-box; padding: 2.5rem 2rem; text-align: center;
   background: var(--card); border: 1px solid var(--edge); border-radius: 1rem; }
-.mark { width: 3.5rem; height: 3.5rem; margin: 0 auto 1.25rem; border-radius: 50%; border: 2px solid var(--mark);
-  color: var(--mark); font-size: 1.75rem; line-height: 3.5rem; }
+svg { display: block; width: 3.5rem; margin: 0 auto 1.25rem; fill: none; stroke: var(--mark); stroke-width: 1.5;
+  stroke-linecap: round; stroke-linejoin: round; }
 h1 { margin: 0 0 .5rem; font-size: 1.4rem; line-height: 1.3; }
 p { margin: 0; color: var(--soft); }
 """
@@ -389,25 +377,31 @@ def _page(mark: str, title: str, text: str) -> bytes:
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{title}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<main>\n"
-        f'<div class="mark" aria-hidden="true">{mark}</div>\n<h1>{title}</h1>\n<p>{text}</p>\n</main>\n</body>\n</html>\n'
+        f'<svg viewBox="0 0 48 48" aria-hidden="true"><circle cx="24" cy="24" r="23"/><path d="{mark}"/></svg>\n'
+        f"<h1>{title}</h1>\n<p>{text}</p>\n</main>\n</body>\n</html>\n"
     ).encode()
 
 
+# Drawn, since not every font has them.
+_TICK: Final = "M15 25l6 6 12-14"
+_STOP: Final = "M24 14v13M24 33.5v.5"
+_QUESTION: Final = "M18.5 19a5.5 5.5 0 1 1 8.5 4.6c-2 1.3-3 2.4-3 4.4M24 33.5v.5"
+
 _WELCOME: Final = _page(
-    "&#10003;", "You are logged in", "You can close this window and go back to the program that sent you here."
+    _TICK, "You are logged in", "You can close this window and go back to the program that sent you here."
 )
 _REFUSED: Final = _page(
-    "!",
+    _STOP,
     "The login was refused",
     "You can close this window. The program that sent you here says why.",
 )
 _STRANGER: Final = _page(
-    "?",
+    _QUESTION,
     "Nobody waits for this login",
     "It may be an old one, or was started by something else. Go back to the program that sent you here, and follow the "
     "link that it shows now.",
 )
-_ODD: Final = _page("?", "Nothing is here", "This address only takes a browser back from a login.")
+_ODD: Final = _page(_QUESTION, "Nothing is here", "This address only takes a browser back from a login.")
 
 
 def _response(status: int, page: bytes, headers: Iterable[tuple[str, str]] = ()) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import re
 import socket
@@ -255,6 +256,16 @@ async def test_a_state_counts_once() -> None:
     async with waiting() as session:
         await session.still_waits()
         assert (await visit(session.port, f"/callback?code=again&state={STATE}")).status == 400
+        assert not session.login._waiting
+
+
+async def test_a_state_counts_once_though_two_come_with_it_at_the_same_time() -> None:
+    """Before the one who waits has heard of the first."""
+    async with waiting() as session:
+        requests = [f"GET /callback?code={n}&state={STATE} HTTP/1.1\r\nHost: localhost\r\n\r\n" for n in range(2)]
+        answers = [Answer(session.login._answer(request.encode())) for request in requests]
+        assert [answer.status for answer in answers] == [200, 400]
+        assert "code=0" in await session.come_back()
 
 
 @pytest.mark.parametrize(
@@ -413,7 +424,10 @@ async def test_nobody_in_time_is_an_error_that_says_what_to_do() -> None:
 async def test_closing_fails_a_login_that_waits_and_stops_listening() -> None:
     async with waiting() as session:
         idle, writer = await asyncio.open_connection("127.0.0.1", session.port)
+        assert await say(session.port, b"GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert len(session.login._porch.visits) == 1
         await session.login.close()
+        assert not session.login._porch.visits
         with pytest.raises(AuthorizationFailed, match="given up"):
             await session.come_back()
         with contextlib.suppress(ConnectionError):
@@ -423,18 +437,38 @@ async def test_closing_fails_a_login_that_waits_and_stops_listening() -> None:
             await asyncio.open_connection("127.0.0.1", session.port)
 
 
-async def test_cancelled_and_closed_at_once_it_ends_quietly(caplog: pytest.LogCaptureFixture) -> None:
-    import gc
+async def test_a_visitor_let_in_while_it_closed_is_sent_off() -> None:
+    login = LoopbackLogin(open_browser=False)
+    await login.redirect_uri()
+    await login.close()
+    ours, theirs = socket.socketpair()
+    with theirs:
+        theirs.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.connect_accepted_socket(lambda: loopback._Visit(login._porch), ours)
+        async with asyncio.timeout(SECONDS):
+            assert await loop.sock_recv(theirs, 1) == b""
 
-    async with waiting() as session:
-        closing = asyncio.create_task(session.login.close())
-        await asyncio.sleep(0)
-        session.waiting.cancel()
-        await closing
-        await asyncio.gather(session.waiting, return_exceptions=True)
-    del session
+
+async def test_closed_before_anybody_waited_and_cancelled_then_it_ends_quietly(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    shown = asyncio.Event()
+
+    async def show(_: str) -> None:
+        shown.set()
+        await asyncio.get_running_loop().create_future()
+
+    login = LoopbackLogin(open_browser=False, show=show)
+    task = asyncio.create_task(login.browse(PAGE, STATE))
+    await asyncio.wait_for(shown.wait(), SECONDS)
+    await login.close()
+    task.cancel()
+    await asyncio.wait([task], timeout=SECONDS)
+    assert task.cancelled()
+    del task
     gc.collect()
-    assert not caplog.records
+    assert not caplog.records  # asyncio tells of an exception that nobody saw
 
 
 async def test_a_cancelled_login_waits_for_nobody() -> None:
