@@ -194,6 +194,8 @@ class _HttpDialer:
         self._url = url
         self._options = options
         self._authority: Authority | None = None
+        if hasattr(options.auth, "acquire"):  # a grant that cannot work here is told of here
+            self._authority = self._make_authority()
         # The whole endpoint, not just the origin: one host may carry servers of several years side by side.
         self.key = f"{parts.scheme}://{parts.netloc}{parts.path}"
         self.manners: tuple[Manner, ...] = ("sse",) if sse else ("modern", "legacy", "sse")
@@ -201,15 +203,19 @@ class _HttpDialer:
     def describe(self) -> str:
         return self._url
 
-    async def dial(self, manner: Manner, inbox: Inbox, reuse: Link | None) -> Link:
+    def _make_authority(self) -> Authority | None:
         from trimaran.transports.authority import authority_for
+
+        return authority_for(self._options.auth, self._url, self._options.ssl)
+
+    async def dial(self, manner: Manner, inbox: Inbox, reuse: Link | None) -> Link:
         from trimaran.transports.http import HttpLink, HttpWire
 
         options = self._options
         if reuse is not None:
             await reuse.close()
         if self._authority is None:
-            self._authority = authority_for(options.auth, self._url, options.ssl)
+            self._authority = self._make_authority()
         wire = HttpWire(
             self._url,
             headers=options.headers,
@@ -240,6 +246,7 @@ class _ChildDialer:
     manners: tuple[Manner, ...] = ("modern", "legacy")
 
     def __init__(self, command: Sequence[str], options: Options) -> None:
+        _refuse_auth(options, "a child process takes its credentials from its environment: give env=")
         self._command = list(command)
         self._options = options
         self.key = "\0".join(self._command)
@@ -305,6 +312,7 @@ class _ChannelDialer:
     manners: tuple[Manner, ...] = ("modern", "legacy")
 
     def __init__(self, channel: Channel, options: Options) -> None:
+        _refuse_auth(options, "a channel carries no headers: let it authenticate by itself")
         self._channel = channel
         self._options = options
         self.key = ""
@@ -316,6 +324,11 @@ class _ChannelDialer:
 
     async def dial(self, manner: Manner, inbox: Inbox, reuse: Link | None) -> Link:
         return reuse if reuse is not None else await _piped(self._channel, inbox, self._options)
+
+
+def _refuse_auth(options: Options, why: str) -> None:
+    if options.auth is not None:
+        raise ConfigError(f"auth= is for HTTP servers; {why}")
 
 
 async def _piped(channel: Channel, inbox: Inbox, options: Options) -> Link:

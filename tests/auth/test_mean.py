@@ -291,7 +291,8 @@ async def test_more_scopes_are_asked_for_together_with_those_there_were(meet: En
         async with connect(mean.url, auth=OAuth(login=mean.browse)) as client:
             await client.call_tool("whoami")
             mean.scope = "notes admin"
-            assert (await client.call_tool("whoami")).text == "client-as-1"
+            # Its registration was for less, and an issuer may hold it to that: so there is another.
+            assert (await client.call_tool("whoami")).text == "client-as-2"
         first, second = [seen.query["scope"] for seen in mean.seen if seen.path == "/authorize"]
         assert (first, set(second.split())) == ("notes", {"notes", "admin"})
 

@@ -52,7 +52,7 @@ from .link import Link
 from .mailbox import Mailbox
 from .meeting import Dialer, EraMemory, MakeDialect, meet
 from .options import MAX_TIMEOUT, Options
-from .patience import Clock, Expired, Limit, Patience, suspendable
+from .patience import Clock, Expired, Limit, Patience, current_waits, in_background, suspendable
 
 __all__ = ["Connection", "Unset"]
 
@@ -133,6 +133,8 @@ class Connection:
         """Does anybody wait for what the server will say, so that giving up is no option?"""
         self._asks_people = getattr(options.auth, "login", None) is not None
         """May a person have to log in before a call is answered?"""
+        self._limit = Limit()
+        """Runs while a connection is being made."""
         self._make_dialect = make_dialect
         self._memory = memory
         self._live: Conversation | None = None
@@ -261,7 +263,11 @@ class Connection:
             opening = self._opening = asyncio.ensure_future(self._begin())
             opening.add_done_callback(self._opened)
         try:
-            return await asyncio.shield(opening)
+            if not self._asks_people:
+                return await asyncio.shield(opening)
+            # Whoever waits for a connection that waits for a person has time.
+            with self._limit.followed_by(current_waits()):
+                return await asyncio.shield(opening)
         except asyncio.CancelledError:
             if opening.cancelled() and self._closing is not None:
                 raise Closed("the client was closed") from None
@@ -278,7 +284,7 @@ class Connection:
         limit = self.options.connect_timeout
         await asyncio.sleep(max(self._not_before - asyncio.get_running_loop().time(), 0.0))
         try:
-            async with Limit(limit):
+            async with self._limit.lasting(limit):
                 meeting = await meet(
                     self.dialer,
                     lambda: Conversation(self),
@@ -364,7 +370,10 @@ class Connection:
             await asyncio.wait((retiring,))  # a child or a channel must be gone before the next one comes
         for attempt in itertools.count(1):
             try:
-                return await self._begin()
+                if self._calls:
+                    return await self._begin()
+                with in_background():
+                    return await self._begin()
             except Error as error:
                 log.info("%s: reconnecting failed: %s", self.dialer.describe(), error)
                 self._enter("reconnecting", error)

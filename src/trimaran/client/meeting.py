@@ -233,7 +233,7 @@ class _Attempt(Generic[AnInbox]):
         if link.is_http:
             limit = min(HTTP_SILENCE, patience / 2)
             try:
-                async with Limit(limit):
+                async with Limit(limit, of_server=True):
                     welcome = await dialect.greet(link, self._next_id)
             except TimeoutError:
                 raise TimedOut(f"{self._dialer.describe()} did not answer server/discover in {limit:g} s") from None

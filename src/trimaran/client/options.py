@@ -150,11 +150,13 @@ class Options(Struct, frozen=True, kw_only=True):
         if isinstance(auth, str):
             if not _FIELD_VALUE.fullmatch(auth) or not auth.strip() or " " in auth:
                 raise ConfigError("auth is a bearer token: printable ASCII without spaces or line breaks")
-        elif auth is not None and not any(all(hasattr(auth, name) for name in names) for names in _AUTHS):
+        elif isinstance(auth, type) or (auth is not None and not _is_auth(auth)):
             raise ConfigError(
                 "auth is a bearer token, a grant of trimaran.oauth such as OAuth(login=True), or an object with header() and "
-                f"refresh(www_authenticate); not {type(auth).__name__}"
+                f"refresh(www_authenticate); not {auth if isinstance(auth, type) else type(auth).__name__}"
             )
+        if auth is not None and any(name.lower() == "authorization" for name in self.headers or ()):
+            raise ConfigError("both headers and auth= give the Authorization header; give one of them")
 
     def __repr__(self) -> str:
         # Not the generated one: auth, headers and env hold what belongs in no log.
@@ -166,6 +168,10 @@ class Options(Struct, frozen=True, kw_only=True):
         if self.version is None:
             return self.era
         return "modern" if self.version == SUPPORTED[0] else "legacy"
+
+
+def _is_auth(auth: Any) -> bool:
+    return any(all(hasattr(auth, name) for name in names) for names in _AUTHS)
 
 
 def _is_positive(value: Any, *, zero: bool = False) -> bool:

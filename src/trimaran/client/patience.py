@@ -22,7 +22,17 @@ from typing import Any, Final, Protocol, Self, final
 
 from trimaran.errors import CallCancelled
 
-__all__ = ["Clock", "Expired", "Limit", "Patience", "suspendable", "suspended"]
+__all__ = [
+    "Clock",
+    "Expired",
+    "Limit",
+    "Patience",
+    "Suspension",
+    "current_waits",
+    "in_background",
+    "is_in_background",
+    "suspendable",
+]
 
 # Timers have millisecond grain; without this one would ring, find nothing due, and be set again.
 _GRAIN: Final = 0.001
@@ -200,31 +210,90 @@ def suspendable(wait: Suspendable) -> Generator[None]:
         _waits.reset(token)
 
 
+def current_waits() -> tuple[Suspendable, ...]:
+    """The clocks that run for whoever asks."""
+    return _waits.get()
+
+
+_in_background: ContextVar[bool] = ContextVar("trimaran_in_background", default=False)
+
+
 @contextmanager
-def suspended() -> Generator[None]:
-    """Stop every clock that runs for this call: a person is being asked, far below whoever set the deadline."""
-    waits = _waits.get()
-    for wait in waits:
-        wait.pause()
+def in_background() -> Generator[None]:
+    """What happens in here, nobody waits for: no person is to be bothered with it."""
+    token = _in_background.set(True)
     try:
         yield
     finally:
-        for wait in reversed(waits):
+        _in_background.reset(token)
+
+
+def is_in_background() -> bool:
+    return _in_background.get()
+
+
+@final
+class Suspension:
+    """The clocks of one caller, while credentials are got for it.
+
+    Those that measure the server alone stand still all the while; the others only while a person is asked, far below
+    whoever set the deadline.
+    """
+
+    def __init__(self) -> None:
+        waits = _waits.get()
+        self._always = [wait for wait in waits if getattr(wait, "is_of_server", False)]
+        self._others = [wait for wait in waits if not getattr(wait, "is_of_server", False)]
+        self._is_with_person = False
+
+    def __enter__(self) -> Self:
+        for wait in self._always:
+            wait.pause()
+        return self
+
+    def meet_person(self) -> None:
+        if not self._is_with_person:
+            self._is_with_person = True
+            for wait in self._others:
+                wait.pause()
+
+    def leave_person(self) -> None:
+        if self._is_with_person:
+            self._is_with_person = False
+            for wait in self._others:
+                wait.resume()
+
+    def __exit__(self, *exc: object) -> None:
+        self.leave_person()
+        for wait in self._always:
             wait.resume()
 
 
 @final
 class Limit:
-    """`asyncio.timeout` that a person's answer suspends."""
+    """`asyncio.timeout` that a person's answer suspends, and with it the clocks of those who follow.
 
-    def __init__(self, seconds: float | None) -> None:
-        self._timeout = asyncio.timeout(seconds)
+    `of_server`: it measures how long the server is silent, so whatever else takes its time does not count. One limit may
+    be used again, for another stretch of time.
+    """
+
+    def __init__(self, seconds: float | None = None, *, of_server: bool = False) -> None:
+        self.is_of_server = of_server
+        self._seconds = seconds
+        self._timeout: asyncio.Timeout | None = None
+        self._followers: list[Suspendable] = []
         self._left: float | None = None
         self._paused = 0
-        self._has_left = False
+
+    def lasting(self, seconds: float | None) -> Self:
+        """The same, with this much time from when it is entered."""
+        self._seconds = seconds
+        return self
 
     async def __aenter__(self) -> Self:
-        await self._timeout.__aenter__()
+        timeout = asyncio.timeout(self._seconds)
+        await timeout.__aenter__()
+        self._timeout = timeout
         self._token = _waits.set((*_waits.get(), self))
         return self
 
@@ -232,22 +301,46 @@ class Limit:
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> bool | None:
         _waits.reset(self._token)
-        self._has_left = True  # tasks begun in here carry the context on
-        return await self._timeout.__aexit__(kind, error, tb)
+        timeout, self._timeout = self._timeout, None  # tasks begun in here carry the context on
+        assert timeout is not None
+        return await timeout.__aexit__(kind, error, tb)
 
     @property
     def is_paused(self) -> bool:
         return self._paused > 0
 
+    @contextmanager
+    def followed_by(self, waits: tuple[Suspendable, ...]) -> Generator[None]:
+        """Stop these clocks whenever this one is stopped."""
+        self._followers += waits
+        if self._paused:
+            for wait in waits:
+                wait.pause()
+        try:
+            yield
+        finally:
+            for wait in waits:
+                self._followers.remove(wait)
+                if self._paused:
+                    wait.resume()
+
     def pause(self) -> None:
         self._paused += 1
-        when = self._timeout.when()
-        if self._paused == 1 and when is not None and not self._has_left and not self._timeout.expired():
+        if self._paused > 1:
+            return
+        for wait in self._followers:
+            wait.pause()
+        when = self._timeout.when() if self._timeout is not None and not self._timeout.expired() else None
+        if self._timeout is not None and when is not None:
             self._left = when - asyncio.get_running_loop().time()
             self._timeout.reschedule(None)
 
     def resume(self) -> None:
         self._paused -= 1
-        if self._paused == 0 and self._left is not None and not self._has_left:
-            left, self._left = self._left, None
+        if self._paused > 0:
+            return
+        for wait in self._followers:
+            wait.resume()
+        left, self._left = self._left, None
+        if self._timeout is not None and left is not None:
             self._timeout.reschedule(asyncio.get_running_loop().time() + max(left, 0.0))

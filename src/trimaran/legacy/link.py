@@ -17,6 +17,7 @@ from typing import Any, Final, final
 
 from trimaran.client.link import Inbox
 from trimaran.client.options import Tap
+from trimaran.client.patience import in_background
 from trimaran.errors import (
     CODE_INVALID_REQUEST,
     CODE_METHOD_NOT_FOUND,
@@ -225,11 +226,12 @@ class SessionLink:
                 response.close()
         return got, is_broken
 
-    async def _get(self, last_event_id: str | None) -> Response:
+    async def _get(self, last_event_id: str | None, *, is_standing: bool = False) -> Response:
         headers: dict[str, str] = dict(self._with_session(self._headers) or {})
         if last_event_id:
             headers["Last-Event-ID"] = last_event_id
-        response = await self.wire.send("GET", None, headers, accept=STREAM)
+        with in_background() if is_standing else contextlib.nullcontext():
+            response = await self.wire.send("GET", None, headers, accept=STREAM)
         if response.status < 400 and is_stream(response):
             return response
         status = response.status
@@ -249,7 +251,7 @@ class SessionLink:
             parser = SSEParser(self.wire.max_bytes, last_event_id=last_event_id)
             parser.retry = retry
             try:
-                response = await self._get(last_event_id)
+                response = await self._get(last_event_id, is_standing=True)
                 failures = 0
                 self._standing.set()
                 if was_open and not last_event_id:
@@ -325,7 +327,8 @@ class SessionLink:
             if is_known and self.session_id is not None:
                 with contextlib.suppress(TransportError, ProtocolError, TimeoutError):
                     async with asyncio.timeout(_DELETE_SECONDS):
-                        response = await self.wire.send("DELETE", None, self._with_session(self._headers))
+                        with in_background():
+                            response = await self.wire.send("DELETE", None, self._with_session(self._headers))
                         response.close()
         finally:
             await self.wire.close()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .credentials import Credentials
     from .discovery import discover_authorization_server, discover_legacy_server, discover_protected_resource
     from .dpop import Nonces, ProofKey
-    from .effects import Browse, Flow, HttpReply, HttpRequest, Redirect
+    from .effects import Ask, Browse, Flow, HttpReply, HttpRequest, Redirect
     from .grant import Grant, UserAgent
     from .login import OAuth
     from .metadata import ResourceMetadata, ServerMetadata
@@ -43,7 +43,7 @@ _HOMES = {
     "credentials": ("Credentials",),
     "discovery": ("discover_authorization_server", "discover_legacy_server", "discover_protected_resource"),
     "dpop": ("Nonces", "ProofKey"),
-    "effects": ("Browse", "Flow", "HttpReply", "HttpRequest", "Redirect"),
+    "effects": ("Ask", "Browse", "Flow", "HttpReply", "HttpRequest", "Redirect"),
     "grant": ("Grant", "UserAgent"),
     "login": ("OAuth",),
     "metadata": ("ResourceMetadata", "ServerMetadata"),
@@ -62,6 +62,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Ask",
     "Browse",
     "Challenge",
     "ClientCredentials",

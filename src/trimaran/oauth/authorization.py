@@ -29,6 +29,9 @@ class AuthorizationRequest(NamedTuple):
     verifier: str
     state: str
 
+    def __repr__(self) -> str:
+        return f"<AuthorizationRequest to {self.url.partition('?')[0]}>"
+
 
 def _text(raw: bytes) -> str:
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()

@@ -35,6 +35,8 @@ class Credentials(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What was given, where the issuer said so."""
     metadata: ServerMetadata | None = None
     clients: dict[str, ClientInfo] = {}
+    given: str | None = None
+    """The digest of the tokens that the program brought along, if these are such."""
     proof_key: dict[str, Any] | None = None
     """The private JWK that a DPoP-bound token is bound to."""
 

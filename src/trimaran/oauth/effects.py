@@ -6,12 +6,12 @@ A flow is a plain generator. It yields one of these and is sent what came of it;
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-__all__ = ["Browse", "Flow", "HttpReply", "HttpRequest", "Redirect"]
+__all__ = ["Ask", "Browse", "Flow", "HttpReply", "HttpRequest", "Redirect"]
 
 T = TypeVar("T")
 
@@ -34,6 +34,9 @@ class HttpRequest(Struct, frozen=True, kw_only=True):
     server_url: str = ""
     """The MCP server on whose behalf: a discovered URL of its own origin needs no other trust than it has already."""
 
+    def __repr__(self) -> str:
+        return f"<HttpRequest {self.method} {self.url.partition('?')[0]} for the {self.step}>"
+
 
 class HttpReply(Struct, frozen=True):
     """A whole answer. Header names are in lower case."""
@@ -43,6 +46,9 @@ class HttpReply(Struct, frozen=True):
     body: bytes
     url: str = ""
     """Where it came from in the end, after redirects."""
+
+    def __repr__(self) -> str:
+        return f"<HttpReply {self.status}, {len(self.body)} bytes>"
 
 
 class Redirect(Struct, frozen=True):
@@ -59,6 +65,17 @@ class Browse(Struct, frozen=True):
     state: str
     redirect_uri: str
 
+    def __repr__(self) -> str:
+        return f"<Browse {self.url.partition('?')[0]}>"
 
-Effect: TypeAlias = "HttpRequest | Redirect | Browse"
+
+class Ask(Struct, frozen=True):
+    """Call a function of the program's, sync or async; sent back: what it gave."""
+
+    function: Callable[[], Any]
+    what: str
+    """What it gives, in the words of an error message."""
+
+
+Effect: TypeAlias = "HttpRequest | Redirect | Browse | Ask"
 Flow: TypeAlias = Generator[Effect, Any, T]

@@ -27,6 +27,7 @@ from .urls import canonical_resource, check_url
 __all__ = ["Grant", "Need", "Place", "Surroundings", "UserAgent", "check_option"]
 
 OFFLINE: Final = "offline_access"
+_PROOF_ALGORITHMS: Final = ("ES256", "EdDSA", "ES384", "PS256", "RS256")
 DPOP_EXTENSION: Final = "io.modelcontextprotocol/auth/dpop"
 
 
@@ -64,6 +65,8 @@ class Need(Struct, frozen=True, kw_only=True):
     www_authenticate: str = ""
     may_refresh: bool = True
     """False when fresh tokens have just been refused: then only another login can help."""
+    may_ask: bool = True
+    """False when nobody is waiting for it, or a login did not help a moment ago: then no person is asked."""
 
     def challenge(self) -> Challenge | None:
         return challenge_for(parse_www_authenticate(self.www_authenticate), "bearer", "dpop")
@@ -158,21 +161,32 @@ class Grant:
         return offered[0]
 
     def _choose_scopes(self, place: Place, need: Need, held: Credentials | None) -> tuple[str, ...]:
-        """What to ask for: what the operation needs; else what is configured or offered. A step-up keeps what there was."""
+        """What to ask for: what the operation needs; else what is configured or offered. What was asked for before is kept."""
         wanted = place.challenged or (place.supported if self.scopes is None else ())
         found = [*(self.scopes or ()), *wanted]
-        if need.why == "scopes" and held is not None and held.issuer == place.metadata.issuer:
+        if held is not None and held.issuer == place.metadata.issuer:
             found = [*held.scopes, *found]
         # It asks for a refresh token, not for a right on the server: only its issuer can mean anything by it.
         found = [scope for scope in found if scope != OFFLINE or OFFLINE in (self.scopes or ())]
         return tuple(dict.fromkeys(found))
 
-    def _prover(self, world: Surroundings, held: Credentials | None) -> Prover | None:
+    def _prover(
+        self, world: Surroundings, held: Credentials | None, metadata: ServerMetadata | None = None
+    ) -> Prover | None:
         if not self.dpop:
             return None
         jwk = held.proof_key if held is not None else None
-        key = ProofKey.from_jwk(jwk) if jwk is not None else ProofKey.generate()
+        key = ProofKey.from_jwk(jwk) if jwk is not None else ProofKey.generate(self._proof_algorithm(metadata))
         return Prover(key, world.nonces, world.now, world.entropy)
+
+    @staticmethod
+    def _proof_algorithm(metadata: ServerMetadata | None) -> str:
+        taken = metadata.dpop_signing_alg_values_supported if metadata is not None else None
+        return next((name for name in _PROOF_ALGORITHMS if taken is None or name in taken), _PROOF_ALGORITHMS[0])
+
+    def _trusted(self, need: Need, endpoint: str) -> str:
+        """On whose behalf a request is made: what the operator configured needs no other trust than that."""
+        return endpoint if endpoint == self.token_endpoint else need.server_url
 
     def _token_endpoint(self, metadata: ServerMetadata) -> str:
         found = self.token_endpoint or metadata.token_endpoint

@@ -6,6 +6,8 @@ and a client's registration are shown to the issuer that gave them and to nobody
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, cast, final
 
@@ -26,6 +28,7 @@ __all__ = ["OAuth"]
 
 # A refresh that fails with one of these will not succeed later; anything else may be a bad day of the server's.
 _FINAL: Final = frozenset({"invalid_grant", "invalid_client", "unauthorized_client", "unsupported_grant_type"})
+_LOOPBACK_URI: Final = re.compile(r"http://127\.0\.0\.1:[0-9]{1,5}/callback")
 
 
 @final
@@ -72,14 +75,19 @@ class OAuth(Grant):
             raise ConfigError(
                 "client_metadata_url is the https URL, with a path, of the document that describes this client"
             )
+        if refresh_token is not None and token_endpoint is None and issuer is None:
+            raise ConfigError(
+                "refresh_token is shown to nobody but who gave it: say who, with token_endpoint or issuer"
+            )
         for option, url in (("authorization_endpoint", authorization_endpoint), ("token_endpoint", token_endpoint)):
             if url is not None:
                 check_option(option, url)
+        _check_login(login, redirect_uri)
         self.client_id = client_id
         self._client_secret = client_secret
         self.client_metadata_url = client_metadata_url
         self.client_name = client_name
-        self.login = login
+        self.login = None if login is False else login
         self.redirect_uri = redirect_uri
         self.store = store
         self.name = name
@@ -95,8 +103,12 @@ class OAuth(Grant):
         return f"OAuth(client_id={self.client_id!r}, scopes={self.scopes!r})"
 
     def restores(self, held: Credentials) -> bool:
-        """Stored credentials of another client are another login."""
+        """Stored credentials of another client, of another kind, or brought along another time, are another login."""
         if self.issuer is not None and held.issuer != self.issuer:
+            return False
+        if held.access_token is not None and (held.token_type == "dpop") != self.dpop:  # noqa: S105 - a kind of token
+            return False
+        if held.given != self._given_digest() and (held.given is not None or self._access_token is not None):
             return False
         client = held.client
         if self.client_id is not None and client is not None:
@@ -108,13 +120,24 @@ class OAuth(Grant):
             return self._given(need) if held is None else None
         if need.why == "expiring":
             return (yield from self._refresh_early(need, world, held))
-        place = yield from self._place(need, held)
+        try:
+            place = yield from self._place(need, held)
+        except UnsafeUrl:
+            raise
+        except AuthorizationFailed:
+            # Where the refresh token goes is known without asking: a bad day of discovery is no reason to stop.
+            fresh = yield from self._refresh_unasked(need, world, held)
+            if fresh is None:
+                raise
+            return fresh
         if held is not None and held.issuer not in (None, place.metadata.issuer):
             self._check_migration(held, place.metadata)
-        if need.why == "refused" and need.may_refresh and held is not None and held.refresh_token is not None:
-            fresh = yield from self._refresh_or_not(need, world, held, place)
+        if held is not None and need.why == "refused" and _can_refresh(held, need):
+            fresh, held = yield from self._refresh_or_not(need, world, held, place)
             if fresh is not None:
                 return fresh
+        if self.login is not None and not need.may_ask:
+            return None
         return (yield from self._log_in(need, world, held, place))
 
     def _given(self, need: Need) -> Credentials | None:
@@ -132,8 +155,14 @@ class OAuth(Grant):
             refresh_token=self._refresh_token,
             scopes=self.scopes or (),
             metadata=metadata,
+            given=self._given_digest(),
             clients={metadata.issuer: self._configured()} if metadata is not None and self.client_id else {},
         )
+
+    def _given_digest(self) -> str | None:
+        if self._access_token is None and self._refresh_token is None:
+            return None
+        return hashlib.sha256(f"{self._access_token}\0{self._refresh_token}".encode()).hexdigest()
 
     def _manual(self) -> ServerMetadata | None:
         """The authorization server as the operator describes it (R256)."""
@@ -174,14 +203,16 @@ class OAuth(Grant):
     ) -> Flow[Credentials]:
         assert held.refresh_token is not None
         prover = self._prover(world, held)
-        client = held.clients.get(metadata.issuer) or (self._configured() if self.client_id is not None else None)
+        # What is configured now wins over what was stored then: a secret may have been changed.
+        client = self._configured() if self.client_id is not None else held.clients.get(metadata.issuer)
+        endpoint = self._token_endpoint(metadata)
         reply = yield from refresh_token(
-            self._token_endpoint(metadata),
+            endpoint,
             held.refresh_token,
             resource=held.resource,
             client=self._with_method(client, metadata),
             prover=prover,
-            server_url=need.server_url,
+            server_url=self._trusted(need, endpoint),
         )
         made = self._settle(
             reply,
@@ -195,7 +226,7 @@ class OAuth(Grant):
         )
         if made.refresh_token is None:  # it may be used again (RFC 6749, 6)
             made = msgspec.structs.replace(made, refresh_token=held.refresh_token)
-        return msgspec.structs.replace(made, granted=made.granted or held.granted)
+        return msgspec.structs.replace(made, granted=made.granted or held.granted, given=held.given)
 
     def _refresh_early(self, need: Need, world: Surroundings, held: Credentials | None) -> Flow[Credentials | None]:
         """Before the old token runs out. If that fails, the old one is used while it lasts; the server's 401 decides."""
@@ -206,38 +237,45 @@ class OAuth(Grant):
         except UnsafeUrl:
             raise
         except AuthorizationFailed as error:
-            if error.code in _FINAL:
-                return msgspec.structs.replace(held, refresh_token=None)
+            # Only this says that the refresh token itself is worth nothing.
+            return msgspec.structs.replace(held, refresh_token=None) if error.code == "invalid_grant" else None
+
+    def _refresh_unasked(self, need: Need, world: Surroundings, held: Credentials | None) -> Flow[Credentials | None]:
+        if held is None or held.metadata is None or need.why != "refused" or not _can_refresh(held, need):
+            return None
+        try:
+            return (yield from self._refresh(need, world, held, held.metadata))
+        except AuthorizationFailed:
             return None
 
     def _refresh_or_not(
         self, need: Need, world: Surroundings, held: Credentials, place: Place
-    ) -> Flow[Credentials | None]:
-        """After a 401. A refresh token is shown only to the issuer that gave it, and a dead one leads to a login."""
-        if held.issuer is not None and held.issuer != place.metadata.issuer:
-            return None
+    ) -> Flow[tuple[Credentials | None, Credentials]]:
+        """After a 401: fresh ones or none, and what is left of the old ones.
+
+        A refresh token is shown only to the issuer that gave it. A dead one leads to a login, and if the issuer has
+        forgotten the client, to another registration.
+        """
+        issuer = place.metadata.issuer
+        if held.issuer != issuer:
+            return None, held
         try:
-            return (
-                yield from self._refresh(
-                    need, world, msgspec.structs.replace(held, resource=place.resource), place.metadata
-                )
-            )
+            known = msgspec.structs.replace(held, resource=place.resource)
+            return (yield from self._refresh(need, world, known, place.metadata)), held
         except AuthorizationFailed as error:
-            if error.code in _FINAL:
-                return None
-            raise
+            if error.code not in _FINAL:
+                raise
+            if error.code == "invalid_client":
+                clients = {name: client for name, client in held.clients.items() if name != issuer}
+                held = msgspec.structs.replace(held, clients=clients)
+            return None, held
 
     # --- logging in
 
     def _log_in(self, need: Need, world: Surroundings, held: Credentials | None, place: Place) -> Flow[Credentials]:
         metadata = place.metadata
         if self.login is None:
-            raise LoginRequired(
-                f"{need.server_url} wants a login at {metadata.issuer}, and this program cannot ask a person for one: run "
-                f"`trimaran auth login {need.server_url}` once, or give OAuth(login=True)",
-                step="login",
-                url=metadata.issuer,
-            )
+            raise self._login_required(need, held, place)
         endpoint = metadata.authorization_endpoint
         if endpoint is None:
             raise AuthorizationFailed(
@@ -272,19 +310,20 @@ class OAuth(Grant):
         )
         callback = cast("str", (yield Browse(request.url, request.state, redirect_uri)))
         code = read_callback(callback, state=request.state, metadata=metadata)
-        prover = self._prover(world, None)
+        prover = self._prover(world, None, metadata)
+        token_endpoint = self._token_endpoint(metadata)
         reply = yield from exchange_code(
-            self._token_endpoint(metadata),
+            token_endpoint,
             code=code,
             verifier=request.verifier,
             redirect_uri=redirect_uri,
             resource=place.resource,
             client=client,
             prover=prover,
-            server_url=need.server_url,
+            server_url=self._trusted(need, token_endpoint),
         )
         clients = {**(held.clients if held is not None else {}), metadata.issuer: client}
-        return self._settle(
+        made = self._settle(
             reply,
             world,
             need,
@@ -294,6 +333,19 @@ class OAuth(Grant):
             prover=prover,
             held=held,
             clients=clients,
+        )
+        return msgspec.structs.replace(made, given=self._given_digest())
+
+    def _login_required(self, need: Need, held: Credentials | None, place: Place) -> LoginRequired:
+        wanted = self._choose_scopes(place, need, held) if need.why == "scopes" else ()
+        how = "".join(f" --scope {scope}" for scope in wanted)
+        what = "a login" if need.why == "refused" else f"a login with the scopes {' '.join(wanted)}"
+        return LoginRequired(
+            f"{need.server_url} wants {what} at {place.metadata.issuer}, and this program cannot ask a person for one: run "
+            f"`trimaran auth login {need.server_url}{how}` once, or give OAuth(login=True)",
+            step="login",
+            url=place.metadata.issuer,
+            status=401 if need.why == "refused" else 403,
         )
 
     def _client(
@@ -341,6 +393,23 @@ class OAuth(Grant):
             return client
         return msgspec.structs.replace(
             client, auth_method=choose_auth_method(metadata, has_secret=client.client_secret is not None)
+        )
+
+
+def _can_refresh(held: Credentials, need: Need) -> bool:
+    return held.refresh_token is not None and need.may_refresh
+
+
+def _check_login(login: Any, redirect_uri: str | None) -> None:
+    is_agent = all(hasattr(login, name) for name in ("redirect_uri", "browse", "close"))
+    if isinstance(login, type) or not (login is None or isinstance(login, bool) or is_agent or callable(login)):
+        raise ConfigError(
+            "login is True, a function from the URL to the URL the browser came back with, or an object with "
+            f"redirect_uri(), browse() and close(); not {login!r}"
+        )
+    if login is True and redirect_uri is not None and not _LOOPBACK_URI.fullmatch(redirect_uri):
+        raise ConfigError(
+            f"with login=True the browser comes back to http://127.0.0.1:PORT/callback, so redirect_uri cannot be {redirect_uri!r}"
         )
 
 

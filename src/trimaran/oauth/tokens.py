@@ -143,9 +143,11 @@ def token_request(
     else:
         _authenticate(client, filled, headers)
     body = urlencode(filled).encode()
-    secrets = tuple(filled[name] for name in _SECRET_FIELDS if name in filled)
-    if client is not None and client.client_secret:
-        secrets += (client.client_secret,)
+    secrets = _spellings(
+        *(filled[name] for name in _SECRET_FIELDS if name in filled),
+        client.client_secret if client is not None else None,
+        headers.get("Authorization", "").removeprefix("Basic "),
+    )
     for round_number in range(_NONCE_ROUNDS + 1):
         if prover is not None:
             headers = {**headers, "DPoP": prover.proof("POST", endpoint)}
@@ -159,6 +161,12 @@ def token_request(
                 continue
         return _read_reply(reply, found, endpoint, step, secrets)
     raise AssertionError
+
+
+def _spellings(*secrets: str | None) -> tuple[str, ...]:
+    """Secrets as they were sent, which a server may send back: the longest first, since one may hold another."""
+    found = {spelled for secret in secrets if secret for spelled in (secret, quote_plus(secret))}
+    return tuple(sorted(found, key=len, reverse=True))
 
 
 def _read_reply(

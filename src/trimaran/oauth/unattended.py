@@ -14,7 +14,7 @@ from trimaran.errors import AuthorizationFailed, ConfigError
 
 from .assertions import SigningKey, client_assertion
 from .credentials import Credentials
-from .effects import Flow
+from .effects import Ask, Flow
 from .grant import Grant, Need, Place, Surroundings, check_option
 from .metadata import ServerMetadata, shown
 from .registration import ClientInfo, choose_auth_method
@@ -38,8 +38,9 @@ class _Unattended(Grant):
             return None
         else:
             place = yield from self._discover(need, held)
+            self._check_migration(held, place.metadata)
         scopes = held.scopes if need.why == "expiring" and held is not None else self._choose_scopes(place, need, held)
-        prover = self._prover(world, held)
+        prover = self._prover(world, held, place.metadata)
         reply = yield from self._request(need, world, place, scopes, prover)
         return self._settle(
             reply,
@@ -59,9 +60,15 @@ class _Unattended(Grant):
         metadata = ServerMetadata(issuer=self.issuer or self.token_endpoint, token_endpoint=self.token_endpoint)
         return Place(self.resource or canonical_resource(need.server_url), metadata, challenged, ())
 
-    def _trusted(self, need: Need, endpoint: str) -> str:
-        """On whose behalf a request is made: what the operator configured needs no other trust than that."""
-        return endpoint if endpoint == self.token_endpoint else need.server_url
+    def _check_migration(self, held: Credentials | None, metadata: ServerMetadata) -> None:
+        """What is known to one issuer is not shown to the next because a server says so."""
+        if self.issuer is None and held is not None and held.issuer not in (None, metadata.issuer):
+            raise AuthorizationFailed(
+                f"{held.server_url} is now guarded by {metadata.issuer}; credentials that are good at {held.issuer} are shown "
+                "to nobody else. If they are good there too, give issuer=",
+                step="protected resource metadata",
+                url=metadata.issuer,
+            )
 
     def _request(
         self, need: Need, world: Surroundings, place: Place, scopes: Sequence[str], prover: Prover | None
@@ -78,7 +85,7 @@ class _Identity:
         client_secret: str | None,
         private_key: str | bytes | None,
         algorithm: str | None,
-        assertion: str | Callable[[], str] | None = None,
+        assertion: str | Callable[[], Any] | None = None,
     ) -> None:
         if sum(given is not None for given in (client_secret, private_key, assertion)) > 1:
             raise ConfigError("give one of client_secret, private_key and client_assertion")
@@ -87,7 +94,7 @@ class _Identity:
         self._key = SigningKey.from_pem(private_key, algorithm) if private_key is not None else None
         self._assertion = assertion
 
-    def credentials(self, metadata: ServerMetadata, world: Surroundings) -> dict[str, Any]:
+    def credentials(self, metadata: ServerMetadata, world: Surroundings) -> Flow[dict[str, Any]]:
         """What to show at the token endpoint."""
         if self._key is not None:
             made = client_assertion(
@@ -99,15 +106,16 @@ class _Identity:
             )
             return {"client_assertion": made}
         if self._assertion is not None:
-            return {"client_assertion": _value_of(self._assertion)}
+            return {"client_assertion": (yield from _value_of(self._assertion, "client assertion"))}
         method = choose_auth_method(metadata, has_secret=self._secret is not None)
         return {"client": ClientInfo(client_id=self.client_id, client_secret=self._secret, auth_method=method)}
 
 
-def _value_of(given: str | Callable[[], str]) -> str:
-    found = given() if callable(given) else given
-    if not isinstance(found, str) or not found:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ConfigError("an assertion or subject token is a string that is not empty, or a function that gives one")
+def _value_of(given: str | Callable[[], Any], what: str) -> Flow[str]:
+    """What a program gave, or gives when it is asked."""
+    found: Any = (yield Ask(given, what)) if callable(given) else given
+    if not isinstance(found, str) or not found:
+        raise ConfigError(f"the {what} is a text that is not empty, or a function, sync or async, that gives one")
     return found
 
 
@@ -124,7 +132,7 @@ class ClientCredentials(_Unattended):
         client_secret: str | None = None,
         private_key: str | bytes | None = None,
         algorithm: str | None = None,
-        client_assertion: str | Callable[[], str] | None = None,
+        client_assertion: str | Callable[[], Any] | None = None,
         scopes: Iterable[str] | None = None,
         issuer: str | None = None,
         token_endpoint: str | None = None,
@@ -158,7 +166,7 @@ class ClientCredentials(_Unattended):
                 scopes=scopes,
                 prover=prover,
                 server_url=self._trusted(need, endpoint),
-                **self._identity.credentials(place.metadata, world),
+                **(yield from self._identity.credentials(place.metadata, world)),
             )
         )
 
@@ -174,11 +182,11 @@ class EnterpriseManaged(_Unattended):
         *,
         client_id: str,
         idp_token_endpoint: str,
-        subject_token: str | Callable[[], str],
+        subject_token: str | Callable[[], Any],
         client_secret: str | None = None,
         private_key: str | bytes | None = None,
         algorithm: str | None = None,
-        client_assertion: str | Callable[[], str] | None = None,
+        client_assertion: str | Callable[[], Any] | None = None,
         idp_client_id: str | None = None,
         idp_client_secret: str | None = None,
         idp_issuer: str | None = None,
@@ -220,7 +228,7 @@ class EnterpriseManaged(_Unattended):
         try:
             grant = yield from token_exchange(
                 self.idp_token_endpoint,
-                subject_token=_value_of(self._subject_token),
+                subject_token=(yield from _value_of(self._subject_token, "subject token")),
                 subject_token_type=self.subject_token_type,
                 requested_token_type=ID_JAG,
                 audience=self.audience or place.metadata.issuer,
@@ -228,7 +236,7 @@ class EnterpriseManaged(_Unattended):
                 scopes=scopes,
                 step="token exchange at the identity provider",
                 server_url=self.idp_token_endpoint,
-                **self._idp.credentials(idp, world),
+                **(yield from self._idp.credentials(idp, world)),
             )
         except AuthorizationFailed as error:
             if error.code == "invalid_grant":
@@ -254,7 +262,7 @@ class EnterpriseManaged(_Unattended):
                 scopes=scopes,
                 prover=prover,
                 server_url=self._trusted(need, endpoint),
-                **self._identity.credentials(place.metadata, world),
+                **(yield from self._identity.credentials(place.metadata, world)),
             )
         )
 
@@ -271,7 +279,7 @@ class WorkloadIdentity(_Unattended):
     def __init__(
         self,
         *,
-        assertion: str | Callable[[], str],
+        assertion: str | Callable[[], Any],
         client_id: str | None = None,
         scopes: Iterable[str] | None = None,
         issuer: str | None = None,
@@ -298,7 +306,7 @@ class WorkloadIdentity(_Unattended):
         self, need: Need, world: Surroundings, place: Place, scopes: Sequence[str], prover: Prover | None
     ) -> Flow[TokenReply]:
         endpoint = self._token_endpoint(place.metadata)
-        assertion = _value_of(self._assertion)
+        assertion = yield from _value_of(self._assertion, "assertion")
         known = self._refused.get(assertion)
         if known is not None:
             raise AuthorizationFailed(f"{known} (not tried again)", step=known.step, url=known.url, code=known.code)

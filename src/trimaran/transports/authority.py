@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from typing import Any, Final, Protocol, final
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from trimaran.errors import ConfigError, Error, Unauthorized
+from trimaran.oauth.urls import is_loopback_host
 
 __all__ = ["NOTHING", "Authority", "FixedToken", "OwnAuthority", "Sent", "authority_for"]
 
@@ -24,6 +26,9 @@ class Sent(Struct, frozen=True):
     headers: Mapping[str, str]
     token: str | None = None
     nonce: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<Sent {', '.join(self.headers) or 'nothing'}>"
 
 
 NOTHING: Final = Sent({})
@@ -120,6 +125,10 @@ def authority_for(auth: Any, server_url: str, ssl: Any = None) -> Authority | No
         return FixedToken(auth)
     if hasattr(auth, "header"):
         return OwnAuthority(auth, server_url)
+    if not server_url.lower().startswith("https://") and not is_loopback_host(urlsplit(server_url).hostname or ""):
+        raise ConfigError(
+            f"{server_url} is not https: a token would travel in the clear. Only a server on this machine may do without"
+        )
     from .grants import GrantAuthority
 
     return GrantAuthority(auth, server_url, ssl=ssl)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
+import logging
 import os
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
@@ -16,12 +18,12 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast, final
 from urllib.parse import urlsplit
 
-from trimaran.client.patience import suspended
+from trimaran.client.patience import Suspension, is_in_background
 from trimaran.errors import AuthorizationFailed, ConfigError, Error, Unauthorized
 from trimaran.oauth.challenges import Challenge, challenge_for, parse_www_authenticate
 from trimaran.oauth.credentials import Credentials
 from trimaran.oauth.dpop import Nonces, ProofKey
-from trimaran.oauth.effects import Browse, Flow, HttpRequest, Redirect
+from trimaran.oauth.effects import Ask, Browse, Flow, HttpRequest, Redirect
 from trimaran.oauth.grant import Grant, Need, Surroundings, UserAgent
 from trimaran.oauth.tokens import Prover
 from trimaran.oauth.urls import bare_url
@@ -34,6 +36,8 @@ from .authority import NOTHING, Sent
 __all__ = ["GrantAuthority", "perform"]
 
 T = TypeVar("T")
+
+logger: Final = logging.getLogger("trimaran.client")
 Fetch = Callable[[HttpRequest], Any]
 
 EARLY_SECONDS: Final = 60.0
@@ -41,6 +45,7 @@ EARLY_SECONDS: Final = 60.0
 _AGAIN_SECONDS: Final = 30.0  # between two tries to refresh ahead of time, when the first failed
 _REST_SECONDS: Final = 5.0  # after a failure: calls that were refused for the same reason do not all try again
 _STEP_UPS: Final = 3  # rounds of one request; a server that wants more each time wants something else
+_FUTILE_SECONDS: Final = 300.0  # after a login whose token was refused at once: nobody is asked again for a while
 _CLOSE_SECONDS: Final = 5.0
 _DEFAULT_REDIRECT: Final = "http://127.0.0.1/callback"
 
@@ -66,14 +71,32 @@ async def perform(flow: Flow[T], fetch: Fetch, agent: UserAgent | None = None) -
         flow.close()
 
 
-async def _do(effect: HttpRequest | Redirect | Browse, fetch: Fetch, agent: UserAgent | None) -> Any:
+async def _do(effect: HttpRequest | Redirect | Browse | Ask, fetch: Fetch, agent: UserAgent | None) -> Any:
     if isinstance(effect, HttpRequest):
         return await fetch(effect)
+    if isinstance(effect, Ask):
+        try:
+            return await call_any(effect.function)
+        except (Error, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            raise AuthorizationFailed(
+                f"the {effect.what} could not be had: the function that gives it raised {type(error).__name__}",
+                step=effect.what,
+            ) from error
     if agent is None:
         raise ConfigError("this flow needs a person: give it a user agent")
     if isinstance(effect, Redirect):
         return await agent.redirect_uri()
     return await agent.browse(effect.url, effect.state)
+
+
+async def call_any(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a program's function: a coroutine function here, a plain one in a thread, since it may wait for something."""
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004
+        return await function(*arguments)
+    found = await asyncio.to_thread(function, *arguments)
+    return await found if inspect.isawaitable(found) else found
 
 
 @final
@@ -89,8 +112,7 @@ class _Scripted:
 
     async def browse(self, url: str, state: str) -> str:
         try:
-            found = self._function(url)
-            found = await found if hasattr(found, "__await__") else found
+            found = await call_any(self._function, url)
         except (Error, asyncio.CancelledError):
             raise
         except Exception as error:
@@ -140,8 +162,15 @@ class GrantAuthority:
         self._resting: tuple[AuthorizationFailed | None, float] = (None, -inf)
         self._flight: asyncio.Task[None] | None = None
         self._flight_why = ""
-        self._waiting = 0
+        self._waiting: set[Suspension] = set()
+        """The clocks of those who wait for the flow under way."""
+        self._behind: set[Suspension] = set()
+        """And of those who wait until it is over."""
+        self._ending: set[asyncio.Task[None]] = set()
+        self._is_with_person = False
         self._persons_asked = 0
+        self._futile_until = -inf
+        """Until when no person is asked, since a login did not help."""
         self._may_be_cut = True
         """Is the flow under way only waiting, for its turn or for a person, so that nothing is lost with it?"""
 
@@ -182,8 +211,7 @@ class GrantAuthority:
         need = self._need(status, told, challenge_for(challenges, "bearer", "dpop"))
         if need is None or (need.why == "scopes" and round_number >= _STEP_UPS):
             return False
-        await self._acquire(need, sent.token)
-        return True
+        return await self._acquire(need, sent.token)
 
     async def close(self) -> None:
         flight = self._flight
@@ -192,6 +220,8 @@ class GrantAuthority:
                 await asyncio.wait((flight,), timeout=_CLOSE_SECONDS)
             flight.cancel()
             await asyncio.wait((flight,))
+        if self._ending:
+            await asyncio.wait(self._ending)
         fetch, self._own_fetch = self._own_fetch, None
         if fetch is not None:
             await fetch.close()
@@ -208,18 +238,22 @@ class GrantAuthority:
             is_hopeless = not wanted or (held is not None and wanted <= set(held.scopes))
             if parameters.get("error") != "insufficient_scope" or is_hopeless:
                 return None
-            return Need(why="scopes", server_url=self._server_url, www_authenticate=told)
+            return Need(
+                why="scopes", server_url=self._server_url, www_authenticate=told, may_ask=not is_in_background()
+            )
         has_token = held is not None and held.access_token is not None
         if has_token and self._origin == "issued" and not self._is_proven:
             # Brand-new, from the best source there is, and refused. Another will fare no better, at least not now.
             self._origin = "kept"
             self._rest(None)
+            self._futile_until = asyncio.get_running_loop().time() + _FUTILE_SECONDS
             return None
         return Need(
             why="refused",
             server_url=self._server_url,
             www_authenticate=told,
             may_refresh=self._origin != "refreshed" or self._is_proven,
+            may_ask=not is_in_background() and asyncio.get_running_loop().time() >= self._futile_until,
         )
 
     def _is_due(self, held: Credentials) -> bool:
@@ -238,11 +272,15 @@ class GrantAuthority:
 
     async def _renew(self, held: Credentials) -> None:
         """Ahead of expiry. What fails here is not the caller's trouble yet: the server's 401 will say."""
+        flight = self._flight
+        if flight is not None and not flight.done() and self._flight_why != "expiring":
+            return  # somebody is at it already, and may have to wait for a person
         try:
             await self._share(
                 "expiring", lambda: self._get(Need(why="expiring", server_url=self._server_url), held.access_token)
             )
-        except AuthorizationFailed:
+        except Error as error:
+            logger.info("the token for %s could not be refreshed ahead of time: %s", self._server_url, error)
             self._not_before = self._now() + _AGAIN_SECONDS
 
     def _rest(self, error: AuthorizationFailed | None) -> None:
@@ -251,34 +289,49 @@ class GrantAuthority:
 
     # --- one flow at a time
 
-    async def _acquire(self, need: Need, refused: str | None) -> None:
+    async def _acquire(self, need: Need, refused: str | None) -> bool:
+        """Get other credentials than those; False if there are none to be had."""
         error, until = self._resting
         if asyncio.get_running_loop().time() < until:
             raise error or Unauthorized(f"{self._server_url} refuses the token that was issued for it")
-        await self._share(need.why, lambda: self._get(need, refused))
+        await self._share(need.why if need.may_ask else f"{need.why} quietly", lambda: self._get(need, refused))
+        return self._held is not None and self._held.access_token not in (None, refused)
 
     async def _share(self, why: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Wait for the flow under way if it is for the same reason; else begin one when it is over."""
-        while self._flight is not None and not self._flight.done() and self._flight_why != why:
-            await asyncio.wait((self._flight,))
-        flight = self._flight
-        if flight is None or flight.done():
-            flight = self._flight = asyncio.ensure_future(work())
-            self._flight_why = why
-            flight.add_done_callback(_look_at)
-        self._waiting += 1
-        try:
-            # A person's time is not the server's: no deadline runs while one is asked.
-            with suspended() if self._grant.login is not None else contextlib.nullcontext():
+        with Suspension() as clocks:
+            if self._is_with_person:
+                clocks.meet_person()
+            while self._flight is not None and not self._flight.done() and self._flight_why != why:
+                self._behind.add(clocks)
+                try:
+                    await asyncio.wait((self._flight,))
+                finally:
+                    self._behind.discard(clocks)
+            flight = self._flight
+            if flight is None or flight.done():
+                flight = self._flight = asyncio.ensure_future(work())
+                self._flight_why = why
+                flight.add_done_callback(_look_at)
+            self._waiting.add(clocks)
+            try:
                 await asyncio.shield(flight)
-        except asyncio.CancelledError:
-            if flight.cancelled():
-                raise AuthorizationFailed("the login was given up: the client was closed", step="login") from None
-            if self._waiting == 1 and self._may_be_cut:
-                flight.cancel()
-            raise
-        finally:
-            self._waiting -= 1
+            except asyncio.CancelledError:
+                if flight.cancelled():
+                    raise AuthorizationFailed("the login was given up: the client was closed", step="login") from None
+                if self._waiting == {clocks} and self._may_be_cut:
+                    self._cut(flight)
+                raise
+            finally:
+                self._waiting.discard(clocks)
+
+    def _cut(self, flight: asyncio.Task[None]) -> None:
+        """Give up a flow that nobody waits for any more. Whoever comes now begins anew."""
+        if self._flight is flight:
+            self._flight = None
+        self._ending.add(flight)
+        flight.add_done_callback(self._ending.discard)
+        flight.cancel()
 
     async def _load(self) -> None:
         found = await self._shelf.load()
@@ -303,11 +356,19 @@ class GrantAuthority:
                     self._not_before = self._now() + _AGAIN_SECONDS
                     return
                 self._adopt(made, self._origin_of(need, by_person=self._persons_asked > has_asked))
-                await self._shelf.save(made)
+                await self._keep(made)
         except AuthorizationFailed as error:
+            error.www_authenticate = error.www_authenticate or need.www_authenticate
             if need.why in ("refused", "scopes") and self._grant.login is not None:
                 self._rest(error)
             raise
+
+    async def _keep(self, made: Credentials) -> None:
+        try:
+            await self._shelf.save(made)
+        except Error as error:
+            # They are good for now; that they cannot be kept is a matter for later.
+            logger.warning("the credentials for %s could not be kept: %s", self._server_url, error)
 
     def _origin_of(self, need: Need, *, by_person: bool) -> _Origin:
         if need.why in ("start", "expiring"):
@@ -315,22 +376,28 @@ class GrantAuthority:
         return "issued" if by_person or self._grant.can_renew else "refreshed"
 
     async def _run(self, flow: Flow[T]) -> T:
-        agent = _agent_of(self._grant)
+        agent = _agent_of(self._grant, self._held)
+        watched = _Watched(agent, self) if agent is not None else None
         try:
-            return await perform(flow, self._fetcher(), _Watched(agent, self) if agent is not None else None)
+            return await perform(flow, self._fetcher(), watched)
         finally:
-            if agent is not None:
-                await agent.close()
+            if watched is not None:
+                self.leave_person()
+                await watched.close()
 
     async def meet_person(self) -> None:
         """A person is about to be asked. Others need not wait for that: whoever has it first is read by the rest."""
         self._persons_asked += 1
-        self._may_be_cut = True
+        self._may_be_cut = self._is_with_person = True
+        for clocks in (*self._waiting, *self._behind):
+            clocks.meet_person()
         await self._shelf.unlock()
 
     def leave_person(self) -> None:
         """From here on the flow is not given up any more."""
-        self._may_be_cut = False
+        self._may_be_cut = self._is_with_person = False
+        for clocks in (*self._waiting, *self._behind):
+            clocks.leave_person()
 
     def _fetcher(self) -> Fetch:
         if self._given_fetch is not None:
@@ -338,7 +405,9 @@ class GrantAuthority:
         if self._own_fetch is None:
             from .fetch import Fetcher
 
-            self._own_fetch = Fetcher(allow_private=self._grant.allow_private, ssl=self._ssl)
+            # A context of one's own speaks of authorities; that any certificate will do, only of the server itself.
+            context = None if isinstance(self._ssl, bool) else self._ssl
+            self._own_fetch = Fetcher(allow_private=self._grant.allow_private, ssl=context)
         return self._own_fetch
 
     def _adopt(self, held: Credentials, origin: _Origin) -> None:
@@ -394,16 +463,24 @@ class _Shelf:
         await self._held.aclose()
 
 
+_users: Final[dict[int, int]] = {}
+"""How many flows use an agent at the moment, by its identity: several may share one, and the last closes it."""
+
+
 @final
 class _Watched:
-    """A user agent that says when a person is asked."""
+    """A user agent that says when a person is asked, and is closed only if one was."""
 
     def __init__(self, agent: UserAgent, owner: GrantAuthority) -> None:
         self._agent = agent
         self._owner = owner
+        self._is_used = False
 
     async def redirect_uri(self) -> str:
         await self._owner.meet_person()
+        if not self._is_used:
+            self._is_used = True
+            _users[id(self._agent)] = _users.get(id(self._agent), 0) + 1
         return await self._agent.redirect_uri()
 
     async def browse(self, url: str, state: str) -> str:
@@ -412,25 +489,31 @@ class _Watched:
         finally:
             self._owner.leave_person()
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        if not self._is_used:
+            return
+        _users[id(self._agent)] -= 1
+        if not _users[id(self._agent)]:
+            del _users[id(self._agent)]
+            await self._agent.close()
 
 
-def _agent_of(grant: Grant) -> UserAgent | None:
+def _agent_of(grant: Grant, held: Credentials | None) -> UserAgent | None:
     login = grant.login
-    if login is None or login is False:
+    if login is None:
         return None
     if login is True:
         from .loopback import LoopbackLogin
 
-        return LoopbackLogin()
-    if isinstance(login, UserAgent):
-        return login
-    if callable(login):
-        return _Scripted(login, grant.redirect_uri)
-    raise ConfigError(
-        "login is True, a function from the URL to the URL the browser came back with, or an object with redirect_uri(), "
-        f"browse() and close(); not {type(login).__name__}"
-    )
+        port = urlsplit(grant.redirect_uri).port if grant.redirect_uri is not None else None
+        return LoopbackLogin(port=port, likely_port=_port_of(held))
+    return login if isinstance(login, UserAgent) else _Scripted(login, grant.redirect_uri)
+
+
+def _port_of(held: Credentials | None) -> int:
+    """The port a client was registered with: on the same one it need not be registered again."""
+    known = held.client.redirect_uri if held is not None and held.client is not None else None
+    return (urlsplit(known).port or 0) if known is not None else 0
 
 
 def _store_of(grant: Grant) -> Any:

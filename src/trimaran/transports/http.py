@@ -48,6 +48,7 @@ JSON_AND_STREAM: Final = "application/json, text/event-stream"
 STREAM: Final = "text/event-stream"
 
 _MAX_REDIRECTS: Final = 5
+_SECRET_HEADERS: Final = frozenset({"authorization", "x-api-key", "cookie", "proxy-authorization"})
 _CHANCES: Final = 5  # for other credentials, of one request: a nonce, a refresh, a login, a step up, and one to spare
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _ERROR_BODY: Final = 64 * 1024  # enough of a page to recognise a JSON-RPC error in it
@@ -86,6 +87,7 @@ class HttpWire:
         self._auth = auth
         self._headers = {"Content-Type": "application/json", "Accept": JSON_AND_STREAM, "Accept-Encoding": "identity"}
         self._headers.update(headers or {})
+        self._secrets = [value for name, value in (headers or {}).items() if name.lower() in _SECRET_HEADERS]
         self._ssl = ssl
         self._keeps_cookies = cookies
         self._pool: PlainPool | _AioPool | None = None
@@ -122,7 +124,7 @@ class HttpWire:
         for number in range(_CHANCES + 1):
             if response.status not in (401, 403):
                 break
-            refusal = await self._unauthorized(response)
+            refusal = await self._unauthorized(response, sent)
             if auth is None or number == _CHANCES:
                 raise refusal
             if not await auth.refused(response.status, response.headers, sent, response.url, number):
@@ -185,9 +187,13 @@ class HttpWire:
             own.update(sent.headers)
         return await pool.request(verb, target, own, body)
 
-    async def _unauthorized(self, response: Response) -> Unauthorized:
+    async def _unauthorized(self, response: Response, sent: Sent) -> Unauthorized:
         challenge = response.headers.get("www-authenticate", "")
         body = await self.error_body(response)
+        for value in (*sent.headers.values(), *self._secrets):
+            # Some servers repeat what they refuse.
+            for secret in (value, value.partition(" ")[2]):
+                body = body.replace(secret.encode(), b"***") if secret else body
         wants = "does not allow this"
         if response.status == 401:
             wants = "wants credentials" if self._auth is None else "refuses the credentials it was given"
@@ -320,7 +326,11 @@ class _AioResponse:
         self.url = str(response.url)
         self.status = response.status
         self.reason = response.reason or ""
-        self.headers: Mapping[str, str] = {name.lower(): value for name, value in response.headers.items()}
+        found: dict[str, str] = {}
+        for name, value in response.headers.items():
+            name = name.lower()
+            found[name] = f"{found[name]}, {value}" if name in found else value
+        self.headers: Mapping[str, str] = found
         self.length = response.content_length
 
     @property

@@ -53,6 +53,7 @@ class LoopbackLogin:
 
     Args:
         port: where to listen; from TRIMARAN_MCP_OAUTH_PORT if not given, else any free one.
+        likely_port: tried first where any free one will do: one that a client was registered with.
         open_browser: try to open the page; it is shown either way.
         show: called with the URL of the page (sync or async); by default it is written to standard error.
         timeout: seconds to wait for the person.
@@ -64,6 +65,7 @@ class LoopbackLogin:
         self,
         *,
         port: int | None = None,
+        likely_port: int = 0,
         open_browser: bool = True,
         show: Callable[[str], Awaitable[None] | None] | None = None,
         timeout: float = 300.0,
@@ -74,7 +76,7 @@ class LoopbackLogin:
         self._timeout = timeout
         self._server: asyncio.Server | None = None
         self._opening = asyncio.Lock()
-        self._port = 0
+        self._port = likely_port
         self._waiting: dict[str, asyncio.Future[str]] = {}
         self._guard = Guard(_HOST)
         self._porch = _Porch(self._answer)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 from trimaran.oauth.dpop import Nonces
-from trimaran.oauth.effects import Browse, Flow, HttpReply, HttpRequest, Redirect
+from trimaran.oauth.effects import Ask, Browse, Flow, HttpReply, HttpRequest, Redirect
 from trimaran.oauth.grant import Surroundings
 
 T = TypeVar("T")
@@ -91,6 +91,8 @@ class Stage:
         if isinstance(effect, Browse):
             self.visits.append(effect.url)
             return self.callback(dict(parse_qsl(urlsplit(effect.url).query)))
+        if isinstance(effect, Ask):
+            return effect.function()
         assert isinstance(effect, HttpRequest)
         self.requests.append(effect)
         found = self.answers.get(effect.url, reply(b"<h1>Not Found</h1>", 404))

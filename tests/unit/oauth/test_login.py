@@ -404,7 +404,7 @@ def test_a_record_that_is_none_is_nothing(record: bytes) -> None:
 
 def test_nothing_secret_shows_in_a_repr() -> None:
     stage, held = logged_in()
-    grant = OAuth(client_id="mine", client_secret="hush", access_token="hush", refresh_token="hush")
+    grant = OAuth(client_id="mine", client_secret="hush", access_token="hush", refresh_token="hush", issuer=ISSUER)
     shown = f"{held!r} {grant!r} {msgspec.structs.replace(held)}"
     assert "access-1" not in shown
     assert "refresh-1" not in shown
