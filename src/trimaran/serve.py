@@ -12,9 +12,9 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, cast, final
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast, final
 
-from trimaran.errors import ConfigError
+from trimaran.errors import ConfigError, Error
 from trimaran.server.handlers import logger
 from trimaran.transports.engine import Authenticator, Engine
 from trimaran.transports.guard import Guard
@@ -22,6 +22,7 @@ from trimaran.transports.guard import Guard
 if TYPE_CHECKING:
     from trimaran.server.server import Server
     from trimaran.transports.asgi import AsgiApp
+    from trimaran.transports.entrance import RateLimiter
 
 __all__ = ["HttpServer", "asgi", "engine", "run", "serve"]
 
@@ -34,6 +35,8 @@ DRAIN_SECONDS: Final = 1.0
 # A worker that dies is replaced; workers that keep dying have a reason that another one will not cure.
 _DEATHS_ALLOWED: Final = 5
 _DEATHS_WITHIN: Final = 10.0
+# How a worker ends that never came to serve. If the very first ones do, nothing will be served.
+_NEVER_STARTED: Final = 3
 
 
 def _door(server: Server, legacy: Any, options: Mapping[str, Any]) -> Any:
@@ -65,10 +68,16 @@ def engine(
     allow_missing_origin: bool | None = None,
     allowed_hosts: Iterable[str] | None = None,
     auth: Authenticator | None = None,
+    rate_limit: RateLimiter | None = None,
+    public_url: str | None = None,
     store: str | None = None,
     **options: Any,
 ) -> Engine:
-    """The endpoint, for any HTTP server to carry."""
+    """The endpoint, for any HTTP server to carry.
+
+    `auth` is a provider of `trimaran.auth`, or any object that can `authenticate(request)`. `rate_limit` is a
+    `trimaran.auth.RateLimit`. `public_url` is the URL of the endpoint as clients write it, where a proxy stands between.
+    """
     unknown = [k for k in options if k not in _LEGACY_OPTIONS]
     if unknown:
         known = (
@@ -78,25 +87,71 @@ def engine(
             "allow_missing_origin",
             "allowed_hosts",
             "auth",
+            "rate_limit",
+            "public_url",
             "store",
             *_LEGACY_OPTIONS,
         )
         raise ConfigError(f"unknown option {unknown[0]!r}; the endpoint takes {', '.join(known)}")
     if store not in (None, "memory://"):
         raise ConfigError(f"store={store!r} is not available in this release; leave it out, or use memory://")
-    if auth is not None and not hasattr(auth, "authenticate"):
-        raise ConfigError("auth= takes an object with an `authenticate(request)` method")
+    _check_auth(auth)
+    _check_rate_limit(rate_limit)
+    _check_public_url(public_url)
     guard = Guard(
         host,
         allowed_origins=allowed_origins,  # pyright: ignore[reportArgumentType]
         allow_missing_origin=allow_missing_origin,
         allowed_hosts=allowed_hosts,
+        headers=getattr(auth, "header_names", ()),
     )
     door = _door(server, legacy, options)
-    made = Engine(server, guard, path=path, legacy=door, auth=auth)
+    made = Engine(server, guard, path=path, legacy=door, auth=auth, rate_limit=rate_limit, public_url=public_url)
     if door is not None:
         door.attach(made)
     return made
+
+
+def _check_auth(auth: Any) -> None:
+    if auth is None:
+        return
+    example = 'auth=Bearer(secret="...")'
+    if isinstance(auth, type):
+        raise ConfigError(f"auth= takes a provider, and {auth.__name__} is the class of one; make one: {example}")
+    if not callable(getattr(auth, "authenticate", None)):
+        raise ConfigError(
+            f"auth= takes a provider of trimaran.auth, {example}, or an object with an async `authenticate(request)`; "
+            f"{type(auth).__name__} has none"
+        )
+
+
+def _check_rate_limit(limit: Any) -> None:
+    needed = ("client_address", "admit_address", "admit_principal")
+    if limit is not None and (isinstance(limit, type) or not all(callable(getattr(limit, n, None)) for n in needed)):
+        raise ConfigError(f"rate_limit= takes a trimaran.auth.RateLimit, not {_kind(limit)}")
+
+
+def _check_public_url(url: Any) -> None:
+    if url is None:
+        return
+    from urllib.parse import urlsplit
+
+    example = 'public_url="https://api.example.com/mcp"'
+    if not isinstance(url, str) or not url.isascii() or not url.isprintable() or " " in url:
+        raise ConfigError(f"public_url is the URL of the endpoint as clients write it, {example}, not {_kind(url)}")
+    if any(sign in url for sign in "?#@"):  # unseen: what stands there may be a password
+        raise ConfigError(f"public_url has a query, a fragment or credentials; leave that out, {example}")
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - raises if it is none
+    except ValueError:
+        raise ConfigError(f"public_url: {url!r} is not a URL; write {example}") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"public_url: {url!r} is not absolute; write it whole, {example}")
+
+
+def _kind(value: Any) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else repr(value)[:100]
 
 
 def asgi(server: Server, path: str = "/mcp", **options: Any) -> AsgiApp:
@@ -139,9 +194,14 @@ class HttpServer:
         return f"{'https' if self.tls else 'http'}://{shown}:{self.port}{self.engine.path}"
 
     async def start(self) -> None:
-        """Listen. Returns once connections are accepted."""
-        await self.server.start()
-        await self._carrier.start()
+        """Listen. Returns once connections are accepted; an authenticator that cannot start keeps it from that (R166)."""
+        try:
+            await self.engine.start()
+            await self._carrier.start()
+        except BaseException:
+            await self.engine.drain(0.0)
+            await self.server.stop()
+            raise
         self.port = self._carrier.port
 
     async def stop(self) -> None:
@@ -364,6 +424,27 @@ def run_loop(main: Any) -> None:
         uvloop.run(main)
 
 
+def _work(
+    server: Server, index: int, on_ready: Callable[[HttpServer], None] | None, options: dict[str, Any]
+) -> NoReturn:
+    """The life of a forked worker, and its end: nothing of the parent's runs in it."""
+    code = _NEVER_STARTED
+
+    def ready(http: HttpServer) -> None:
+        nonlocal code
+        code = 1
+        if on_ready is not None:
+            on_ready(http)
+
+    try:
+        _run_one(server, ready, options)
+        code = 0
+    except Exception as error:
+        logger.error("worker %d: %s", index, error, exc_info=None if isinstance(error, Error) else error)
+    finally:
+        os._exit(code)
+
+
 def _run_many(
     server: Server, workers: int, on_ready: Callable[[HttpServer], None] | None, options: dict[str, Any]
 ) -> None:
@@ -387,12 +468,7 @@ def _run_many(
     def spawn(index: int) -> None:
         pid = os.fork()
         if pid == 0:
-            code = 1
-            try:
-                _run_one(server, on_ready if index == 0 else None, {**options})
-                code = 0
-            finally:
-                os._exit(code)
+            _work(server, index, on_ready if index == 0 else None, {**options})
         children[pid] = index
 
     def stop(number: int, frame: Any) -> None:
@@ -401,8 +477,15 @@ def _run_many(
         for pid in children:
             os.kill(pid, signal.SIGTERM)
 
+    def give_up(why: str) -> NoReturn:
+        stop(signal.SIGTERM, None)
+        while children:
+            children.pop(os.wait()[0], None)
+        raise ConfigError(f"{why}; the log above says why")
+
     for index in range(workers):
         spawn(index)
+    first = set(children)
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
     while children:
@@ -413,9 +496,10 @@ def _run_many(
         index = children.pop(pid, None)
         if index is None or stopping:
             continue
+        if pid in first and os.waitstatus_to_exitcode(status) == _NEVER_STARTED:
+            give_up("a worker could not start")
         deaths = [d for d in deaths if time.monotonic() - d < _DEATHS_WITHIN] + [time.monotonic()]
         if len(deaths) > _DEATHS_ALLOWED:
-            stop(signal.SIGTERM, None)
-            raise ConfigError(f"{len(deaths)} workers ended within {_DEATHS_WITHIN:g} s; the log above says why")
+            give_up(f"{len(deaths)} workers ended within {_DEATHS_WITHIN:g} s")
         logger.error("worker %d ended with status %d; starting another", index, status)
         spawn(index)

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, cast, final
 
 from trimaran.errors import ConfigError
 
-from .extract import extract_api_key, is_api_key, lookup, presents
+from .extract import api_key, is_api_key, presents
 from .hashes import KEYED, check_pepper, hash_key, is_keyed, is_legacy_hash
 from .principal import Principal
 from .provider import (
@@ -82,19 +82,19 @@ class ApiKey(Provider):
         self._memory = Memory(clock, REMEMBERED_SECONDS if verifier is None else 0.0)
 
     def presents(self, request: Request) -> bool:
-        return lookup(request.headers, self._lower) is not None or presents(request.headers, "apikey")
+        return request.headers.get(self._lower) is not None or presents(request.headers, "apikey")
 
     def challenge(self, refusal: Refused) -> str:
         return challenge("ApiKey", {"realm": self._realm, "header": self._header})
 
     async def identify(self, request: Request) -> Principal | None:
-        key = extract_api_key(request.headers, self._header)
+        key = api_key(request.headers, self._header)
         if key is None:
             raise Refused("missing")
-        digest = self._memory.digest(key)
-        known = self._memory.get(digest)
+        known = self._memory.seen(key)
         if known is not None:
             return known
+        digest = self._memory.digest(key)
         if self._verifier is not None:
             found = read_info("key verifier", await consult("key verifier", self._verifier, key), _subject(key))
         else:
@@ -104,6 +104,7 @@ class ApiKey(Provider):
         if found.expires_at is not None and self._clock() >= found.expires_at:
             raise Refused("invalid_credentials", reason="an expired key")
         self._memory.put(digest, found, found.expires_at)
+        self._memory.note(key, digest)
         return found
 
     def _find(self, key: str) -> Principal | None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast, final
 
 from trimaran.errors import ConfigError
 
-from .extract import extract_basic_auth, presents
+from .extract import basic_auth, presents
 from .hashes import DERIVED, derive, is_legacy_hash, read_derived, verify_password
 from .principal import Principal
 from .provider import (
@@ -90,7 +90,7 @@ class Basic(Provider):
         return challenge("Basic", {"realm": self._realm, "charset": "UTF-8"})
 
     async def identify(self, request: Request) -> Principal | None:
-        pair = extract_basic_auth(request.headers)
+        pair = basic_auth(request.headers)
         if pair is None:
             raise Refused("missing")
         digest = self._memory.keyed_digest(*pair)

@@ -11,7 +11,7 @@ import msgspec
 
 from trimaran.errors import ConfigError
 
-from .extract import MAX_CREDENTIAL, extract_bearer_token, presents, too_large
+from .extract import MAX_CREDENTIAL, bearer_token, presents, too_large
 from .jwks import FetchedKeys, from_function, from_issuer, from_url
 from .keys import ALGORITHMS, FixedKeys, Keys, import_key, import_secret, import_set, read_signed
 from .principal import Principal, read_time
@@ -34,6 +34,16 @@ __all__ = ["Bearer"]
 
 _KINDS: Final = frozenset({"at+jwt"})
 _LONGEST: Final = MAX_CREDENTIAL + len("Bearer ")
+
+_FIELDS: Final = {
+    "subject": "sub",
+    "issuer": "iss",
+    "audience": "aud",
+    "scopes": "scope",
+    "expires_at": "exp",
+    "client_id": "client_id",
+}
+"""What a principal calls the claims it is made of."""
 
 
 class Bearer(Provider):
@@ -117,14 +127,16 @@ class Bearer(Provider):
     async def authenticate(self, request: Request) -> Principal | None:
         # The way of nearly every request: a token seen before. Only what has been through all below is in the memory.
         value = request.headers.get("authorization")
-        if value is not None and value[:7] == "Bearer " and len(value) <= _LONGEST:
-            known = self._memory.get(self._memory.digest(value[7:]))
-            if known is not None and "cnf" not in known.claims and known.scopes.issuperset(self.required_scopes):
-                return known
-        return await super().authenticate(request)
+        known = self._memory.seen(value) if value is not None else None
+        if known is not None:
+            return known
+        principal = await super().authenticate(request)
+        if value is not None and value[:7] == "Bearer ":
+            self._memory.note(value, self._memory.digest(value[7:]))
+        return principal
 
     async def identify(self, request: Request) -> Principal | None:
-        token = extract_bearer_token(request.headers)
+        token = bearer_token(request.headers)
         if token is None:
             raise Refused("missing")
         principal = await self.verify(token)
@@ -145,9 +157,13 @@ class Bearer(Provider):
         """Who holds this token, or `Refused`; neither scopes nor a proof that it is theirs is demanded here."""
         if len(token) > MAX_CREDENTIAL:
             raise too_large()
+        known = self._memory.seen(token)
+        if known is not None:
+            return known
         digest = self._memory.digest(token)
         known = self._memory.get(digest)
         if known is not None:
+            self._memory.note(token, digest)
             return known
         if self._keys is None:
             principal = self._accept(await self._look_up(token), token)
@@ -164,10 +180,21 @@ class Bearer(Provider):
         claims = await consult("token verifier", self._verifier, token)
         if claims is None or claims is False:
             raise Refused("invalid_token", reason="unknown to the verifier")
+        if claims is True:
+            return {}
+        if isinstance(claims, Principal):
+            return {**claims.claims, **{name: getattr(claims, field) for field, name in _FIELDS.items()}}
         if not isinstance(claims, Mapping):
-            logger.error("the token verifier gave a %s; it gives claims as a mapping, or None", type(claims).__name__)
+            logger.error(
+                "the token verifier gave a %s; it gives claims as a mapping, a Principal, True, or None",
+                type(claims).__name__,
+            )
             raise Refused("server_error")
-        return cast("Mapping[str, Any]", claims)
+        found = dict(cast("Mapping[str, Any]", claims))
+        for field, name in _FIELDS.items():  # who writes `subject` means `sub`
+            if field in found and name not in found:
+                found[name] = found[field]
+        return found
 
     def _accept(self, claims: Mapping[str, Any], token: str) -> Principal:
         """Check what a token says of itself."""

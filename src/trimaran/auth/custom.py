@@ -9,7 +9,7 @@ from typing import Any, cast, final
 from trimaran.errors import ConfigError
 
 from .bearer import named
-from .extract import extract_api_key, extract_bearer_token, lookup, presents
+from .extract import api_key, bearer_token, presents
 from .principal import Principal
 from .provider import Fetch, Provider, Request, ask, check_callable, check_realm, consult, read_info
 from .refusal import Refused, challenge
@@ -63,7 +63,7 @@ class Custom(Provider):
             self._state = await ask(self._init, self._opts)
 
     def presents(self, request: Request) -> bool:
-        return presents(request.headers, "bearer") or lookup(request.headers, "x-api-key") is not None
+        return presents(request.headers, "bearer") or request.headers.get("x-api-key") is not None
 
     def challenge(self, refusal: Refused) -> str:
         if refusal.kind == "insufficient_scope":
@@ -71,7 +71,7 @@ class Custom(Provider):
         return challenge("Bearer", {"realm": self._realm})
 
     async def identify(self, request: Request) -> Principal | None:
-        token = extract_bearer_token(request.headers) or extract_api_key(request.headers)
+        token = bearer_token(request.headers) or api_key(request.headers)
         if token is None:
             raise Refused("missing")
         info: Any = await consult("custom authentication", self._authenticate, token, self._state)

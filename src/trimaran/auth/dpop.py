@@ -27,7 +27,7 @@ import msgspec
 
 from trimaran.errors import ConfigError
 
-from .extract import MAX_CREDENTIAL, HeaderLookup, lookup
+from .extract import MAX_CREDENTIAL, HeaderLookup
 from .keys import ALGORITHMS as VERIFIABLE
 from .keys import FixedKeys, VerifyKey, import_key, read_signed, split_signed
 from .principal import Principal, read_time
@@ -284,7 +284,7 @@ def one_header(headers: HeaderLookup | Mapping[str, str]) -> str:
     every: Any = getattr(headers, "get_all", None)
     if every is not None and len(every("dpop")) > 1:
         raise ProofRefused("there is more than one DPoP header")
-    text = (lookup(headers, "dpop") or "").strip(" \t")
+    text = (headers.get("dpop") or "").strip(" \t")
     if not text:
         raise ProofRefused("the request has no proof (DPoP header)")
     if "," in text:

@@ -27,18 +27,16 @@ class HeaderLookup(Protocol):
     def get(self, key: str, /) -> str | None: ...
 
 
-def lookup(headers: HeaderLookup | Mapping[str, str], name: str) -> str | None:
-    name = name.lower()
+def in_any_case(headers: HeaderLookup | Mapping[str, str]) -> HeaderLookup:
+    """Headers that a request has are by lower-case name already; those of a mapping may not be."""
     if not isinstance(headers, Mapping):
-        return headers.get(name)
-    plain = cast("Mapping[str, str]", headers)
-    found = plain.get(name)
-    return found if found is not None else next((v for k, v in plain.items() if k.lower() == name), None)
+        return headers
+    return {name.lower(): value for name, value in cast("Mapping[str, str]", headers).items()}
 
 
-def presents(headers: HeaderLookup | Mapping[str, str], scheme: str) -> bool:
+def presents(headers: HeaderLookup, scheme: str) -> bool:
     """Does Authorization name this scheme, whatever follows?"""
-    value = lookup(headers, "authorization")
+    value = headers.get("authorization")
     return value is not None and value[: len(scheme) + 8].lstrip(" \t").partition(" ")[0].lower() == scheme
 
 
@@ -46,9 +44,9 @@ def too_large() -> Refused:
     return Refused("invalid_request", f"the credential is larger than {MAX_CREDENTIAL} bytes")
 
 
-def credential(headers: HeaderLookup | Mapping[str, str], scheme: str) -> str | None:
+def credential(headers: HeaderLookup, scheme: str) -> str | None:
     """What follows a scheme in Authorization; None if it is another scheme, or blank."""
-    value = lookup(headers, "authorization")
+    value = headers.get("authorization")
     if value is None or not presents(headers, scheme):
         return None
     if len(value) > MAX_CREDENTIAL + 64:
@@ -61,6 +59,10 @@ def credential(headers: HeaderLookup | Mapping[str, str], scheme: str) -> str | 
 
 def extract_bearer_token(headers: HeaderLookup | Mapping[str, str]) -> str | None:
     """The token of `Authorization: Bearer`; None if there is none. A malformed one, or two at once, is refused (400)."""
+    return bearer_token(in_any_case(headers))
+
+
+def bearer_token(headers: HeaderLookup) -> str | None:
     found = credential(headers, "bearer")
     if found is not None and _TOKEN.fullmatch(found) is None:
         raise Refused("invalid_request", "the Authorization header does not hold one bearer token")
@@ -69,7 +71,11 @@ def extract_bearer_token(headers: HeaderLookup | Mapping[str, str]) -> str | Non
 
 def extract_api_key(headers: HeaderLookup | Mapping[str, str], header: str = "X-API-Key") -> str | None:
     """The key in its header, or else of `Authorization: ApiKey`; None if there is none. Two at once are refused (400)."""
-    value = lookup(headers, header)
+    return api_key(in_any_case(headers), header)
+
+
+def api_key(headers: HeaderLookup, header: str = "X-API-Key") -> str | None:
+    value = headers.get(header.lower())
     if value is not None and len(value) > MAX_CREDENTIAL:
         raise too_large()
     found = (value or "").strip(" \t") or None
@@ -89,6 +95,10 @@ def is_api_key(text: str) -> bool:
 
 def extract_basic_auth(headers: HeaderLookup | Mapping[str, str]) -> tuple[str, str] | None:
     """User and password of `Authorization: Basic`; None if there are none. What does not decode is refused (400)."""
+    return basic_auth(in_any_case(headers))
+
+
+def basic_auth(headers: HeaderLookup) -> tuple[str, str] | None:
     found = credential(headers, "basic")
     if found is None:
         return None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, final
+from typing import Any, Final, Literal, final
 from urllib.parse import quote_plus, urlencode
 
 from trimaran.errors import ConfigError, Error
@@ -21,7 +22,9 @@ from .refusal import Refused
 
 __all__ = ["Introspection"]
 
-_MAX_REPLY = 64 * 1024
+_MAX_REPLY: Final = 64 * 1024
+_MAX_ASKING: Final = 128
+"""Tokens asked about at once: strangers must not be able to have us flood the authorization server."""
 
 
 @final
@@ -67,6 +70,7 @@ class Introspection(Provider):
         self._endpoint = endpoint
         self._timeout = timeout
         self._fetch: Fetch | None = None
+        self._asking: dict[bytes, asyncio.Task[Mapping[str, Any] | None]] = {}
         self._headers = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded"}
         self._form = {"token_type_hint": "access_token"}
         if auth_method == "client_secret_basic":
@@ -117,6 +121,29 @@ class Introspection(Provider):
         return await self._bearer.verify(token)
 
     async def _ask(self, token: str) -> Mapping[str, Any] | None:
+        """What the authorization server says of a token. Whoever shows the same one meanwhile hears the same."""
+        digest = hashlib.sha256(token.encode()).digest()
+        asking = self._asking.get(digest)
+        if asking is None:
+            if len(self._asking) >= _MAX_ASKING:
+                raise Refused("rate_limited", retry_after=1.0, reason="too many tokens wait to be asked about")
+            asking = self._asking[digest] = asyncio.ensure_future(self._inquire(token))
+            asking.add_done_callback(lambda done: self._asked(digest, done))
+        return await asyncio.shield(asking)
+
+    def _asked(self, digest: bytes, done: asyncio.Future[Any]) -> None:
+        self._asking.pop(digest, None)
+        if not done.cancelled():
+            done.exception()  # whoever waits has it; nobody may be waiting
+
+    async def close(self) -> None:
+        asking = [task for task in self._asking.values() if task.get_loop() is asyncio.get_running_loop()]
+        for task in asking:
+            task.cancel()
+        if asking:
+            await asyncio.wait(asking)
+
+    async def _inquire(self, token: str) -> Mapping[str, Any] | None:
         reply = await self._post(urlencode({"token": token, **self._form}).encode())
         found = read_object(reply) if reply.status == 200 else None
         active: Any = None if found is None else found.get("active")

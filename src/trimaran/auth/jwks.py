@@ -75,6 +75,13 @@ class FetchedKeys:
             raise Refused("server_error", reason="no signing keys")
         return named(self._keys, kid) or nameless(self._keys)
 
+    async def renew(self) -> bool:
+        """Read the keys anew, unless that was done a moment ago. Has it been done?"""
+        reading = self._begin()
+        if reading is not None:
+            await asyncio.shield(reading)
+        return reading is not None
+
     def _is_past(self, moment: float, seconds: float) -> bool:
         # A clock that was set back says nothing about age: then it is time to look.
         return not 0 <= self._clock() - moment < seconds

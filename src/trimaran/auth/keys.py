@@ -155,6 +155,10 @@ class Keys(Protocol):
         """Those that may have signed a token with this `kid`."""
         ...
 
+    async def renew(self) -> bool:
+        """Look for newer ones. Was there a point in looking?"""
+        ...
+
 
 class FixedKeys:
     """Keys that are there from the beginning."""
@@ -169,6 +173,9 @@ class FixedKeys:
 
     async def find(self, kid: str | None) -> Sequence[VerifyKey]:
         return (named(self._keys, kid) or nameless(self._keys)) if self._by_kid else self._keys
+
+    async def renew(self) -> bool:
+        return False
 
 
 def named(keys: Sequence[VerifyKey], kid: str | None) -> Sequence[VerifyKey]:
@@ -253,11 +260,17 @@ async def read_signed(
         kind = typ.lower().removeprefix("application/")
         if kind.endswith("+jwt") and kind not in kinds:
             raise Refused("invalid_token", reason="another kind of token")
-    candidates = [key for key in await keys.find(kid) if alg in key.algorithms]
-    for key in candidates[:_MAX_TRIES]:
-        if verifies(signed, alg, key.key):
-            return _claims(signed.payload)
+    if _any_verifies(signed, alg, await keys.find(kid)):
+        return _claims(signed.payload)
+    # A token that names its key would have been told from others by that; one that does not may be of a newer one.
+    if kid is None and await keys.renew() and _any_verifies(signed, alg, await keys.find(kid)):
+        return _claims(signed.payload)
     raise Refused("invalid_token", reason="no key verifies the signature")
+
+
+def _any_verifies(signed: Signed, alg: str, keys: Iterable[VerifyKey]) -> bool:
+    candidates = [key for key in keys if alg in key.algorithms]
+    return any(verifies(signed, alg, key.key) for key in candidates[:_MAX_TRIES])
 
 
 def verifies(signed: Signed, alg: str, key: Any) -> bool:

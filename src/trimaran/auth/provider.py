@@ -12,6 +12,7 @@ import hashlib
 import hmac
 import inspect
 import logging
+import os
 import re
 import secrets
 import threading
@@ -36,6 +37,7 @@ Fetch: TypeAlias = Callable[[HttpRequest], Awaitable[HttpReply]]
 """How a provider reaches an issuer. The server gives it one when it starts: there is no network here."""
 
 REMEMBERED: Final = 10_000
+_RECENT: Final = 2048
 REMEMBERED_SECONDS: Final = 300.0
 """What has been verified is verified anew after this long, so that a key withdrawn takes effect."""
 
@@ -135,7 +137,18 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_THREADS, thread_name_prefix="trimaran-auth")
 
 
-_places: Final = threading.BoundedSemaphore(_MAX_WAITING)
+_places = threading.BoundedSemaphore(_MAX_WAITING)
+
+
+def _start_over() -> None:
+    """A worker has its parent's memory and none of its threads."""
+    global _places
+    _places = threading.BoundedSemaphore(_MAX_WAITING)
+    _pool.cache_clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_over)
 
 
 async def in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -143,13 +156,14 @@ async def in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
 
     Beyond so many that wait, callers are sent away: guessing passwords must not fill the memory.
     """
-    if not _places.acquire(blocking=False):
+    places = _places
+    if not places.acquire(blocking=False):
         raise Refused("rate_limited", retry_after=5.0, reason="too many credentials wait to be checked")
     try:
         run = functools.partial(contextvars.copy_context().run, _carry, function, *arguments)
         return await asyncio.get_running_loop().run_in_executor(_pool(), run)
     finally:
-        _places.release()
+        places.release()
 
 
 def _carry(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -202,7 +216,7 @@ def read_info(what: str, info: Any, subject: str | None, *, kind: str = "invalid
     if isinstance(info, Principal):
         return info if info.subject is not None else msgspec.structs.replace(info, subject=subject)
     if isinstance(info, Refused):
-        raise info
+        raise info.again()
     if isinstance(info, (str, Exception)):
         raise Refused(kind, reason=info if isinstance(info, str) else type(info).__name__)
     if not isinstance(info, Mapping):
@@ -245,13 +259,17 @@ def _mapping(info: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 class Memory:
-    """Credentials that have been verified, by their digest: bounded, and each only until its time is up."""
+    """Credentials that have been verified, by their digest: bounded, and each only until its time is up.
+
+    Those seen last are known by themselves as well: a digest is most of what a call with a known token would cost.
+    """
 
     def __init__(self, clock: Callable[[], float], seconds: float = REMEMBERED_SECONDS) -> None:
         self._clock = clock
         self._seconds = seconds
         self._key = secrets.token_bytes(32)
         self._known: dict[bytes, tuple[Principal, float]] = {}
+        self._recent: dict[str, tuple[Principal, float]] = {}
 
     def __len__(self) -> int:
         return len(self._known)
@@ -264,6 +282,19 @@ class Memory:
         """For credentials that could be guessed: the memory of another process says nothing about them."""
         text = "".join(f"{len(part)}:{part}" for part in parts)
         return hmac.digest(self._key, text.encode("utf-8", "surrogatepass"), "sha256")
+
+    def seen(self, text: str) -> Principal | None:
+        """Whose this credential is, or header that holds it, if that was noted lately."""
+        found = self._recent.get(text)
+        return found[0] if found is not None and self._clock() < found[1] else None
+
+    def note(self, text: str, digest: bytes) -> None:
+        """Know a text by itself from now on, if its digest is known."""
+        entry = self._known.get(digest)
+        if entry is not None:
+            if len(self._recent) >= _RECENT:
+                self._recent.clear()
+            self._recent[text] = entry
 
     def get(self, digest: bytes) -> Principal | None:
         found = self._known.get(digest)
@@ -285,6 +316,7 @@ class Memory:
 
     def clear(self) -> None:
         self._known.clear()
+        self._recent.clear()
 
     def _make_room(self, now: float) -> None:
         self._known = {digest: entry for digest, entry in self._known.items() if entry[1] > now}

@@ -72,6 +72,10 @@ class Refused(Error):
         """Further headers of the reply: a nonce to use."""
         super().__init__(self.message)
 
+    def again(self) -> Refused:
+        """The same, to be raised anew: one that is raised again and again keeps every frame it went through."""
+        return Refused(self.kind, self.message, scopes=self.scopes, reason=self.reason, retry_after=self.retry_after)
+
     @property
     def status(self) -> int:
         return KINDS[self.kind].status

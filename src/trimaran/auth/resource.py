@@ -31,10 +31,10 @@ from trimaran.oauth.urls import is_loopback_host
 from .bearer import Bearer, named
 from .dpop import DPoP, bound_key
 from .exchange import Secret, TokenExchange
-from .extract import MAX_CREDENTIAL, HeaderLookup, credential, extract_bearer_token, presents
+from .extract import MAX_CREDENTIAL, HeaderLookup, bearer_token, credential, presents
 from .keys import split_signed
 from .principal import Principal
-from .provider import Fetch, Provider, Request, ask, check_scopes, is_async
+from .provider import Fetch, Memory, Provider, Request, ask, check_scopes, is_async
 from .refusal import Refused, challenge
 
 __all__ = ["Authorizer", "JwtAuthorizer", "ProtectedResource", "answer_document"]
@@ -75,6 +75,8 @@ _URL: Final = re.compile(r"[\x21-\x7e]+")
 # A grant of the authorization server, which says nothing about a resource: never asked for here (protocol, 4.3).
 _OFFLINE: Final = "offline_access"
 _EXPIRY_SKEW: Final = 60.0
+_REMEMBERED: Final = 60.0
+"""On top of what the verified token was remembered before, so that a key withdrawn takes effect soon."""
 # Codes that RFC 6750 and RFC 9449 know; whatever else an authorizer says is a token that is not good.
 _CODES: Final = frozenset(
     {"invalid_token", "insufficient_scope", "invalid_request", "invalid_dpop_proof", "use_dpop_nonce"}
@@ -137,6 +139,11 @@ class ProtectedResource(Provider):
         self._clock = clock
         self._authorizer = authorizer if authorizer is not None else self._usual_authorizer(required_scopes)
         self._authorize = _check_authorizer(self._authorizer)
+        # Ours have looked, by a clock skew of their own.
+        self._checks_expiry = isinstance(self._authorizer, (JwtAuthorizer, Provider))
+        # Where nothing but the token decides, and nothing is to be kept of it, one seen lately is known by its header alone.
+        is_plain = isinstance(self._authorizer, JwtAuthorizer) and self._authorizer.is_fixed
+        self._memory = Memory(clock, _REMEMBERED) if is_plain and exchange is None and dpop is None else None
         optional = {
             "scopes_supported": None
             if scopes_supported is None
@@ -172,6 +179,21 @@ class ProtectedResource(Provider):
     def presents(self, request: Request) -> bool:
         return presents(request.headers, "bearer") or self._is_dpop(request)
 
+    async def authenticate(self, request: Request) -> Principal | None:
+        memory = self._memory
+        if memory is None:
+            return await super().authenticate(request)
+        value = request.headers.get("authorization")
+        known = memory.seen(value) if value is not None else None
+        if known is not None:
+            return known
+        principal = await super().authenticate(request)
+        if value is not None and principal is not None:
+            digest = memory.digest(value)
+            memory.put(digest, principal, principal.expires_at)
+            memory.note(value, digest)
+        return principal
+
     async def identify(self, request: Request) -> Principal:
         try:
             return await self._identify(request)
@@ -185,7 +207,7 @@ class ProtectedResource(Provider):
         token, dpop = _plain_token(request.headers), None
         if token is None:
             dpop = self._dpop if self._is_dpop(request) else None
-            token = extract_bearer_token(request.headers) if dpop is None else _bound_token(request.headers)
+            token = bearer_token(request.headers) if dpop is None else _bound_token(request.headers)
             if token is None:
                 raise Refused("missing")
         if dpop is None and self._dpop is not None and self._dpop.required:
@@ -221,11 +243,13 @@ class ProtectedResource(Provider):
             logger.error("the authorizer failed: %s", _where(error))
             raise Refused("server_error") from None
         if isinstance(found, Principal):
+            if not self._checks_expiry and self._is_over(found):
+                raise Refused("expired_token")
             return named(found, token)
         if isinstance(found, Mapping):
             return named(self._from_claims(cast("Mapping[str, Any]", found)), token)
         if isinstance(found, Refused):
-            raise found
+            raise found.again()
         if found is None:
             raise Refused("invalid_token", reason="unknown to the authorizer")
         logger.error(
@@ -233,6 +257,9 @@ class ProtectedResource(Provider):
             type(found).__name__,  # pyright: ignore[reportUnknownArgumentType]
         )
         raise Refused("server_error")
+
+    def _is_over(self, principal: Principal) -> bool:
+        return principal.expires_at is not None and self._clock() >= principal.expires_at + _EXPIRY_SKEW
 
     def _from_claims(self, claims: Mapping[str, Any]) -> Principal:
         # An introspection reply handed on as it came: "not active" is all there is to know (RFC 7662, 2.2).
@@ -243,7 +270,7 @@ class ProtectedResource(Provider):
         except ValueError as error:
             logger.error("the authorizer gave claims that cannot be read: %s", error)
             raise Refused("server_error") from None
-        if principal.expires_at is not None and self._clock() >= principal.expires_at + _EXPIRY_SKEW:
+        if self._is_over(principal):
             raise Refused("expired_token")
         return principal
 
@@ -253,13 +280,14 @@ class ProtectedResource(Provider):
     def _targets(self, request: Request) -> list[str]:
         """What the URL of this request may be called in a proof.
 
-        As the request says; and as our resource says, since behind a proxy the request may know neither the scheme nor
-        the host, nor the whole path, that its client used.
+        As our resource says, or the operator (`public_url`). Not as the request says: its Host is whatever its sender
+        likes, and a proof that was made for another server could be passed off here.
         """
         parts = urlsplit(self.resource)
         found = [f"{parts.scheme}://{parts.netloc}{quote(request.path, safe=_IN_PATH)}"]
-        if request.url is not None:
-            found.append(request.url)
+        public_url: str | None = getattr(request, "public_url", None)
+        if public_url is not None:
+            found.append(public_url)
         if parts.path.endswith(request.path):
             found.append(self.resource)
         return found
@@ -432,6 +460,11 @@ class JwtAuthorizer:
             for name in issuers
         }
         self._only = next(iter(self._bearers.values())) if len(self._bearers) == 1 else None
+
+    @property
+    def is_fixed(self) -> bool:
+        """Does the token alone decide, whatever else a request holds?"""
+        return not callable(self._scopes)
 
     async def start(self, fetch: Fetch | None = None) -> None:
         """Fetch the keys, if they are to be fetched."""

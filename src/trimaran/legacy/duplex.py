@@ -47,13 +47,13 @@ class LegacyDuplex:
         session = self.session
         if session is None or session.closed:
             raise ProtocolError.invalid_request(f"{call.method[:200]} came before initialize; send initialize first")
-        return session.voice, self._handshake.admit(call, session)
+        return session.voice, self._handshake.admit(call, session, call.principal)
 
     async def _open(self, call: Call) -> tuple[Voice, Callable[[Call], Awaitable[Any]]]:
         if self.session is not None:
             # A client that starts over means it: the old session's subscriptions do not carry over (R39).
             self._handshake.sessions.end(self.session)
-        session, result = await self._handshake.open(call, lambda: _Pipe(self._duplex), self._duplex.principal, self)
+        session, result = await self._handshake.open(call, lambda: _Pipe(self._duplex), call.principal, self)
         self.session = session
         call.peer, call.session = session.peer, session
 

@@ -17,6 +17,7 @@ from trimaran.protocol.meta import LOG_LEVELS, Peer
 from trimaran.protocol.revisions import revise, revise_capabilities
 from trimaran.protocol.versions import LATEST_LEGACY, V2025_06, V2025_11, is_legacy
 from trimaran.schema import enc_hook
+from trimaran.server.access import InsufficientScope
 from trimaran.server.dispatch import Serve
 from trimaran.server.handlers import call_any, incident
 from trimaran.types import EmptyResult, InitializeResult, Json
@@ -68,11 +69,14 @@ class Handshake:
         )
         return revise("initialize", result, version, enc_hook)
 
-    def admit(self, call: Call, session: Session) -> Serve:
-        """Let a call of this session through: the coroutine function that serves it, or the error that stops it."""
+    def admit(self, call: Call, session: Session, principal: Any) -> Serve:
+        """Let a call of this session through: the coroutine function that serves it, or the error that stops it.
+
+        `principal` is who sent this call: the session's own, by other credentials perhaps than those it began with.
+        """
         call.peer = session.peer
         call.session = session
-        call.principal = session.principal
+        call.principal = session.principal = principal
         if not session.initialized and call.method != "ping":
             raise ProtocolError.invalid_request(
                 f"{call.method[:200]} came before notifications/initialized; finish the handshake first", status=400
@@ -146,6 +150,9 @@ class Handshake:
 
     async def _subscribe(self, call: Call) -> EmptyResult:
         session: Session = call.session
+        lacking = self._server.dispatcher.resources.scopes_lacking(call.params.uri, call.principal)
+        if lacking:
+            raise InsufficientScope(lacking)
         most = self._server.limits.max_subscriptions
         if call.params.uri not in session.subscriptions and len(session.subscriptions) >= most:
             raise ProtocolError.invalid_params(f"one session may watch {most} resources")

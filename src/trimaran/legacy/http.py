@@ -16,6 +16,7 @@ from trimaran.errors import CODE_INVALID_PARAMS, CODE_METHOD_NOT_FOUND, ConfigEr
 from trimaran.protocol.inbound import Answer, Batch, Call, Message, Notice
 from trimaran.protocol.meta import Peer
 from trimaran.protocol.versions import V2024_11, V2025_03, is_legacy
+from trimaran.server.access import InsufficientScope
 from trimaran.server.exchange import SENT, Exchange
 from trimaran.server.flights import Abandoned, timed_out
 from trimaran.server.handlers import incident
@@ -99,7 +100,7 @@ class LegacyHttp:
             return
         try:
             session = self._session(request)
-            serve = self._handshake.admit(call, session)
+            serve = self._handshake.admit(call, session, request.principal)
         except ProtocolError as error:
             await self._refuse(request, error, call)
             return
@@ -117,6 +118,11 @@ class LegacyHttp:
             else:
                 result = await self._carry(exchange, session, stream, coroutine, awaited)
             data = voice.result(call, result)
+        except InsufficientScope as error:
+            exchange.end()
+            status, more = self._engine.step_up(request, error)
+            await stream.finish(voice.error(call, error), status, more)
+            return
         except ProtocolError as error:
             # Errors of handlers travel under 200 on these revisions (R122).
             data, status = voice.error(call, error), error.status if error.status == 503 else 200
@@ -126,7 +132,7 @@ class LegacyHttp:
             number = incident(call.method, error)
             data = voice.error(call, ProtocolError.internal_error(f"internal error (error {number})"))
         exchange.end()
-        if stream.is_untouched and data is not None and request.cors is None and not request.prefers_stream:
+        if stream.is_untouched and data is not None and request.carried is None and not request.prefers_stream:
             stream.finished = True
             waiting = request.responder.reply(status, outlet.json_headers, data)
             if waiting is not None:
@@ -219,8 +225,12 @@ class LegacyHttp:
         session = Session(self._server, "", call.peer, _NoOutlet(), request.principal)
         exchange = Exchange(call, _Silent(), session.voice)
         call.session = session
+        status, more = 200, []
         try:
             reply = session.voice.result(call, await self._engine.flights.run(exchange, serve))
+        except InsufficientScope as error:
+            reply = session.voice.error(call, error)
+            status, more = self._engine.step_up(request, error)
         except ProtocolError as error:
             reply = session.voice.error(call, error)
         except Abandoned:
@@ -229,7 +239,7 @@ class LegacyHttp:
             number = incident(call.method, error)
             reply = session.voice.error(call, ProtocolError.internal_error(f"internal error (error {number})"))
         exchange.end()
-        await request.reply(200, JSON, reply)
+        await request.reply(status, [*JSON, *more], reply)
 
     async def _hear(self, request: Request, message: Notice | Answer) -> None:
         if self._require_session:
@@ -275,7 +285,7 @@ class LegacyHttp:
                 id = None if isinstance(message, Batch) else message.id
                 return writer.error(id, ProtocolError.invalid_request("this message may not be part of a batch"))
             try:
-                serve = self._handshake.admit(message, session)
+                serve = self._handshake.admit(message, session, request.principal)
             except ProtocolError as error:
                 return session.voice.error(message, error)
             # Everything a batched call emits besides its reply goes out on the session's own stream.

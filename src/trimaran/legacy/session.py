@@ -19,6 +19,7 @@ import msgspec
 from trimaran.errors import CallError, Disconnected, ProtocolError, TimedOut
 from trimaran.protocol.inbound import Answer, RequestId
 from trimaran.protocol.meta import LOG_LEVELS, Peer
+from trimaran.server.access import same_principal
 from trimaran.server.changes import LIST_CHANGED, RESOURCE_UPDATED
 from trimaran.server.context import ASK_TIMEOUT
 from trimaran.server.exchange import Exchange, Sink
@@ -30,7 +31,7 @@ from .voice import LegacyVoice
 if TYPE_CHECKING:
     from trimaran.server.server import Server
 
-__all__ = ["Outlet", "Session", "Sessions", "same_principal"]
+__all__ = ["Outlet", "Session", "Sessions"]
 
 _SWEEP_SECONDS: Final = 15.0
 
@@ -51,6 +52,7 @@ class Session:
         self.id = id
         self.peer = peer
         self.principal = principal
+        """Whose it is, as last authenticated: newer credentials may grant more, or less."""
         self.outlet = outlet
         self.initialized = False
         self.closed = False
@@ -91,7 +93,7 @@ class Session:
         if uri is None:
             if self.initialized:
                 self.send(LIST_CHANGED[kind])
-        elif uri in self.subscriptions:
+        elif uri in self.subscriptions and self.server.dispatcher.resources.may_watch(uri, self.principal):
             self.send(RESOURCE_UPDATED, {"uri": uri, **extra})
 
     def notify_progress(
@@ -322,14 +324,3 @@ class Sessions:
         for session in self:
             if self._is_over(session, now):
                 self.end(session)
-
-
-def same_principal(one: Any, other: Any) -> bool:
-    """Are these the same caller? Authentication makes a new object each time, so it is who they are that counts."""
-    return one is other or _identity(one) == _identity(other)
-
-
-def _identity(principal: Any) -> Any:
-    if principal is None:
-        return None
-    return getattr(principal, "issuer", None), getattr(principal, "subject", principal)

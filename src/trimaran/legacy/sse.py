@@ -13,11 +13,11 @@ from urllib.parse import parse_qs
 
 from trimaran.errors import ProtocolError
 from trimaran.protocol.sse import COMMENT, encode_event
+from trimaran.server.access import at_expiry, same_principal
 from trimaran.transports.duplex import Duplex
 from trimaran.transports.engine import EVENTS, Engine, Request
 
 from .duplex import LegacyDuplex
-from .session import same_principal
 
 if TYPE_CHECKING:
     from trimaran.server.server import Server
@@ -32,11 +32,22 @@ class _Connection:
     """One open stream."""
 
     def __init__(self, server: Server, request: Request) -> None:
-        self.principal = request.principal
         self.heard = True
         self._request = request
         self._queue: asyncio.Queue[bytes | None] = asyncio.Queue(_WAITING)
         self.duplex = Duplex(server, self._queue.put, legacy=LegacyDuplex, principal=request.principal)
+        self._expiry = at_expiry(request.principal, self.end)
+
+    @property
+    def principal(self) -> Any:
+        return self.duplex.principal
+
+    def renew(self, principal: Any) -> None:
+        """Newer credentials came with a POST. The stream is the session here, so it must not end with the old ones."""
+        self.duplex.principal = principal
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = at_expiry(principal, self.end)
 
     async def run(self, endpoint: str) -> None:
         responder = self._request.responder
@@ -51,6 +62,12 @@ class _Connection:
         if not self.heard:
             await self._request.responder.stream_chunk(COMMENT)
         self.heard = False
+
+    def forget(self) -> None:
+        """The stream is over: its time no longer matters."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
 
     def end(self) -> None:
         if self._queue.full():
@@ -86,6 +103,7 @@ class SseDoor:
             await connection.run(f"{request.prefix}{self._message_path}?sessionId={id}")
         finally:
             unwatch()
+            connection.forget()
             self._engine.leave(connection)
             self._open.pop(id, None)
             await connection.duplex.close(patience=0.0)
@@ -97,11 +115,12 @@ class SseDoor:
             raise ProtocolError.invalid_request(
                 "the sessionId of the endpoint event is missing from the URL", status=400
             )
-        connection: Any = self._open.get(ids[0])
+        connection = self._open.get(ids[0])
         if connection is None or not same_principal(connection.principal, request.principal):
             raise ProtocolError.invalid_request(
                 "this session does not exist or has ended; open the stream again", status=404
             )
+        connection.renew(request.principal)
         connection.duplex.feed(body)
         await request.reply(202, [], b"")
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from trimaran.protocol.sse import COMMENT, encode_event, encode_priming
 from trimaran.protocol.versions import V2025_11
+from trimaran.server.access import at_expiry
 from trimaran.server.exchange import SENT
 from trimaran.transports.engine import EVENTS, JSON, FixedHeaders, Pairs, Request
 
@@ -128,6 +129,8 @@ class StandaloneOutlet:
         reader = self._reader = _Reader(request)
         engine.attend(reader)
         unwatch = request.responder.watch(reader.end)
+        # Whoever holds newer credentials by then comes back with the last event's id, and misses nothing.
+        expiry = at_expiry(request.principal, reader.end)
         try:
             await request.stream_start(self.event_headers)
             # An id that was never given out is one whose place in the log is lost.
@@ -152,6 +155,8 @@ class StandaloneOutlet:
                 if self.log.last(STANDALONE) <= position:
                     await reader.wait()
         finally:
+            if expiry is not None:
+                expiry.cancel()
             unwatch()
             engine.leave(reader)
             if self._reader is reader:
@@ -296,14 +301,15 @@ class CallStream:
         if request is not None:
             await request.responder.stream_end()
 
-    async def finish(self, data: bytes | None, status: int) -> None:
-        """The end of the call, wherever its client is now."""
+    async def finish(self, data: bytes | None, status: int, more: Pairs | None = None) -> None:
+        """The end of the call, wherever its client is now. `more` headers go with a reply that is plain JSON."""
         if self.finished:
             return
         if self.name is None and not (self._prefers and status == 200 and data is not None):
             self.finished = True
             if self._request is not None:
-                await self._request.reply(status if data is not None else 200, self._outlet.json_headers, data or b"")
+                headers = self._outlet.json_headers + (more or [])
+                await self._request.reply(status if data is not None else 200, headers, data or b"")
             return
         if data is not None:
             await self._send(data)
@@ -321,6 +327,7 @@ class CallStream:
         reader = _Reader(request)
         engine.attend(reader)
         unwatch = request.responder.watch(reader.end)
+        expiry = at_expiry(request.principal, reader.end)
         try:
             if self._follower is not None:
                 self._follower.end()
@@ -340,6 +347,8 @@ class CallStream:
                 if self._outlet.log.last(self.name) <= position and not self.finished:
                     await reader.wait()
         finally:
+            if expiry is not None:
+                expiry.cancel()
             unwatch()
             engine.leave(reader)
             if self._follower is reader:

@@ -16,6 +16,8 @@ from trimaran.protocol.inbound import Call
 from trimaran.protocol.meta import KEY_SUBSCRIPTION_ID
 from trimaran.types import ListenResult, NotificationFilter
 
+from .access import at_expiry
+
 if TYPE_CHECKING:
     from .server import Server
 
@@ -168,7 +170,7 @@ class Listeners:
         if limits.max_listen_streams is not None and self._open >= limits.max_listen_streams:
             raise ProtocolError.internal_error("the server is busy: too many listen streams are open", status=503)
         call.timeout = float("inf")
-        honoured = self._honoured(call.params.notifications)
+        honoured = self._honoured(call.params.notifications, call.principal)
         signature = {KEY_SUBSCRIPTION_ID: call.id}
         subscription = _Subscription(_kinds(honoured), frozenset(honoured.resource_subscriptions or ()))
         result = ListenResult(meta=dict(signature))
@@ -177,12 +179,16 @@ class Listeners:
         # Registered before the acknowledgement leaves: nothing that happens after it can be missed.
         changes.add(subscription)
         call.exchange.on_close = subscription.close
+        # The credentials were good when the stream began; whoever holds newer ones listens again.
+        expiry = at_expiry(call.principal, subscription.close)
         try:
             await call.exchange.notify(
                 "notifications/subscriptions/acknowledged", {"notifications": honoured.to_json(), "_meta": signature}
             )
             while not subscription.closed and sent < limits.max_listen_bytes:
                 for kind, uri, extra in subscription.take():
+                    if uri is not None and not server.dispatcher.resources.may_watch(uri, call.principal):
+                        continue
                     method = RESOURCE_UPDATED if uri is not None else LIST_CHANGED[kind]
                     params: dict[str, Any] = (
                         {**extra, "_meta": signature} if uri is None else {"uri": uri, **extra, "_meta": signature}
@@ -193,17 +199,24 @@ class Listeners:
                     await subscription.wait()
             return result
         finally:
+            if expiry is not None:
+                expiry.cancel()
             self._open -= 1
             changes.discard(subscription)
 
-    def _honoured(self, wanted: NotificationFilter) -> NotificationFilter:
-        """What of the filter this server can keep: a subset, never more."""
+    def _honoured(self, wanted: NotificationFilter, principal: Any) -> NotificationFilter:
+        """What of the filter this server can keep: a subset, never more.
+
+        What the caller lacks the scopes for is left out. What is hidden from it is kept, as an unknown URI would be.
+        """
         capabilities = self._server.capabilities()
         uris = wanted.resource_subscriptions
         if uris is not None:
             most = self._server.limits.max_subscriptions
             if len(uris) > most:
                 raise ProtocolError.invalid_params(f"one stream may watch {most} resources, not {len(uris)}")
+            resources = self._server.dispatcher.resources
+            uris = [uri for uri in uris if not resources.scopes_lacking(uri, principal)]
         return NotificationFilter(
             tools_list_changed=True if wanted.tools_list_changed and "tools" in capabilities else None,
             prompts_list_changed=True if wanted.prompts_list_changed and "prompts" in capabilities else None,

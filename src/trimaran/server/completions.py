@@ -11,6 +11,7 @@ from trimaran.protocol.inbound import Call
 from trimaran.schema import inspect_handler
 from trimaran.types import CompleteResult, Completion, PromptReference
 
+from .access import is_hidden
 from .context import Context
 from .handlers import Handler, call_any
 from .resources import failure
@@ -101,6 +102,12 @@ class Completions:
         entry = server.completions.get(
             completion_key("prompt" if is_prompt else "template", name, params.argument.name)
         )
+        target = (server.prompts if is_prompt else server.templates).get(name)
+        if target is not None:
+            if is_hidden(target, call.principal):
+                entry = None  # nothing is known of it
+            elif target.scopes:
+                server.require_scopes(call, target.scopes)
         filled: dict[str, str] = (params.context.arguments if params.context else None) or {}
         if entry is None:
             callbacks = server.callbacks

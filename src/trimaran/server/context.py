@@ -36,6 +36,8 @@ from .exchange import SENT
 from .forms import form_of
 
 if TYPE_CHECKING:
+    from trimaran.auth.principal import Principal
+
     from .server import Server
 
 __all__ = ["Context", "Trace", "log_levels"]
@@ -101,8 +103,8 @@ class Context:
         return self._call.progress_token
 
     @property
-    def auth(self) -> Any:
-        """Who authenticated, or None."""
+    def auth(self) -> Principal | None:
+        """Who authenticated, or None. (A custom authenticator's own object, if it gives one.)"""
         return self._call.principal
 
     @property

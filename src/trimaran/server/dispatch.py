@@ -24,12 +24,13 @@ from trimaran.types import (
     ListToolsResult,
 )
 
+from .access import is_hidden
 from .changes import Listeners
 from .completions import Completions
 from .context import Context
 from .handlers import call_any
 from .prompts import Prompts
-from .registry import Registry
+from .registry import Page, Registry
 from .resources import Resources, failure
 from .results import error_result
 from .tools import Tools
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["Dispatcher", "Middleware", "Serve"]
 
 _PAGES_KEPT = 64
+_NOTHING: frozenset[str] = frozenset()
 
 Serve: TypeAlias = Callable[[Call], Awaitable[Any]]
 
@@ -51,9 +53,20 @@ class Middleware(Protocol):
 
 
 class _Listing:
-    """One list method: where its items come from, and its encoded pages by revision and cursor."""
+    """One list method: where its items come from, and its encoded pages by revision, cursor and what is hidden."""
 
-    __slots__ = ("_pages", "_version", "callback", "field", "kind", "registry", "result", "server")
+    __slots__ = (
+        "_entries",
+        "_pages",
+        "_veiled",
+        "_version",
+        "callback",
+        "field",
+        "kind",
+        "registry",
+        "result",
+        "server",
+    )
 
     def __init__(
         self, server: Server, registry: Registry[Any], kind: str, result: Callable[..., Any], field: str, callback: str
@@ -65,7 +78,10 @@ class _Listing:
         self.field = field
         self.callback = callback
         self._version = -1
-        self._pages: dict[tuple[str, str | None], Raw] = {}
+        self._pages: dict[tuple[str, str | None, frozenset[str]], Raw] = {}
+        # Both of one moment: what is hidden is found among the very entries that are shown.
+        self._entries: list[Any] = []
+        self._veiled: list[Any] = []
 
     async def serve(self, call: Call) -> Any:
         callbacks = self.server.callbacks
@@ -73,42 +89,63 @@ class _Listing:
             return await self._with_callback(call, getattr(callbacks, self.callback))
         version, cursor = call.peer.version, call.params.cursor
         if self._version != self.registry.version:
-            self._version = self.registry.version
-            self._pages.clear()
-        page = self._pages.get((version, cursor))
+            self._look()
+        hidden = self._hidden(call.principal) if self._veiled else _NOTHING
+        page = self._pages.get((version, cursor, hidden))
         if page is None:
-            page = self.server.encoded_page(self._page(version, cursor), version)
+            page = self.server.encoded_page(self._page(version, cursor, hidden), version)
             # Cursors come from outside: a few pages are what honest clients ask for.
             if len(self._pages) >= _PAGES_KEPT:
                 self._pages.clear()
-            self._pages[(version, cursor)] = page
+            self._pages[(version, cursor, hidden)] = page
         return page
+
+    def _look(self) -> None:
+        """Follow a change of the registry."""
+        self._version = self.registry.version
+        self._pages.clear()
+        self._entries = self.registry.entries()
+        self._veiled = [e for e in self._entries if e.visible_to is not None]
+
+    def _hidden(self, principal: Any) -> frozenset[str]:
+        return frozenset(e.key for e in self._veiled if is_hidden(e, principal))
 
     async def typed(self, call: Call) -> Any:
         """The same as a struct, for middleware to look at."""
         result = await self.serve(call)
-        return self._page(call.peer.version, call.params.cursor) if isinstance(result, Raw) else result
+        if not isinstance(result, Raw):
+            return result
+        return self._page(call.peer.version, call.params.cursor, self._hidden(call.principal))
 
-    def _page(self, version: str, cursor: str | None) -> Any:
-        page = self.registry.page(cursor, self.server.page_size)
+    def _shown(self, cursor: str | None, hidden: frozenset[str]) -> Page[Any]:
+        entries = [e for e in self._entries if e.key not in hidden] if hidden else self._entries
+        return self.registry.page(cursor, self.server.page_size, entries)
+
+    def _page(self, version: str, cursor: str | None, hidden: frozenset[str]) -> Any:
+        page = self._shown(cursor, hidden)
         items = [revise_definition(self.kind, msgspec.to_builtins(e.definition), version) for e in page.entries]
         result = self.result(**{self.field: items}, next_cursor=page.next_cursor)
         ttls = (
             [t for e in page.entries if (t := getattr(e, "cache_ttl", None)) is not None] if self.kind == "tool" else []
         )
-        return self.server.with_cache_hints(result, min(ttls, default=None))
+        return self._hinted(result, min(ttls, default=None))
+
+    def _hinted(self, result: Any, ttl: float | None, *, is_private: bool = False) -> Any:
+        # A list that depends on who asks is its asker's own, whatever this one was shown.
+        return self.server.with_cache_hints(result, ttl, is_private=is_private or bool(self._veiled))
 
     async def _with_callback(self, call: Call, callback: Callable[..., Any]) -> Any:
         """Declared items first, then the callback's, whose cursors are marked so that each side meets its own."""
         version, cursor = call.peer.version, call.params.cursor
+        if self._version != self.registry.version:
+            self._look()
         items: list[Any] = []
         if cursor is None or not cursor.startswith("callback:"):
-            page = self.registry.page(cursor, self.server.page_size)
+            page = self._shown(cursor, self._hidden(call.principal))
             items = [revise_definition(self.kind, msgspec.to_builtins(e.definition), version) for e in page.entries]
             if page.next_cursor is not None:
-                return self.server.with_cache_hints(
-                    self.result(**{self.field: items}, next_cursor=page.next_cursor), None
-                )
+                listed = self.result(**{self.field: items}, next_cursor=page.next_cursor)
+                return self._hinted(listed, None, is_private=call.principal is not None)
             cursor = None
         else:
             cursor = cursor.removeprefix("callback:")
@@ -121,7 +158,9 @@ class _Listing:
         listed, following = value if isinstance(value, tuple) else (value, None)  # pyright: ignore[reportUnknownVariableType]
         own: list[Any] = [revise_definition(self.kind, msgspec.to_builtins(i), version) for i in listed or ()]  # pyright: ignore[reportUnknownVariableType]
         marked = None if following is None else f"callback:{following}"
-        return self.server.with_cache_hints(self.result(**{self.field: items + own}, next_cursor=marked), None)
+        found = self.result(**{self.field: items + own}, next_cursor=marked)
+        # The callback knows who asks, so its list may be for nobody else.
+        return self._hinted(found, None, is_private=call.principal is not None)
 
 
 @final
@@ -156,9 +195,10 @@ class Dispatcher:
             ),
         }
         self._listings = listings
+        self.resources = Resources(server)
         self._bare: dict[str, Serve] = {
             "tools/call": Tools(server).call,
-            "resources/read": Resources(server).read,
+            "resources/read": self.resources.read,
             "prompts/get": Prompts(server).get,
             "completion/complete": Completions(server).complete,
             "subscriptions/listen": Listeners(server).listen,

@@ -13,11 +13,12 @@ from trimaran.protocol.inbound import Call, read_json
 from trimaran.schema import ArgumentError, Signature, compile_signature
 from trimaran.types import GetPromptResult, Icon, Json, Prompt, PromptArgument, as_object
 
+from .access import Visible, VisibleTo, is_hidden, scopes_of, visible_of
 from .context import Context
 from .handlers import Handler, call_any
 from .resources import in_rounds
 from .results import prompt_result
-from .tools import icons_of, scopes_of
+from .tools import icons_of
 
 if TYPE_CHECKING:
     from .server import Server
@@ -27,7 +28,7 @@ __all__ = ["PromptEntry", "Prompts", "compile_prompt"]
 
 @final
 class PromptEntry:
-    __slots__ = ("context", "definition", "handler", "key", "place", "scopes", "signature")
+    __slots__ = ("context", "definition", "handler", "key", "place", "scopes", "signature", "visible_to")
 
     key: str
     place: int
@@ -36,6 +37,7 @@ class PromptEntry:
     context: str | None
     signature: Signature
     scopes: tuple[str, ...]
+    visible_to: Visible | None
 
     def renamed(self, key: str) -> PromptEntry:
         copy = PromptEntry()
@@ -58,6 +60,7 @@ def compile_prompt(
     meta: Mapping[str, Json] | None = None,
     inline: bool = False,
     scopes: Sequence[str] = (),
+    visible_to: VisibleTo = None,
 ) -> PromptEntry:
     """Look at a function once and make a prompt of it: its parameters are the prompt's arguments."""
     key = name or getattr(fn, "__name__", None) or type(fn).__name__
@@ -70,6 +73,7 @@ def compile_prompt(
     entry.context = signature.context_params[0] if signature.context_params else None
     entry.signature = signature
     entry.scopes = scopes_of(scopes, f"prompt {key!r}")
+    entry.visible_to = visible_of(visible_to, f"prompt {key!r}")
     listed = _arguments_of(signature) if arguments is None else _listed(arguments, key)
     entry.definition = Prompt(
         name=key,
@@ -120,7 +124,7 @@ class Prompts:
         if arguments is None:
             raise ProtocolError.invalid_params("arguments must be an object of strings")
         entry = server.prompts.get(name)
-        if entry is None:
+        if entry is None or is_hidden(entry, call.principal):
             callbacks = server.callbacks
             if callbacks is not None and hasattr(callbacks, "get_prompt"):
                 value = await call_any(callbacks.get_prompt, name, arguments, Context(call, server))

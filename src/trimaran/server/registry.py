@@ -57,6 +57,7 @@ class Registry(Generic[E]):
         self._last_place = 0
         self.version = 0
         """Grows with every change."""
+        self._guarded = (-1, False)
 
     def add(self, entry: E, *, replace: bool = False) -> E:
         with self._lock:
@@ -134,10 +135,24 @@ class Registry(Generic[E]):
         found: Iterable[E] = tuple(self.view.values())
         return sorted(found, key=_place) if self._mounts else list(found)
 
-    def page(self, cursor: str | None, size: int) -> Page[E]:
-        """The entries after a cursor; -32602 for a cursor this registry never gave out."""
+    @property
+    def is_guarded(self) -> bool:
+        """Does any entry ask who is calling: by its scopes, or by whom it is visible to?"""
+        version, found = self._guarded
+        if version != (now := self.version):
+            found = any(getattr(e, "scopes", ()) or getattr(e, "visible_to", None) for e in self.entries())
+            self._guarded = (now, found)
+        return found
+
+    def page(self, cursor: str | None, size: int, entries: list[E] | None = None) -> Page[E]:
+        """The entries after a cursor; -32602 for a cursor this registry never gave out.
+
+        `entries` is what there is to show, in order, where that is not everything.
+        """
         after = self._read_cursor(cursor)
-        entries = [e for e in self.entries() if e.place > after] if after else self.entries()
+        entries = self.entries() if entries is None else entries
+        if after:
+            entries = [e for e in entries if e.place > after]
         page = entries[:size]
         more = len(entries) > size
         return Page(page, f"{self.kind.replace(' ', '-')}.{page[-1].place:x}" if more else None)

@@ -7,7 +7,7 @@ handler that opens files must still check where a path leads: `../` survives dec
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from msgspec import UNSET
 
@@ -17,10 +17,11 @@ from trimaran.protocol.uritemplate import UriTemplate
 from trimaran.schema import ArgumentError, Signature, compile_signature
 from trimaran.types import Annotations, Icon, Json, ReadResourceResult, Resource, ResourceTemplate
 
+from .access import Visible, VisibleTo, grants, is_hidden, scopes_of, visible_of
 from .context import Context
 from .handlers import Handler, call_any, ends_the_call, incident
 from .results import read_result
-from .tools import icons_of, scopes_of
+from .tools import icons_of
 
 if TYPE_CHECKING:
     from .server import Server
@@ -30,7 +31,7 @@ __all__ = ["ResourceEntry", "Resources", "TemplateEntry", "compile_resource", "c
 
 @final
 class ResourceEntry:
-    __slots__ = ("cache_ttl", "context", "definition", "handler", "key", "place", "scopes")
+    __slots__ = ("cache_ttl", "context", "definition", "handler", "key", "place", "scopes", "visible_to")
 
     key: str
     place: int
@@ -39,6 +40,7 @@ class ResourceEntry:
     context: str | None
     cache_ttl: float | None
     scopes: tuple[str, ...]
+    visible_to: Visible | None
 
     def renamed(self, key: str) -> ResourceEntry:
         raise DeclarationError(
@@ -48,7 +50,18 @@ class ResourceEntry:
 
 @final
 class TemplateEntry:
-    __slots__ = ("cache_ttl", "context", "definition", "handler", "key", "place", "scopes", "signature", "template")
+    __slots__ = (
+        "cache_ttl",
+        "context",
+        "definition",
+        "handler",
+        "key",
+        "place",
+        "scopes",
+        "signature",
+        "template",
+        "visible_to",
+    )
 
     key: str
     place: int
@@ -59,6 +72,7 @@ class TemplateEntry:
     signature: Signature
     cache_ttl: float | None
     scopes: tuple[str, ...]
+    visible_to: Visible | None
 
     def renamed(self, key: str) -> TemplateEntry:
         raise DeclarationError(
@@ -96,6 +110,7 @@ def compile_resource(
     cache_ttl: float | None = None,
     inline: bool = False,
     scopes: Sequence[str] = (),
+    visible_to: VisibleTo = None,
     **about: Any,
 ) -> ResourceEntry:
     """A resource with a fixed URI; the handler takes nothing, or the Context."""
@@ -116,6 +131,7 @@ def compile_resource(
     entry.context = signature.context_params[0] if signature.context_params else None
     entry.cache_ttl = cache_ttl
     entry.scopes = scopes_of(scopes, f"resource {uri!r}")
+    entry.visible_to = visible_of(visible_to, f"resource {uri!r}")
     entry.definition = Resource(uri=uri, size=size, **_described(signature, **_about(about)))
     return entry
 
@@ -127,6 +143,7 @@ def compile_template(
     cache_ttl: float | None = None,
     inline: bool = False,
     scopes: Sequence[str] = (),
+    visible_to: VisibleTo = None,
     **about: Any,
 ) -> TemplateEntry:
     """A resource template; the handler takes the template's variables by name."""
@@ -146,6 +163,7 @@ def compile_template(
     entry.signature = signature
     entry.cache_ttl = cache_ttl
     entry.scopes = scopes_of(scopes, f"template {text!r}")
+    entry.visible_to = visible_of(visible_to, f"template {text!r}")
     entry.definition = ResourceTemplate(uri_template=text, **_described(signature, **_about(about)))
     return entry
 
@@ -157,14 +175,17 @@ def _about(given: Mapping[str, Any]) -> dict[str, Any]:
     unknown = [k for k in given if k not in _ABOUT]
     if unknown:
         raise DeclarationError(
-            f"unknown option {unknown[0]!r}; a resource takes {', '.join(_ABOUT)}, cache_ttl, inline, scopes"
+            f"unknown option {unknown[0]!r}; a resource takes {', '.join(_ABOUT)}, cache_ttl, inline, scopes, visible_to"
         )
     return {k: given.get(k) for k in _ABOUT}
 
 
+Found: TypeAlias = "tuple[ResourceEntry, None] | tuple[TemplateEntry, Mapping[str, Any]]"
+
+
 @final
 class Resources:
-    """The `resources/read` side of a server."""
+    """The `resources/read` side of a server, and who may watch what."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -174,43 +195,65 @@ class Resources:
         uri: str = call.params.uri
         return await in_rounds(call, self._read(uri, call), f"resource {uri!r}", self._server)
 
+    def _find(self, uri: str, principal: Any) -> Found | None:
+        """What is read under this URI by this caller."""
+        entry = self._server.resources.get(uri)
+        if entry is not None and not is_hidden(entry, principal):
+            return entry, None
+        for template in self._server.templates.entries():
+            matched = template.template.match(uri)
+            if matched is not None and not is_hidden(template, principal):
+                return template, matched
+        return None
+
     async def _read(self, uri: str, call: Call) -> ReadResourceResult:
         server = self._server
-        entry = server.resources.get(uri)
-        if entry is not None:
-            if entry.scopes:
-                server.require_scopes(call, entry.scopes)
-            kwargs: dict[str, Any] = {}
-            if entry.context is not None:
-                kwargs[entry.context] = Context(call, server, uri=uri)
-            value = await entry.handler.run(kwargs, call, server.threads)
-            return server.with_cache_hints(read_result(value, uri, entry.definition.mime_type), entry.cache_ttl)
-        for template in server.templates.entries():
-            matched = template.template.match(uri)
-            if matched is not None:
-                return await self._read_template(template, uri, matched, call)
-        callbacks = server.callbacks
+        found = self._find(uri, call.principal)
+        if found is None:
+            return await self._read_undeclared(uri, call)
+        entry, matched = found
+        if entry.scopes:
+            server.require_scopes(call, entry.scopes)
+        kwargs: dict[str, Any] = {}
+        if isinstance(entry, TemplateEntry):
+            try:
+                kwargs = entry.signature.arguments_from(dict(matched or {}))
+            except ArgumentError as error:
+                raise ProtocolError.invalid_params(f"{uri[:200]}: {error}", {"uri": uri}) from None
+        if entry.context is not None:
+            kwargs[entry.context] = Context(call, server, uri=uri, params=matched)
+        value = await entry.handler.run(kwargs, call, server.threads)
+        result = read_result(value, uri, entry.definition.mime_type)
+        # What not everybody may read must not be kept for everybody; nor what may have been made for one caller.
+        is_private = call.principal is not None or bool(entry.scopes) or entry.visible_to is not None
+        return server.with_cache_hints(result, entry.cache_ttl, is_private=is_private)
+
+    async def _read_undeclared(self, uri: str, call: Call) -> ReadResourceResult:
+        server, callbacks = self._server, self._server.callbacks
         if callbacks is not None and hasattr(callbacks, "read_resource"):
             value = await call_any(callbacks.read_resource, uri, Context(call, server, uri=uri))
             if value is None:
                 raise ResourceMissing(uri)
-            return server.with_cache_hints(read_result(value, uri, None), None)
+            return server.with_cache_hints(read_result(value, uri, None), None, is_private=call.principal is not None)
         raise ResourceMissing(uri)
 
-    async def _read_template(
-        self, entry: TemplateEntry, uri: str, matched: Mapping[str, Any], call: Call
-    ) -> ReadResourceResult:
+    def may_watch(self, uri: str, principal: Any) -> bool:
+        """May this caller hear that the resource has changed? Asked when it has, since who may see it can change too."""
         server = self._server
-        if entry.scopes:
-            server.require_scopes(call, entry.scopes)
-        try:
-            kwargs = entry.signature.arguments_from(dict(matched))
-        except ArgumentError as error:
-            raise ProtocolError.invalid_params(f"{uri[:200]}: {error}", {"uri": uri}) from None
-        if entry.context is not None:
-            kwargs[entry.context] = Context(call, server, uri=uri, params=matched)
-        value = await entry.handler.run(kwargs, call, server.threads)
-        return server.with_cache_hints(read_result(value, uri, entry.definition.mime_type), entry.cache_ttl)
+        if not server.resources.is_guarded and not server.templates.is_guarded:
+            return True
+        found = self._find(uri, principal)
+        if found is not None:
+            return not found[0].scopes or grants(principal, found[0].scopes)
+        # Of what is not declared at all, anyone may hear.
+        return server.resources.get(uri) is None and not any(
+            template.template.match(uri) is not None for template in server.templates.entries()
+        )
+
+    def scopes_lacking(self, uri: str, principal: Any) -> tuple[str, ...]:
+        """The scopes of a resource that the caller may know of but not read; none if it may, or must not know."""
+        found = self._find(uri, principal)
+        return () if found is None or grants(principal, found[0].scopes) else found[0].scopes
 
 
 async def in_rounds(call: Call, body: Coroutine[Any, Any, Any], what: str, server: Server) -> Any:

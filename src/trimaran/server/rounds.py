@@ -40,6 +40,7 @@ from trimaran.protocol.outbound import Writer
 from trimaran.protocol.seal import Sealer
 from trimaran.types import CallToolResult, InputRequiredResult
 
+from .access import identity
 from .exchange import Exchange
 
 __all__ = ["ModernVoice", "Rounds", "Suspended"]
@@ -243,10 +244,5 @@ def _binding(call: Call) -> bytes:
     arguments = getattr(params, "arguments", UNSET)
     value: Any = {} if arguments is UNSET else read_json(arguments)
     canonical = msgspec.json.encode(value, order="sorted")
-    principal = call.principal
-    who = (
-        ""
-        if principal is None
-        else repr((getattr(principal, "issuer", None), getattr(principal, "subject", principal)))
-    )
+    who = "" if call.principal is None else repr(identity(call.principal))
     return b"\0".join((who.encode(), call.method.encode(), name.encode(), hashlib.sha256(canonical).digest()))

@@ -40,6 +40,7 @@ from trimaran.types import (
     Tool,
 )
 
+from .access import InsufficientScope, grants
 from .changes import Changes, Notify
 from .completions import CompletionEntry, compile_completion, completion_key
 from .dispatch import Dispatcher, Middleware, Serve
@@ -170,8 +171,10 @@ class Server:
     def tool(self, fn: Any = None, /, **options: Any) -> Any:
         """Declare a tool, bare or with options; the function stays as it is.
 
-        Options: name, title, description, annotations, icons, meta, input_schema, output_schema, scopes, timeout,
-        long_running, cache_ttl, inline, validate_input, validate_output, structured_output.
+        Options: name, title, description, annotations, icons, meta, input_schema, output_schema, scopes, visible_to,
+        timeout, long_running, cache_ttl, inline, validate_input, validate_output, structured_output.
+
+        `scopes` says who may call it; `visible_to` (scopes, or a function of the principal) who may know of it at all.
         """
         if fn is not None:
             self.add_tool(fn, **options)
@@ -194,7 +197,8 @@ class Server:
     def resource(self, uri: str, **options: Any) -> Callable[[F], F]:
         """Declare a resource; braces make it a template: `@server.resource("file:///{+path}")`.
 
-        Options: name, title, description, mime_type, annotations, icons, meta, size, cache_ttl, inline, scopes.
+        Options: name, title, description, mime_type, annotations, icons, meta, size, cache_ttl, inline, scopes,
+        visible_to.
         """
         if callable(uri):
             raise DeclarationError('a resource needs its URI: @server.resource("config://app")')
@@ -222,7 +226,10 @@ class Server:
     @overload
     def prompt(self, /, **options: Any) -> Callable[[F], F]: ...
     def prompt(self, fn: Any = None, /, **options: Any) -> Any:
-        """Declare a prompt, bare or with options: name, title, description, arguments, annotations, icons, meta, scopes."""
+        """Declare a prompt, bare or with options.
+
+        Options: name, title, description, arguments, annotations, icons, meta, scopes, visible_to.
+        """
         if fn is not None:
             self.add_prompt(fn, **options)
             return fn
@@ -460,18 +467,13 @@ class Server:
 
     def require_scopes(self, call: Call, scopes: Sequence[str]) -> None:
         """-32600 unless the caller authenticated with every scope; an anonymous caller has none (R183, R184)."""
-        granted = frozenset(getattr(call.principal, "scopes", None) or ())
-        if not granted.issuperset(scopes):
-            raise ProtocolError.invalid_request(
-                f"this needs the scope{'s' if len(scopes) > 1 else ''} {', '.join(scopes)}",
-                {"required_scopes": list(scopes)},
-                status=403,
-            )
+        if not grants(call.principal, scopes):
+            raise InsufficientScope(scopes)
 
-    def with_cache_hints(self, result: Any, ttl: float | None) -> Any:
+    def with_cache_hints(self, result: Any, ttl: float | None, *, is_private: bool = False) -> Any:
         """The result with how long and by whom it may be cached; the legacy voice leaves these out again."""
         result.ttl_ms = round((self._cache_ttl if ttl is None else ttl) * 1000)
-        result.cache_scope = self._cache_scope
+        result.cache_scope = "private" if is_private else self._cache_scope
         return result
 
     def encoded_page(self, result: Any, version: str) -> Raw:

@@ -27,6 +27,7 @@ from trimaran.schema import (
 )
 from trimaran.types import CallToolResult, Icon, Json, TextContent, Tool, ToolAnnotations, as_object
 
+from .access import Visible, VisibleTo, is_hidden, scopes_of, visible_of
 from .context import Context
 from .handlers import Handler, call_any, ends_the_call, incident
 from .results import OutputMismatch, call_result, error_result, exact_type, is_content
@@ -64,6 +65,7 @@ class ToolEntry:
         "place",
         "scopes",
         "timeout",
+        "visible_to",
     )
 
     key: str
@@ -80,6 +82,7 @@ class ToolEntry:
     is_gated: bool
     cache_ttl: float | None
     long_running: bool
+    visible_to: Visible | None
 
     def renamed(self, key: str) -> ToolEntry:
         copy = ToolEntry()
@@ -102,6 +105,7 @@ def compile_tool(
     icons: Sequence[Icon | Mapping[str, Json]] | None = None,
     meta: Mapping[str, Json] | None = None,
     scopes: Sequence[str] = (),
+    visible_to: VisibleTo = None,
     timeout: float | None = None,
     long_running: bool = False,
     cache_ttl: float | None = None,
@@ -119,6 +123,7 @@ def compile_tool(
     if timeout is not None and (isinstance(timeout, bool) or timeout <= 0):
         raise DeclarationError(f"{what}: timeout is a positive number of seconds, not {timeout!r}")
     entry.scopes = scopes_of(scopes, what)
+    entry.visible_to = visible_of(visible_to, what)
     entry.timeout = timeout
     entry.cache_ttl = cache_ttl
     entry.long_running = long_running
@@ -148,7 +153,7 @@ def compile_tool(
     entry.output = Validator(promised if validate_output else {}) if promised is not None else None
     entry.exact = exact_type(promised) if output_schema is None else None
     entry.param_headers = compile_param_headers(listed)
-    entry.is_gated = bool(entry.scopes) or entry.param_headers is not None
+    entry.is_gated = bool(entry.scopes) or entry.visible_to is not None or entry.param_headers is not None
     entry.definition = Tool(
         name=entry.key,
         title=title,
@@ -162,13 +167,6 @@ def compile_tool(
         meta=dict(meta) if meta else None,
     )
     return entry
-
-
-def scopes_of(scopes: Sequence[str], what: str) -> tuple[str, ...]:
-    """Scopes as declared; anything but a list of strings is refused (R185)."""
-    if isinstance(scopes, str) or not all(type(s) is str for s in scopes):
-        raise DeclarationError(f'{what}: scopes is a list of strings, scopes=["files:write"], not {scopes!r}')
-    return tuple(scopes)
 
 
 def icons_of(icons: Sequence[Icon | Mapping[str, Json]] | None) -> list[Icon] | None:
@@ -251,6 +249,8 @@ class Tools:
             return await self._call_undeclared(call)
         exchange = call.exchange
         if entry.is_gated:
+            if is_hidden(entry, call.principal):
+                return await self._call_undeclared(call)
             self._gate(entry, call)
         if params.request_state is not UNSET or params.input_responses is not UNSET:
             exchange.voice.open_rounds(exchange)

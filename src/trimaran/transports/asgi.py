@@ -2,6 +2,12 @@
 
 Mounted under a prefix, the app answers at the mount point itself and at its own path below it, with and without a
 trailing slash.
+
+An authenticator's public documents live at the root of the host, outside any prefix, so an app that is mounted needs a
+second mount for them, of the same object, at the well-known path:
+
+    app = server.asgi(auth=ProtectedResource(resource="https://example.com/api/mcp", ...))
+    Starlette(routes=[Mount("/.well-known/oauth-protected-resource", app), Mount("/api", app)])
 """
 
 from __future__ import annotations
@@ -37,12 +43,22 @@ def _pairs(headers: Pairs) -> list[tuple[bytes, bytes]]:
 
 @final
 class _Responder:
-    __slots__ = ("_gone", "_receive", "_send")
+    __slots__ = ("_gone", "_receive", "_scope", "_send")
 
-    def __init__(self, receive: Receive, send: Send) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._scope = scope
         self._receive = receive
         self._send = send
         self._gone = False
+
+    @property
+    def address(self) -> str | None:
+        client = self._scope.get("client")
+        return client[0] if client else None
+
+    @property
+    def scheme(self) -> str:
+        return self._scope.get("scheme", "http")
 
     async def reply(self, status: int, headers: Pairs, body: bytes) -> None:
         pairs = _pairs(headers)
@@ -91,12 +107,13 @@ class AsgiApp:
             await self._other(kind, receive, send)
             return
         engine = self.engine
-        responder = _Responder(receive, send)
+        responder = _Responder(scope, receive, send)
         # Blanks around a value are not part of it, whatever the HTTP server above left there.
         headers = Headers([(k.decode("latin-1"), v.decode("latin-1").strip(" \t")) for k, v in scope["headers"]])
-        request = Request(scope["method"], self._path(scope), headers, responder)
+        request = Request(scope["method"], scope["path"], headers, responder)
         request.query = scope.get("query_string", b"").decode("latin-1")
-        request.prefix = scope.get("root_path", "")
+        if scope.get("root_path"):
+            self._find_place(request, scope["root_path"])
         refused = engine.admit(request) or engine.refuse_headers(request)
         if refused is not None:
             await refused
@@ -109,14 +126,17 @@ class AsgiApp:
         elif body is not _GONE:
             await engine.dispatch(request, body)
 
-    def _path(self, scope: Scope) -> str:
-        path: str = scope["path"]
-        root: str = scope.get("root_path", "")
-        if root:
-            path = path.removeprefix(root)
-            if path in ("", "/"):
-                return self.engine.path
-        return path
+    def _find_place(self, request: Request, root: str) -> None:
+        """What path of ours is asked for, where this app is mounted."""
+        # Some frameworks leave the mount point in the path, and some take it away.
+        path = request.path.removeprefix(root)
+        whole = root + path
+        request.prefix = root
+        request.outer_path = whole
+        if whole.startswith("/.well-known/"):
+            request.path = whole
+        else:
+            request.path = self.engine.path if path in ("", "/") else path
 
     async def _body(self, receive: Receive, headers: Headers) -> bytes | None:
         limit = self.engine.max_body_bytes
@@ -150,7 +170,7 @@ class AsgiApp:
             message = await receive()
             if message["type"] == "lifespan.startup":
                 try:
-                    await self.engine.server.start()
+                    await self.engine.start()
                 except Exception as error:
                     await send({"type": "lifespan.startup.failed", "message": str(error)})
                     return

@@ -63,6 +63,7 @@ class Duplex:
         self.server = server
         self.write = write
         self.principal = principal
+        """Who is on the other side, for every call from now on."""
         self.sink = _Sink(write)
         self.flights = Flights(server.limits)
         self.reader = server.reader(legacy=legacy is not None)
@@ -85,6 +86,7 @@ class Duplex:
             self._spawn(self.write(self.server.writer.error(error.request_id, error)))
             return
         if isinstance(message, Call):
+            message.principal = self.principal
             if len(self._tasks) >= self.server.limits.max_concurrent_calls:
                 busy = ProtocolError.internal_error("the server is busy: too many calls are at work")
                 self._spawn(self.write(self.server.writer.error(message.id, busy)))
@@ -181,7 +183,6 @@ class Duplex:
     async def _serve(self, call: Call, write: Callable[[bytes], Awaitable[None]]) -> None:
         if self._starting.pop(call.id, False):
             return
-        call.principal = self.principal
         voice: Voice = self.server.voice
         try:
             if call.peer is None:
@@ -237,6 +238,7 @@ class Duplex:
                 await collect(self.server.writer.error(error.request_id, error))
                 return
             if isinstance(message, Call):
+                message.principal = self.principal
                 await self._serve(message, collect)
             elif isinstance(message, Notice):
                 self._hear(message)

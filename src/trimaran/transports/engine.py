@@ -1,7 +1,8 @@
 """HTTP without a socket: the whole behaviour of the endpoint, for any HTTP server to carry (R143-R147).
 
 A binding (ASGI, RSGI, yours) gives `handle` a method, a path, headers, a body and a *responder*, and gets every answer
-through the responder. The order on every verb: path, Origin and Host, authentication, then content (R129).
+through the responder. The order on every verb: path, Origin and Host, authentication, then content (R129). Preflights, and
+the documents an authenticator has for everybody, are answered before anyone is asked who they are.
 
 Modern requests are served here. What belongs to an older era is handed to the `legacy` door, if one is there.
 
@@ -19,14 +20,17 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast, final
 from trimaran.errors import ProtocolError
 from trimaran.protocol.inbound import Answer, Batch, Call, HeaderLookup, Message, Notice
 from trimaran.protocol.sse import COMMENT, encode_event
+from trimaran.server.access import InsufficientScope
 from trimaran.server.exchange import SENT, Exchange
 from trimaran.server.flights import Abandoned, Flights, timed_out
 from trimaran.server.handlers import incident
 
-from .guard import Guard, preflight
+from .guard import Guard
 
 if TYPE_CHECKING:
     from trimaran.server.server import Server
+
+    from .entrance import RateLimiter
 
 __all__ = [
     "Authenticator",
@@ -76,7 +80,11 @@ _READ_HEADERS: Final = (
 
 
 class Responder(Protocol):
-    """How one request is answered: once with `reply`, or by a stream."""
+    """How one request is answered: once with `reply`, or by a stream.
+
+    It may have more to tell about the connection, for those who ask: `address`, the peer's, and `scheme` ("http" unless
+    it says otherwise).
+    """
 
     def reply(self, status: int, headers: Pairs, body: bytes) -> Awaitable[None] | None:
         """Answer whole. What comes back, if anything, is awaited."""
@@ -120,9 +128,16 @@ class LegacyDoor(Protocol):
 
 
 class Authenticator(Protocol):
-    """Decides who is calling. A refusal is an exception that carries its own status, headers and body."""
+    """Decides who is calling; `trimaran.auth` has ready ones.
 
-    async def authenticate(self, request: Request) -> Any: ...
+    Where it has them, these are used, too: `start(fetch)` and `close()`; `header_names`, the headers it reads beside
+    Authorization; `document(request)`, the reply to a request for something that anyone may read, or None; and
+    `step_up(request, scopes)`, the challenge for a caller that needs more scopes.
+    """
+
+    async def authenticate(self, request: Request) -> Any:
+        """The principal, or None for an anonymous caller that may come in; `trimaran.auth.Refused` for anyone else."""
+        ...
 
 
 @final
@@ -146,8 +161,13 @@ class Headers:
 class Request:
     """One HTTP request, its body apart."""
 
-    cors: Pairs | None = None
+    carried: Pairs | None = None
+    """Headers that every reply to it carries: CORS, and what its authentication added."""
     principal: Any = None
+    public_url: str | None = None
+    outer_path: str | None = None
+    """The path its client asked for, where an app above has taken something away from it."""
+    _added: Pairs | None = None
     prefers_stream = False
     authority: str | None = None
     query = ""
@@ -162,13 +182,43 @@ class Request:
         self.headers = headers
         self.responder = responder
 
+    @property
+    def address(self) -> str | None:
+        """The address of the peer, if the carrier knows it: behind a proxy the proxy's, unless the carrier sees to that."""
+        return getattr(self.responder, "address", None)
+
+    @property
+    def url(self) -> str | None:
+        """The URL its client asked for, without the query; None if nobody said to which host.
+
+        Put together from what the request says. Behind a proxy that is not what clients see: set `public_url=` there.
+        """
+        if self.public_url is not None:
+            return self.public_url
+        host = self.headers.get("host") or self.authority
+        scheme = getattr(self.responder, "scheme", "http")
+        return f"{scheme}://{host}{self.outer_path or self.path}" if host else None
+
+    @property
+    def reply_headers(self) -> Pairs:
+        """Headers for the reply, for an authenticator that lets the request in to add to."""
+        if self._added is None:
+            self._added = []
+        return self._added
+
+    def admitted(self, principal: Any) -> None:
+        """Who it is has been found out."""
+        self.principal = principal
+        if self._added:
+            self.carried = self._added if self.carried is None else self.carried + self._added
+
     async def reply(self, status: int, headers: Pairs, body: bytes) -> None:
-        waiting = self.responder.reply(status, headers if self.cors is None else headers + self.cors, body)
+        waiting = self.responder.reply(status, headers if self.carried is None else headers + self.carried, body)
         if waiting is not None:
             await waiting
 
     async def stream_start(self, headers: Pairs) -> None:
-        await self.responder.stream_start(200, headers if self.cors is None else headers + self.cors)
+        await self.responder.stream_start(200, headers if self.carried is None else headers + self.carried)
 
 
 @final
@@ -264,12 +314,18 @@ class Engine:
         path: str = "/mcp",
         legacy: LegacyDoor | None = None,
         auth: Authenticator | None = None,
+        rate_limit: RateLimiter | None = None,
+        public_url: str | None = None,
     ) -> None:
         self.server = server
         self.path = "/" + path.strip("/")
         self.guard = guard
         self.legacy = legacy
-        self.auth = auth
+        self._entrance = None
+        if auth is not None or rate_limit is not None:
+            from .entrance import Entrance
+
+            self._entrance = Entrance(auth, rate_limit, public_url=public_url, path=self.path)
         self.reader = server.reader(legacy=legacy is not None)
         self.flights = Flights(server.limits)
         self.writer = server.writer
@@ -289,11 +345,23 @@ class Engine:
         """Plain JSON-RPC over HTTP never streams, so its clients need not say that they could read one."""
 
     @property
+    def asks_who(self) -> bool:
+        """Do credentials, or addresses, matter here?"""
+        return self._entrance is not None
+
+    @property
     def max_body_bytes(self) -> int:
         return self._limits.max_body_bytes
 
     def owns(self, path: str) -> bool:
         return path in self._paths
+
+    async def start(self) -> None:
+        """Get ready to serve: the server's lifespan, and the authenticator. Before listening; again does no harm."""
+        self.closing = False
+        await self.server.start()
+        if self._entrance is not None:
+            await self._entrance.start()
 
     # Any binding without special needs comes in here.
 
@@ -316,14 +384,20 @@ class Engine:
     def admit(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """Path, Origin and Host. What comes back, if anything, is the refusal to be awaited."""
         if request.path not in self._paths and request.path not in self._route_paths:
-            message = f"nothing is served at {request.path[:200]}; the endpoint is {self.path}"
-            return self.refuse(request, ProtocolError.invalid_request(message, status=404))
+            return self._serve_elsewhere(request)
         headers = request.headers
         try:
-            request.cors = self.guard.admit(headers.get("origin"), headers.get("host") or request.authority)
+            request.carried = self.guard.admit(headers.get("origin"), headers.get("host") or request.authority)
         except ProtocolError as error:
             return self.refuse(request, error)
         return None
+
+    async def _serve_elsewhere(self, request: Request) -> None:
+        """A path that is not the endpoint's: a document that anyone may read, or nothing."""
+        if self._entrance is not None and await self._entrance.serve_document(request):
+            return
+        message = f"nothing is served at {request.path[:200]}; the endpoint is {self.path}"
+        await self.refuse(request, ProtocolError.invalid_request(message, status=404))
 
     def _check_content(self, request: Request) -> None:
         """What a POST to the endpoint says about itself: Accept and Content-Type."""
@@ -348,9 +422,9 @@ class Engine:
 
     async def post(self, request: Request, body: bytes) -> None:
         """Serve one POST to the endpoint. The hot path: a modern call that finishes at once stays in this function."""
+        if self._entrance is not None and not await self._is_let_in(request):
+            return
         try:
-            if self.auth is not None:
-                request.principal = await self.auth.authenticate(request)
             if not request.is_checked:
                 self._check_content(request)
             message = self.reader.read(body, request.headers)
@@ -382,6 +456,12 @@ class Engine:
             else:
                 result = await self._carry(request, exchange, sink, coroutine, awaited)
             reply, status = self._voice.result(message, result), 200
+        except InsufficientScope as error:
+            exchange.end()
+            status, more = self.step_up(request, error)
+            # On a stream that has begun, the error alone.
+            await sink.finish(self._voice.error(message, error), status, [*JSON, *more])
+            return
         except ProtocolError as error:
             reply, status = self._voice.error(message, error), error.status
         except Abandoned:
@@ -391,7 +471,7 @@ class Engine:
             failure = ProtocolError.internal_error(f"internal error (error {number})", status=200)
             reply, status = self._voice.error(message, failure), 200
         exchange.end()
-        if sink.is_untouched and reply is not None and request.cors is None and not request.prefers_stream:
+        if sink.is_untouched and reply is not None and request.carried is None and not request.prefers_stream:
             sink.finished = True
             waiting = request.responder.reply(status, JSON if status != 503 else BUSY, reply)
             if waiting is not None:
@@ -432,14 +512,12 @@ class Engine:
             await self.refuse(request, ProtocolError.invalid_request(f"{what} is not accepted by this revision"))
 
     async def _other(self, request: Request, body: bytes) -> None:
+        if request.method == "OPTIONS":
+            await self._options(request)
+            return
+        if self._entrance is not None and not await self._is_let_in(request):
+            return
         try:
-            if request.method == "OPTIONS":
-                if request.cors is not None:
-                    request.cors = preflight(request.cors, request.headers.get("access-control-request-headers"))
-                await request.reply(204, [("allow", self._allow())], b"")
-                return
-            if self.auth is not None:
-                request.principal = await self.auth.authenticate(request)
             route = self._routes.get((request.method, request.path))
             if route is not None:
                 await route(request, body)
@@ -454,7 +532,43 @@ class Engine:
         except Exception as error:
             await self._refuse_unexpected(request, error)
 
+    async def _options(self, request: Request) -> None:
+        # A browser asks this before it sends any credentials.
+        if self._entrance is not None:
+            try:
+                self._entrance.admit_unasked(request)
+            except Exception as error:
+                await self._turn_away(request, error)
+                return
+        if request.carried is not None:
+            asked = request.headers.get("access-control-request-headers")
+            request.carried = self.guard.preflight(request.carried, asked)
+        await request.reply(204, [("allow", self._allow())], b"")
+
+    async def _is_let_in(self, request: Request) -> bool:
+        """Who is asking? If that is refused, it has been answered."""
+        assert self._entrance is not None
+        try:
+            request.admitted(await self._entrance.identify(request))
+        except Exception as error:
+            await self._turn_away(request, error)
+            return False
+        return True
+
     # Refusals: nothing that is refused leaves anything behind (P8).
+
+    async def _turn_away(self, request: Request, error: Exception) -> None:
+        """A caller that was not let in: its refusal, and nothing about what it came for."""
+        assert self._entrance is not None
+        if isinstance(error, ProtocolError):  # an author's own way to refuse
+            await self.refuse(request, error)
+        else:
+            await self._entrance.turn_away(request, error)
+
+    def step_up(self, request: Request, error: InsufficientScope) -> tuple[int, Pairs]:
+        """The status of a call that lacks scopes, and more headers: a challenge if it can be told how to get them."""
+        challenge = None if self._entrance is None else self._entrance.step_up(request, error.scopes)
+        return challenge or (200, [])
 
     async def refuse(self, request: Request, error: ProtocolError, headers: Pairs | None = None) -> None:
         pairs = list(JSON)
@@ -475,17 +589,11 @@ class Engine:
 
     async def too_large(self, request: Request) -> None:
         """Refuse a body unread; who is asking comes first, as ever."""
+        if self._entrance is not None and request.method != "OPTIONS" and not await self._is_let_in(request):
+            return
         error = ProtocolError.invalid_request(
             f"the body is larger than {self.max_body_bytes} bytes (max_body_bytes)", status=413
         )
-        try:
-            if self.auth is not None:
-                await self.auth.authenticate(request)
-        except ProtocolError as refusal:
-            error = refusal
-        except Exception as unexpected:
-            await self._refuse_unexpected(request, unexpected)
-            return
         await self.refuse(request, error)
 
     async def _refuse_unexpected(self, request: Request, error: Exception, message: Message | None = None) -> None:
@@ -567,6 +675,8 @@ class Engine:
         if self._ticker is not None:
             self._ticker.cancel()
             self._ticker = None
+        if self._entrance is not None:
+            await self._entrance.close()
 
 
 def release_connection(request: Request) -> None:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from trimaran.errors import ConfigError, ProtocolError
 
-__all__ = ["Guard", "is_loopback", "preflight"]
+__all__ = ["Guard", "is_loopback"]
 
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _MEMO: Final = 1024
@@ -25,9 +25,16 @@ _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 _ALLOW_METHODS: Final = "POST, GET, DELETE, OPTIONS"
 _ALLOW_HEADERS: Final = (
-    "content-type, accept, authorization, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name, last-event-id"
+    "content-type",
+    "accept",
+    "authorization",
+    "mcp-session-id",
+    "mcp-protocol-version",
+    "mcp-method",
+    "mcp-name",
+    "last-event-id",
 )
-_EXPOSE_HEADERS: Final = "www-authenticate, mcp-session-id, mcp-protocol-version"
+_EXPOSE_HEADERS: Final = "www-authenticate, dpop-nonce, retry-after, mcp-session-id, mcp-protocol-version"
 
 Origin = tuple[str, str, int | None]
 
@@ -73,7 +80,8 @@ class Guard:
     """Judges one endpoint's requests.
 
     `bind` is the address the endpoint listens on, or None where an app server above decides that: then an Origin is
-    good if it is the very host that was asked, and Host is not judged.
+    good if it is the very host that was asked, and Host is not judged. `headers` are further request headers that web
+    pages may send: those that credentials come in.
     """
 
     def __init__(
@@ -83,8 +91,10 @@ class Guard:
         allowed_origins: Iterable[str] | Literal["any", "all", "*"] | None = None,
         allow_missing_origin: bool | None = None,
         allowed_hosts: Iterable[str] | None = None,
+        headers: Iterable[str] = (),
     ) -> None:
         self._bind = bind
+        self._allow_headers = ", ".join(dict.fromkeys([*_ALLOW_HEADERS, *(name.lower() for name in headers)]))
         local = bind is not None and is_loopback(bind)
         if bind is not None and not local and allowed_origins is None:
             raise ConfigError(
@@ -118,10 +128,25 @@ class Guard:
         cors = self._cors_memo.get(origin)
         if cors is None or self._bind is None:
             self._judge_origin(origin, host)
-            cors = _cors(origin)
+            cors = self._cors(origin)
             if len(self._cors_memo) < _MEMO:
                 self._cors_memo[origin] = cors
         return cors
+
+    def preflight(self, cors: list[tuple[str, str]], asked: str | None) -> list[tuple[str, str]]:
+        """The CORS headers of a preflight: headers that mirror arguments are named by the tools, so they are echoed."""
+        mirrored = [h.strip().lower() for h in (asked or "").split(",") if _MIRRORED.fullmatch(h.strip().lower())]
+        allowed = ", ".join([self._allow_headers, *mirrored[:50]])
+        return [(name, allowed if name == "access-control-allow-headers" else value) for name, value in cors]
+
+    def _cors(self, origin: str) -> list[tuple[str, str]]:
+        return [
+            ("access-control-allow-origin", origin),
+            ("vary", "Origin"),
+            ("access-control-allow-methods", _ALLOW_METHODS),
+            ("access-control-allow-headers", self._allow_headers),
+            ("access-control-expose-headers", _EXPOSE_HEADERS),
+        ]
 
     def _judge_host(self, host: str | None) -> None:
         assert self._hosts is not None
@@ -172,20 +197,3 @@ def _require_origin(text: str) -> Origin:
             f'allowed_origins: {text!r} is not an origin; write scheme and host, like "https://app.example.com"'
         )
     return parts
-
-
-def preflight(cors: list[tuple[str, str]], asked: str | None) -> list[tuple[str, str]]:
-    """The CORS headers of a preflight: the headers that mirror arguments are named by the tools, so they are echoed."""
-    mirrored = [h.strip().lower() for h in (asked or "").split(",") if _MIRRORED.fullmatch(h.strip().lower())]
-    allowed = ", ".join([_ALLOW_HEADERS, *mirrored[:50]])
-    return [(name, allowed if name == "access-control-allow-headers" else value) for name, value in cors]
-
-
-def _cors(origin: str) -> list[tuple[str, str]]:
-    return [
-        ("access-control-allow-origin", origin),
-        ("vary", "Origin"),
-        ("access-control-allow-methods", _ALLOW_METHODS),
-        ("access-control-allow-headers", _ALLOW_HEADERS),
-        ("access-control-expose-headers", _EXPOSE_HEADERS),
-    ]

@@ -31,6 +31,7 @@ _READ_SECONDS: Final = 30.0  # to send a whole request: slower is a stuck client
 _SWEEP_SECONDS: Final = 5.0
 _PIPELINED: Final = 256 * 1024  # bytes of following requests to hold while one is served
 _HIGH_WATER: Final = 256 * 1024  # unsent bytes on a connection before its writers wait
+_TOO_LARGE: Final = b"\0too large"  # in the place of a body that will not be read
 
 
 @final
@@ -118,6 +119,8 @@ class _Connection(asyncio.Protocol):
     _watchers: set[Callable[[], None]] | None = None
     _gone = False
     _ending = False
+    _deaf = False
+    """Is the rest of a body that is too large on its way? It goes nowhere."""
 
     def __init__(self, server: Http1Server, loop: asyncio.AbstractEventLoop) -> None:
         self._server = server
@@ -152,6 +155,8 @@ class _Connection(asyncio.Protocol):
             if head is not None and head.length == len(data) - end and not head.is_chunked:
                 self._task = self._loop.create_task(self._serve(head, data[end:]))
                 return
+        if self._deaf:
+            return
         if not self._buffer and self._head is None:
             self._since = self._server.now
         self._buffer += data
@@ -224,11 +229,16 @@ class _Connection(asyncio.Protocol):
         head, buffer = self._head, self._buffer
         assert head is not None
         if head.length > self._engine.max_body_bytes:
-            return b""  # left unread: `_serve` refuses it, and the connection ends with it
+            return self._give_up_body()
         if self._chunks is not None:
             pending = bytes(buffer)
             buffer.clear()
-            rest = self._chunks.feed(pending)
+            try:
+                rest = self._chunks.feed(pending)
+            except ProtocolError as error:
+                if error.status != 413:
+                    raise
+                return self._give_up_body()
             if rest is None:
                 return None
             body, self._chunks = self._chunks.body, None
@@ -243,6 +253,13 @@ class _Connection(asyncio.Protocol):
         body = bytes(buffer[:length])
         del buffer[:length]
         return body
+
+    def _give_up_body(self) -> bytes:
+        """Leave a body unread: `_serve` refuses it, to those who may know, and the connection ends with it."""
+        self._deaf = self._ending = True
+        self._chunks = None
+        self._buffer.clear()
+        return _TOO_LARGE
 
     def _refuse(self, error: ProtocolError) -> None:
         """A request that cannot be read: say why, and close, since where the next one begins is unknown."""
@@ -259,9 +276,9 @@ class _Connection(asyncio.Protocol):
         responder.task = self._task
         engine = self._engine
         request = Request(head.method, head.path, head.headers, responder)  # pyright: ignore[reportArgumentType]
-        if head.admission is not None:
+        if head.admission is not None and body is not _TOO_LARGE:
             # The same head has been through every check that needs no more than the head.
-            request.cors, request.prefers_stream = head.admission
+            request.carried, request.prefers_stream = head.admission
             request.is_checked = True
             try:
                 await engine.post(request, body)
@@ -273,13 +290,13 @@ class _Connection(asyncio.Protocol):
             refused = engine.admit(request)
             if refused is not None:
                 await refused
-            elif head.length > engine.max_body_bytes:
-                self._ending = True
+            elif body is _TOO_LARGE:
                 await engine.too_large(request)
             elif head.method == "POST" and engine.owns(head.path):
+                carried = request.carried  # what authentication adds is not the head's
                 await engine.post(request, body)
                 if request.is_checked:
-                    head.admission = (request.cors, request.prefers_stream)
+                    head.admission = (carried, request.prefers_stream)
             else:
                 await engine.dispatch(request, body)
         finally:
@@ -303,6 +320,11 @@ class _Connection(asyncio.Protocol):
     def write(self, data: bytes) -> None:
         if not self._gone:
             self._transport.write(data)
+
+    @property
+    def address(self) -> str | None:
+        peer = self._transport.get_extra_info("peername")
+        return peer[0] if isinstance(peer, tuple) else None  # pyright: ignore[reportUnknownVariableType]
 
     @property
     def is_gone(self) -> bool:
@@ -375,6 +397,10 @@ class _Responder:
     def __init__(self, connection: _Connection, head: Head) -> None:
         self._connection = connection
         self._head = head
+
+    @property
+    def address(self) -> str | None:
+        return self._connection.address
 
     def reply(self, status: int, headers: Pairs, body: bytes) -> None:
         self.is_complete = True

@@ -2,14 +2,15 @@
 
 `MemoryLink` is the quick way for a modern client: the request is served in the caller's own task. `ServerChannel` is the
 same server behind a two-way channel, for the older revisions, where both sides ask. `MemoryChannel` is the raw end of one,
-for tests and tools that bring their own client.
+for tests and tools that bring their own client. There is no authentication here: `principal` is who the client is taken
+for, which is how a test acts as somebody.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 from trimaran.client.link import Inbox, Owner, Postmortem
 from trimaran.client.options import Tap
@@ -35,10 +36,15 @@ class MemoryChannel:
     """
 
     def __init__(
-        self, server: Server, *, legacy: Callable[[Duplex], LegacyHalf] | None = None, capacity: int = 1000
+        self,
+        server: Server,
+        *,
+        legacy: Callable[[Duplex], LegacyHalf] | None = None,
+        capacity: int = 1000,
+        principal: Any = None,
     ) -> None:
         self._incoming: asyncio.Queue[bytes | None] = asyncio.Queue(capacity)
-        self._duplex = Duplex(server, self._incoming.put, legacy=legacy)
+        self._duplex = Duplex(server, self._incoming.put, legacy=legacy, principal=principal)
         self.closed = False
 
     async def send(self, message: bytes) -> None:
@@ -67,10 +73,10 @@ class MemoryLink:
 
     is_http = False
 
-    def __init__(self, server: Server, inbox: Inbox, tap: Tap | None = None) -> None:
+    def __init__(self, server: Server, inbox: Inbox, tap: Tap | None = None, *, principal: Any = None) -> None:
         self._inbox = inbox
         self._tap = tap
-        self._duplex = Duplex(server, self._write)  # pyright: ignore[reportArgumentType]
+        self._duplex = Duplex(server, self._write, principal=principal)  # pyright: ignore[reportArgumentType]
         self._is_closed = False
 
     async def request(self, id: RequestId, message: bytes, headers: Mapping[str, str] | None = None) -> Frame:
@@ -120,15 +126,18 @@ class MemoryLink:
 class ServerChannel:
     """A server in this process, behind a two-way channel."""
 
-    def __init__(self, server: Server, *, legacy: Callable[[Duplex], LegacyHalf] | None = None) -> None:
+    def __init__(
+        self, server: Server, *, legacy: Callable[[Duplex], LegacyHalf] | None = None, principal: Any = None
+    ) -> None:
         self._server = server
         self._legacy = legacy
+        self._principal = principal
         self._duplex: Duplex | None = None
         self._owner: Owner | None = None
 
     async def open(self, owner: Owner) -> None:
         self._owner = owner
-        self._duplex = Duplex(self._server, self._write, legacy=self._legacy)  # pyright: ignore[reportArgumentType]
+        self._duplex = Duplex(self._server, self._write, legacy=self._legacy, principal=self._principal)  # pyright: ignore[reportArgumentType]
 
     async def send(self, message: bytes) -> None:
         if self._duplex is None:

@@ -300,7 +300,20 @@ async def test_what_a_verifier_does_not_know_is_refused(bearer: Any, refused: An
     assert (await refused(bearer(verifier=lambda _token: answer), "Bearer opaque")).kind == "invalid_token"
 
 
-@pytest.mark.parametrize("answer", [True, 1, "ada", ["ada"], object()])
+async def test_a_verifier_may_answer_as_those_of_other_providers_do() -> None:
+    """Claims, or what a principal calls them, or a principal; True is a caller without a name."""
+    for answer in ({"sub": "ada"}, {"subject": "ada", "scopes": ["a"]}, Principal(subject="ada")):
+        assert (await Bearer(verifier=lambda _token, answer=answer: answer).verify("opaque")).subject == "ada"
+    found = await Bearer(verifier=lambda _token: Principal(subject="ada", issuer="i", scopes=frozenset({"a"}))).verify(
+        "t"
+    )
+    assert (found.subject, found.issuer, found.scopes) == ("ada", "i", {"a"})
+    assert (await Bearer(verifier=lambda _token: True).verify("opaque")).subject is not None
+    with pytest.raises(Refused):
+        await Bearer(verifier=lambda _token: Principal(subject="ada", expires_at=5.0)).verify("opaque")
+
+
+@pytest.mark.parametrize("answer", [1, "ada", ["ada"], object()])
 async def test_a_verdict_that_makes_no_sense_is_our_fault(bearer: Any, refused: Any, answer: Any) -> None:
     """R176."""
     refusal = await refused(bearer(verifier=lambda _token: answer), "Bearer opaque")

@@ -291,9 +291,9 @@ async def test_headers_that_a_server_keeps_apart_are_counted() -> None:
 
 async def test_any_of_the_names_of_a_target_will_do() -> None:
     urls = ["http://10.0.0.1:9090/mcp", URL]
-    assert await DPoP(clock=Clock()).check({"DPoP": proof()}, "POST", urls, TOKEN, KEY.thumbprint()) is None
+    assert await DPoP(clock=Clock()).check({"dpop": proof()}, "POST", urls, TOKEN, KEY.thumbprint()) is None
     with pytest.raises(ProofRefused, match="htu"):
-        await DPoP(clock=Clock()).check({"DPoP": proof()}, "POST", [], TOKEN, KEY.thumbprint())
+        await DPoP(clock=Clock()).check({"dpop": proof()}, "POST", [], TOKEN, KEY.thumbprint())
 
 
 # --- replay -----------------------------------------------------------------------------------------------------------

@@ -161,6 +161,7 @@ async def test_a_caller_that_goes_away_is_not_mistaken_for_a_refusal(
     caller.cancel()
     with pytest.raises(asyncio.CancelledError):
         await caller
+    await provider.close()
 
 
 async def test_a_yes_is_remembered_for_half_a_minute(make: Any, issuer: Issuer, request_with: Any, clock: Any) -> None:

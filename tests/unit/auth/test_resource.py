@@ -44,7 +44,9 @@ class Request:
         path: str = "/mcp",
         query: str = "",
         url: str | None = RESOURCE,
+        public_url: str | None = None,
     ) -> None:
+        self.public_url = public_url
         self.headers = {name.lower(): value for name, value in (headers or {}).items()}
         self.method = method
         self.path = path
@@ -675,6 +677,20 @@ async def test_a_protected_server_in_three_lines() -> None:
     await auth.close()
 
 
+async def test_a_token_is_known_by_its_header_until_it_expires_and_no_longer() -> None:
+    now = time.time()
+    authorizer = JwtAuthorizer(issuer=ISSUER, jwks=jwks(KEY), clock_skew=0, clock=lambda: now)
+    auth = protected(authorizer=authorizer, clock=lambda: now)
+    request = bearer(token())
+    first = await auth.authenticate(request)
+    assert await auth.authenticate(request) is first
+    with pytest.raises(Refused):
+        await auth.authenticate(bearer(token() + "x"))
+    now += 61
+    with pytest.raises(Refused):
+        await auth.authenticate(request)
+
+
 async def test_keys_that_cannot_be_had_keep_the_server_from_starting() -> None:
     """R166."""
     auth = ProtectedResource(resource=RESOURCE, authorization_servers=[ISSUER])
@@ -973,12 +989,12 @@ async def test_a_malformed_bound_token_is_a_bad_request(value: str) -> None:
     [
         (RESOURCE, {"url": "http://10.0.0.7:9090/mcp"}),
         (RESOURCE, {"url": None}),
-        ("http://127.0.0.1:9090/mcp", {"url": "http://127.0.0.1:9090/mcp"}),
+        ("https://other.example.com/mcp", {"public_url": "https://other.example.com/mcp"}),
         ("https://mcp.example.com/messages", {"url": None, "path": "/messages"}),
         (RESOURCE, {"url": "http://inside/", "path": "/"}),
         ("https://mcp.example.com/caf%C3%A9", {"url": None, "path": "/café"}),
     ],
-    ids=["behind a proxy", "unknown", "as asked", "another route", "stripped path", "decoded path"],
+    ids=["behind a proxy", "unknown", "as the operator says", "another route", "stripped path", "decoded path"],
 )
 async def test_a_proof_names_the_target_as_the_client_knows_it(target: str, how: dict[str, Any]) -> None:
     auth = bound(resource="https://mcp.example.com/mcp/") if how.get("path") == "/" else bound()
@@ -991,6 +1007,7 @@ async def test_a_proof_names_the_target_as_the_client_knows_it(target: str, how:
     ("target", "how"),
     [
         ("https://evil.example.com/mcp", {}),
+        ("https://evil.example.com/mcp", {"url": "https://evil.example.com/mcp"}),
         (RESOURCE, {"url": "https://mcp.example.com/messages", "path": "/messages"}),
         ("https://mcp.example.com/", {}),
     ],

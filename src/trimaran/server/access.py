@@ -1,0 +1,149 @@
+"""Who may see and use what, and whose things are whose.
+
+A *principal* is what an authenticator gave for a request: `trimaran.auth.Principal`, or an author's own object with
+`subject`, `issuer`, `scopes` and `expires_at` as far as it has them; None is an anonymous caller. Nothing here decides who
+is calling. What cannot be found out is refused: a `visible_to` that fails hides, a principal without scopes has none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias, cast
+
+from trimaran.errors import CODE_INVALID_REQUEST, DeclarationError, ProtocolError
+
+from .handlers import incident, logger
+
+__all__ = [
+    "InsufficientScope",
+    "Visible",
+    "VisibleTo",
+    "at_expiry",
+    "grants",
+    "identity",
+    "is_hidden",
+    "same_principal",
+    "scopes_of",
+    "visible_of",
+]
+
+Visible: TypeAlias = Callable[[Any], bool]
+"""May this principal see it?"""
+VisibleTo: TypeAlias = "Sequence[str] | Callable[[Any], bool] | None"
+"""The same as an author declares it: scopes, all of which are needed, or a function of the principal."""
+
+# What clocks may differ, as providers have it: a stream does not end while its token would still be accepted.
+SKEW_SECONDS: Final = 60.0
+# A timer is not set further ahead than this. A client that loses its stream once a month will live.
+_LONGEST_SECONDS: Final = 30 * 86400.0
+
+
+class InsufficientScope(ProtocolError):
+    """The caller's credentials do not cover the operation: -32600 with all the scopes it needs (R183, R184).
+
+    Over HTTP, a provider that can ask for more makes a 403 with a challenge of it; the body stays the same.
+    """
+
+    def __init__(self, scopes: Sequence[str]) -> None:
+        self.scopes = tuple(scopes)
+        named = f"the scope{'s' if len(scopes) > 1 else ''} {', '.join(scopes)}"
+        super().__init__(
+            CODE_INVALID_REQUEST, f"this needs {named}", {"required_scopes": list(self.scopes)}, status=200
+        )
+
+
+def scopes_of(scopes: Sequence[str], what: str) -> tuple[str, ...]:
+    """Scopes as declared; anything but a list of strings is refused (R185)."""
+    if isinstance(scopes, str) or not all(type(s) is str for s in scopes):
+        raise DeclarationError(f'{what}: scopes is a list of strings, scopes=["files:write"], not {scopes!r}')
+    return tuple(scopes)
+
+
+def grants(principal: Any, scopes: Sequence[str]) -> bool:
+    """Has the caller every one of these scopes? An anonymous one has none."""
+    if principal is None:
+        return False
+    ask = getattr(principal, "has_scopes", None)
+    if ask is not None:  # where an author's principal knows that one scope includes another
+        return bool(ask(scopes))
+    return frozenset(getattr(principal, "scopes", None) or ()).issuperset(scopes)
+
+
+def visible_of(given: Any, what: str) -> Visible | None:
+    """`visible_to` as declared: None for everybody, a list of scopes, or a function of the principal."""
+    if given is None:
+        return None
+    if callable(given):
+        if inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(getattr(given, "__call__", None)):  # noqa: B004
+            raise DeclarationError(
+                f"{what}: visible_to is asked for every list, so it cannot be async; look things up in the authenticator"
+            )
+        return _by_function(cast("Callable[[Any], Any]", given), what)
+    if isinstance(given, (list, tuple, set, frozenset)) and given:
+        scopes = tuple(cast("Sequence[Any]", given))
+        if all(type(s) is str and s for s in scopes):
+            return _by_scopes(scopes)
+    raise DeclarationError(
+        f'{what}: visible_to is a list of scopes, visible_to=["admin"], or a function of the principal (None if '
+        f"anonymous) that returns True or False, not {given!r}"
+    )
+
+
+def _by_scopes(scopes: tuple[str, ...]) -> Visible:
+    def visible(principal: Any) -> bool:
+        return grants(principal, scopes)
+
+    return visible
+
+
+def _by_function(fn: Callable[[Any], Any], what: str) -> Visible:
+    def visible(principal: Any) -> bool:
+        try:
+            answer = fn(principal)
+        except Exception as error:
+            incident(f"visible_to of {what}", error)
+            return False
+        if inspect.isawaitable(answer):
+            # Always true as a truth value: the one wrong answer that would show everything to everybody.
+            if inspect.iscoroutine(answer):
+                answer.close()
+            logger.error("visible_to of %s returned an awaitable; it returns True or False", what)
+            return False
+        return bool(answer)
+
+    return visible
+
+
+def is_hidden(entry: Any, principal: Any) -> bool:
+    """Is this declared thing one that the caller must not know of?"""
+    visible: Visible | None = entry.visible_to
+    return visible is not None and not visible(principal)
+
+
+def identity(principal: Any) -> Any:
+    """Who this is, for telling whether two requests come from the same caller: subject *and* issuer (R102).
+
+    Authentication makes a new object each time, so it is never the object that counts. A principal without a subject is
+    whatever it equals, and so nobody but itself.
+    """
+    subject = getattr(principal, "subject", None)
+    return getattr(principal, "issuer", None), principal if subject is None else subject
+
+
+def same_principal(one: Any, other: Any) -> bool:
+    return one is other or identity(one) == identity(other)
+
+
+def at_expiry(principal: Any, end: Callable[[], None]) -> asyncio.TimerHandle | None:
+    """Call `end` when the principal's credentials have run out; cancel what comes back when the stream ends before."""
+    expires_at: float | None = getattr(principal, "expires_at", None)
+    if expires_at is None:
+        return None
+    left = expires_at + SKEW_SECONDS - time.time()
+    if not left > 0:
+        # Its authenticator has more patience than we. Ask it again in a minute; at once would be to go in circles.
+        left = SKEW_SECONDS
+    return asyncio.get_running_loop().call_later(min(left, _LONGEST_SECONDS), end)

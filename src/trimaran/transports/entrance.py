@@ -1,0 +1,233 @@
+"""The entrance of an endpoint: who is calling, how often, and what anyone may read.
+
+Made only for an endpoint that has an authenticator or a rate limit. The order for every request: so many from one address,
+who it is, so many from one caller; the engine looks at the content after that (R129). Whoever is turned away hears the
+refusal and nothing else; what fails on our side is a plain 500, and the log gets where it failed but never the text,
+which may quote a credential.
+
+The authenticator is started before the endpoint listens, or by the first request where nobody said when that would be
+(a mounted ASGI app). It may fetch from the URLs its operator configured; nothing is set up for that until it does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import secrets
+import traceback
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
+
+import msgspec
+
+from trimaran.auth.refusal import Refused
+from trimaran.errors import Error, ProtocolError
+from trimaran.server.access import identity
+
+if TYPE_CHECKING:
+    from trimaran.oauth.effects import HttpReply, HttpRequest
+
+    from .engine import Pairs, Request
+    from .fetch import Fetcher
+
+__all__ = ["Entrance", "RateLimiter"]
+
+logger: Final = logging.getLogger("trimaran.auth")
+
+
+class RateLimiter(Protocol):
+    """Lets requests pass, or raises `Refused` with how long to wait. `trimaran.auth.RateLimit` is one."""
+
+    def client_address(self, address: str | None, x_forwarded_for: str | None, /) -> str | None: ...
+    def admit_address(self, address: str | None, /) -> None: ...
+    def admit_principal(self, principal: Any, address: str | None, /) -> None: ...
+
+
+@final
+class _Known:
+    """What is counted of an author's own principal: who it is."""
+
+    __slots__ = ("identity",)
+
+    def __init__(self, principal: Any) -> None:
+        self.identity = identity(principal)
+
+
+@final
+class Entrance:
+    """`await identify(request)` gives the principal, or raises what `turn_away` knows how to answer."""
+
+    def __init__(
+        self, auth: Any, rate_limit: RateLimiter | None, *, public_url: str | None = None, path: str = "/mcp"
+    ) -> None:
+        self._auth: Any = auth
+        self._limit = rate_limit
+        self._public_url = public_url
+        self._path = path
+        self._fetcher: Fetcher | None = None
+        self._starting: asyncio.Task[None] | None = None
+        self._is_started = False
+        self._document: Callable[[Request], Any] | None = getattr(auth, "document", None)
+        self._step_up: Callable[[Request, Sequence[str]], str] | None = getattr(auth, "step_up", None)
+        self._challenge: Callable[[Refused], str] | None = getattr(auth, "challenge", None)
+        self.identify: Callable[[Request], Awaitable[Any]] = self._identify
+        """What is to be awaited: the authenticator itself, once it is started and if nothing else is asked for."""
+
+    # Its life
+
+    async def start(self) -> None:
+        """Get the authenticator ready; whatever it raises keeps the endpoint closed (R166).
+
+        However many ask for it at once, it is started once, and all of them hear what came of it.
+        """
+        if self._is_started:
+            return
+        if self._starting is None:
+            self._starting = asyncio.ensure_future(self._start())
+        # Shielded: a caller that goes away must not stop what the others wait for.
+        await asyncio.shield(self._starting)
+
+    async def _start(self) -> None:
+        try:
+            start = getattr(self._auth, "start", None)
+            if start is not None:
+                await _whole(start(self._fetch))
+        except BaseException:
+            await self._close_fetcher()
+            raise
+        else:
+            is_alone = self._limit is None and self._public_url is None
+            self.identify = self._auth.authenticate if is_alone else self._identify
+            self._is_started = True
+        finally:
+            self._starting = None
+
+    async def close(self) -> None:
+        """End what the authenticator has going on; it may be started again."""
+        self.identify = self._identify_no_more
+        starting, self._starting = self._starting, None
+        if starting is not None:
+            starting.cancel()
+            await asyncio.wait({starting})
+        was_started, self._is_started = self._is_started, False
+        close = getattr(self._auth, "close", None)
+        try:
+            if was_started and close is not None:
+                await _whole(close())
+        finally:
+            await self._close_fetcher()
+
+    async def _fetch(self, request: HttpRequest) -> HttpReply:
+        """What an authenticator fetches with. It knows only URLs of its own configuration, so they may be anywhere."""
+        if self._fetcher is None:
+            from .fetch import Fetcher
+
+            self._fetcher = Fetcher(allow_private=True)
+        return await self._fetcher(request)
+
+    async def _close_fetcher(self) -> None:
+        fetcher, self._fetcher = self._fetcher, None
+        if fetcher is not None:
+            await fetcher.close()
+
+    # Who is calling
+
+    async def _identify_no_more(self, request: Request) -> Any:
+        raise ProtocolError.internal_error("the server is stopping; try again in a moment", status=503)
+
+    async def _identify(self, request: Request) -> Any:
+        limit, address = self._limit, None
+        if limit is not None:
+            address = self._address(request, limit)
+            limit.admit_address(address)
+        if not self._is_started:
+            await self.start()
+        request.public_url = self.public_url(request.path)
+        principal = None if self._auth is None else await self._auth.authenticate(request)
+        if limit is not None:
+            is_ours = principal is None or hasattr(principal, "identity")
+            limit.admit_principal(principal if is_ours else _Known(principal), address)
+        return principal
+
+    @staticmethod
+    def _address(request: Request, limit: RateLimiter) -> str | None:
+        return limit.client_address(request.address, request.headers.get("x-forwarded-for"))
+
+    def admit_unasked(self, request: Request) -> None:
+        """For what is answered without asking who it is: only how often that happens is looked at."""
+        if self._limit is not None:
+            self._limit.admit_address(self._address(request, self._limit))
+
+    def public_url(self, path: str) -> str | None:
+        """What clients call one of our paths, as far as `public_url=` says."""
+        whole, own = self._public_url, self._path
+        if whole is None or path == own:
+            return whole
+        if path == own + "/":
+            return whole + "/"
+        # A proxy may have put a prefix before our paths; if it did something cleverer, the path is what we know.
+        scheme, _, rest = whole.partition("://")
+        host, _, outer = rest.partition("/")
+        prefix = f"/{outer}".removesuffix(own) if own != "/" and f"/{outer}".endswith(own) else ""
+        return f"{scheme}://{host}{prefix}{path}"
+
+    # What is answered here
+
+    async def turn_away(self, request: Request, error: Exception) -> None:
+        """Answer what `identify` raised."""
+        if isinstance(error, Refused):
+            await request.reply(error.status, error.headers, error.body)
+            return
+        number = _log(error)
+        said = {"error": "server_error", "error_description": f"the credentials could not be checked (error {number})"}
+        headers = [("content-type", "application/json"), ("cache-control", "no-store")]
+        await request.reply(500, headers, msgspec.json.encode(said))
+
+    async def serve_document(self, request: Request) -> bool:
+        """Serve a document that anyone may read, from any page; False if it is none of ours."""
+        if self._document is None:
+            return False
+        try:
+            request.public_url = self.public_url(request.path)
+            found = self._document(request)
+            if found is None:
+                return False
+            self.admit_unasked(request)
+            status, headers, body = found
+        except Exception as error:
+            await self.turn_away(request, error)
+            return True
+        await request.reply(status, list(headers), body)
+        return True
+
+    def step_up(self, request: Request, scopes: Sequence[str]) -> tuple[int, Pairs] | None:
+        """Status and headers of a reply that says which scopes would do; None where nobody could get them.
+
+        To who is known, a 403. Who has shown no credentials lacks those first: a 401 (RFC 6750, 3.1).
+        """
+        if self._step_up is None:
+            return None
+        try:
+            if request.principal is None and self._challenge is not None:
+                status, said = 401, self._challenge(Refused("missing", scopes=scopes))
+            else:
+                status, said = 403, self._step_up(request, scopes)
+        except Exception as error:
+            _log(error)
+            return None
+        return status, [("cache-control", "no-store"), ("www-authenticate", said)]
+
+
+async def _whole(made: Any) -> None:
+    if inspect.isawaitable(made):
+        await made
+
+
+def _log(error: Exception) -> str:
+    """Log a failure under a short id. Of errors that are not ours, where they came from and not what they say."""
+    number = secrets.token_hex(4)
+    said = f": {error}" if isinstance(error, Error) else ""
+    frames = "".join(traceback.format_tb(error.__traceback__))
+    logger.error("authentication failed [%s]: %s%s\n%s", number, type(error).__name__, said, frames)
+    return number
