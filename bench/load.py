@@ -16,7 +16,7 @@ import gc
 import itertools
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import cast
 
@@ -217,10 +217,15 @@ def measure(
         gc.enable()
 
 
-def call_templates(port: int, tool: str, era: messages.Era, connections: int) -> list[messages.Template]:
-    """Build one template per connection; in the legacy era each connection is a session of its own."""
+def call_templates(
+    port: int, tool: str, era: messages.Era, connections: int, more: Mapping[str, str] | None = None
+) -> list[messages.Template]:
+    """Build one template per connection; in the legacy era each connection is a session of its own.
+
+    `more` headers go with calls of the modern era: there is no session to open without them.
+    """
     if era == "modern":
-        return [messages.call_template(port, tool, era=era)] * connections
+        return [messages.call_template(port, tool, era=era, more=more)] * connections
     return [
         messages.call_template(port, tool, era=era, session=messages.open_session(port)) for _ in range(connections)
     ]

@@ -6,6 +6,7 @@ sender only joins three byte strings; every request of a run has its own id, as 
 
 import http.client
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -37,12 +38,20 @@ class Template:
         return b"%b%d%b" % (self.prefix, request_id, self.suffix)
 
 
-def http_template(port: int, method: str, params: dict[str, Any], *, era: Era, session: str | None = None) -> Template:
-    """Build the POST of one request, ready to be filled with ids."""
+def http_template(
+    port: int,
+    method: str,
+    params: dict[str, Any],
+    *,
+    era: Era,
+    session: str | None = None,
+    more: Mapping[str, str] | None = None,
+) -> Template:
+    """Build the POST of one request, with some more headers, ready to be filled with ids."""
     if era == "modern":
         params = {**params, "_meta": META}
     body = _encode({"jsonrpc": "2.0", "id": _MARK, "method": method, "params": params})
-    headers = request_headers(method, params, era=era, session=session)
+    headers = {**request_headers(method, params, era=era, session=session), **(more or {})}
     head = [f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}"]
     head += [f"{name}: {value}" for name, value in headers.items()]
     head.append(f"Content-Length: {len(body)}\r\n\r\n")
@@ -51,9 +60,11 @@ def http_template(port: int, method: str, params: dict[str, Any], *, era: Era, s
     return Template(prefix, suffix)
 
 
-def call_template(port: int, tool: str, *, era: Era, session: str | None = None) -> Template:
+def call_template(
+    port: int, tool: str, *, era: Era, session: str | None = None, more: Mapping[str, str] | None = None
+) -> Template:
     params = {"name": tool, "arguments": ARGUMENTS}
-    return http_template(port, "tools/call", params, era=era, session=session)
+    return http_template(port, "tools/call", params, era=era, session=session, more=more)
 
 
 def request_headers(method: str, params: dict[str, Any], *, era: Era, session: str | None = None) -> dict[str, str]:

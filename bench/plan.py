@@ -101,16 +101,21 @@ def unavailable(reason: str) -> Callable[[], float]:
 
 
 def call_rate(
-    live: Live | str, plan: Plan, tool: str, era: messages.Era, costs: list[float] | None = None
+    live: Live | str,
+    plan: Plan,
+    tool: str,
+    era: messages.Era,
+    costs: list[float] | None = None,
+    more: Mapping[str, str] | None = None,
 ) -> Callable[[], float]:
     """Return a function that loads the server for one slice and returns answers per second; warms it up here.
 
-    `costs` collects, per slice, the server's processor time per answer in microseconds.
+    `costs` collects, per slice, the server's processor time per answer in microseconds; `more` headers go with each call.
     """
     if isinstance(live, str):
         return unavailable(live)
     try:
-        templates = load.call_templates(live.port, tool, era, CONNECTIONS)
+        templates = load.call_templates(live.port, tool, era, CONNECTIONS, more)
         load.measure(live.port, templates, seconds=0.3)
     except Exception as error:
         return unavailable(str(error) or type(error).__name__)

@@ -22,11 +22,12 @@ import contenders
 import procs
 import report
 from plan import Plan
-from sections import calls, clients, imports, listing, memory, registry, shutdown, stdio
+from sections import auth, calls, clients, imports, listing, memory, registry, shutdown, stdio
 
 SECTIONS: dict[str, Callable[[Plan], report.Section]] = {
     "http": calls.run_async,
     "sync": calls.run_sync,
+    "auth": auth.run,
     "stdio": stdio.run,
     "imports": imports.run,
     "inmemory": clients.run_memory,

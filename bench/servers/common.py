@@ -5,6 +5,7 @@ Runs inside each rival's own venv, so it imports the standard library only.
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -22,8 +23,14 @@ def parse(description: str) -> argparse.Namespace:
     parser.add_argument(
         "--stateless", action="store_true", help="legacy era without sessions, where the rival has that switch"
     )
+    parser.add_argument("--auth", default="none", metavar="KIND", help="who may call, by BENCH_AUTH")
     parser.add_argument("--time-registration", action="store_true", help="register, print the seconds as JSON, exit")
     return parser.parse_args()
+
+
+def auth_facts() -> dict[str, str]:
+    """What the `auth` section made for this run: issuer, audience, scope, secret, public_key (PEM), api_key."""
+    return json.loads(os.environ["BENCH_AUTH"])
 
 
 def fillers(count: int) -> Iterator[Filler]:

@@ -6,7 +6,7 @@ os.environ.setdefault("FASTMCP_LOG_LEVEL", "ERROR")
 os.environ.setdefault("FASTMCP_CHECK_FOR_UPDATES", "off")
 
 import uvicorn
-from common import fillers, parse, report_registration
+from common import auth_facts, fillers, parse, report_registration
 from fastmcp import FastMCP
 
 server = FastMCP("bench", version="1")
@@ -31,6 +31,17 @@ def main() -> None:
         return
     for function in fillers(options.tools):
         server.tool(function)
+    if options.auth == "rs256":
+        from fastmcp.server.auth.providers.jwt import JWTVerifier
+
+        facts = auth_facts()
+        server.auth = JWTVerifier(
+            public_key=facts["public_key"],
+            algorithm="RS256",
+            issuer=facts["issuer"],
+            audience=facts["audience"],
+            required_scopes=[facts["scope"]],
+        )
     if options.stdio:
         server.run("stdio", show_banner=False)
         return

@@ -1,6 +1,8 @@
 """Ours, through the public face only: what a user would write."""
 
-from common import fillers, parse, report_registration
+from typing import Any
+
+from common import auth_facts, fillers, parse, report_registration
 
 from trimaran import Server
 
@@ -32,6 +34,33 @@ async def poke() -> str:
     return "poked"
 
 
+def provider(kind: str) -> Any:
+    """Who may call."""
+    if kind == "none":
+        return None
+    from trimaran.auth import ApiKey, Bearer, DPoP, JwtAuthorizer, ProtectedResource
+
+    facts = auth_facts()
+    if kind == "apikey":
+        return ApiKey([facts["api_key"]])
+    checks: dict[str, Any] = {
+        "issuer": facts["issuer"],
+        "audience": facts["audience"],
+        "required_scopes": [facts["scope"]],
+    }
+    if kind == "hs256":
+        return Bearer(secret=facts["secret"], **checks)
+    if kind == "rs256":
+        return Bearer(key=facts["public_key"], **checks)
+    return ProtectedResource(
+        resource=facts["audience"],
+        authorization_servers=[facts["issuer"]],
+        authorizer=JwtAuthorizer(jwks=facts["public_key"], **checks),
+        # One proof is sent over and over, for nobody can sign as fast as it is asked; each is verified all the same.
+        dpop=DPoP(required=True, replay=None) if kind == "dpop" else None,
+    )
+
+
 def main() -> None:
     options = parse(__doc__ or "")
     if options.time_registration:
@@ -42,7 +71,7 @@ def main() -> None:
     if options.stdio:
         server.run()
     else:
-        server.run("http", host="127.0.0.1", port=options.port)
+        server.run("http", host="127.0.0.1", port=options.port, auth=provider(options.auth))
 
 
 if __name__ == "__main__":

@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from trimaran.client.client import Client
-    from trimaran.dialers import connect, open_client
+    from trimaran.dialers import connect, open_client, run_flow
     from trimaran.errors import Error, ProtocolError, ToolError
     from trimaran.server.context import Context
     from trimaran.server.limits import Limits
     from trimaran.server.server import Server
     from trimaran.sync import SyncClient
+    from trimaran.transports.loopback import LoopbackLogin
     from trimaran.types import CallToolResult
 
 __version__ = "0.1.0"
@@ -38,6 +39,7 @@ __all__ = [
     "Context",
     "Error",
     "Limits",
+    "LoopbackLogin",
     "ProtocolError",
     "Server",
     "SyncClient",
@@ -45,6 +47,7 @@ __all__ = [
     "__version__",
     "connect",
     "open_client",
+    "run_flow",
 ]
 
 _HOMES = {
@@ -53,12 +56,14 @@ _HOMES = {
     "Context": "trimaran.server.context",
     "Error": "trimaran.errors",
     "Limits": "trimaran.server.limits",
+    "LoopbackLogin": "trimaran.transports.loopback",
     "ProtocolError": "trimaran.errors",
     "Server": "trimaran.server.server",
     "SyncClient": "trimaran.sync",
     "ToolError": "trimaran.errors",
     "connect": "trimaran.dialers",
     "open_client": "trimaran.dialers",
+    "run_flow": "trimaran.dialers",
 }
 
 

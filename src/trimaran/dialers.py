@@ -17,7 +17,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast, final
 from urllib.parse import urlsplit
 
 from trimaran.client.asks import Asks
@@ -31,10 +31,13 @@ from trimaran.client.pipeline import Pipeline
 from trimaran.errors import ConfigError
 
 if TYPE_CHECKING:
+    from trimaran.oauth import Flow, UserAgent
     from trimaran.server.server import Server
     from trimaran.transports.authority import Authority
 
-__all__ = ["Target", "connect", "open_client"]
+__all__ = ["Target", "connect", "open_client", "run_flow"]
+
+T = TypeVar("T")
 
 Target: TypeAlias = "str | os.PathLike[str] | Sequence[str] | Mapping[str, Any] | Channel | Server"
 
@@ -62,6 +65,24 @@ def connect(target: Target, **options: Any) -> Client:
 async def open_client(target: Target, **options: Any) -> Client:
     """A client of `target`, open. Close it with `await client.close()`, from any task."""
     return await connect(target, **options).open()
+
+
+async def run_flow(flow: Flow[T], *, login: UserAgent | None = None, allow_private: bool = False) -> T:
+    """Run a flow of `trimaran.oauth` to its end: `await run_flow(discover_protected_resource(url))`.
+
+    What it fetches is fetched as for a grant, guarded against addresses inside unless `allow_private`.
+
+    Raises:
+        AuthorizationFailed: a step failed; says which, where, and what to do.
+    """
+    from trimaran.transports.fetch import Fetcher
+    from trimaran.transports.grants import perform
+
+    fetch = Fetcher(allow_private=allow_private)
+    try:
+        return await perform(flow, fetch, login)
+    finally:
+        await fetch.close()
 
 
 @final

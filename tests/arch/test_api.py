@@ -23,6 +23,9 @@ PUBLIC = [
     "trimaran.errors",
     "trimaran.content",
     "trimaran.client",
+    "trimaran.auth",
+    "trimaran.oauth",
+    "trimaran.state",
     "trimaran.testing",
     "trimaran.schema",
 ]

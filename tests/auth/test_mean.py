@@ -19,10 +19,17 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from trimaran import connect, dialers
+from trimaran import connect, dialers, run_flow
 from trimaran.client.meeting import EraMemory
 from trimaran.errors import AuthorizationFailed, LoginRequired, Unauthorized, UnsafeUrl
-from trimaran.oauth import ClientCredentials, OAuth
+from trimaran.oauth import (
+    ClientCredentials,
+    OAuth,
+    client_metadata,
+    discover_authorization_server,
+    discover_protected_resource,
+    register_client,
+)
 from trimaran.transports.fetch import Fetcher
 from trimaran.transports.grants import GrantAuthority
 
@@ -682,3 +689,15 @@ def test_every_sin_is_tried() -> None:
     """By its row above, or by name in this file."""
     text = Path(__file__).read_text()
     assert [sin for sin in SINS if f'"{sin}"' not in text] == []
+
+
+async def test_the_steps_can_be_run_one_by_one(meet: Enter) -> None:
+    """R213: discovery and registration without a client of ours."""
+    async with meet() as mean:
+        found = await run_flow(discover_protected_resource(mean.url))
+        assert found is not None
+        metadata = await run_flow(discover_authorization_server(found.authorization_servers[0], mean.url))
+        assert metadata.registration_endpoint is not None
+        description = client_metadata(name="Boat", redirect_uri="http://127.0.0.1/callback", auth_method="none")
+        client = await run_flow(register_client(metadata.registration_endpoint, description, server_url=mean.url))
+        assert client.client_id == "client-as-1"

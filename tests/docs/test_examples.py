@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -63,8 +64,10 @@ class Stdio:
 
 
 @contextlib.asynccontextmanager
-async def child(file: str, *arguments: str, port: int | None = None) -> AsyncIterator[asyncio.subprocess.Process]:
-    environment = {**os.environ, **({"PORT": str(port)} if port else {})}
+async def child(
+    file: str, *arguments: str, port: int | None = None, env: dict[str, str] | None = None
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    environment = {**os.environ, **(env or {}), **({"PORT": str(port)} if port else {})}
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         str(EXAMPLES / file),
@@ -95,9 +98,9 @@ async def on_stdio(file: str, *arguments: str) -> AsyncIterator[Stdio]:
 
 
 @contextlib.asynccontextmanager
-async def on_http(file: str, port: int) -> AsyncIterator[int]:
+async def on_http(file: str, port: int, env: dict[str, str] | None = None) -> AsyncIterator[int]:
     """Run an example on HTTP, and see that SIGTERM ends it in time."""
-    async with child(file, port=port) as process:
+    async with child(file, port=port, env=env) as process:
         async with asyncio.timeout(PATIENCE):
             while True:
                 try:
@@ -139,8 +142,10 @@ async def http(port: int, method: str, path: str, headers: dict[str, str], body:
     return int(status.split()[1]), got.get("content-type", ""), rest
 
 
-async def post(port: int, message: Any, path: str = "/mcp") -> tuple[int, list[Any]]:
-    """Post one modern request; status and the messages that came back, JSON or stream."""
+async def post(
+    port: int, message: Any, path: str = "/mcp", more: dict[str, str] | None = None
+) -> tuple[int, list[Any]]:
+    """Post one modern request, with some more headers; status and the messages that came back, JSON or stream."""
     method, params = message["method"], message["params"]
     headers = {
         "content-type": "application/json",
@@ -150,6 +155,7 @@ async def post(port: int, message: Any, path: str = "/mcp") -> tuple[int, list[A
     }
     if "name" in params or "uri" in params:
         headers["mcp-name"] = params.get("name") or params["uri"]
+    headers |= more or {}
     status, kind, body = await http(port, "POST", path, headers, json.dumps(message).encode())
     if kind.startswith("text/event-stream"):
         lines = [line[5:].strip() for line in body.decode().splitlines() if line.startswith("data:")]
@@ -157,8 +163,8 @@ async def post(port: int, message: Any, path: str = "/mcp") -> tuple[int, list[A
     return status, [json.loads(body)]
 
 
-async def result(port: int, message: Any, path: str = "/mcp") -> Any:
-    status, messages = await post(port, message, path)
+async def result(port: int, message: Any, path: str = "/mcp", more: dict[str, str] | None = None) -> Any:
+    status, messages = await post(port, message, path, more)
     assert status == 200, messages
     return messages[-1]["result"]
 
@@ -304,9 +310,9 @@ async def test_embedding(free_port: int) -> None:
         assert status == 403
 
 
-async def output_of(file: str, *arguments: str, code: int = 0) -> list[str]:
+async def output_of(file: str, *arguments: str, code: int = 0, env: dict[str, str] | None = None) -> list[str]:
     """Run an example that ends by itself: what it printed, line by line."""
-    async with child(file, *arguments) as process:
+    async with child(file, *arguments, env=env) as process:
         async with asyncio.timeout(PATIENCE):
             printed, complaints = await process.communicate()
         assert process.returncode == code, complaints.decode()
@@ -363,3 +369,57 @@ async def test_watch_changes_sees_the_tide_rise() -> None:
     tides = [int(line.removeprefix("tide: ")) for line in lines if line.startswith("tide: ")]
     assert tides == sorted(tides)
     assert tides[-1] > tides[0]
+
+
+READER = {"x-api-key": "reader-key-of-the-example-4711"}
+SKIPPER = {"authorization": "ApiKey writer-key-of-the-example-0815"}
+
+
+async def test_api_key_server(free_port: int) -> None:
+    """R157, R158, R183: hashed keys, scopes, and a tool that only some know of."""
+    async with on_http("api_key_server.py", free_port) as port:
+        for wrong in ({}, {"x-api-key": "hmac-sha256$iu9n8c8VNS52hAcMRjuZVF5aTu2aMYzkeqtDczselgM="}):
+            status, refused = await post(port, call("read_log"), more=wrong)
+            assert status == 401
+            assert refused[-1]["error"] == ("invalid_credentials" if wrong else "unauthorized")
+        assert (await result(port, call("read_log"), more=READER))["structuredContent"] == []
+        status, refused = await post(port, call("write_log", {"text": "x"}), more=READER)
+        assert (status, refused[-1]["error"]["code"]) == (200, -32600)
+        assert refused[-1]["error"]["data"] == {"required_scopes": ["log:write"]}
+        written = await result(port, call("write_log", {"text": "Fog."}), more=SKIPPER)
+        assert written["content"][0]["text"] == "Entry 1, signed skipper of the Trimaran."
+        assert (await result(port, call("read_log"), more=READER))["structuredContent"] == [
+            {"author": "skipper", "text": "Fog."}
+        ]
+        listed = await result(port, modern("tools/list"), more=READER)
+        assert [tool["name"] for tool in listed["tools"]] == ["read_log", "write_log"]
+        assert listed["cacheScope"] == "private"
+        assert len((await result(port, modern("tools/list"), more=SKIPPER))["tools"]) == 3
+
+
+def port_beside(taken: int) -> int:
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            found = probe.getsockname()[1]
+        if found != taken:
+            return found
+
+
+@pytest.mark.deadline(40)
+async def test_unattended_agent_at_a_protected_server(free_port: int) -> None:
+    """All three as their docstrings say: an issuer, a server that takes its tokens, and a program that gets them."""
+    issuer = port_beside(free_port)
+    env = {"ISSUER": f"http://127.0.0.1:{issuer}"}
+    async with on_http("tiny_issuer.py", issuer), on_http("protected_server.py", free_port, env) as port:
+        status, _, body = await http(port, "GET", "/.well-known/oauth-protected-resource/mcp", {})
+        about = json.loads(body)
+        assert status == 200
+        assert about["resource"] == f"http://127.0.0.1:{port}/mcp"
+        assert about["authorization_servers"] == [env["ISSUER"]]
+        assert (await post(port, call("high_water", {"harbour": "Dover"})))[0] == 401
+        agent = {"SERVER": about["resource"]}
+        assert await output_of("unattended_agent.py", env=agent) == ["05:12", "Dover: 05:15, says agent"]
+        (complaint,) = await output_of("unattended_agent.py", env={**agent, "CLIENT_SECRET": "wrong"}, code=1)
+        assert complaint.startswith("no right to call (token request): the token request failed: http://127.0.0.1:")
+        assert "invalid_client; check the client's id and secret" in complaint

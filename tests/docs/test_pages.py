@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from click import Group
+from click import Context, Group
 
 from trimaran import Server
 from trimaran.cli import COMMANDS
@@ -131,7 +131,13 @@ def check_our_command(words: list[str], where: str) -> None:
         return
     assert words[0] in COMMANDS, (where, words)
     command = importlib.import_module(COMMANDS[words[0]][0]).command
-    assert not isinstance(command, Group)
+    while isinstance(command, Group):
+        words = words[1:]
+        if words[0].startswith("-"):
+            return
+        found = command.get_command(Context(command), words[0])
+        assert found is not None, (where, words)
+        command = found
     known = {flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)}
     # What follows `--` is the command of a server, and not ours to know.
     ours = words[1 : words.index("--")] if "--" in words else words[1:]

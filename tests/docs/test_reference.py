@@ -132,6 +132,7 @@ def test_the_glossary_has_the_fixed_words() -> None:
     page = (DOCS / "glossary.md").read_text()
     words = ("Call", "Notice", "Reply", "Peer", "Principal", "Exchange", "Context", "Transport", "Guard", "Catalog")
     words += ("Channel", "Client", "Conversation", "Dialect", "Dialer", "Link", "Patience", "Target", "Watcher")
+    words += ("Challenge", "Flow", "Grant", "Issuer", "Proof", "Provider", "Resource", "Step-up")
     assert [w for w in words if f"**{w}**" not in page] == []
 
 
@@ -260,3 +261,43 @@ def test_the_command_line_page_has_every_option_and_exit_code() -> None:
         assert [flag for flag in flags if f"`{flag}`" not in page] == [], name
     for code, meaning in MEANINGS.items():
         assert f"| {code} | {meaning} |" in page
+
+
+# Authorization.
+
+
+def test_the_auth_page_has_every_public_name_and_option() -> None:
+    """Whose rule: ours. Parameters of classes are options, so each is explained; those of steps are named as far as one needs them."""
+    import trimaran.auth
+    import trimaran.oauth
+    import trimaran.state
+
+    page = (DOCS / "reference" / "auth.md").read_text()
+    for module in (trimaran.auth, trimaran.oauth, trimaran.state):
+        missing = [name for name in module.__all__ if not re.search(rf"\b{name}\b", page)]
+        assert missing == [], module.__name__
+    made = [getattr(trimaran.auth, name) for name in trimaran.auth.__all__]
+    made += [trimaran.oauth.OAuth, trimaran.oauth.ClientCredentials, trimaran.oauth.EnterpriseManaged]
+    made += [trimaran.oauth.WorkloadIdentity, trimaran.state.FileTokens]
+    for cls in made:
+        if not inspect.isclass(cls) or cls.__name__ == "Principal":
+            continue
+        names = [name for name in params(cls.__init__) if name not in ("args", "kwargs")]
+        assert [name for name in names if not re.search(rf"\b{name}\b", page)] == [], cls.__name__
+
+
+def test_the_auth_page_has_every_member_of_a_principal() -> None:
+    from trimaran.auth import Principal
+
+    page = (DOCS / "reference" / "auth.md").read_text()
+    assert [name for name in public(Principal) if not re.search(rf"\b{name}\b", page)] == []
+
+
+def test_the_authentication_page_has_every_kind_of_refusal() -> None:
+    from trimaran.auth.refusal import KINDS
+
+    page = (DOCS / "guides" / "authentication.md").read_text()
+    for name, kind in KINDS.items():
+        row = re.search(rf"^\|[^|]*`{name}`[^|]*\| (\d+) \| `(\w+)` \|$", page, re.MULTILINE)
+        assert row, name
+        assert (int(row[1]), row[2]) == (kind.status, kind.code), name

@@ -1,4 +1,5 @@
-"""The command line: `trimaran demo`, `trimaran serve FILE`, `trimaran list|call|read|prompt|doctor TARGET`.
+"""The command line: `trimaran demo`, `trimaran serve FILE`, `trimaran list|call|read|prompt|doctor TARGET`,
+`trimaran auth login|logout|list|hash`.
 
 Each command lives in a module of its own and is imported when it is run, so that `trimaran serve` on stdio pays for
 nothing but itself. Standard output belongs to what a command produces; complaints and logs go to standard error.
@@ -32,6 +33,7 @@ COMMANDS: Final = {
     "read": ("trimaran.cli.read", "Read a resource."),
     "prompt": ("trimaran.cli.prompt", "Get a prompt."),
     "doctor": ("trimaran.cli.doctor", "Find out what is wrong with a server."),
+    "auth": ("trimaran.cli.auth", "Log in to servers, and make stored forms of secrets."),
 }
 
 
@@ -58,7 +60,7 @@ def commands(ctx: click.Context) -> None:
     """Trimaran: the Model Context Protocol for Python, on three hulls.
 
     Start with `trimaran demo`. Then write a server, run `trimaran serve my_server.py`, and try it with `trimaran list`
-    and `trimaran call`. `trimaran doctor` says why a server cannot be reached.
+    and `trimaran call`. `trimaran doctor` says why a server cannot be reached, and `trimaran auth login` logs you in.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

@@ -12,6 +12,7 @@ from trimaran.errors import (
     CODE_INVALID_PARAMS,
     CODE_METHOD_NOT_FOUND,
     CODE_RESOURCE_NOT_FOUND,
+    AuthorizationFailed,
     CallCancelled,
     CallError,
     ClientStateError,
@@ -21,6 +22,7 @@ from trimaran.errors import (
     Disconnected,
     Error,
     LocalProtocolError,
+    LoginRequired,
     RemoteProtocolError,
     TimedOut,
     Unauthorized,
@@ -55,7 +57,7 @@ MEANINGS: Final = {
     Exit.SERVER_ERROR: "the server answered with an error, or not by the protocol",
     Exit.TIMED_OUT: "no answer in time (--timeout)",
     Exit.LOST: "the connection ended before the answer came",
-    Exit.UNAUTHORIZED: "the server wants credentials, or other ones (--bearer)",
+    Exit.UNAUTHORIZED: "the server wants credentials, or other ones (trimaran auth login, --bearer)",
     Exit.BUG: "a mistake in trimaran itself (--debug shows it)",
     Exit.INTERRUPTED: "interrupted with Ctrl-C",
 }
@@ -97,10 +99,12 @@ def advice(error: Error, target: str, *, is_http: bool) -> str:
     if isinstance(error, UrlElicitationRequired):
         urls = [str(e.get("url", "")) for e in error.elicitations if isinstance(e, dict)]  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
         return f"Visit {' and '.join(urls) or 'the page it names'} first, then run this again."
+    if isinstance(error, AuthorizationFailed):
+        return "" if isinstance(error, LoginRequired) else doctor
     if isinstance(error, Unauthorized):
         if error.status == 403:
             return "The server knows you, but refuses this: use a token with more scope, or ask whoever runs it."
-        return f"Pass a token with --bearer TOKEN, or in TRIMARAN_TOKEN. {doctor}"
+        return f"Run: trimaran auth login {target}. Or pass a token with --bearer TOKEN, or in TRIMARAN_TOKEN. {doctor}"
     if isinstance(error, TimedOut):
         return f"Give it longer with --timeout SECONDS. If it should have answered at once: {doctor}"
     if isinstance(error, ConnectFailed):

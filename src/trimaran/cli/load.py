@@ -22,7 +22,7 @@ from trimaran.errors import ConfigError
 if TYPE_CHECKING:
     from trimaran.server.server import Server
 
-__all__ = ["BrokenFile", "Target", "load", "parse"]
+__all__ = ["BrokenFile", "Target", "load", "load_module", "parse"]
 
 # What authors call their server, most explicit first, when a module has several.
 USUAL_NAMES: Final = ("server", "mcp", "app")
@@ -113,6 +113,14 @@ def load(target: Target) -> Server:
     if target.obj is not None:
         return _named(module, target)
     return _only(module, target)
+
+
+def load_module(target: Target) -> ModuleType:
+    """The module of a target, which may be the one that is served: that is not imported a second time."""
+    if target.file is None:
+        return _import_module(target)
+    known = [m for m in list(sys.modules.values()) if getattr(m, "__file__", None) == str(target.file)]
+    return known[-1] if known else _import_file(target.file)
 
 
 def _import_file(path: Path) -> ModuleType:

@@ -48,7 +48,7 @@ def connect_options(target: Target, settings: Settings) -> dict[str, Any]:
         options["connect_timeout"] = settings.timeout
     if target.is_http:
         options["headers"] = {**target.headers, **settings.headers}
-        options["auth"] = settings.bearer
+        options["auth"] = settings.auth or settings.bearer
     else:
         options["env"] = {**target.env, **settings.env}
         options["cwd"] = target.cwd
@@ -65,9 +65,8 @@ def run(target: Target, settings: Settings, screen: Screen, work: Work) -> int:
         if settings.debug:
             screen.note(traceback.format_exc())
         # The library speaks of its own options; here they have other names.
-        screen.problem(
-            str(error).replace("connect_timeout", "--timeout"), advice(error, target.text, is_http=target.is_http)
-        )
+        said = str(error).replace("connect_timeout", "--timeout").replace("; give auth=...", "")
+        screen.problem(said, advice(error, target.text, is_http=target.is_http))
         return code_of(error, connected=bool(connected))
     except click.UsageError as error:
         # Found out with the server's help, so the command line as such is good, and its usage no news.
@@ -94,6 +93,10 @@ async def _with_client(target: Target, settings: Settings, screen: Screen, work:
     async def on_log(entry: LogEntry) -> None:
         screen.log(entry.level, entry.logger, entry.data)
 
+    if target.is_http:
+        from .logins import find_login
+
+        settings = settings._replace(auth=settings.auth or await find_login(target, settings))
     options = connect_options(target, settings)
     if settings.debug:
         options["on_stderr"] = screen.child_line

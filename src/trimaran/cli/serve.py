@@ -49,6 +49,14 @@ FILE: Final = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--allow-missing-origin", is_flag=True, help="HTTP: let in programs, which send no Origin, on a public address too."
 )
+@click.option(
+    "--auth",
+    metavar="SPEC",
+    help="HTTP: who may call: NAME (in FILE), FILE.py:NAME, apikeys:PATH, jwt:ISSUER with --audience, or none.",
+)
+@click.option(
+    "--audience", metavar="TEXT", help="HTTP: with jwt:ISSUER, whom tokens are made for; mostly this server's URL."
+)
 @click.option("--no-legacy", is_flag=True, help="Serve 2026-07-28 clients only, no earlier revisions.")
 @click.option("--reload", is_flag=True, help="Start anew when a .py file beside FILE changes (see above).")
 @click.option("--debug", is_flag=True, help="Tell clients what went wrong inside a failed call.")
@@ -78,6 +86,7 @@ def command(
       trimaran serve boat.py --port 9090         http://127.0.0.1:9090/mcp
       trimaran serve boat.py:harbour --http      this object
       trimaran serve fleet.boats:server --http   a module
+      trimaran serve boat.py --auth apikeys:keys.txt --port 9090
 
     Without OBJ the file's only Server is served, or the one named server, mcp or app.
 
@@ -91,6 +100,8 @@ def command(
         raise click.UsageError(f"--{_flag(next(iter(given)))} is an option of HTTP; leave out --stdio, or the option")
     transport = transport or ("http" if given else "stdio")
     _check_reach(given)
+    if "audience" in given and "auth" not in given:
+        raise click.UsageError("--audience goes with --auth jwt:ISSUER")
     if ("tls_cert" in given) != ("tls_key" in given):
         raise click.UsageError("--tls-cert and --tls-key go together: give both, or neither")
     logging.basicConfig(level=log_level.upper(), stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
@@ -159,6 +170,12 @@ def _serve_http(where: Target, given: dict[str, Any], *, debug: bool, legacy: bo
     if not legacy:
         options["legacy"] = False
     server = _loaded(where, debug)
+    from .provide import check_unused, provider
+
+    if "auth" in given:
+        options["auth"] = provider(given["auth"], given.get("audience"), where)
+    else:
+        check_unused(where)
     if behind_front is not None:
         from .reload import wait_for_turn
 

@@ -68,6 +68,10 @@ class Settings(NamedTuple):
     timeout: float | None = 30.0
     headers: Mapping[str, str] = {}
     bearer: str | None = None
+    login: str | None = None
+    """The name of the kept login to use; None for the only one, or the one that was given no name."""
+    auth: Any = None
+    """A grant, in place of all of these."""
     env: Mapping[str, str] = {}
     quiet: bool = False
     debug: bool = False
@@ -94,6 +98,8 @@ _REACH: Final = (
         metavar="TOKEN",
         help="HTTP: send this token; the environment variable TRIMARAN_TOKEN does the same unseen.",
     ),
+    click.option("--token-env", metavar="VAR", help="HTTP: send the token that this variable holds."),
+    click.option("--login", metavar="NAME", help="HTTP: use the login of this name (trimaran auth login --name)."),
     click.option("--env", multiple=True, metavar="K=V", help="Command: set this variable for it. Repeatable."),
 )
 _DEBUG: Final = click.option("--debug", is_flag=True, help="Show the server's stderr, and tracebacks.")
@@ -142,23 +148,36 @@ def read_settings(target: Target, given: Mapping[str, Any]) -> Settings:
         raise click.UsageError("--yes and --decline contradict each other: give one")
     if not 0 <= given["timeout"] < float("inf"):
         raise click.UsageError(f"--timeout is a number of seconds, or 0 for no limit, not {given['timeout']:g}")
-    for name, wants_http in (("header", True), ("bearer", True), ("env", False)):
-        if given["headers" if name == "header" else name] and target.is_http is not wants_http:
+    ways = [flag for flag in ("bearer", "token-env", "login") if given.get(flag.replace("-", "_"))]
+    if len(ways) > 1:
+        raise click.UsageError(f"--{ways[0]} and --{ways[1]} contradict each other: give one")
+    for name, wants_http in (("header", True), *((way, True) for way in ways), ("env", False)):
+        if given["headers" if name == "header" else name.replace("-", "_")] and target.is_http is not wants_http:
             what = "goes with a URL, and this target is a command" if wants_http else "goes with a command, not a URL"
             raise click.UsageError(f"--{name} {what}")
-    # Read here, not by click: a token in the environment is no mistake when the target is a command.
-    bearer = given["bearer"] or (os.environ.get("TRIMARAN_TOKEN") if target.is_http else None) or None
     return Settings(
         era=given.get("era", "auto"),
         timeout=given["timeout"] or None,
         headers=dict(_header(text) for text in given["headers"]),
-        bearer=bearer,
+        bearer=_bearer(target, given),
+        login=given.get("login"),
         env=dict(_variable(text) for text in given["env"]),
         quiet=given.get("quiet", False),
         debug=given["debug"],
         answers="yes" if given.get("yes") else "decline" if given.get("decline") else "ask",
         log_level=given.get("log_level", "info"),
     )
+
+
+def _bearer(target: Target, given: Mapping[str, Any]) -> str | None:
+    if given["bearer"] or given.get("login") or not target.is_http:
+        return given["bearer"]
+    variable = given.get("token_env")
+    # Read here, not by click: a token in the environment is no mistake when the target is a command.
+    found = os.environ.get(variable or "TRIMARAN_TOKEN") or None
+    if variable is not None and found is None:
+        raise click.UsageError(f"--token-env {variable}: this variable is not set, or empty")
+    return found
 
 
 def _header(text: str) -> tuple[str, str]:

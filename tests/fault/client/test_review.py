@@ -563,8 +563,6 @@ class SilentHandshake:
     def describe(self) -> str:
         return "somewhere"
 
-    async def close(self) -> None: ...
-
     async def dial(self, manner: Any, inbox: Any, reuse: Any) -> Any:
         return self
 

@@ -156,6 +156,12 @@ class Child:
 Spawn = Callable[..., Child]
 
 
+@pytest.fixture(autouse=True)
+def own_logins(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The logins of whoever runs the tests are none of their business."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
+
+
 @pytest.fixture
 def spawn() -> Iterator[Spawn]:
     """Start `trimaran` with these words."""

@@ -17,6 +17,8 @@ from typing import Any, Final
 
 import click
 
+from trimaran.errors import Error
+
 from ..run import heard, run_loop
 from ..show import Screen
 from ..target import ClientCommand, Settings, Target, client_options, read_settings, split_words
@@ -90,11 +92,15 @@ async def _examine(report: Report, target: Target, settings: Settings) -> int:
         else:
             _skip_rest(report, "the server cannot be spoken to")
         return 0
+    from ..logins import find_login
     from .http import Endpoint, reach, wire_for
 
     if not await reach(report, target.url, min(settings.timeout or 10.0, 10.0)):
         _skip_rest(report, "there is no connection")
         return 0
+    login = await find_login(target, settings)
+    if login is not None:
+        settings = await _with_login(target, settings, login)
     async with wire_for(target, settings) as wire:
         endpoint = Endpoint(report, target.url, wire, has_token=bool(settings.bearer))
         if not await endpoint.knock():
@@ -103,6 +109,17 @@ async def _examine(report: Report, target: Target, settings: Settings) -> int:
         met = await meet_both(report, target, settings)
         await endpoint.examine(modern=met.modern, legacy=met.legacy)
     return 0
+
+
+async def _with_login(target: Target, settings: Settings, login: Any) -> Settings:
+    """The settings with the token of a login, which bare requests can carry; or with the login, if they cannot (DPoP)."""
+    from ..logins import headers_of
+
+    try:
+        scheme, _, token = (await headers_of(login, target.url)).get("Authorization", "").partition(" ")
+    except Error:  # no fresh token is to be had: the report will say that one is needed
+        return settings
+    return settings._replace(bearer=token) if scheme == "Bearer" else settings._replace(auth=login)
 
 
 def _skip_rest(report: Report, reason: str) -> None:

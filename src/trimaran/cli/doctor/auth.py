@@ -60,7 +60,9 @@ async def examine_authorization(report: Report, wire: Wire, url: str, refused: A
         )
     else:
         report.ok("authorization", "authorization", f"needed: HTTP {refused.status} without a token")
-        report.skip("token", "token", "pass one with --bearer TOKEN or in TRIMARAN_TOKEN to examine the rest")
+        report.skip(
+            "token", "token", f"to examine the rest run trimaran auth login {url}, or pass one with --bearer TOKEN"
+        )
     challenge = challenge_params(refused.headers.get("www-authenticate", ""))
     _report_challenge(report, refused, challenge)
     metadata = await _report_resource(report, wire, url, challenge.get("resource_metadata"))

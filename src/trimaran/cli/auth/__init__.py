@@ -1,0 +1,46 @@
+"""`trimaran auth`: logins on servers, kept for the other commands; and stored forms of secrets, for a server of yours.
+
+login.py   log in as a person, and keep it        logout.py   withdraw and forget
+kept.py    which logins there are                 hash.py     keys and passwords as a server stores them
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Final
+
+import click
+
+__all__ = ["command"]
+
+# name -> (where it lives, what the list of commands says)
+COMMANDS: Final = {
+    "login": ("trimaran.cli.auth.login", "Log in to a server, and keep the login."),
+    "logout": ("trimaran.cli.auth.logout", "Withdraw a login, and forget it."),
+    "list": ("trimaran.cli.auth.kept", "List the logins that are kept."),
+    "hash": ("trimaran.cli.auth.hash", "Make the stored form of an API key or a password."),
+}
+
+
+class _Commands(click.Group):
+    """Each loaded when it is asked for: `hash` needs nothing of what `login` needs."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        return importlib.import_module(COMMANDS[cmd_name][0]).command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+
+@click.group("auth", cls=_Commands, short_help="Log in to servers, and make stored forms of secrets.")
+def command() -> None:
+    """Log in to servers, see and end logins, and make the stored forms of keys and passwords.
+
+    `list`, `call`, `read`, `prompt` and `doctor` use the login for their URL by themselves.
+    """
