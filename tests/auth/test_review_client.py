@@ -7,7 +7,7 @@ import base64
 import contextlib
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from aiohttp import web
 from tests.unit.oauth.stage import ISSUER, NOW, REDIRECT, SERVER, Stage, metadata, reply, resource, token
+from tests.unit.oauth.world import TOKEN, World, numbered, refuse, sent, settle
 
 from trimaran import connect, dialers
 from trimaran.client import meeting
@@ -45,9 +46,7 @@ from trimaran.transports.loopback import LoopbackLogin
 
 from .mean import Mean, Seen
 
-TOKEN = f"{ISSUER}/token"
 KEY = token_key("mcp.example.com", SERVER)
-CHALLENGE = {"www-authenticate": "Bearer"}
 PATIENCE = 20.0
 
 
@@ -70,62 +69,6 @@ async def whoami(mean: Mean, auth: Any) -> str:
 
 def unauthorized() -> web.Response:
     return web.Response(status=401, headers={"WWW-Authenticate": "Bearer"})
-
-
-class World:
-    """A stage whose token endpoint can be held back, and a person who agrees when the door is open."""
-
-    def __init__(self, answers: Any = None) -> None:
-        self.stage = Stage(answers)
-        self.gate, self.door = asyncio.Event(), asyncio.Event()
-        self.gate.set()
-        self.door.set()
-        self.reached, self.asked = asyncio.Event(), asyncio.Event()
-        self.logins = 0
-
-    async def fetch(self, request: HttpRequest) -> HttpReply:
-        if request.url == TOKEN:
-            self.reached.set()
-            await self.gate.wait()
-        return self.stage.answer(request)
-
-    async def log_in(self, url: str) -> str:
-        self.logins += 1
-        self.asked.set()
-        await self.door.wait()
-        return f"{REDIRECT}?code=c&state={parse_qs(urlsplit(url).query)['state'][0]}"
-
-    def person(self, **options: Any) -> OAuth:
-        return OAuth(login=self.log_in, redirect_uri=REDIRECT, **options)
-
-    def authority(self, grant: Grant) -> GrantAuthority:
-        return GrantAuthority(grant, SERVER, fetch=self.fetch, now=lambda: self.stage.now, entropy=self.stage.entropy)
-
-
-def numbered() -> Callable[[HttpRequest], HttpReply]:
-    count = 0
-
-    def answer(request: HttpRequest) -> HttpReply:
-        nonlocal count
-        count += 1
-        return reply(token(access_token=f"access-{count}", refresh_token=f"refresh-{count}"))
-
-    return answer
-
-
-async def sent(authority: GrantAuthority) -> Sent:
-    return await authority.credentials("POST", SERVER)
-
-
-async def refuse(
-    authority: GrantAuthority, what: Sent, status: int = 401, headers: dict[str, str] | None = None
-) -> bool:
-    return await authority.refused(status, headers or CHALLENGE, what, SERVER, 0)
-
-
-async def settle() -> None:
-    for _ in range(20):
-        await asyncio.sleep(0)
 
 
 def held(**changes: Any) -> Credentials:

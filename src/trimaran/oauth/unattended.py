@@ -29,6 +29,24 @@ class _Unattended(Grant):
 
     can_renew: ClassVar[bool] = True
 
+    def __init__(
+        self,
+        *,
+        scopes: Iterable[str] | None,
+        issuer: str | None,
+        token_endpoint: str | None,
+        resource: str | None,
+        dpop: bool,
+        allow_private: bool,
+    ) -> None:
+        super().__init__(scopes=scopes, dpop=dpop)
+        if token_endpoint is not None:
+            check_option("token_endpoint", token_endpoint)
+        self.issuer = issuer
+        self.token_endpoint = token_endpoint
+        self.resource = resource
+        self.allow_private = allow_private
+
     def acquire(self, need: Need, world: Surroundings, held: Credentials | None) -> Flow[Credentials | None]:
         if need.why == "expiring" and held is not None and held.metadata is not None:
             place = Place(held.resource or need.server_url, held.metadata, held.scopes, ())
@@ -140,17 +158,18 @@ class ClientCredentials(_Unattended):
         dpop: bool = False,
         allow_private: bool = False,
     ) -> None:
-        super().__init__(scopes=scopes, dpop=dpop)
+        super().__init__(
+            scopes=scopes,
+            issuer=issuer,
+            token_endpoint=token_endpoint,
+            resource=resource,
+            dpop=dpop,
+            allow_private=allow_private,
+        )
         if client_secret is None and private_key is None and client_assertion is None:
             raise ConfigError("ClientCredentials needs a client_secret, a private_key or a client_assertion")
-        if token_endpoint is not None:
-            check_option("token_endpoint", token_endpoint)
         self._identity = _Identity(client_id, client_secret, private_key, algorithm, client_assertion)
         self.client_id = client_id
-        self.issuer = issuer
-        self.token_endpoint = token_endpoint
-        self.resource = resource
-        self.allow_private = allow_private
 
     def __repr__(self) -> str:
         return f"ClientCredentials(client_id={self.client_id!r}, scopes={self.scopes!r})"
@@ -199,12 +218,17 @@ class EnterpriseManaged(_Unattended):
         dpop: bool = False,
         allow_private: bool = False,
     ) -> None:
-        super().__init__(scopes=scopes, dpop=dpop)
+        super().__init__(
+            scopes=scopes,
+            issuer=issuer,
+            token_endpoint=token_endpoint,
+            resource=resource,
+            dpop=dpop,
+            allow_private=allow_private,
+        )
         check_option("idp_token_endpoint", idp_token_endpoint)
-        if token_endpoint is not None:
-            check_option("token_endpoint", token_endpoint)
-            if audience is None and issuer is None:
-                raise ConfigError("with a token_endpoint of your own, give the issuer (or audience) it belongs to")
+        if token_endpoint is not None and audience is None and issuer is None:
+            raise ConfigError("with a token_endpoint of your own, give the issuer (or audience) it belongs to")
         self._identity = _Identity(client_id, client_secret, private_key, algorithm, client_assertion)
         self._idp = _Identity(idp_client_id or client_id, idp_client_secret, None, None)
         self.client_id = client_id
@@ -213,10 +237,6 @@ class EnterpriseManaged(_Unattended):
         self._subject_token = subject_token
         self.subject_token_type = subject_token_type
         self.audience = audience
-        self.issuer = issuer
-        self.token_endpoint = token_endpoint
-        self.resource = resource
-        self.allow_private = allow_private
 
     def __repr__(self) -> str:
         return f"EnterpriseManaged(client_id={self.client_id!r}, idp_token_endpoint={self.idp_token_endpoint!r})"
@@ -288,16 +308,17 @@ class WorkloadIdentity(_Unattended):
         dpop: bool = False,
         allow_private: bool = False,
     ) -> None:
-        super().__init__(scopes=scopes, dpop=dpop)
-        if token_endpoint is not None:
-            check_option("token_endpoint", token_endpoint)
+        super().__init__(
+            scopes=scopes,
+            issuer=issuer,
+            token_endpoint=token_endpoint,
+            resource=resource,
+            dpop=dpop,
+            allow_private=allow_private,
+        )
         self._assertion = assertion
         self._refused: dict[str, AuthorizationFailed] = {}
         self.client_id = client_id
-        self.issuer = issuer
-        self.token_endpoint = token_endpoint
-        self.resource = resource
-        self.allow_private = allow_private
 
     def __repr__(self) -> str:
         return f"WorkloadIdentity(scopes={self.scopes!r})"

@@ -43,7 +43,10 @@ _STATUS_LINE: Final = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: ([^\x00-\x
 # A client takes what servers have always sent: a bare LF ends a line too, and what follows a name may hold any text.
 _LENIENT_FIELD: Final = re.compile(rb"(" + _TOKEN + rb"):([^\x00\r\n]*)\r?\n")
 _NAME: Final = re.compile(_TOKEN.decode())
-_CHUNK_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\x00-\x08\x0a-\x1f\x7f]*)?\r\n")
+# No blank before an extension: others refuse it, and what two readers read differently can be used against one of them.
+_CHUNK_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,8})(?:[ \t]*|;[^\x00-\x08\x0a-\x1f\x7f]*)\r\n")
+# Of a server we read what RFC 9112 lets it write: nobody stands between us who would read it otherwise.
+_CHUNK_SIZE_OF_SERVER: Final = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\x00-\x08\x0a-\x1f\x7f]*)?\r\n")
 _MEMO_ENTRIES: Final = 1024
 _MEMO_BYTES: Final = 2048
 _MAX_TRAILER_BYTES: Final = 4096
@@ -359,7 +362,7 @@ class PieceReader:
 
     def _line(self, line: bytes) -> None:
         if self._state == "size":
-            size = _CHUNK_SIZE.fullmatch(line)
+            size = _CHUNK_SIZE_OF_SERVER.fullmatch(line)
             if size is None:
                 raise _garbled("a chunk's size line is malformed")
             self._left = int(size[1], 16)

@@ -219,6 +219,7 @@ def test_trailers_are_skipped() -> None:
         (b"1\r\na\nb", 400),
         (b"9" * 300, 400),
         (b"1\x00\r\n", 400),
+        (b"2 ;e=1\r\nde\r\n", 400),
         (b"65\r\n", 413),
         (b"ffffffff\r\n", 413),
         (b"0\r\n" + b"X: y\r\n" * 1000, 431),

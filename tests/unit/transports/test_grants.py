@@ -3,84 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.unit.oauth.stage import ISSUER, NOW, REDIRECT, SERVER, Stage, reply, token
+from tests.unit.oauth.stage import NOW, REDIRECT, SERVER, reply, token
+from tests.unit.oauth.world import TOKEN, World, numbered, refuse, sent, settle
 
 from trimaran.client.patience import Limit
 from trimaran.errors import AuthorizationFailed, ConfigError, LoginRequired, Unauthorized
-from trimaran.oauth import ClientCredentials, Grant, HttpReply, HttpRequest, OAuth, WorkloadIdentity
-from trimaran.transports.authority import Sent
+from trimaran.oauth import ClientCredentials, OAuth, WorkloadIdentity
 from trimaran.transports.grants import GrantAuthority
-
-TOKEN = f"{ISSUER}/token"
-CHALLENGE = {"www-authenticate": "Bearer"}
-
-
-class World:
-    """A stage whose fetches can be held back."""
-
-    def __init__(self, answers: Any = None) -> None:
-        self.stage = Stage(answers)
-        self.gate = asyncio.Event()
-        self.gate.set()
-        self.reached = asyncio.Event()
-        self.logins = 0
-
-    async def fetch(self, request: HttpRequest) -> HttpReply:
-        if request.url == TOKEN:
-            self.reached.set()
-            await self.gate.wait()
-        return self.stage.answer(request)
-
-    def person(self, **options: Any) -> OAuth:
-        return OAuth(login=self.log_in, redirect_uri=REDIRECT, **options)
-
-    async def log_in(self, url: str) -> str:
-        self.logins += 1
-        from urllib.parse import parse_qs, urlsplit
-
-        return f"{REDIRECT}?code=c&state={parse_qs(urlsplit(url).query)['state'][0]}"
-
-    def authority(self, grant: Grant) -> GrantAuthority:
-        return GrantAuthority(grant, SERVER, fetch=self.fetch, now=lambda: self.stage.now, entropy=self.stage.entropy)
-
-    @property
-    def token_requests(self) -> int:
-        return self.stage.urls.count(TOKEN)
 
 
 def robot(**options: Any) -> ClientCredentials:
     return ClientCredentials(client_id="c", client_secret="s", **options)
-
-
-def numbered() -> Callable[[HttpRequest], HttpReply]:
-    count = 0
-
-    def answer(request: HttpRequest) -> HttpReply:
-        nonlocal count
-        count += 1
-        return reply(token(access_token=f"access-{count}", refresh_token=f"refresh-{count}"))
-
-    return answer
-
-
-async def sent(authority: GrantAuthority) -> Sent:
-    return await authority.credentials("POST", SERVER)
-
-
-async def refuse(
-    authority: GrantAuthority, what: Sent, status: int = 401, headers: dict[str, str] | None = None
-) -> bool:
-    return await authority.refused(status, headers or CHALLENGE, what, SERVER, 0)
-
-
-async def settle() -> None:
-    for _ in range(20):
-        await asyncio.sleep(0)
 
 
 async def test_nothing_is_sent_before_the_server_asks() -> None:
