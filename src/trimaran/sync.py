@@ -22,6 +22,7 @@ from typing import Any, Self, TypeVar, final
 from trimaran.client.client import Client, OnProgress, Timeout
 from trimaran.client.connection import Unset
 from trimaran.client.results import Page, PromptResult, ResourceResult, ToolResult
+from trimaran.client.tasks import TaskHandle, TaskUpdate
 from trimaran.client.watch import Change, Changes, Subscription
 from trimaran.dialers import connect
 from trimaran.errors import Closed, NotReady
@@ -38,7 +39,7 @@ from trimaran.types import (
     Tool,
 )
 
-__all__ = ["SyncClient", "SyncSubscription"]
+__all__ = ["SyncClient", "SyncSubscription", "SyncTask"]
 
 _T = TypeVar("_T")
 
@@ -217,6 +218,27 @@ class SyncClient:
             )
         )
 
+    def start_task(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        ttl: float | None = None,
+        into: Any = None,
+        raise_on_error: bool | None = None,
+        timeout: Timeout = Unset,
+        meta: Mapping[str, Json] | None = None,
+    ) -> SyncTask:
+        """Call a tool as a task; see Client.start_task."""
+        call = self._async.start_task(
+            name, arguments, ttl=ttl, into=into, raise_on_error=raise_on_error, timeout=timeout, meta=meta
+        )
+        return SyncTask(self._run, self._run(call))
+
+    def task(self, id: str, *, into: Any = None, raise_on_error: bool | None = None) -> SyncTask:
+        """A task that was begun before, perhaps by another run of this program."""
+        return SyncTask(self._run, self._async.task(id, into=into, raise_on_error=raise_on_error))
+
     def list_tools(self, cursor: str | None = None, *, fresh: bool = False) -> Page[Tool]:
         return self._run(self._async.list_tools(cursor, fresh=fresh))
 
@@ -357,6 +379,57 @@ class SyncSubscription:
 
     def cancel(self) -> None:
         self._run(self._subscription.cancel())
+
+
+@final
+class SyncTask:
+    """One task; see TaskHandle. Whoever stops waiting, by Ctrl+C too, leaves it running: only `cancel` ends it."""
+
+    def __init__(self, run: Callable[[Coroutine[Any, Any, Any]], Any], handle: TaskHandle) -> None:
+        self._run = run
+        self._handle = handle
+
+    @property
+    def id(self) -> str:
+        return self._handle.id
+
+    @property
+    def status(self) -> str:
+        """As of the last look."""
+        return self._handle.status
+
+    @property
+    def message(self) -> str | None:
+        return self._handle.message
+
+    @property
+    def is_over(self) -> bool:
+        return self._handle.is_over
+
+    def result(self, timeout: float | None = None) -> ToolResult:
+        """Wait for the end: the tool's result; see TaskHandle.result."""
+        return self._run(self._handle.result(timeout))
+
+    def refresh(self) -> TaskUpdate:
+        """Ask the server how it stands, and answer what it wants to know."""
+        return self._run(self._handle.refresh())
+
+    def cancel(self) -> None:
+        """Tell the server that the task is not wanted any more. One that has ended stays as it is."""
+        self._run(self._handle.cancel())
+
+    def __iter__(self) -> Iterator[TaskUpdate]:
+        """Each change of the status or its message, the end included; each step waits for the next one."""
+        updates = aiter(self._handle)
+
+        async def step() -> TaskUpdate | None:
+            return await anext(updates, None)
+
+        while (update := self._run(step())) is not None:
+            yield update
+
+    def __repr__(self) -> str:
+        return f"<SyncTask {self.id} {self.status}>"
 
 
 def _abandon(loop: asyncio.AbstractEventLoop, client: Client) -> None:

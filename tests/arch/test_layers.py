@@ -37,6 +37,7 @@ DOORS: dict[tuple[str, str], str] = {
     ("trimaran.server.server", "serve"): "run, serve, asgi and engine hand the server to composition",
     ("trimaran.server.server", "transports"): "the type that asgi returns",
     ("trimaran.server.context", "auth"): "the type of ctx.auth",
+    ("trimaran.server.server", "ext"): "a long-running tool switches tasks on",
 }
 
 _PURE = "asyncio socket ssl subprocess threading time random secrets uuid tempfile aiohttp granian uvloop http.client http.server urllib.request"

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .client import Client
     from .link import Channel, Owner, Postmortem
     from .results import Page, PromptResult, ResourceResult, ToolResult
+    from .tasks import TaskHandle, TaskUpdate
     from .watch import Change, Changes, Subscription
 
 __all__ = [
@@ -31,6 +32,8 @@ __all__ = [
     "Sampling",
     "StateEvent",
     "Subscription",
+    "TaskHandle",
+    "TaskUpdate",
     "ToolResult",
 ]
 
@@ -39,6 +42,7 @@ _HOMES = {
     "client": ("Client",),
     "link": ("Channel", "Owner", "Postmortem"),
     "results": ("Page", "PromptResult", "ResourceResult", "ToolResult"),
+    "tasks": ("TaskHandle", "TaskUpdate"),
     "watch": ("Change", "Changes", "Subscription"),
 }
 

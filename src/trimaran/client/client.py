@@ -15,10 +15,12 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast, final
 
 import msgspec
+from msgspec import Raw
 
 from trimaran.errors import (
     CODE_INVALID_PARAMS,
@@ -42,7 +44,7 @@ from trimaran.protocol.headers import ParamHeaders
 from trimaran.protocol.inbound import RequestId
 from trimaran.protocol.meta import LOG_LEVELS
 from trimaran.protocol.methods import METHODS
-from trimaran.protocol.versions import V2025_03
+from trimaran.protocol.versions import V2025_03, V2025_11
 from trimaran.types import (
     Completion,
     Implementation,
@@ -68,6 +70,7 @@ from .results import (
     read_resource,
     read_tool,
 )
+from .tasks import TASKS, Asker, TaskHandle, read_begun
 from .tools import KnownTool, KnownTools
 from .watch import Changes, Subscription, Watch
 
@@ -224,11 +227,90 @@ class Client:
             ConnectionLost, TimedOut, ...: no answer; see trimaran.errors.
             InvalidOutput: the result breaks its schema, and `schema_check` is "strict" or `into` does not fit.
         """
+        finish = partial(self._finished, name, into, raise_on_error)
+        raw, tool = await self._call_tool(
+            name,
+            arguments,
+            meta,
+            idempotent=idempotent,
+            timeout=timeout,
+            max_timeout=max_timeout,
+            on_progress=on_progress,
+            extension=TASKS if self._options.tasks else None,
+            wish={} if self._options.tasks else None,
+        )
+        if self._options.tasks and (begun := self._begun(raw)) is not None:
+            given: Any = None if timeout is Unset else timeout
+            limit = max_timeout or given or self._options.max_timeout
+            return await self._handle(begun.task_id, partial(finish, tool), begun).result(limit)
+        return finish(tool, raw)
+
+    async def start_task(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        ttl: float | None = None,
+        into: Any = None,
+        raise_on_error: bool | None = None,
+        timeout: Timeout = Unset,
+        meta: Mapping[str, Json] | None = None,
+    ) -> TaskHandle:
+        """Call a tool as a task: returns as soon as the server has taken it on.
+
+        `await task` is the result; `async for update in task` shows how it goes; `task.id` is enough to come back to it
+        with `client.task(id)`. A server that answers at once, because the tool is quick or it has no tasks, gives a task
+        that has ended.
+
+        Args:
+            ttl: How many seconds the server should keep it, if it lets its clients say that (2025-11-25).
+        """
+        wish = {} if ttl is None else {"ttl": round(ttl * 1000)}
+        finish = partial(self._finished, name, into, raise_on_error)
+        raw, tool = await self._call_tool(
+            name, arguments, meta, idempotent=False, timeout=timeout, extension=TASKS, wish=wish
+        )
+        begun = self._begun(raw)
+        if begun is None:
+            return TaskHandle.ended(finish(tool, raw))
+        return self._handle(begun.task_id, partial(finish, tool), begun)
+
+    def task(self, id: str, *, into: Any = None, raise_on_error: bool | None = None) -> TaskHandle:
+        """A task that was begun before, perhaps by another run of this program."""
+        return self._handle(id, partial(self._finished, id, into, raise_on_error, None))
+
+    def _handle(self, id: str, finish: Callable[[Raw], ToolResult], begun: Any = None) -> TaskHandle:
+        async def call(method: str, params: dict[str, Any], name: str, timeout: Timeout = Unset) -> Raw:
+            raw, _ = await self._connection.call(method, params, name=name, timeout=timeout, extension=TASKS)
+            return raw
+
+        connection = self._connection
+        return TaskHandle(Asker(call, connection.ask, connection.rest, lambda: self.era == "modern"), id, finish, begun)
+
+    def _begun(self, raw: Raw) -> Any:
+        """The task a call was answered with; None if it was answered with its result."""
+        return read_begun(raw, modern=self.era == "modern")
+
+    async def _call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None,
+        meta: Mapping[str, Json] | None,
+        *,
+        idempotent: bool | None,
+        timeout: Timeout,
+        max_timeout: float | None = None,
+        on_progress: OnProgress | None = None,
+        extension: str | None = None,
+        wish: dict[str, int] | None = None,
+    ) -> tuple[Raw, KnownTool | None]:
         self._require("tools/call")
         tool = self._tools.get(name)
         if tool is None and not self._tools.is_complete:
             tool, timeout = await self._look_up(name, timeout)
         params: dict[str, Any] = {"name": name}
+        if wish is not None and self._may_wish(tool):
+            params["task"] = wish
         if arguments is not None:
             params["arguments"] = arguments
         if meta:
@@ -245,14 +327,23 @@ class Client:
                     max_timeout=max_timeout,
                     on_progress=on_progress,
                     repeatable=repeatable,
+                    extension=extension,
                 )
-                break
+                return raw, tool
             except (HeaderMismatch, UrlElicitationRequired) as refusal:
                 if attempt == 2:
                     raise
                 tool, timeout = await self._mend(refusal, name, tool, timeout)
-        else:
-            raise AssertionError("unreachable")
+        raise AssertionError("unreachable")
+
+    def _may_wish(self, tool: KnownTool | None) -> bool:
+        """May this call be asked for as a task? Only 2025-11-25 has that (protocol.md 5.2); later the server decides."""
+        has_tasks = self.version == V2025_11 and "tasks" in self.server_capabilities
+        return has_tasks and (tool is None or tool.may_be_task)
+
+    def _finished(
+        self, name: str, into: Any, raise_on_error: bool | None, tool: KnownTool | None, raw: Raw
+    ) -> ToolResult:
         result = read_tool(raw, unwrap=tool is not None and tool.unwraps)
         if tool is not None and tool.output is not None:
             tool.check(result, self._options.schema_check)
@@ -505,6 +596,7 @@ class Client:
             timeout=timeout,
             on_progress=on_progress,
             repeatable=idempotent,
+            extension=TASKS if self._options.tasks else None,
         )
         result: Any = _decode_any(raw)
         if not isinstance(result, dict):

@@ -19,7 +19,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final, TypeVar, final
 
 import msgspec
@@ -93,7 +93,7 @@ _decode_input = msgspec.json.Decoder(_InputRequired).decode
 class Flight:
     """A call, from its first request to its result."""
 
-    __slots__ = ("id", "is_internal", "live", "method", "on_id", "on_progress", "patience", "post")
+    __slots__ = ("extension", "id", "is_internal", "live", "method", "on_id", "on_progress", "patience", "post")
 
     def __init__(self, method: str, patience: Patience, on_progress: Callable[..., Any] | None) -> None:
         self.method = method
@@ -101,6 +101,8 @@ class Flight:
         self.on_progress = on_progress
         self.post = None if on_progress is None else Mailbox()
         self.on_id: Callable[[int], None] | None = None
+        self.extension: str | None = None
+        """What its requests declare beside what all do; its result may be of that extension's kind."""
         self.is_internal = False
         """Was it made by the client itself, for its own ends?"""
         self.id = 0
@@ -440,6 +442,7 @@ class Connection:
         repeatable: bool = True,
         on_id: Callable[[int], None] | None = None,
         is_internal: bool = False,
+        extension: str | None = None,
     ) -> tuple[Raw, bool]:
         """Have a request answered: its result, and whether input was asked for on the way.
 
@@ -458,6 +461,7 @@ class Connection:
         flight = Flight(method, Patience(seconds, maximum, self._clock), on_progress)
         flight.on_id = on_id
         flight.is_internal = is_internal
+        flight.extension = extension
         try:
             with flight.patience:
                 self._calls.add(flight)
@@ -532,7 +536,7 @@ class Connection:
             if self.state != "ready" and self._live is live:
                 self._enter("ready")
             kind, raw = dialect.outcome(frame)
-            if kind == "complete":
+            if kind == "complete" or (kind == "task" and flight.extension is not None and method == "tools/call"):
                 return raw, rounds > 0
             if kind != "input_required":
                 raise RemoteProtocolError(CODE_INVALID_REQUEST, f"{method} was answered with a {kind}, not a result")
@@ -551,7 +555,7 @@ class Connection:
             flight.on_id(id)
         token = id if flight.on_progress is not None else None
         try:
-            return dialect.write(id, method, params, token, self.log_level)
+            return dialect.write(id, method, params, token, self.log_level, flight.extension)
         except (TypeError, ValueError, RecursionError) as error:
             raise LocalProtocolError.invalid_params(f"the arguments of {method} have no JSON form: {error}") from None
 
@@ -649,6 +653,18 @@ class Connection:
             self._calls.add(flight)
             try:
                 return await self.asks.answer(method, params)
+            finally:
+                self._calls.discard(flight)
+
+    async def rest(self, pause: Awaitable[None]) -> None:
+        """Let time pass between two requests that belong together; ended by close."""
+        flight = Flight("rest", Patience(None, None), None)
+        flight.is_internal = True
+        # Where pings fail meanwhile, the next request heals what can be healed.
+        with contextlib.suppress(ConnectionLost), flight.patience:
+            self._calls.add(flight)
+            try:
+                await pause
             finally:
                 self._calls.discard(flight)
 

@@ -58,9 +58,15 @@ class Dialect(Protocol):
         ...
 
     def write(
-        self, id: RequestId, method: str, params: dict[str, Any], token: RequestId | None, level: str | None
+        self,
+        id: RequestId,
+        method: str,
+        params: dict[str, Any],
+        token: RequestId | None,
+        level: str | None,
+        extension: str | None = None,
     ) -> bytes:
-        """A request. `params` belongs to the dialect from here on."""
+        """A request. `params` belongs to the dialect from here on; `extension` is declared with this request alone."""
         ...
 
     def headers(self, method: str, name: str | None) -> dict[str, str]:
@@ -126,18 +132,39 @@ class Stateless:
         meta = {KEY_PROTOCOL_VERSION: MODERN, KEY_CLIENT_INFO: info, KEY_CLIENT_CAPABILITIES: capabilities}
         self._meta = msgspec.json.encode(meta)
         self._raw_meta = Raw(self._meta)
+        self._said = meta
+        self._declaring: dict[str, bytes] = {}
 
     def write(
-        self, id: RequestId, method: str, params: dict[str, Any], token: RequestId | None, level: str | None
+        self,
+        id: RequestId,
+        method: str,
+        params: dict[str, Any],
+        token: RequestId | None,
+        level: str | None,
+        extension: str | None = None,
     ) -> bytes:
         extra: dict[str, Any] | None = params.get("_meta")
-        if extra is None and token is None and level is None:
+        if extra is None and token is None and level is None and extension is None:
             params["_meta"] = self._raw_meta
         else:
-            params["_meta"] = self._merged(extra, token, level)
+            params["_meta"] = self._merged(extra, token, level, extension)
         return encode(_Request(id, method, params))
 
-    def _merged(self, extra: Mapping[str, Any] | None, token: RequestId | None, level: str | None) -> Raw:
+    def _declare(self, extension: str) -> bytes:
+        """What is said each time, with one extension more."""
+        found = self._declaring.get(extension)
+        if found is None:
+            capabilities: Any = self._said[KEY_CLIENT_CAPABILITIES]
+            extensions: dict[str, Any] = {extension: {}, **(capabilities.get("extensions") or {})}
+            said: dict[str, Any] = {**self._said, KEY_CLIENT_CAPABILITIES: {**capabilities, "extensions": extensions}}
+            found = self._declaring[extension] = msgspec.json.encode(said)
+        return found
+
+    def _merged(
+        self, extra: Mapping[str, Any] | None, token: RequestId | None, level: str | None, extension: str | None
+    ) -> Raw:
+        base = self._meta if extension is None else self._declare(extension)
         mine: dict[str, Any] = dict(extra or {})
         if token is not None:
             mine["progressToken"] = token
@@ -145,7 +172,7 @@ class Stateless:
             mine[KEY_LOG_LEVEL] = level
         for key in (KEY_PROTOCOL_VERSION, KEY_CLIENT_INFO, KEY_CLIENT_CAPABILITIES):
             mine.pop(key, None)  # said once, and by us
-        return Raw(self._meta[:-1] + b"," + encode(mine)[1:]) if mine else self._raw_meta
+        return Raw(base[:-1] + b"," + encode(mine)[1:] if mine else base)
 
     def headers(self, method: str, name: str | None) -> dict[str, str]:
         if name is None:

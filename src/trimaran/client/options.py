@@ -77,6 +77,8 @@ class Options(Struct, frozen=True, kw_only=True):
     """The longest message taken from a server."""
     cache: bool = True
     """Keep what the server says may be kept, for as long as it says."""
+    tasks: bool = False
+    """Say that tasks are understood: a tool may then be answered with one, and `call_tool` waits for it."""
     tap: Tap | None = None
     """Sees every JSON message in either direction; for recording and debugging."""
 

@@ -34,6 +34,7 @@ class KnownTool:
         "_validator",
         "headers",
         "is_repeatable",
+        "may_be_task",
         "name",
         "output",
         "unwraps",
@@ -47,6 +48,7 @@ class KnownTool:
         self.unwraps = self.output is not None and _is_envelope(self.output, legacy=legacy)
         hints = tool.annotations
         self.is_repeatable = isinstance(hints, ToolAnnotations) and bool(hints.idempotent_hint or hints.read_only_hint)
+        self.may_be_task = (tool.execution or {}).get("taskSupport") in ("optional", "required")
         self._validator: Any = None
         self._fault: str | None = None
         self._is_mentioned = False

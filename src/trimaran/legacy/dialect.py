@@ -84,7 +84,13 @@ class Handshaken:
         return Welcome(reply.version, reply.capabilities, info, instructions, _decode_any(raw))
 
     def write(
-        self, id: RequestId, method: str, params: dict[str, Any], token: RequestId | None, level: str | None
+        self,
+        id: RequestId,
+        method: str,
+        params: dict[str, Any],
+        token: RequestId | None,
+        level: str | None,
+        extension: str | None = None,
     ) -> bytes:
         if token is not None:
             params["_meta"] = {**(params.get("_meta") or {}), "progressToken": token}

@@ -63,7 +63,7 @@ class Handshake:
         server = self._server
         result = InitializeResult(
             protocol_version=version,
-            capabilities=revise_capabilities(server.capabilities(), version),
+            capabilities=revise_capabilities(server.handshake_capabilities(), version),
             server_info=server.info,
             instructions=server.instructions,
         )

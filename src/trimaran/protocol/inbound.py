@@ -183,12 +183,14 @@ class Reader:
     """Reads messages for one server.
 
     `served` is the live table of the methods that exist for a modern caller: a method whose capability is not
-    advertised is not in it, and so is answered as an unknown one.
+    advertised is not in it, and so is answered as an unknown one. `rows` is that of all methods, whoever may use them.
     """
 
-    def __init__(self, served: Mapping[str, Method], *, legacy: bool = True) -> None:
+    def __init__(
+        self, served: Mapping[str, Method], *, rows: Mapping[str, Method] = METHODS, legacy: bool = True
+    ) -> None:
         self.served = served
-        self.rows: dict[str, Method] = dict(METHODS)
+        self.rows = rows
         self.versions: tuple[str, ...] = SUPPORTED if legacy else (MODERN,)
         self._legacy = legacy
         self._metas = MetaReader()

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, Protocol, final
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, final
 
 from trimaran.errors import ProtocolError
 from trimaran.protocol.inbound import Call
@@ -31,6 +31,10 @@ LIST_CHANGED: Final = {
 RESOURCE_UPDATED: Final = "notifications/resources/updated"
 
 
+Announcer: TypeAlias = Callable[[str, Call], "tuple[str, dict[str, Any]] | None"]
+"""From what changed, by its name, and the listen call to the notification it gets; None if it is not to hear of it."""
+
+
 class Listener(Protocol):
     """Someone who hears of changes. `deliver` is called on the listener's own loop and must not wait."""
 
@@ -45,6 +49,8 @@ class Changes:
 
     def __init__(self) -> None:
         self._listeners: dict[asyncio.AbstractEventLoop, set[Any]] = {}
+        self.announcers: dict[str, Announcer] = {}
+        """Further kinds of change, brought by extensions."""
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -170,9 +176,10 @@ class Listeners:
         if limits.max_listen_streams is not None and self._open >= limits.max_listen_streams:
             raise ProtocolError.internal_error("the server is busy: too many listen streams are open", status=503)
         call.timeout = float("inf")
-        honoured = self._honoured(call.params.notifications, call.principal)
+        honoured = self._honoured(call.params.notifications, call)
         signature = {KEY_SUBSCRIPTION_ID: call.id}
-        subscription = _Subscription(_kinds(honoured), frozenset(honoured.resource_subscriptions or ()))
+        uris = frozenset((*(honoured.resource_subscriptions or ()), *(honoured.task_ids or ())))
+        subscription = _Subscription(_kinds(honoured), uris)
         result = ListenResult(meta=dict(signature))
         sent = 0
         self._open += 1
@@ -187,6 +194,13 @@ class Listeners:
             )
             while not subscription.closed and sent < limits.max_listen_bytes:
                 for kind, uri, extra in subscription.take():
+                    announce = changes.announcers.get(kind)
+                    if announce is not None:
+                        found = announce(uri or "", call)
+                        if found is not None:
+                            sent += 512
+                            await call.exchange.notify(found[0], {**found[1], "_meta": signature})
+                        continue
                     if uri is not None and not server.dispatcher.resources.may_watch(uri, call.principal):
                         continue
                     method = RESOURCE_UPDATED if uri is not None else LIST_CHANGED[kind]
@@ -204,17 +218,21 @@ class Listeners:
             self._open -= 1
             changes.discard(subscription)
 
-    def _honoured(self, wanted: NotificationFilter, principal: Any) -> NotificationFilter:
+    def _honoured(self, wanted: NotificationFilter, call: Call) -> NotificationFilter:
         """What of the filter this server can keep: a subset, never more.
 
         What the caller lacks the scopes for is left out. What is hidden from it is kept, as an unknown URI would be.
         """
         capabilities = self._server.capabilities()
+        principal = call.principal
+        announce = self._server.changes.announcers.get("task")
+        tasks = wanted.task_ids if announce is not None else None
+        if tasks:
+            self._check_count(tasks)
+            tasks = [id for id in tasks if announce is not None and announce(id, call) is not None]
         uris = wanted.resource_subscriptions
         if uris is not None:
-            most = self._server.limits.max_subscriptions
-            if len(uris) > most:
-                raise ProtocolError.invalid_params(f"one stream may watch {most} resources, not {len(uris)}")
+            self._check_count(uris)
             resources = self._server.dispatcher.resources
             uris = [uri for uri in uris if not resources.scopes_lacking(uri, principal)]
         return NotificationFilter(
@@ -222,7 +240,13 @@ class Listeners:
             prompts_list_changed=True if wanted.prompts_list_changed and "prompts" in capabilities else None,
             resources_list_changed=True if wanted.resources_list_changed and "resources" in capabilities else None,
             resource_subscriptions=uris if uris and "resources" in capabilities else None,
+            task_ids=tasks or None,
         )
+
+    def _check_count(self, names: list[str]) -> None:
+        most = self._server.limits.max_subscriptions
+        if len(names) > most:
+            raise ProtocolError.invalid_params(f"one stream may watch {most} resources, not {len(names)}")
 
 
 def _kinds(honoured: NotificationFilter) -> frozenset[str]:

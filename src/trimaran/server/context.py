@@ -168,7 +168,12 @@ class Context:
         """Report progress. Silent if the caller gave no token; a value that does not grow is not sent."""
         token = self._call.progress_token
         exchange = self._call.exchange
-        if token is None or not exchange.advance(progress):
+        if token is None:
+            note = getattr(exchange.voice, "note", None) if message is not None and not exchange.cancelled else None
+            if note is not None:  # a task shows it to whoever looks
+                note(message)
+            return SENT
+        if not exchange.advance(progress):
             return SENT
         params: dict[str, Any] = {"progressToken": token, "progress": progress}
         if total is not None and isfinite(total):
@@ -196,6 +201,16 @@ class Context:
     def notify(self, method: str, params: Mapping[str, Json] | None = None) -> Awaitable[None]:
         """Send any notification on this call's stream."""
         return self._call.exchange.notify(method, dict(params or {}))
+
+    async def detach(self) -> None:
+        """Go on as a task: the caller has its answer, and fetches the result later.
+
+        In a tool declared `long_running="on_detach"`, for a client that knows tasks. Elsewhere nothing happens, and the
+        caller waits.
+        """
+        detach = getattr(self._call.exchange.voice, "detach", None)
+        if detach is not None:
+            detach()
 
     async def release_stream(self) -> None:
         """Let go of the connection this call is answered on; the client comes back for the rest.

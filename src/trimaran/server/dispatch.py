@@ -179,6 +179,8 @@ class Dispatcher:
         """Another object whenever `handlers` has changed."""
         self._middleware: list[tuple[frozenset[str] | None, Middleware]] = []
         self._extra: dict[str, tuple[Method, Serve]] = {}
+        self.table: dict[str, Method] = dict(METHODS)
+        """Every method there is, those of extensions included. Readers hold on to this very table."""
         listings = {
             "tools/list": _Listing(server, server.tools, "tool", ListToolsResult, "tools", "list_tools"),
             "prompts/list": _Listing(server, server.prompts, "prompt", ListPromptsResult, "prompts", "list_prompts"),
@@ -196,8 +198,9 @@ class Dispatcher:
         }
         self._listings = listings
         self.resources = Resources(server)
+        self.tools = Tools(server)
         self._bare: dict[str, Serve] = {
-            "tools/call": Tools(server).call,
+            "tools/call": self.tools.call,
             "resources/read": self.resources.read,
             "prompts/get": Prompts(server).get,
             "completion/complete": Completions(server).complete,
@@ -215,6 +218,7 @@ class Dispatcher:
     def extend(self, row: Method, serve: Serve) -> None:
         """Add a method an extension brings."""
         self._extra[row.name] = (row, serve)
+        self.table[row.name] = row
         self._bare[row.name] = serve
         self._signature = None
         self.refresh()
@@ -241,7 +245,7 @@ class Dispatcher:
 
     def rows(self) -> Mapping[str, Method]:
         """Every method there is, those of extensions included."""
-        return {**METHODS, **{name: row for name, (row, _) in self._extra.items()}}
+        return self.table
 
     def _fold(self) -> None:
         self.edition = object()

@@ -43,11 +43,11 @@ from trimaran.types import CallToolResult, InputRequiredResult
 from .access import identity
 from .exchange import Exchange
 
-__all__ = ["ModernVoice", "Rounds", "Suspended"]
+__all__ = ["ASKABLE", "ModernVoice", "Rounds", "Suspended"]
 
 _PURPOSE: Final = b"trimaran/input-rounds"
 _QUIET_TURNS: Final = 3  # turns of the loop without a new question before the body counts as stuck
-_ASKABLE: Final = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
+ASKABLE: Final = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
 
 
 _in_step: ContextVar[bool] = ContextVar("trimaran_in_step", default=False)
@@ -202,9 +202,9 @@ class ModernVoice:
     async def ask(
         self, exchange: Exchange, method: str, params: dict[str, Any], key: str | None, timeout: float | None
     ) -> Any:
-        if method not in _ASKABLE:
+        if method not in ASKABLE:
             raise ProtocolError.internal_error(
-                f"{method} cannot be sent to a {exchange.call.peer.version} client: it answers only {', '.join(sorted(_ASKABLE))}"
+                f"{method} cannot be sent to a {exchange.call.peer.version} client: it answers only {', '.join(sorted(ASKABLE))}"
             )
         if not exchange.call.row or not exchange.call.row.input_rounds:
             raise ProtocolError.internal_error(f"{exchange.call.method} may not ask for input on this revision")

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast, final, overload
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar, cast, final, overload
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -66,6 +66,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 # More than any client shows at once, less than what hurts on the wire: a client that reads one page only still sees
 # every tool of any server but the largest. See docs/adr/0005.
 PAGE_SIZE: Final = 1000
+
+
+class Extension(Protocol):
+    """A protocol extension that knows how to make itself part of a server."""
+
+    def attach(self, server: Server) -> None: ...
 
 
 @final
@@ -135,6 +141,11 @@ class Server:
         self._capabilities = dict(capabilities) if capabilities is not None else None
         self._experimental = dict(experimental) if experimental else None
         self._extensions: dict[str, Mapping[str, Json]] = dict(extensions or {})
+        self._modern_only: set[str] = set()
+        self.legacy_capabilities: dict[str, Json] = {}
+        """What is advertised in handshakes only: capabilities that 2026-07-28 does not have."""
+        self.on_stop: list[Callable[[], Awaitable[None]]] = []
+        """What extensions have to put away when the server stops."""
         self._secret_keys = [k.encode() if isinstance(k, str) else k for k in secret_keys or ()]
         self._sealer: Sealer | None = None
         self._startup = _Startup(self, lifespan, wait_for)
@@ -189,7 +200,17 @@ class Server:
     def add_tool(self, fn: Callable[..., Any], *, replace: bool = False, **options: Any) -> Tool:
         """Register a tool at run time; clients that listen hear of it."""
         _known_options(compile_tool, options, "a tool")
-        return self.tools.add(compile_tool(fn, **options), replace=replace).definition
+        added = self.tools.add(compile_tool(fn, **options), replace=replace)
+        if added.long_running:
+            self._enable_tasks()
+        return added.definition
+
+    def _enable_tasks(self) -> None:
+        """A long-running tool wants tasks; whoever wants other settings enables them before."""
+        from trimaran.ext.tasks import EXTENSION, Tasks
+
+        if EXTENSION not in self._extensions:
+            Tasks().attach(self)
 
     def remove_tool(self, name: str) -> None:
         self.tools.remove(name)
@@ -320,23 +341,51 @@ class Server:
             return "\0".join((kind, rename(name) if kind == "prompt" else name, argument))
 
         self.tools.mount(other.tools, rename)
+        if any(entry.long_running for entry in self.tools.entries()):
+            self._enable_tasks()
         self.prompts.mount(other.prompts, rename)
         self.resources.mount(other.resources, same)
         self.templates.mount(other.templates, same)
         self.completions.mount(other.completions, rename_completion)
 
     def enable_extension(
-        self, identifier: str, settings: Mapping[str, Json] | None = None, methods: Sequence[tuple[Method, Serve]] = ()
+        self,
+        identifier: str | Extension,
+        settings: Mapping[str, Json] | None = None,
+        methods: Sequence[tuple[Method, Serve]] = (),
+        *,
+        modern_only: bool = False,
     ) -> None:
-        """Advertise a protocol extension and serve its methods. Extensions are off until enabled."""
+        """Advertise a protocol extension and serve its methods: one of `trimaran.ext`, or by its name and parts.
+
+        Extensions are off until enabled. `modern_only`: handshakes do not mention it.
+        """
+        if not isinstance(identifier, str):
+            identifier.attach(self)
+            return
         if "/" not in identifier:
             raise DeclarationError(f'an extension has a prefixed name, like "com.example/thing", not {identifier!r}')
         self._extensions[identifier] = dict(settings or {})
+        if modern_only:
+            self._modern_only.add(identifier)
         for row, serve in methods:
             self.dispatcher.extend(row, serve)
         self.dispatcher.refresh()
 
+    def has_extension(self, identifier: str) -> bool:
+        return identifier in self._extensions
+
     # What the server says about itself
+
+    def handshake_capabilities(self) -> dict[str, Json]:
+        """The capabilities as a handshake tells them."""
+        found = {**self.capabilities(), **self.legacy_capabilities}
+        extensions: dict[str, Json] = {k: dict(v) for k, v in self._extensions.items() if k not in self._modern_only}
+        if self._modern_only and "extensions" in found:
+            found["extensions"] = extensions
+            if not extensions:
+                del found["extensions"]
+        return found
 
     def capabilities(self) -> dict[str, Json]:
         """The capabilities advertised: derived from what is declared or implemented, or as overridden."""
@@ -440,6 +489,8 @@ class Server:
 
     async def stop(self) -> None:
         """Leave `lifespan`; the server may be started again."""
+        for put_away in self.on_stop:
+            await put_away()
         await self._startup.stop()
 
     async def wait_ready(self, timeout: float = 5.0) -> None:
@@ -454,10 +505,7 @@ class Server:
     # For the parts of the library that serve this server
 
     def reader(self, *, legacy: bool = True) -> Reader:
-        reader = Reader(self.dispatcher.served, legacy=legacy)
-        for name, row in self.dispatcher.served.items():
-            reader.rows.setdefault(name, row)
-        return reader
+        return Reader(self.dispatcher.served, rows=self.dispatcher.table, legacy=legacy)
 
     def gates(self) -> list[Middleware]:
         return [self._startup.gate] if self._startup.needed else []

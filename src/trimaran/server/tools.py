@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, final
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, final
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -44,6 +44,10 @@ class ReadArguments(Protocol):
     """From raw arguments to keyword arguments; what had to be repaired goes into `notes`."""
 
     def __call__(self, raw: Any, /, *, notes: list[str] | None = None) -> dict[str, Any]: ...
+
+
+LongRunning: TypeAlias = bool | Literal["required", "on_detach"]
+"""May a call of it become a task: for clients that know tasks, only as one, or from `ctx.detach()` on."""
 
 
 @final
@@ -81,7 +85,7 @@ class ToolEntry:
     param_headers: ParamHeaders | None
     is_gated: bool
     cache_ttl: float | None
-    long_running: bool
+    long_running: LongRunning
     visible_to: Visible | None
 
     def renamed(self, key: str) -> ToolEntry:
@@ -107,7 +111,7 @@ def compile_tool(
     scopes: Sequence[str] = (),
     visible_to: VisibleTo = None,
     timeout: float | None = None,
-    long_running: bool = False,
+    long_running: LongRunning = False,
     cache_ttl: float | None = None,
     inline: bool = False,
     validate_input: bool = True,
@@ -126,6 +130,10 @@ def compile_tool(
     entry.visible_to = visible_of(visible_to, what)
     entry.timeout = timeout
     entry.cache_ttl = cache_ttl
+    if long_running not in (True, False, "required", "on_detach"):
+        raise DeclarationError(
+            f'{what}: long_running is True, "required" (only as a task) or "on_detach" (from ctx.detach() on), not {long_running!r}'
+        )
     entry.long_running = long_running
 
     if input_schema is not None:
@@ -164,6 +172,9 @@ def compile_tool(
         if isinstance(annotations, ToolAnnotations)
         else (dict(annotations) if annotations else None),
         icons=icons_of(icons),
+        execution=None
+        if not long_running
+        else {"taskSupport": "required" if long_running == "required" else "optional"},
         meta=dict(meta) if meta else None,
     )
     return entry
@@ -251,7 +262,7 @@ class Tools:
         if entry.is_gated:
             if is_hidden(entry, call.principal):
                 return await self._call_undeclared(call)
-            self._gate(entry, call)
+            self.gate(entry, call)
         if params.request_state is not UNSET or params.input_responses is not UNSET:
             exchange.voice.open_rounds(exchange)
         notes: list[str] = []
@@ -282,7 +293,8 @@ class Tools:
         except BaseException as error:
             return self._failed(entry, call, error)
 
-    def _gate(self, entry: ToolEntry, call: Call) -> None:
+    def gate(self, entry: ToolEntry, call: Call) -> None:
+        """What must hold before a tool is looked at any further."""
         # Scopes first: a caller that may not use the tool learns nothing else about it (R183).
         if entry.scopes:
             self._server.require_scopes(call, entry.scopes)

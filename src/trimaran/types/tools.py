@@ -64,6 +64,8 @@ class CallToolParams(Params, frozen=True, kw_only=True):
     arguments: Raw | UnsetType = UNSET
     input_responses: Raw | UnsetType = UNSET
     request_state: str | UnsetType = UNSET
+    task: Raw | UnsetType = UNSET
+    """2025-11-25 only: the caller wants a task."""
 
 
 class CallToolResult(Wire, omit_defaults=True):

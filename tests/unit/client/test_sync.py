@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from trimaran import Context, Server, SyncClient, errors
+from trimaran.ext.tasks import Tasks
 
 from ...wire.client.peers import P, Pipe, tell
 
@@ -306,3 +307,116 @@ def test_plain_handlers_may_use_the_client() -> None:
     with SyncClient(server, on_sample=on_sample) as client:
         made.append(client)
         assert "5" in client.call_tool("ask").text
+
+
+# --- tasks -----------------------------------------------------------------------------------------------------------
+
+
+class Oven:
+    """A server whose work is held until it is let go; its loop is the client's, in another thread."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.server = server = Server("oven", version="1")
+        server.enable_extension(Tasks(poll=0.02))
+
+        @server.tool(long_running=True)
+        async def bake(loaves: int) -> list[str]:
+            while not self.gate.is_set():
+                await asyncio.sleep(0.005)
+            return ["loaf"] * loaves
+
+        @server.tool(long_running=True)
+        async def ask(ctx: Context) -> str:
+            answer = await ctx.elicit("rye?", bool)
+            return "rye" if answer.content else "wheat"
+
+        @server.tool
+        def smell() -> str:
+            return "good"
+
+
+def test_a_task_without_await() -> None:
+    oven = Oven()
+    with SyncClient(oven.server) as client:
+        task = client.start_task("bake", {"loaves": 2}, into=list[str])
+        assert (task.status, task.is_over) == ("working", False)
+        assert task.refresh().status == "working"
+        assert repr(task) == f"<SyncTask {task.id} working>"
+        with pytest.raises(errors.TimedOut, match="goes on"):
+            task.result(0.05)
+        oven.gate.set()
+        assert task.result(SECONDS).data == ["loaf", "loaf"]
+        assert task.result().data == ["loaf", "loaf"]
+        assert (task.status, task.message, task.is_over) == ("completed", None, True)
+        quick = client.start_task("smell")
+        assert (quick.id, quick.is_over, quick.result().data) == ("", True, "good")
+
+
+def test_a_task_is_come_back_to_by_its_id() -> None:
+    oven = Oven()
+    oven.gate.set()
+    with SyncClient(oven.server) as client:
+        id = client.start_task("bake", {"loaves": 1}).id
+        task = client.task(id, into=list[str])
+        assert (task.id, task.status) == (id, "unknown")
+        assert task.result(SECONDS).data == ["loaf"]
+        with pytest.raises(errors.CallError, match="no task"):
+            client.task("task_0").result()
+
+
+def test_a_tasks_updates_can_be_iterated() -> None:
+    oven = Oven()
+    with SyncClient(oven.server) as client:
+        task = client.start_task("bake", {"loaves": 1})
+        seen: list[str] = []
+        for update in task:
+            seen.append(update.status)
+            oven.gate.set()
+        assert seen == ["working", "completed"]
+        for update in task:
+            assert update.status == "completed"
+            break
+        assert task.result().data == ["loaf"]
+
+
+def test_a_task_is_cancelled_without_await() -> None:
+    oven = Oven()
+    with SyncClient(oven.server) as client:
+        task = client.start_task("bake", {"loaves": 1})
+        task.cancel()
+        assert task.refresh().status == "cancelled"
+        task.cancel()
+        with pytest.raises(errors.CallError, match="cancelled"):
+            task.result()
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+def test_a_tasks_questions_are_answered_by_plain_handlers(era: str) -> None:
+    with SyncClient(Oven().server, era=era, on_elicit=lambda one: one.accept({"value": True})) as client:
+        assert client.start_task("ask").result(SECONDS).data == "rye"
+
+
+def test_a_task_of_a_closed_client_says_so() -> None:
+    oven = Oven()
+    with SyncClient(oven.server) as client:
+        task = client.start_task("bake", {"loaves": 1})
+        updates = iter(task)
+        assert next(updates).status == "working"
+    for use in (task.result, task.refresh, task.cancel, lambda: list(task), lambda: list(updates)):
+        with pytest.raises(errors.Closed):
+            use()
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_ctrl_c_ends_the_wait_for_a_task_and_not_the_task() -> None:
+    oven = Oven()
+    with SyncClient(oven.server) as client:
+        task = client.start_task("bake", {"loaves": 1})
+        timer = interrupt_soon()
+        with pytest.raises(KeyboardInterrupt):
+            task.result()
+        timer.join()
+        assert task.refresh().status == "working"
+        oven.gate.set()
+        assert task.result(SECONDS).data == ["loaf"]

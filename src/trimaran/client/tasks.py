@@ -1,0 +1,257 @@
+"""A task on the server, as its caller holds it: wait for it, watch it, end it, or come back to it later.
+
+`await task` is the tool's result, as `call_tool` would have given it. What the task asks on its way is answered by the
+client's handlers, once for each question. The handle knows nothing but the task's id that the server would not tell again,
+so an id that was written down is enough to go on after a restart: `client.task(id)`.
+
+On 2026-07-28 the server is asked again and again, at the pace it wishes for; on 2025-11-25 it is asked once, and answers when
+the task is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from typing import Any, Final, final
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType, field
+
+from trimaran.errors import CODE_INVALID_REQUEST, CallError, RemoteProtocolError, TimedOut
+from trimaran.protocol.replies import excerpt
+
+from .results import ToolResult
+
+__all__ = ["TASKS", "Asker", "TaskHandle", "TaskUpdate", "read_begun"]
+
+TASKS: Final = "io.modelcontextprotocol/tasks"
+_ENDED: Final = frozenset({"completed", "failed", "cancelled"})
+_POLL: Final = (0.02, 60.0)  # seconds between two looks, at least and at most, whatever the server wishes for
+_USUAL_POLL: Final = 1.0
+
+
+class TaskUpdate(Struct, frozen=True):
+    """What became of a task."""
+
+    status: str
+    message: str | None = None
+
+
+class _Failure(Struct):
+    code: int
+    message: str
+    data: Any = None
+
+
+class _Wire(Struct, rename="camel"):
+    """A task as either protocol spells it."""
+
+    task_id: str
+    status: str
+    status_message: str | None = None
+    poll_interval_ms: float | None = None
+    poll_interval: float | None = None
+    result: Raw | UnsetType = UNSET
+    error: _Failure | None = None
+    input_requests: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+
+
+class _Created(Struct):
+    task: Raw | UnsetType = UNSET
+
+
+class _Typed(Struct):
+    result_type: str | None = field(name="resultType", default=None)
+
+
+_decode = msgspec.json.Decoder(_Wire).decode
+
+
+def read_begun(raw: Raw, *, modern: bool) -> _Wire | None:
+    """The task that a call was answered with; None if the answer is a result."""
+    try:
+        if modern:
+            return _read(raw) if msgspec.json.decode(raw, type=_Typed).result_type == "task" else None
+        task = msgspec.json.decode(raw, type=_Created).task
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return None if task is UNSET else _read(task)
+
+
+def _read(raw: Raw) -> _Wire:
+    try:
+        return _decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RemoteProtocolError(
+            CODE_INVALID_REQUEST, f"a task is malformed ({error}): {excerpt(bytes(raw))}"
+        ) from None
+
+
+@final
+class Asker:
+    """What a handle needs of its client."""
+
+    def __init__(
+        self,
+        call: Callable[..., Awaitable[Raw]],
+        ask: Callable[[str, Mapping[str, Any]], Awaitable[Any]],
+        rest: Callable[[Awaitable[None]], Awaitable[None]],
+        is_modern: Callable[[], bool],
+    ) -> None:
+        self.call = call
+        self.ask = ask
+        self.rest = rest
+        self.is_modern = is_modern
+
+
+@final
+class TaskHandle:
+    """One task. Made by `client.start_task(...)` or `client.task(id)`."""
+
+    def __init__(self, asker: Asker, id: str, finish: Callable[[Raw], ToolResult], known: _Wire | None = None) -> None:
+        self.id = id
+        self.status = known.status if known is not None else "unknown"
+        self.message = known.status_message if known is not None else None
+        self._asker = asker
+        self._finish = finish
+        self._poll = _pace(known)
+        self._answered: set[str] = set()
+        self._result: ToolResult | None = None
+
+    @classmethod
+    def ended(cls, result: ToolResult) -> TaskHandle:
+        """One that was done before it was a task."""
+        made = cls(_NOBODY, "", _never)
+        made.status = "completed"
+        made._result = result
+        return made
+
+    def __repr__(self) -> str:
+        return f"<TaskHandle {self.id} {self.status}>"
+
+    def __await__(self) -> Generator[Any, None, ToolResult]:
+        return self.result().__await__()
+
+    @property
+    def is_over(self) -> bool:
+        return self.status in _ENDED
+
+    async def result(self, timeout: float | None = None) -> ToolResult:
+        """Wait for the end: the tool's result.
+
+        Raises:
+            CallError: it failed, or was cancelled.
+            TimedOut: it did not end in time; it goes on, and can be waited for again.
+        """
+        scope = asyncio.timeout(timeout)
+        try:
+            async with scope:
+                return await self._wait()
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            raise TimedOut(f"the task {self.id} is {self.status} after {timeout or 0:g} s; it goes on") from None
+
+    async def _wait(self) -> ToolResult:
+        if self._result is not None:
+            return self._result
+        self._result = await self._come_for_it()
+        return self._result
+
+    async def _come_for_it(self) -> ToolResult:
+        if not self._asker.is_modern():
+            try:
+                raw = await self._asker.call("tasks/result", {"taskId": self.id}, self.id, timeout=None)
+            except CallError:
+                with contextlib.suppress(CallError):  # the same error may mean that there is no such task
+                    await self._look()
+                raise
+            self.status = "completed"
+            return self._finish(raw)
+        while True:
+            found = await self._look()
+            if found.status == "completed":
+                if found.result is UNSET:
+                    raise RemoteProtocolError(
+                        CODE_INVALID_REQUEST, f"the task {self.id} is completed, and the server sent no result"
+                    )
+                return self._finish(found.result)
+            if found.error is not None and found.status == "failed":
+                raise CallError(found.error.code, found.error.message, found.error.data)
+            if found.status in _ENDED:
+                why = f": {found.status_message}" if found.status_message else ""
+                raise CallError(CODE_INVALID_REQUEST, f"the task {self.id} was {found.status}{why}")
+            await self._asker.rest(asyncio.sleep(self._poll))
+
+    async def refresh(self) -> TaskUpdate:
+        """Ask the server how it stands, and answer what it wants to know."""
+        if self._result is not None:
+            return TaskUpdate(self.status, self.message)
+        found = await self._look()
+        return TaskUpdate(found.status, found.status_message)
+
+    async def __aiter__(self) -> AsyncGenerator[TaskUpdate, None]:
+        """Each change of the status or its message, the end included."""
+        last: TaskUpdate | None = None
+        while True:
+            update = await self.refresh()
+            if update != last:
+                last = update
+                yield update
+            if update.status in _ENDED:
+                return
+            if update.status == "input_required" and not self._asker.is_modern():
+                # What a 2025-11-25 task asks is put to whoever waits for its result, and to nobody else.
+                with contextlib.suppress(CallError):
+                    await self._wait()
+                continue
+            await self._asker.rest(asyncio.sleep(self._poll))
+
+    async def cancel(self) -> None:
+        """Tell the server that the task is not wanted any more. One that has ended stays as it is."""
+        if self._result is not None:
+            return
+        try:
+            await self._asker.call("tasks/cancel", {"taskId": self.id}, self.id)
+        except CallError:
+            if not self._asker.is_modern() and (await self._look()).status in _ENDED:
+                return  # 2025-11-25 calls that an error
+            raise
+
+    async def _look(self) -> _Wire:
+        raw = await self._asker.call("tasks/get", {"taskId": self.id}, self.id)
+        found = _read(raw)
+        self.status, self.message = found.status, found.status_message
+        self._poll = _pace(found)
+        if found.input_requests:
+            await self._answer(found.input_requests)
+        return found
+
+    async def _answer(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
+        """Each question once, however often it is shown before the server has taken the answer in."""
+        for key, request in requests.items():
+            if key in self._answered:
+                continue
+            self._answered.add(key)
+            asked: Mapping[str, Any] = request.get("params") or {}
+            try:
+                answer = await self._asker.ask(str(request.get("method")), asked)
+                params = {"taskId": self.id, "inputResponses": {key: answer}}
+                await self._asker.call("tasks/update", params, self.id)
+            except BaseException:
+                self._answered.discard(key)  # whoever waits next answers it
+                raise
+
+
+def _never(*_: Any, **__: Any) -> Any:
+    raise AssertionError("a task that has ended asks nobody")
+
+
+_NOBODY: Final = Asker(_never, _never, _never, _never)
+
+
+def _pace(known: _Wire | None) -> float:
+    wished = None if known is None else known.poll_interval_ms or known.poll_interval
+    seconds = _USUAL_POLL if wished is None else wished / 1000
+    return min(max(seconds, _POLL[0]), _POLL[1])

@@ -1,0 +1,8 @@
+"""Tasks: long-running tools whose result is fetched later (see `extension`)."""
+
+from __future__ import annotations
+
+from .extension import Tasks
+from .model import EXTENSION, Task
+
+__all__ = ["EXTENSION", "Task", "Tasks"]
