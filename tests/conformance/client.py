@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from trimaran import Client, connect, errors
+from trimaran.ext import SKILLS_CAPABILITY, SkillsClient, SkillTampered
 from trimaran.oauth import ClientCredentials, EnterpriseManaged, OAuth, WorkloadIdentity
 
 CLIENT_METADATA = "https://conformance-test.local/client-metadata.json"  # what the suite expects as a client's URL
@@ -99,6 +100,18 @@ async def return_schema(client: Client) -> None:
     await client.call_tool("json_schema_echo", {"schema": tools["json_schema_2020_12_tool"].input_schema})
 
 
+async def list_skills(client: Client) -> None:
+    [skill] = await SkillsClient(client).list()
+    assert skill.name == "pdf-processing"
+
+
+async def load_skill(client: Client) -> None:
+    skills = SkillsClient(client)
+    [skill] = await skills.list()
+    await skills.read(skill)
+    await skills.read(skill, "references/FORMS.md")
+
+
 async def call_test_tool(client: Client) -> None:
     [tool] = await client.list_tools()
     assert (await client.call_tool(tool.name)).text == "test"
@@ -116,6 +129,10 @@ SCENARIOS: dict[str, Callable[[Client], Awaitable[None]]] = {
     "sep-2322-client-request-state": keep_rounds_apart,
     "json-schema-ref-no-deref": list_tools,
     "json-schema-2020-12-preservation": return_schema,
+    "sep-2640-client-no-prefetch": list_skills,
+    "sep-2640-client-verify-digest": load_skill,
+    "sep-2640-client-verify-frontmatter": load_skill,
+    "sep-2640-client-verify-size": load_skill,
 }
 
 
@@ -127,6 +144,9 @@ REFUSED = {
     "auth/metadata-issuer-mismatch",
     "auth/resource-mismatch",
     "auth/scope-retry-limit",
+    "sep-2640-client-verify-digest",
+    "sep-2640-client-verify-frontmatter",
+    "sep-2640-client-verify-size",
 }
 """Where the right thing to do is to give up, and to say so."""
 
@@ -189,10 +209,13 @@ async def main(url: str, *, pin: bool) -> None:
         sys.exit("this client knows nothing of that scenario")
     version = os.environ["MCP_CONFORMANCE_PROTOCOL_VERSION"] if pin else None
     auth = credentials(name) if guarded else None
+    options: dict[str, Any] = {"on_elicit": agree, "on_sample": think, "roots": ["."]}
+    if name.startswith("sep-2640-"):
+        options["capabilities"] = SKILLS_CAPABILITY
     try:
-        async with connect(url, version=version, auth=auth, on_elicit=agree, on_sample=think, roots=["."]) as client:
+        async with connect(url, version=version, auth=auth, **options) as client:
             await scenario(client)
-    except errors.Unauthorized as error:
+    except (errors.Unauthorized, SkillTampered) as error:
         if name not in REFUSED:
             raise
         print(f"refused, as it should be: {error}", file=sys.stderr)

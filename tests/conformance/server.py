@@ -10,12 +10,14 @@ import asyncio
 import base64
 import struct
 import zlib
+from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import Meta
 
-from trimaran import Context, Server, ToolError
+from trimaran import Context, ProtocolError, Server, ToolError
 from trimaran import content as c
+from trimaran.ext import Skills
 
 
 def _png() -> bytes:
@@ -327,6 +329,61 @@ async def test_input_required_result_capabilities(ctx: Context) -> str:
     return f"{len(await asyncio.gather(*asks))} answers"
 
 
+# Tasks
+
+
+@server.tool
+async def greet(name: str) -> str:
+    """Is quick, and so never a task."""
+    return f"Hello, {name}!"
+
+
+@server.tool(long_running=True)
+async def slow_compute(seconds: float, label: str = "") -> str:
+    """Takes as long as it is told."""
+    await asyncio.sleep(seconds)
+    return f"{label or 'computed'}: {seconds:g} s"
+
+
+@server.tool(long_running="required")
+async def failing_job() -> str:
+    """Fails after a while, as tools do."""
+    await asyncio.sleep(0.2)
+    raise ToolError("the job failed, as it always does")
+
+
+@server.tool(long_running=True)
+async def protocol_error_job() -> str:
+    """Fails with an error of the protocol."""
+    raise ProtocolError(-32000, "the job met a protocol error")
+
+
+@server.tool(long_running=True)
+async def confirm_delete(filename: str, ctx: Context) -> str:
+    """Asks before it deletes."""
+    form = {"type": "object", "properties": {"confirm": {"type": "boolean"}}, "required": ["confirm"]}
+    answer = await ctx.elicit(f"Delete {filename}?", form)
+    return f"deleted {filename}" if answer.accepted and answer.content["confirm"] else f"kept {filename}"
+
+
+@server.tool(long_running=True)
+async def multi_input(ctx: Context) -> str:
+    """Asks two things at once."""
+    one, two = await asyncio.gather(
+        ctx.elicit("What is your name?", NAME_FORM, key="first"),
+        ctx.elicit("And the other name?", NAME_FORM, key="second"),
+    )
+    return f"{one.action} {two.action}"
+
+
+@server.tool(long_running="on_detach")
+async def test_tool_with_task(ctx: Context) -> str:
+    """Asks first, and goes on as a task."""
+    answer = await ctx.elicit("What is your name?", NAME_FORM, key="user_name")
+    await ctx.detach()
+    return f"Hello, {answer.content['name'] if answer.accepted else 'stranger'}!"
+
+
 # Resources
 
 
@@ -348,6 +405,11 @@ async def template_data(id: str) -> dict[str, Any]:
 @server.resource("test://watched-resource", name="Watched", description="A resource to watch.", mime_type="text/plain")
 async def watched() -> str:
     return "Watched resource content"
+
+
+# Skills
+
+server.enable_extension(Skills(Path(__file__).with_name("skills")))
 
 
 # Prompts

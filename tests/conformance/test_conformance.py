@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 RUN = Path(__file__).with_name("run.py")
-SERVER_LEGS = ["25", "26", "stable"]
+SERVER_LEGS = ["25", "26", "stable", "more-26"]
 CLIENT_LEGS = [
     "client-25",
     "client-25-pinned",
