@@ -9,6 +9,7 @@ BIN := .venv/bin
 PYTHON_READY := .venv/.synced
 NODE_READY := .tools/node/.ready
 PEERS_READY := .tools/peers/.ready
+REDIS_READY := .tools/redis/.ready
 
 export PYTHON
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
@@ -26,7 +27,7 @@ test: setup ## Run every test
 	@$(BIN)/pytest -n 2 --dist loadfile
 
 .PHONY: check
-check: $(PYTHON_READY) ## Lint, format and type checks, then the quick tests; under a minute
+check: $(PYTHON_READY) $(REDIS_READY) ## Lint, format and type checks, then the quick tests; under a minute
 	@scripts/find-node >/dev/null  # pyright runs on it
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
@@ -51,7 +52,7 @@ bench: setup ## Measure against the other libraries (ARGS are passed on)
 	@$(BIN)/python bench/run.py $(ARGS)
 
 .PHONY: setup
-setup: $(PYTHON_READY) $(NODE_READY) $(PEERS_READY) ## Install all that the tests need, each only if absent
+setup: $(PYTHON_READY) $(NODE_READY) $(PEERS_READY) $(REDIS_READY) ## Install all that the tests need, each only if absent
 	@:
 
 .PHONY: clean
@@ -68,3 +69,6 @@ $(NODE_READY): scripts/setup-node
 
 $(PEERS_READY): scripts/setup-peers
 	@scripts/setup-peers
+
+$(REDIS_READY): scripts/setup-redis
+	@scripts/setup-redis

@@ -26,6 +26,7 @@ PUBLIC = [
     "trimaran.auth",
     "trimaran.oauth",
     "trimaran.state",
+    "trimaran.ext",
     "trimaran.testing",
     "trimaran.schema",
 ]

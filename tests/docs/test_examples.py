@@ -221,6 +221,24 @@ async def test_streaming() -> None:
         assert [n["params"]["message"] for n in server.notices] == ["2...\n", "1...\n", "lift-off\n"]
 
 
+async def test_app_server() -> None:
+    views = {"extensions": {P + "ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}}
+    async with on_stdio("app_server.py") as server:
+        shown = (await server.ask(modern("tools/list", caps=views)))["result"]["tools"]
+        assert [t["name"] for t in shown] == ["tides", "tides_of_day"]
+        uri = shown[0]["_meta"]["ui"]["resourceUri"]
+        (page,) = (await server.ask(modern("resources/read", {"uri": uri}, id=2)))["result"]["contents"]
+        assert page["mimeType"] == "text/html;profile=mcp-app"
+        assert page["text"].startswith("<!doctype html>")
+        assert page["_meta"] == {"ui": {"prefersBorder": True}}
+        told = (await server.ask(modern("tools/list", id=3)))["result"]["tools"]
+        assert [t["name"] for t in told] == ["tides"]
+        today = await server.ask(call("tides", {"harbour": "Dover"}, id=4))
+        assert today["result"]["structuredContent"] == {"harbour": "Dover", "times": ["05:12", "17:34"]}
+        later = await server.ask(call("tides_of_day", {"harbour": "Dover", "day": 2}, id=5))
+        assert later["result"]["structuredContent"]["times"] == ["06:52", "19:14"]
+
+
 async def test_callbacks() -> None:
     async with on_stdio("callbacks.py") as server:
         first = (await server.ask(modern("tools/list")))["result"]
@@ -369,6 +387,55 @@ async def test_watch_changes_sees_the_tide_rise() -> None:
     tides = [int(line.removeprefix("tide: ")) for line in lines if line.startswith("tide: ")]
     assert tides == sorted(tides)
     assert tides[-1] > tides[0]
+
+
+async def test_long_work_is_begun_left_and_come_back_to() -> None:
+    assert await output_of("long_work.py") == [
+        "begun: working working",
+        "cancelled: cancelled",
+        "asked: What shall it be called?",
+        "input_required",
+        "completed",
+        "The Tern, 3 hulls.",
+    ]
+
+
+async def test_long_work_is_a_server_for_clients_without_tasks_too() -> None:
+    async with on_stdio("long_work.py", "--serve") as server:
+        first = (await server.ask(call("build", {"hulls": 1}, caps=FORMS)))["result"]
+        assert first["resultType"] == "input_required"
+        answers = {key: {"action": "decline"} for key in first["inputRequests"]}
+        state = first["requestState"]
+        again = call("build", {"hulls": 1}, id=2, caps=FORMS, requestState=state, inputResponses=answers)
+        assert (await server.ask(again))["result"]["content"][0]["text"] == "The Nameless, 1 hulls."
+
+
+async def test_long_work_is_a_task_for_those_who_take_tasks() -> None:
+    caps = {**FORMS, "extensions": {P + "tasks": {}}}
+    async with on_stdio("long_work.py", "--serve") as server:
+        begun = (await server.ask(call("build", {"hulls": 1}, caps=caps)))["result"]
+        assert (begun["resultType"], begun["status"]) == ("task", "working")
+        ended = await server.ask(modern("tasks/cancel", {"taskId": begun["taskId"]}, id=2, caps=caps))
+        assert ended["result"]["resultType"] == "complete"
+        look = await server.ask(modern("tasks/get", {"taskId": begun["taskId"]}, id=3, caps=caps))
+        assert look["result"]["status"] == "cancelled"
+
+
+async def test_skills_server() -> None:
+    async with on_stdio("skills_server.py") as server:
+        [skill] = (await server.ask(modern("skills/list")))["result"]["skills"]
+        assert skill["frontmatter"]["metadata"] == {"version": 1.0}
+        files = [file["uri"] for file in skill["resources"]]
+        assert files == ["skill://tying-knots/SKILL.md", "skill://tying-knots/references/BOWLINE.md"]
+        read = await server.ask(modern("resources/read", {"uri": files[1]}, id=2))
+        assert read["result"]["contents"][0]["text"].startswith("# Bowline")
+
+
+async def test_skills_server_shows_its_skills() -> None:
+    lines = await output_of("skills_server.py", "--show")
+    assert lines[0].startswith("tying-knots: Choose the right knot")
+    assert lines[1].startswith("  skill://tying-knots/SKILL.md (")
+    assert lines[3].startswith("  from bosun, sha256:")
 
 
 READER = {"x-api-key": "reader-key-of-the-example-4711"}

@@ -23,10 +23,12 @@ if TYPE_CHECKING:
     from .contract import CHANNEL_CHECKS, check_channel
     from .faults import Corrupt, Cut, Delay, Drop, Duplicate, FaultChannel, Reorder, seeded_plan
     from .script import ScriptedPeer
+    from .stores import STORE_CHECKS, check_store
     from .transcript import Transcript
 
 __all__ = [
     "CHANNEL_CHECKS",
+    "STORE_CHECKS",
     "Corrupt",
     "Cut",
     "Delay",
@@ -41,6 +43,7 @@ __all__ = [
     "channel_pair",
     "channel_to",
     "check_channel",
+    "check_store",
     "connected",
     "record",
     "replay",
@@ -58,11 +61,13 @@ _HOMES = {
     "Recorder": "cassette",
     "Reorder": "faults",
     "Replayer": "cassette",
+    "STORE_CHECKS": "stores",
     "ScriptedPeer": "script",
     "Transcript": "transcript",
     "channel_pair": "channels",
     "channel_to": "channels",
     "check_channel": "contract",
+    "check_store": "stores",
     "connected": "channels",
     "record": "cassette",
     "replay": "cassette",

@@ -1,0 +1,74 @@
+"""From a URL to a store: `memory://`, `sqlite:///path`, `redis://...`."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+from urllib.parse import unquote
+
+from trimaran.errors import ConfigError
+
+from .contracts import Store
+
+__all__ = ["open_store"]
+
+_REDIS: Final = frozenset(
+    {"redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"}
+)
+_KINDS: Final = "memory://, sqlite:///path, redis://host:6379/0, rediss://, redis+sentinel://, redis+cluster://"
+
+
+def open_store(url: str, *, namespace: str | None = None, **options: Any) -> Store:
+    """The store a URL names. Nothing is connected until it is started: `async with open_store(...) as store`.
+
+    Args:
+        url: `memory://`; `sqlite:///relative/path`, `sqlite:////absolute/path`; `redis://[user:password@]host[:port][/0]`,
+            `rediss://` with TLS, `unix://path`; `redis+sentinel://host,host/service/0`; `redis+cluster://host,host`.
+        namespace: Keeps programs on one Redis apart; letters, digits, `.`, `_` and `-`.
+        options: `patience=`, seconds any one operation may take; `max_events=`, the events kept of one stream.
+
+    Raises:
+        ConfigError: The URL or an option cannot work.
+    """
+    scheme, separator, rest = url.partition("://")
+    scheme = scheme.lower()
+    if namespace is not None and not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", namespace):
+        raise ConfigError(
+            f"the namespace {namespace!r} cannot be part of a key: use letters, digits, '.', '_' and '-', at most 64"
+        )
+    if not separator:
+        raise ConfigError(f"a store is named by a URL, one of {_KINDS}")
+    try:
+        if scheme == "memory":
+            from .memory import MemoryStore
+
+            if rest:
+                raise ConfigError("the store in memory has no name: store='memory://'")
+            options.pop("patience", None)
+            return MemoryStore(**options)
+        if scheme == "sqlite":
+            return _open_sqlite(rest, namespace, options)
+        if scheme in _REDIS:
+            from .redis import RedisStore
+
+            return RedisStore(f"{scheme}://{rest}", namespace=namespace or "main", **options)
+    except TypeError as error:
+        raise ConfigError(f"the {scheme} store does not have this option: {error}") from None
+    raise ConfigError(f"there is no store of the kind {scheme!r}: use one of {_KINDS}")
+
+
+def _open_sqlite(rest: str, namespace: str | None, options: dict[str, Any]) -> Store:
+    from .sqlite import SqliteStore
+
+    path = unquote(rest.removeprefix("/"))
+    if not rest.startswith("/") or not path or "?" in path:
+        raise ConfigError(
+            "write sqlite:///relative/path.db or sqlite:////absolute/path.db, three or four slashes and no options"
+        )
+    if path == ":memory:":
+        raise ConfigError("a store in memory is store='memory://'")
+    if namespace is not None:
+        raise ConfigError(
+            "a SQLite store has its file to itself and needs no namespace: give each program another file"
+        )
+    return SqliteStore(path, **options)

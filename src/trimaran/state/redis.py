@@ -1,0 +1,943 @@
+"""The store of many machines: Redis 6.2 or newer, or Valkey, by way of the package `redis` (extra `redis`).
+
+Every key begins with `trimaran:{namespace}:`. The braces put all keys of a namespace on one node of a cluster, which is
+what makes each operation here one script, and so atomic. Leases and ends are by the clock of Redis, so the clocks of the
+workers do not matter.
+
+Redis alone decides how durable things are: with `appendonly yes` and `appendfsync always`, a task is on the disk when
+`create` returns; with the usual `everysec`, a crash of the machine, not of the process, may cost the last second.
+
+One connection hears for all who listen in this process. When it breaks it is made anew, with longer and longer pauses, the
+topics are subscribed to again, and everyone is told of the gap.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import importlib
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, Self, TypeVar, final
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import msgspec
+from msgspec.structs import replace
+
+from trimaran.errors import ConfigError, Error
+
+from .contracts import (
+    MAX_EVENTS,
+    MAX_QUEUED,
+    PATIENCE,
+    SCHEMA,
+    Event,
+    EventsPage,
+    Health,
+    Message,
+    SessionRecord,
+    StoreFull,
+    StoreUnavailable,
+    TaskRecord,
+    TasksPage,
+    read_cursor,
+)
+from .memory import (
+    Backoff,
+    Mailbox,
+    Router,
+    Switchboard,
+    cut_page,
+    is_closed,
+    page_of,
+    read_record,
+    taken,
+    too_many,
+    topic_of,
+    wait_for_news,
+)
+
+__all__ = ["RedisStore"]
+
+T = TypeVar("T")
+
+# Connections of one process: more do not make one Redis faster, and a rush must not open thousands.
+_MOST_CONNECTIONS: Final = 32
+# Seconds between two signs of life on the connection that listens, and without one before it counts as dead.
+_PING: Final = 2.0
+_SILENCE: Final = 6.0
+# Milliseconds for which Redis keeps a task past its end, for a sweep to find; after that it goes by itself.
+_GRACE: Final = 86_400_000
+
+# What Redis answers while it is loading, failing over, or has lost its cluster.
+_PASSING: Final = (
+    "LOADING",
+    "READONLY",
+    "You can't write against a read only",
+    "MASTERDOWN",
+    "CLUSTERDOWN",
+    "TRYAGAIN",
+    "BUSY",
+)
+
+_pack: Final = msgspec.msgpack.Encoder().encode
+_session: Final = msgspec.msgpack.Decoder(SessionRecord)
+_task: Final = msgspec.msgpack.Decoder(TaskRecord)
+
+
+class _Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="m"):
+    sender: str
+    data: bytes
+
+
+_envelope: Final = msgspec.msgpack.Decoder(_Envelope)
+
+
+# --- scripts ---------------------------------------------------------------------------------------------------------
+
+_NOW: Final = """
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local function int(number) return string.format('%d', number) end
+local function prolong(key, ends)
+    local left = redis.call('PTTL', key)
+    if left < ends - now then redis.call('PEXPIREAT', key, int(ends)) end
+end
+"""
+
+
+@final
+class _Script:
+    def __init__(self, text: str) -> None:
+        self.text = _NOW + text
+        self.sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+
+
+_SESSION_PUT: Final = _Script("""
+local id, data, stamp, ttl, most = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local held = tonumber(redis.call('HGET', KEYS[1], 'stamp') or '0')
+if held ~= stamp then return -1 end
+redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', int(now))
+if most >= 0 and redis.call('ZCARD', KEYS[2]) >= most then return -2 end
+redis.call('HSET', KEYS[1], 'data', data, 'stamp', int(stamp + 1))
+if ttl >= 0 then
+    redis.call('PEXPIREAT', KEYS[1], int(now + ttl))
+    redis.call('ZADD', KEYS[2], int(now + ttl), id)
+    prolong(KEYS[2], now + ttl)
+end
+return 1
+""")
+
+_SESSION_TOUCH: Final = _Script("""
+local ends = now + tonumber(ARGV[2])
+if redis.call('PEXPIREAT', KEYS[1], int(ends)) == 0 then return 0 end
+redis.call('ZADD', KEYS[2], int(ends), ARGV[1])
+prolong(KEYS[2], ends)
+return 1
+""")
+
+_SESSION_DELETE: Final = _Script("""
+redis.call('ZREM', KEYS[2], ARGV[1])
+return redis.call('DEL', KEYS[1])
+""")
+
+_COUNT: Final = _Script("""
+return redis.call('ZCOUNT', KEYS[1], '(' .. int(now), '+inf')
+""")
+
+# KEYS: log, facts, streams of the session. ARGV: stream, ttl, channel, envelope, most, data; without data it ends.
+_EVENT_ADD: Final = _Script("""
+local ends = int(now + tonumber(ARGV[2]))
+local number = 0
+if ARGV[6] then
+    number = redis.call('HINCRBY', KEYS[2], 'last', 1)
+    redis.call('XADD', KEYS[1], 'MAXLEN', ARGV[5], int(number) .. '-0', 'd', ARGV[6])
+    redis.call('PEXPIREAT', KEYS[1], ends)
+else
+    redis.call('HSET', KEYS[2], 'ended', '1')
+    redis.call('PEXPIREAT', KEYS[1], ends)
+end
+redis.call('PEXPIREAT', KEYS[2], ends)
+redis.call('SADD', KEYS[3], ARGV[1])
+prolong(KEYS[3], now + tonumber(ARGV[2]))
+redis.call('PUBLISH', ARGV[3], ARGV[4])
+return number
+""")
+
+_EVENT_READ: Final = _Script("""
+local facts = redis.call('HMGET', KEYS[2], 'last', 'ended')
+local found = redis.call('XRANGE', KEYS[1], int(tonumber(ARGV[1]) + 1) .. '-0', '+', 'COUNT', ARGV[2])
+return {tonumber(facts[1] or '0'), facts[2] and 1 or 0, found}
+""")
+
+_EVENTS_DELETE: Final = _Script("""
+for _, stream in ipairs(redis.call('SMEMBERS', KEYS[1])) do
+    redis.call('DEL', ARGV[1] .. stream, ARGV[2] .. stream)
+end
+return redis.call('DEL', KEYS[1])
+""")
+
+# Tasks. KEYS: task, all by end, working by lease. What is indexed by owner is under the prefix in ARGV[1].
+_TASKS: Final = """
+local prefix, id = ARGV[1], ARGV[2]
+local function is_over(status) return status == 'completed' or status == 'failed' or status == 'cancelled' end
+local function facts(key)
+    local found = redis.call('HMGET', key, 'stamp', 'status', 'expires', 'worker', 'lease', 'owner', 'data')
+    if not found[1] or tonumber(found[3]) <= now then return nil end
+    return {stamp = tonumber(found[1]), status = found[2], expires = tonumber(found[3]), worker = found[4],
+            lease = tonumber(found[5]), owner = found[6], data = found[7]}
+end
+local function shown(task) return {task.data, task.stamp, task.worker, int(task.lease)} end
+local function owned(owner) return prefix .. 'owned:' .. owner end
+local function alive(owner) return prefix .. 'alive:' .. owner end
+local function forget(id, owner)
+    redis.call('ZREM', KEYS[2], id)
+    redis.call('ZREM', KEYS[3], id)
+    if owner then
+        redis.call('ZREM', owned(owner), id)
+        redis.call('ZREM', alive(owner), id)
+    end
+end
+local function index(id, owner, status, lease, expires)
+    redis.call('PEXPIREAT', KEYS[1], int(expires + GRACE))
+    redis.call('ZADD', KEYS[2], int(expires), id)
+    redis.call('ZADD', alive(owner), int(expires), id)
+    prolong(KEYS[2], expires + GRACE)
+    prolong(alive(owner), expires + GRACE)
+    prolong(owned(owner), expires + GRACE)
+    if status == 'working' then
+        redis.call('ZADD', KEYS[3], int(lease), id)
+        prolong(KEYS[3], expires + GRACE)
+    else
+        redis.call('ZREM', KEYS[3], id)
+    end
+end
+""".replace("GRACE", str(_GRACE))
+
+_TASK_CREATE: Final = _Script(
+    _TASKS
+    + """
+local data, owner, created, expires, status, most = ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8])
+if facts(KEYS[1]) then return -1 end
+if redis.call('EXISTS', KEYS[1]) == 1 then
+    forget(id, redis.call('HGET', KEYS[1], 'owner'))
+    redis.call('DEL', KEYS[1])
+end
+if most >= 0 and redis.call('ZCOUNT', alive(owner), '(' .. int(now), '+inf') >= most then return -2 end
+redis.call('HSET', KEYS[1], 'data', data, 'stamp', '1', 'status', status, 'expires', int(expires), 'owner', owner,
+           'worker', '', 'lease', '0')
+redis.call('ZADD', owned(owner), created, id)
+index(id, owner, status, 0, expires)
+return 1
+"""
+)
+
+_TASK_GET: Final = _Script(
+    _TASKS
+    + """
+local task = facts(KEYS[1])
+return task and shown(task)
+"""
+)
+
+_TASK_UPDATE: Final = _Script(
+    _TASKS
+    + """
+local data, stamp, status, expires = ARGV[3], tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
+local task = facts(KEYS[1])
+if not task or is_over(task.status) or task.stamp ~= stamp then return false end
+task.stamp = stamp + 1
+if is_over(status) then task.worker, task.lease = '', 0 end
+redis.call('HSET', KEYS[1], 'data', data, 'stamp', int(task.stamp), 'status', status, 'expires', int(expires),
+           'worker', task.worker, 'lease', int(task.lease))
+index(id, task.owner, status, task.lease, expires)
+task.data = ''
+return shown(task)
+"""
+)
+
+_TASK_CLAIM: Final = _Script(
+    _TASKS
+    + """
+local worker, ms = ARGV[3], tonumber(ARGV[4])
+local task = facts(KEYS[1])
+if not task or is_over(task.status) or task.lease > now then return false end
+task.stamp, task.worker, task.lease = task.stamp + 1, worker, now + ms
+redis.call('HSET', KEYS[1], 'stamp', int(task.stamp), 'worker', worker, 'lease', int(task.lease))
+if task.status == 'working' then redis.call('ZADD', KEYS[3], int(task.lease), id) end
+return shown(task)
+"""
+)
+
+# ARGV: ..., worker, heir, ms from now or -1 for no lease.
+_TASK_LEASE: Final = _Script(
+    _TASKS
+    + """
+local worker, heir, ms = ARGV[3], ARGV[4], tonumber(ARGV[5])
+local task = facts(KEYS[1])
+if not task or is_over(task.status) or worker == '' or task.worker ~= worker then return 0 end
+local lease = ms < 0 and 0 or now + ms
+redis.call('HSET', KEYS[1], 'worker', heir, 'lease', int(lease))
+if task.status == 'working' then redis.call('ZADD', KEYS[3], int(lease), id) end
+return 1
+"""
+)
+
+_TASK_DELETE: Final = _Script(
+    _TASKS
+    + """
+local task = facts(KEYS[1])
+forget(id, redis.call('HGET', KEYS[1], 'owner'))
+redis.call('DEL', KEYS[1])
+return task and 1 or 0
+"""
+)
+
+# KEYS[1] is the owner's. ARGV: ..., created and id of the cursor, owner, how many.
+_TASK_LIST: Final = _Script(
+    _TASKS
+    + """
+local created, after, owner, most = tonumber(ARGV[3]), ARGV[2], ARGV[4], tonumber(ARGV[5])
+local place = redis.call('ZCOUNT', KEYS[1], '-inf', '(' .. int(created))
+local found, gone = {}, {}
+while #found < most do
+    local some = redis.call('ZRANGE', KEYS[1], place, place + most - 1, 'WITHSCORES')
+    if #some == 0 then break end
+    for at = 1, #some, 2 do
+        if #found < most and (tonumber(some[at + 1]) > created or some[at] > after) then
+            local task = facts(prefix .. 'task:' .. some[at])
+            if task then
+                found[#found + 1] = shown(task)
+            elseif redis.call('EXISTS', prefix .. 'task:' .. some[at]) == 0 then
+                gone[#gone + 1] = some[at]
+            end
+        end
+    end
+    place = place + #some / 2
+end
+for _, id in ipairs(gone) do forget(id, owner) end
+return found
+"""
+)
+
+_TASK_DUE: Final = _Script(
+    _TASKS
+    + """
+local found = {}
+local most = tonumber(ARGV[3])
+local place = 0
+while #found < most do
+    local some = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', int(now), 'LIMIT', place, most)
+    if #some == 0 then break end
+    for _, id in ipairs(some) do
+        local task = facts(prefix .. 'task:' .. id)
+        if task and #found < most then found[#found + 1] = shown(task) end
+    end
+    place = place + #some
+end
+return found
+"""
+)
+
+_TASK_SWEEP: Final = _Script(
+    _TASKS
+    + """
+local gone = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', int(now), 'LIMIT', 0, tonumber(ARGV[3]))
+for _, id in ipairs(gone) do
+    local key = prefix .. 'task:' .. id
+    forget(id, redis.call('HGET', key, 'owner'))
+    redis.call('DEL', key)
+end
+return gone
+"""
+)
+
+
+# --- the connection --------------------------------------------------------------------------------------------------
+
+
+def _library() -> Any:
+    try:
+        return importlib.import_module("redis.asyncio"), importlib.import_module("redis")
+    except ImportError:
+        raise ConfigError('a store on Redis needs the package redis: pip install "trimaran[redis]"') from None
+
+
+def _connect(url: str, options: dict[str, Any]) -> tuple[Any, Any, list[Any]]:
+    """A client for commands, one to listen with, which differs on a cluster only, and all there is to close."""
+    library, _ = _library()
+    scheme, _, rest = url.partition("://")
+    tls, _, kind = scheme.partition("+")
+    try:
+        if not kind:
+            client = library.Redis.from_url(url, **options)
+            return client, client, [client]
+        return (_connect_cluster if kind == "cluster" else _connect_sentinel)(tls, rest, options)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"the store URL {_shown(url)} cannot be used: {error}") from None
+
+
+def _hosts(rest: str, port: int) -> tuple[str, list[tuple[str, int]], str, dict[str, str]]:
+    """Credentials, hosts, path and options of a URL with several hosts."""
+    address, _, query = rest.partition("?")
+    netloc, _, path = address.partition("/")
+    credentials, _, listed = netloc.rpartition("@")
+    hosts: list[tuple[str, int]] = []
+    for host in listed.split(","):
+        split = urlsplit(f"//{host}")
+        if not split.hostname:
+            raise ValueError(f"{host!r} is not a host: write host:port,host:port")
+        hosts.append((split.hostname, split.port or port))
+    return credentials, hosts, path, {name: values[-1] for name, values in parse_qs(query).items()}
+
+
+def _credentials(text: str) -> dict[str, Any]:
+    user, _, password = text.partition(":")
+    return {name: unquote(value) for name, value in (("username", user), ("password", password)) if value}
+
+
+def _connect_cluster(tls: str, rest: str, options: dict[str, Any]) -> tuple[Any, Any, list[Any]]:
+    library, _ = _library()
+    cluster = importlib.import_module("redis.asyncio.cluster")
+    credentials, hosts, _, _ = _hosts(rest, 6379)
+    common = {**_credentials(credentials), **options, "ssl": tls == "rediss"}
+    nodes = [cluster.ClusterNode(host, port) for host, port in hosts]
+    # What is published on any node is heard on every node.
+    listener = library.Redis(host=hosts[0][0], port=hosts[0][1], **common)
+    client = cluster.RedisCluster(startup_nodes=nodes, **common)
+    return client, listener, [client, listener]
+
+
+def _connect_sentinel(tls: str, rest: str, options: dict[str, Any]) -> tuple[Any, Any, list[Any]]:
+    sentinel = importlib.import_module("redis.asyncio.sentinel")
+    credentials, hosts, path, query = _hosts(rest, 26379)
+    service, _, database = path.partition("/")
+    if not service:
+        raise ValueError("it does not name the service: redis+sentinel://host:26379/mymaster/0")
+    common = {**options, "ssl": tls == "rediss"}
+    watch = sentinel.Sentinel(
+        hosts,
+        sentinel_kwargs={
+            **options,
+            **({"password": query["sentinel_password"]} if "sentinel_password" in query else {}),
+        },
+        **common,
+    )
+    client = watch.master_for(service, db=int(database or 0), **_credentials(credentials))
+    return client, client, [client, *watch.sentinels]
+
+
+def _shown(url: str) -> str:
+    """The URL without its password."""
+    scheme, _, rest = url.partition("://")
+    address, slash, path = rest.partition("/")
+    hosts = address.rpartition("@")[2]
+    return f"{scheme}://{hosts}{slash}{path.partition('?')[0]}"
+
+
+@final
+class _Database:
+    """The connection, and what its failures mean."""
+
+    def __init__(self, url: str, namespace: str, patience: float) -> None:
+        _, self._errors = _library()
+        retry = importlib.import_module("redis.asyncio.retry")
+        no_pause = importlib.import_module("redis.backoff").NoBackoff
+        self.failures: Final = (self._errors.RedisError, OSError, TimeoutError)
+        self.where = _shown(url)
+        self.prefix = f"trimaran:{{{namespace}}}:"
+        self.patience = patience
+        options: dict[str, Any] = {
+            "socket_timeout": patience,
+            "socket_connect_timeout": min(2.0, patience),
+            # What was sent may have been done: to send it again is for those who know whether that is safe.
+            "retry": retry.Retry(no_pause(), 0),
+        }
+        self.client, self.listener, self._open = _connect(url, options)
+        self._backoff = Backoff()
+        self._room = asyncio.Semaphore(_MOST_CONNECTIONS)
+        self._is_checked = False
+        self._closed = False
+
+    async def run(self, script: _Script, keys: list[str], *arguments: Any) -> Any:
+        """Run a script, as one step that nobody comes between."""
+        return await self.attempt(lambda: self._evaluate(script, keys, arguments))
+
+    async def _evaluate(self, script: _Script, keys: list[str], arguments: tuple[Any, ...]) -> Any:
+        names = [self.prefix + key for key in keys]
+        try:
+            return await self.client.evalsha(script.sha, len(names), *names, *arguments)
+        except self._errors.exceptions.NoScriptError:
+            return await self.client.eval(script.text, len(names), *names, *arguments)
+
+    async def attempt(self, work: Callable[[], Awaitable[T]]) -> T:
+        if self._closed:
+            raise is_closed()
+        self._backoff.check()
+        try:
+            # Over all of it: the wait for a connection, its making, the command.
+            async with asyncio.timeout(self.patience), self._room:
+                if not self._is_checked:
+                    await self._check_schema()
+                result = await work()
+        except TimeoutError:
+            await self._drop_idle()
+            raise self.failed(f"it did not answer within {self.patience:g} s") from None
+        except (self._errors.RedisError, OSError) as error:
+            if not isinstance(error, self._errors.ResponseError) or isinstance(error, self._errors.ReadOnlyError):
+                await self._drop_idle()
+            raise self.meaning(error) from None
+        self._backoff.succeeded()
+        return result
+
+    async def _drop_idle(self) -> None:
+        """What broke one connection broke the others: else each would fail once more, long after all is well."""
+        pool = getattr(self.client, "connection_pool", None)
+        with contextlib.suppress(*self.failures):
+            if pool is None:  # a cluster; it finds its nodes anew
+                await self.client.aclose()
+            else:
+                await pool.disconnect(inuse_connections=False)
+
+    async def nothing(self) -> None:
+        """For when it only matters whether anything could be done."""
+
+    async def ping(self) -> None:
+        await self.client.ping()
+
+    async def _check_schema(self) -> None:
+        key = f"{self.prefix}schema"
+        await self.client.set(key, str(SCHEMA), nx=True)
+        found = await self.client.get(key)
+        if found is not None and found != str(SCHEMA).encode():
+            raise ConfigError(
+                f"what is in {self.where} under {self.prefix} was written by another version of Trimaran: its schema is "
+                f"{found[:20].decode(errors='replace')}, this one reads {SCHEMA}. Give another namespace, or use the version that wrote it"
+            )
+        self._is_checked = True
+
+    def failed(self, text: str) -> StoreUnavailable:
+        # Whatever comes back may be another Redis, with other things in it.
+        self._is_checked = False
+        return self._backoff.failed(f"the store at {self.where} is not to be had: {text}")
+
+    def meaning(self, error: Exception) -> Error:
+        known = self._errors.exceptions
+        text = str(error) or type(error).__name__
+        if isinstance(error, known.OutOfMemoryError) or "OOM command not allowed" in text:
+            return StoreFull(f"the store at {self.where} is full: give Redis more memory (maxmemory), or shorter TTLs")
+        if isinstance(error, (known.AuthenticationError, known.AuthorizationError, known.NoPermissionError)):
+            return ConfigError(f"the store at {self.where} refuses us: {text}. Look at user and password in its URL")
+        if isinstance(error, known.ResponseError) and not text.startswith(_PASSING):
+            # About this one command: no reason to leave the others alone.
+            return StoreUnavailable(f"the store at {self.where} refused: {text}")
+        return self.failed(text)
+
+    def refuse(self) -> None:
+        """From now on nothing is begun."""
+        self._closed = True
+
+    async def close(self) -> None:
+        for client in self._open:
+            with contextlib.suppress(*self.failures):
+                async with asyncio.timeout(self.patience):
+                    await client.aclose()
+
+
+# --- the four --------------------------------------------------------------------------------------------------------
+
+
+def _ms(seconds: float | None) -> int:
+    return -1 if seconds is None else int(seconds * 1000)
+
+
+@final
+class _Sessions:
+    def __init__(self, database: _Database) -> None:
+        self._database = database
+
+    def _keys(self, id: str) -> list[str]:
+        return [f"session:{id}", "sessions"]
+
+    async def create(self, record: SessionRecord, *, ttl: float, most: int | None = None) -> SessionRecord:
+        kept = replace(record, stamp=1)
+        keys, most = self._keys(record.id), -1 if most is None else most
+        done = await self._database.run(_SESSION_PUT, keys, record.id, _pack(kept), 0, _ms(ttl), most)
+        if done == -1:
+            raise taken("session")
+        if done == -2:
+            raise too_many("sessions", most)
+        return kept
+
+    async def get(self, id: str) -> SessionRecord | None:
+        key = f"{self._database.prefix}session:{id}"
+        data = await self._database.attempt(lambda: self._database.client.hget(key, "data"))
+        return None if data is None else read_record(_session, data)
+
+    async def touch(self, id: str, *, ttl: float) -> bool:
+        return bool(await self._database.run(_SESSION_TOUCH, self._keys(id), id, _ms(ttl)))
+
+    async def put(self, record: SessionRecord, *, ttl: float | None = None) -> SessionRecord | None:
+        if record.stamp < 1:
+            return None
+        kept = replace(record, stamp=record.stamp + 1)
+        keys = self._keys(record.id)
+        done = await self._database.run(_SESSION_PUT, keys, record.id, _pack(kept), record.stamp, _ms(ttl), -1)
+        return kept if done == 1 else None
+
+    async def delete(self, id: str) -> bool:
+        return bool(await self._database.run(_SESSION_DELETE, self._keys(id), id))
+
+    async def count(self) -> int:
+        return await self._database.run(_COUNT, ["sessions"])
+
+
+@final
+class _Events:
+    def __init__(self, database: _Database, bus: _Bus, max_events: int) -> None:
+        self._database = database
+        self._bus = bus
+        self._max_events = max_events
+
+    def _keys(self, session: str, stream: str) -> list[str]:
+        return [f"events:{session}:{stream}", f"stream:{session}:{stream}", f"streams:{session}"]
+
+    async def _add(self, session: str, stream: str, ttl: float, *data: bytes) -> int:
+        channel, envelope = self._bus.sealed(topic_of(session, stream), b"")
+        keys = self._keys(session, stream)
+        return await self._database.run(_EVENT_ADD, keys, stream, _ms(ttl), channel, envelope, self._max_events, *data)
+
+    async def append(self, session: str, stream: str, data: bytes, *, ttl: float) -> int:
+        return await self._add(session, stream, ttl, bytes(data))
+
+    async def end(self, session: str, stream: str, *, ttl: float) -> None:
+        await self._add(session, stream, ttl)
+
+    async def read(self, session: str, stream: str, after: int, *, limit: int = 100) -> EventsPage:
+        keys = self._keys(session, stream)[:2]
+        last, ended, rows = await self._database.run(_EVENT_READ, keys, max(after, 0), max(1, limit))
+        events = [Event(int(id.partition(b"-")[0]), fields[1]) for id, fields in rows]
+        return page_of(events, last, bool(ended), after)
+
+    async def wait(self, session: str, stream: str, after: int, *, timeout: float) -> bool:
+        async def has_news() -> bool:
+            page = await self.read(session, stream, after, limit=1)
+            return bool(page.events) or page.is_ended or page.last > after
+
+        return await wait_for_news(self._bus.board, topic_of(session, stream), has_news, timeout)
+
+    async def delete(self, session: str) -> None:
+        prefix = self._database.prefix
+        await self._database.run(
+            _EVENTS_DELETE, [f"streams:{session}"], f"{prefix}events:{session}:", f"{prefix}stream:{session}:"
+        )
+
+
+def _hidden(owner: str) -> str:
+    """An owner as part of a key: of one length, whatever it is."""
+    return hashlib.sha256(owner.encode()).hexdigest()[:32]
+
+
+def _record(row: Any) -> TaskRecord | None:
+    data, stamp, worker, lease = row
+    record = read_record(_task, data)
+    return None if record is None else replace(record, stamp=stamp, worker=worker.decode(), lease_ms=int(lease))
+
+
+def _records(rows: Any) -> list[TaskRecord]:
+    return [record for record in map(_record, rows) if record is not None]
+
+
+@final
+class _Tasks:
+    def __init__(self, database: _Database) -> None:
+        self._database = database
+
+    async def _run(self, script: _Script, id: str, *arguments: Any, key: str | None = None) -> Any:
+        keys = [key or f"task:{id}", "tasks", "working"]
+        return await self._database.run(script, keys, self._database.prefix, id, *arguments)
+
+    async def create(self, record: TaskRecord, *, most: int | None = None) -> TaskRecord:
+        kept = replace(record, stamp=1, worker="", lease_ms=0)
+        done = await self._run(
+            _TASK_CREATE,
+            record.id,
+            _pack(kept),
+            _hidden(record.owner),
+            record.created_ms,
+            record.expires_ms,
+            record.status,
+            -1 if most is None else most,
+        )
+        if done == -1:
+            raise taken("task")
+        if done == -2:
+            raise too_many("tasks of this caller", most or 0)
+        return kept
+
+    async def get(self, id: str) -> TaskRecord | None:
+        row = await self._run(_TASK_GET, id)
+        return _record(row) if row else None
+
+    async def update(self, record: TaskRecord) -> TaskRecord | None:
+        row = await self._run(_TASK_UPDATE, record.id, _pack(record), record.stamp, record.status, record.expires_ms)
+        if not row:
+            return None
+        return replace(record, stamp=row[1], worker=row[2].decode(), lease_ms=int(row[3]))
+
+    async def claim(self, id: str, worker: str, *, seconds: float) -> TaskRecord | None:
+        row = await self._run(_TASK_CLAIM, id, worker, _ms(seconds))
+        return _record(row) if row else None
+
+    async def renew(self, id: str, worker: str, *, seconds: float) -> bool:
+        return bool(await self._run(_TASK_LEASE, id, worker, worker, _ms(seconds)))
+
+    async def release(self, id: str, worker: str) -> bool:
+        return bool(await self._run(_TASK_LEASE, id, worker, "", -1))
+
+    async def delete(self, id: str) -> bool:
+        return bool(await self._run(_TASK_DELETE, id))
+
+    async def list(self, owner: str, *, cursor: str | None = None, limit: int = 100) -> TasksPage:
+        created, id = read_cursor(cursor)
+        hidden = _hidden(owner)
+        rows = await self._run(_TASK_LIST, id, created, hidden, limit + 1, key=f"owned:{hidden}")
+        return cut_page(_records(rows), limit)
+
+    async def count(self, owner: str | None = None) -> int:
+        return await self._database.run(_COUNT, ["tasks" if owner is None else f"alive:{_hidden(owner)}"])
+
+    async def due(self, *, limit: int = 100) -> list[TaskRecord]:
+        return _records(await self._run(_TASK_DUE, "", limit))
+
+    async def sweep(self, *, limit: int = 1000) -> list[str]:
+        return [id.decode() for id in await self._run(_TASK_SWEEP, "", limit)]
+
+
+@final
+class _Bus:
+    def __init__(self, database: _Database) -> None:
+        self._database = database
+        self.name = secrets.token_hex(8)
+        self.board = Switchboard(self._opened, self._left)
+        self.router = Router(self.name, self.board, self._send)
+        self._prefix = f"{database.prefix}bus:"
+        self._listening: asyncio.Task[None] | None = None
+        self._heard: Any = None  # the connection that listens, while there is one
+        self._confirmed: dict[str, asyncio.Future[None]] = {}
+        """The topics Redis was asked for; done when it has said yes."""
+        self._asked: dict[str, int] = {}
+        """How often it has yet to say so."""
+        self._turn = asyncio.Lock()
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    @property
+    def poisoned(self) -> int:
+        return self.board.poisoned
+
+    @property
+    def overflowed(self) -> int:
+        return self.board.overflowed
+
+    def sealed(self, topic: str, data: bytes) -> tuple[str, bytes]:
+        return self._prefix + topic, _pack(_Envelope(self.name, data))
+
+    async def _send(self, topic: str, data: bytes) -> int | None:
+        channel, envelope = self.sealed(topic, bytes(data))
+        heard = await self._database.attempt(lambda: self._database.listener.publish(channel, envelope))
+        # A node of a cluster knows only of those who listen to itself.
+        return heard if heard or self._database.listener is self._database.client else None
+
+    async def publish(self, topic: str, data: bytes) -> None:
+        await self._send(topic, data)
+
+    def subscribe(self, *topics: str, size: int = MAX_QUEUED) -> Mailbox:
+        return Mailbox(self.board, topics, size)
+
+    def answer(self, worker: str, respond: Callable[[bytes], Awaitable[bytes]]) -> AbstractAsyncContextManager[None]:
+        return self.router.answer(worker, respond)
+
+    async def request(self, worker: str, data: bytes, *, timeout: float) -> bytes:
+        return await self.router.request(worker, data, timeout=timeout)
+
+    # Listening
+
+    async def _opened(self, topic: str) -> None:
+        # Says at once, and clearly, what is wrong with the store.
+        await self._database.attempt(self._database.nothing)
+        confirmed = self._confirmed.get(topic)
+        if confirmed is None:
+            confirmed = self._confirmed[topic] = asyncio.get_running_loop().create_future()
+            if self._heard is not None:
+                with contextlib.suppress(*self._database.failures):  # the listener notices, and asks for all anew
+                    await self._ask(self._heard, topic)
+        if self._listening is None or self._listening.done():
+            self._listening = asyncio.create_task(self._listen(), name="trimaran store bus")
+        try:
+            async with asyncio.timeout(self._database.patience):
+                await asyncio.shield(confirmed)
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"the store at {self._database.where} did not confirm a subscription within {self._database.patience:g} s"
+            ) from None
+
+    async def _ask(self, heard: Any, *topics: str) -> None:
+        async with self._turn:
+            for topic in topics:
+                self._asked[topic] = self._asked.get(topic, 0) + 1
+            await heard.subscribe(*(self._prefix + topic for topic in topics))
+
+    def _left(self, topic: str) -> None:
+        confirmed = self._confirmed.pop(topic, None)
+        if confirmed is not None:
+            confirmed.cancel()
+        if self._heard is not None:
+            task = asyncio.ensure_future(self._leave(self._heard, topic))
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
+
+    async def _leave(self, heard: Any, topic: str) -> None:
+        with contextlib.suppress(*self._database.failures):
+            async with self._turn:
+                if topic not in self.board:  # nobody came back meanwhile
+                    await heard.unsubscribe(self._prefix + topic)
+
+    async def _listen(self) -> None:
+        """Hear for this process; over and over, if the connection breaks."""
+        backoff = Backoff()
+        gap = None
+        while True:
+            heard = self._database.listener.pubsub()
+            failure = StoreUnavailable("it closed the connection")
+            try:
+                await self._hear(heard, backoff, gap)
+            except self._database.failures as error:
+                failure = backoff.failed(str(error))
+            finally:
+                self._heard = None
+                with contextlib.suppress(*self._database.failures):
+                    await heard.aclose()
+            gap = "the connection to the store was lost"
+            self._asked.clear()
+            for topic, confirmed in self._confirmed.items():
+                if confirmed.done():
+                    self._confirmed[topic] = asyncio.get_running_loop().create_future()
+            await asyncio.sleep(failure.retry_after)
+
+    async def _hear(self, heard: Any, backoff: Backoff, gap: str | None) -> None:
+        # A topic of our own keeps the connection subscribed to something, and so alive, when nobody listens.
+        missing = {f"life/{self.name}", *self.board.topics()}
+        await self._ask(heard, *missing)
+        self._heard = heard
+        late = set(self.board.topics()) - missing
+        if late:
+            await self._ask(heard, *late)
+        loop = asyncio.get_running_loop()
+        alive = pinged = loop.time()
+        while True:
+            message = await heard.get_message(timeout=_PING)
+            now = loop.time()
+            if message is not None:
+                alive = now
+                backoff.succeeded()
+                missing.discard(self._take(message))
+                if gap is not None and not missing:
+                    # Only now: whoever looks again because of it can miss nothing that comes after.
+                    self.board.gap(gap)
+                    gap = None
+            elif now - alive > _SILENCE:
+                raise TimeoutError(f"it said nothing for {_SILENCE:g} s")
+            if now - pinged >= _PING:
+                pinged = now
+                await heard.ping()
+
+    def _take(self, message: Any) -> str:
+        """Deal with one thing heard; the topic, if that is confirmed by it."""
+        kind, channel, data = message["type"], message["channel"], message["data"]
+        topic = channel.decode(errors="replace").removeprefix(self._prefix) if isinstance(channel, bytes) else ""
+        if kind == "subscribe":
+            # A topic may be left and asked for again before Redis has answered: the last answer counts.
+            self._asked[topic] = left = self._asked.get(topic, 1) - 1
+            if left > 0:
+                return ""
+            del self._asked[topic]
+            confirmed = self._confirmed.get(topic)
+            if confirmed is not None and not confirmed.done():
+                confirmed.set_result(None)
+            return topic
+        if kind == "message":
+            try:
+                envelope = _envelope.decode(data)
+            except (msgspec.MsgspecError, TypeError):
+                self.board.drop("not a message of a store")
+            else:
+                self.board.deliver(Message(topic, envelope.data, envelope.sender))
+        return ""
+
+    async def close(self) -> None:
+        self.board.gap("the store was closed")
+        await self.router.close()
+        tasks = {task for task in (self._listening, *self._leaving) if task is not None}
+        self._listening = None
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+
+@final
+class RedisStore:
+    """A store on Redis, for any number of processes and machines.
+
+    Args:
+        url: `redis://`, `rediss://`, `unix://`, `redis+sentinel://host,host/service/0`, `redis+cluster://host,host`;
+            with `rediss+` for TLS.
+        namespace: Keeps several programs on one Redis apart.
+        patience: Seconds that any one operation may take.
+        max_events: Of each stream; beyond it, the oldest go.
+    """
+
+    is_shared = True
+    is_durable = True
+
+    def __init__(
+        self, url: str, *, namespace: str = "main", patience: float = PATIENCE, max_events: int = MAX_EVENTS
+    ) -> None:
+        self._database = _Database(url, namespace, patience)
+        self.bus: Final = _Bus(self._database)
+        self.sessions: Final = _Sessions(self._database)
+        self.events: Final = _Events(self._database, self.bus, max_events)
+        self.tasks: Final = _Tasks(self._database)
+
+    async def start(self) -> None:
+        await self._database.attempt(self._database.ping)
+
+    async def close(self) -> None:
+        self._database.refuse()
+        await self.bus.close()
+        await self._database.close()
+
+    async def check(self) -> Health:
+        began = time.monotonic()
+        try:
+            await self._database.attempt(self._database.ping)
+        except Error as error:
+            return Health(False, time.monotonic() - began, str(error))
+        return Health(True, time.monotonic() - began)
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"RedisStore({self._database.where!r})"

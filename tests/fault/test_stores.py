@@ -1,0 +1,535 @@
+"""Stores when things go wrong: databases that are down, slow, full, locked, damaged or not ours; workers that are killed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from trimaran.errors import ConfigError, TimedOut
+from trimaran.state import (
+    Gap,
+    Message,
+    NoAnswer,
+    RedisStore,
+    SessionRecord,
+    SqliteStore,
+    StoreFull,
+    StoreUnavailable,
+    TaskRecord,
+    open_store,
+)
+
+from ..unit.state.redis_server import RedisServer, redis_server
+
+PATIENCE = 15.0
+WORKER = Path(__file__).with_name("store_worker.py")
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[RedisServer]:
+    with redis_server(tmp_path) as server:
+        yield server
+
+
+async def eventually(what: str, attempt: Callable[[], Awaitable[Any]]) -> Any:
+    """The first true result, of an attempt that may fail with StoreUnavailable until then."""
+    deadline = time.monotonic() + PATIENCE
+    last = ""
+    while True:
+        try:
+            if found := await attempt():
+                return found
+        except StoreUnavailable as error:
+            last = str(error)
+        assert time.monotonic() < deadline, f"{what} did not happen within {PATIENCE:g} s: {last}"
+        await asyncio.sleep(0.02)
+
+
+def task(**more: Any) -> TaskRecord:
+    now = int(time.time() * 1000)
+    fields: dict[str, Any] = {"owner": "o", "created_ms": now, "expires_ms": now + 600_000, **more}
+    return TaskRecord(id=secrets.token_hex(8), **fields)
+
+
+async def heard(subscription: Any) -> Message | Gap:
+    async with asyncio.timeout(PATIENCE):
+        return await anext(subscription)
+
+
+# --- Redis goes away -------------------------------------------------------------------------------------------------
+
+
+async def test_redis_killed_and_restarted_loses_nothing_but_time(redis: RedisServer) -> None:
+    """Whose rule: ours. Clear errors meanwhile, the gap told once, then everything as before."""
+    async with RedisStore(redis.url, patience=1) as store:
+        record = await store.tasks.create(task())
+        await store.sessions.create(SessionRecord(id="s"), ttl=60)
+        await store.events.append("s", "g", b"1", ttl=60)
+
+        async def respond(data: bytes) -> bytes:
+            return data
+
+        async with store.bus.subscribe("news") as news, store.bus.answer("w", respond):
+            waiting = asyncio.ensure_future(store.events.wait("s", "g", 1, timeout=PATIENCE))
+            assert await store.bus.request("w", b"x", timeout=PATIENCE) == b"x"
+            redis.kill()
+            with pytest.raises(StoreUnavailable, match=r"redis://127\.0\.0\.1.* is not to be had") as caught:
+                await store.tasks.get(record.id)
+            assert 0 < caught.value.retry_after <= 2
+            attempts: list[Callable[[], Awaitable[Any]]] = [
+                lambda: store.sessions.get("s"),
+                lambda: store.events.append("s", "g", b"x", ttl=60),
+                lambda: store.bus.publish("news", b"x"),
+                lambda: store.tasks.claim(record.id, "w", seconds=1),
+            ]
+            for attempt in attempts:
+                with pytest.raises(StoreUnavailable):
+                    await attempt()
+            assert not (await store.check()).is_up
+            redis.start()
+            await eventually("the recovery", lambda: store.tasks.get(record.id))
+            assert await store.tasks.get(record.id) == record
+            assert await store.sessions.get("s")
+            assert isinstance(await heard(news), Gap)
+            await store.bus.publish("news", b"again")
+            assert await heard(news) == Message("news", b"again", store.bus.name)
+            assert await store.bus.request("w", b"y", timeout=PATIENCE) == b"y"
+            # The number goes on: nobody hears of two different events by the same one.
+            assert await store.events.append("s", "g", b"2", ttl=60) == 2
+            async with asyncio.timeout(PATIENCE):
+                assert await waiting
+            assert (await store.check()).is_up
+
+
+async def test_redis_that_was_never_there_is_said_so_and_found_when_it_comes(tmp_path: Path) -> None:
+    server = RedisServer(tmp_path)
+    store = RedisStore(server.url, patience=1)
+    try:
+        with pytest.raises(StoreUnavailable):
+            await store.start()
+        with pytest.raises(StoreUnavailable):
+            async with store.bus.subscribe("x"):
+                pass
+        server.start()
+        await eventually("the recovery", lambda: store.sessions.create(SessionRecord(id="s"), ttl=60))
+        async with store.bus.subscribe("x") as news:
+            await store.bus.publish("x", b"1")
+            assert await heard(news) == Message("x", b"1", store.bus.name)
+    finally:
+        await store.close()
+        server.kill()
+
+
+async def test_redis_that_does_not_answer_holds_nobody_up(redis: RedisServer) -> None:
+    """Stopped, not dead: connections are taken, and nothing comes back."""
+    async with RedisStore(redis.url, patience=0.3) as store:
+        await store.sessions.create(SessionRecord(id="s"), ttl=60)
+        redis.pause()
+        try:
+            async with asyncio.timeout(5):
+                outcomes = await asyncio.gather(*(store.sessions.get("s") for _ in range(100)), return_exceptions=True)
+            assert {type(outcome) for outcome in outcomes} == {StoreUnavailable}
+            # And now it is left alone for a while: refused at once, without a try.
+            with pytest.raises(StoreUnavailable):
+                await store.sessions.get("s")
+        finally:
+            redis.resume()
+        assert await eventually("the recovery", lambda: store.sessions.get("s"))
+
+
+async def test_a_listener_notices_silence_and_tells_of_the_gap(
+    redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network that is cut says nothing; so does a process that is stopped."""
+    monkeypatch.setattr("trimaran.state.redis._PING", 0.05)
+    monkeypatch.setattr("trimaran.state.redis._SILENCE", 0.3)
+    async with RedisStore(redis.url, patience=0.3) as store, store.bus.subscribe("news") as news:
+        listening = store.bus._heard
+        redis.pause()
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while store.bus._heard is listening:
+                    await asyncio.sleep(0.01)
+        finally:
+            redis.resume()
+        assert isinstance(await heard(news), Gap)
+        await eventually("a message", lambda: published(store))
+        assert await heard(news) == Message("news", b"x", store.bus.name)
+
+
+async def published(store: RedisStore) -> bool:
+    await store.bus.publish("news", b"x")
+    return True
+
+
+async def test_a_listener_without_a_redis_does_not_spin(redis: RedisServer) -> None:
+    """Whoever takes its place hangs up at once: the listener tries again, ever more slowly."""
+    store = RedisStore(redis.url, patience=1)
+    connections = 0
+
+    def hang_up(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        writer.close()
+
+    async with store, store.bus.subscribe("x"):
+        redis.kill()
+        impostor = await asyncio.start_server(hang_up, "127.0.0.1", redis.port)
+        try:
+            deadline = asyncio.get_running_loop().time() + 1.0
+            while asyncio.get_running_loop().time() < deadline:
+                with contextlib.suppress(StoreUnavailable):
+                    await store.sessions.get("s")
+                await asyncio.sleep(0.005)
+        finally:
+            impostor.close()
+            await impostor.wait_closed()
+    assert 1 <= connections < 40, f"{connections} connections were made in a second"
+
+
+async def test_full_redis_is_said_to_be_full_and_still_read(tmp_path: Path) -> None:
+    with redis_server(tmp_path, "--maxmemory", "3mb", "--maxmemory-policy", "noeviction") as server:
+        async with RedisStore(server.url) as store:
+            first = await store.tasks.create(task(journal=b"x" * 1000))
+            with pytest.raises(StoreFull, match="is full"):
+                for _ in range(100):
+                    await store.tasks.create(task(journal=secrets.token_bytes(200_000)))
+            assert await store.tasks.get(first.id) == first
+            server.say("CONFIG", "SET", "maxmemory", "0")
+            await store.tasks.create(task())
+
+
+async def test_redis_with_data_of_another_version_is_refused(redis: RedisServer) -> None:
+    redis.say("SET", "trimaran:{old}:schema", "99")
+    store = RedisStore(redis.url, namespace="old")
+    with pytest.raises(ConfigError, match=r"its schema is 99, this one reads 1"):
+        await store.start()
+    with pytest.raises(ConfigError):
+        await store.tasks.get("x")
+    assert "schema is 99" in (await store.check()).detail
+    await store.close()
+    async with RedisStore(redis.url, namespace="new") as other:  # beside it there is room
+        await other.tasks.get("x")
+
+
+async def test_redis_with_a_password_says_so_without_telling_ours(tmp_path: Path) -> None:
+    with redis_server(tmp_path, "--requirepass", "right") as server:
+        for credentials in ("", ":sesame@"):
+            store = RedisStore(server.url.replace("//", f"//{credentials}"))
+            with pytest.raises(ConfigError, match="user and password") as caught:
+                await store.start()
+            assert "sesame" not in f"{caught.value} {store!r}"
+            await store.close()
+        async with RedisStore(server.url.replace("//", "//:right@")) as store:
+            assert (await store.check()).is_up
+
+
+async def test_poison_on_a_channel_of_redis_is_dropped_and_counted(redis: RedisServer) -> None:
+    async with RedisStore(redis.url) as store, store.bus.subscribe("news") as news:
+        for poison in (b"", b"junk", b"\xc1", b"\x93\xa1m\xa1x\x01", b"\x90" * 10_000):
+            redis.say("PUBLISH", "trimaran:{main}:bus:news", poison)
+        await store.bus.publish("news", b"good")
+        assert await heard(news) == Message("news", b"good", store.bus.name)
+        assert store.bus.poisoned == 5
+
+
+async def test_everything_in_redis_has_our_name_and_an_end(redis: RedisServer) -> None:
+    """Whose rule: ours: TTLs on everything but the version of the schema."""
+    async with RedisStore(redis.url, namespace="app") as store:
+        await store.sessions.create(SessionRecord(id="s"), ttl=60)
+        await store.sessions.touch("s", ttl=120)
+        await store.events.append("s", "g", b"1", ttl=60)
+        await store.events.end("s", "r1", ttl=60)
+        record = await store.tasks.create(task())
+        await store.tasks.claim(record.id, "w", seconds=5)
+        from redis import Redis
+
+        with Redis.from_url(redis.url) as plain:
+            keys: Any = plain.keys()
+            assert len(keys) >= 9
+            assert all(key.startswith(b"trimaran:{app}:") for key in keys), keys
+            endless = [key for key in keys if plain.pttl(key) == -1]
+            assert endless == [b"trimaran:{app}:schema"]
+
+
+async def test_redis_cluster_and_sentinel_are_spoken_to(tmp_path: Path) -> None:
+    """By their URLs, through the client library."""
+    for name in ("cluster", "master", "sentinel"):
+        (tmp_path / name).mkdir()
+    with contextlib.ExitStack() as stack:
+        node = stack.enter_context(redis_server(tmp_path / "cluster", "--cluster-enabled", "yes"))
+        node.say("CLUSTER", "ADDSLOTS", *(str(slot) for slot in range(16384)))
+        master = stack.enter_context(redis_server(tmp_path / "master"))
+        (tmp_path / "sentinel" / "s.conf").write_text(f"sentinel monitor chief 127.0.0.1 {master.port} 1\n")
+        watch = RedisServer(tmp_path / "sentinel")
+        watch.start_sentinel(tmp_path / "sentinel" / "s.conf")
+        stack.callback(watch.kill)
+        for url in (
+            f"redis+cluster://127.0.0.1:{node.port}",
+            f"redis+sentinel://127.0.0.1:1,127.0.0.1:{watch.port}/chief/0",
+        ):
+            store = open_store(url, patience=3)
+            try:
+                record = await eventually("the first answer", lambda store=store: store.tasks.create(task()))
+                assert await store.tasks.claim(record.id, "w", seconds=5)
+                assert [found.id for found in (await store.tasks.list("o")).tasks] == [record.id]
+                assert await store.events.append("s", "g", b"1", ttl=5) == 1
+                async with store.bus.subscribe("x") as news:
+                    await store.bus.publish("x", b"1")
+                    assert await heard(news) == Message("x", b"1", store.bus.name)
+            finally:
+                await store.close()
+
+
+# --- SQLite ----------------------------------------------------------------------------------------------------------
+
+
+async def test_locked_file_is_waited_for_within_bounds_and_still_read(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with SqliteStore(path, patience=0.2) as store:
+        await store.sessions.create(SessionRecord(id="s"), ttl=60)
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            assert await store.sessions.get("s"), "readers wait for nobody"
+            with pytest.raises(StoreUnavailable, match="locked by another process"):
+                await store.sessions.touch("s", ttl=60)
+            other.execute("ROLLBACK")
+        assert await eventually("the recovery", lambda: store.sessions.touch("s", ttl=60))
+
+
+async def test_file_that_cannot_be_written_is_said_so_at_the_start(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "absent" / "store.db")
+    with pytest.raises(ConfigError, match="cannot be written"):
+        await store.start()
+    await store.close()
+
+
+async def test_file_that_becomes_read_only_refuses_writes_and_recovers(tmp_path: Path) -> None:
+    async with SqliteStore(tmp_path / "store.db", patience=0.2) as store:
+        await store.sessions.create(SessionRecord(id="s"), ttl=60)
+        # Root may write anything; so SQLite itself is told to refuse.
+        await store._database.read(lambda connection: connection.execute("PRAGMA query_only = 1"))
+        with pytest.raises(StoreUnavailable, match="cannot be written"):
+            await store.sessions.touch("s", ttl=60)
+        assert await eventually("the recovery", lambda: store.sessions.touch("s", ttl=60)), "a new connection is made"
+
+
+@pytest.mark.parametrize("content", [b"not a database at all " * 100, b"SQLite format 3\0" + b"\xff" * 5000])
+async def test_damaged_file_is_refused_and_left_as_it_is(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "store.db"
+    path.write_bytes(content)
+    store = SqliteStore(path)
+    with pytest.raises(ConfigError, match=r"store\.db is damaged, or not a SQLite file"):
+        await store.start()
+    assert not (await store.check()).is_up
+    await store.close()
+    assert path.read_bytes() == content
+
+
+async def test_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    with contextlib.closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE sessions (mine TEXT)")
+        other.commit()
+    before = path.read_bytes()
+    store = SqliteStore(path)
+    with pytest.raises(ConfigError, match="database of another program"):
+        await store.start()
+    await store.close()
+    assert path.read_bytes() == before
+
+
+async def test_file_of_another_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with SqliteStore(path):
+        pass
+    with contextlib.closing(sqlite3.connect(path)) as other:
+        other.execute("PRAGMA user_version = 99")
+        other.commit()
+    store = SqliteStore(path)
+    with pytest.raises(ConfigError, match="its schema is 99, this one reads 1"):
+        await store.start()
+    await store.close()
+
+
+async def test_full_disk_is_said_to_be_full_and_still_read(tmp_path: Path) -> None:
+    async with SqliteStore(tmp_path / "store.db") as store:
+        first = await store.tasks.create(task())
+        await store._database.read(lambda connection: connection.execute("PRAGMA max_page_count = 60"))
+        with pytest.raises(StoreFull, match="disk is full"):
+            for _ in range(50):
+                await store.tasks.create(task(journal=secrets.token_bytes(50_000)))
+        assert await store.tasks.get(first.id) == first
+        await store._database.read(lambda connection: connection.execute("PRAGMA max_page_count = 100000"))
+        await store.tasks.create(task())
+
+
+async def test_poison_in_the_table_of_messages_is_dropped_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with SqliteStore(path) as store, store.bus.subscribe("news") as news:
+        with contextlib.closing(sqlite3.connect(path)) as other:
+            for topic, data in (("news", "text"), ("news", 5), (b"news", b"x")):
+                other.execute("INSERT INTO messages (topic, sender, data, at) VALUES (?, 'x', ?, 0)", (topic, data))
+            other.commit()
+        await store.bus.publish("news", b"good")
+        assert await heard(news) == Message("news", b"good", store.bus.name)
+        assert store.bus.poisoned == 3
+
+
+async def test_reader_that_slept_past_the_messages_hears_of_a_gap(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with SqliteStore(path) as store, store.bus.subscribe("news") as news:
+        with contextlib.closing(sqlite3.connect(path)) as other:
+            other.execute("UPDATE sqlite_sequence SET seq = seq + 100 WHERE name = 'messages'")
+            other.execute("INSERT INTO messages (id, topic, sender, data, at) VALUES (200, 'news', 'x', x'31', 0)")
+            other.commit()
+        assert isinstance(await heard(news), Gap)
+        assert await heard(news) == Message("news", b"1", "x")
+
+
+async def test_file_of_a_store_is_for_its_user_alone(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with SqliteStore(path) as store:
+        await store.sessions.create(SessionRecord(id="s"), ttl=60)
+        modes = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()}
+    assert set(modes.values()) == {0o600}, modes
+
+
+async def test_many_processes_may_make_the_file_at_once(tmp_path: Path) -> None:
+    async def start() -> None:
+        async with SqliteStore(tmp_path / "store.db") as store:
+            await store.tasks.create(task())
+
+    await asyncio.gather(*(start() for _ in range(8)))
+    async with SqliteStore(tmp_path / "store.db") as store:
+        assert await store.tasks.count() == 8
+
+
+async def test_record_that_cannot_be_read_is_taken_for_gone(tmp_path: Path, redis: RedisServer) -> None:
+    """Whose rule: ours: what one record holds must not stop the others."""
+    path = tmp_path / "store.db"
+    async with SqliteStore(path) as file, RedisStore(redis.url) as server:
+        for store in (file, server):
+            await store.sessions.create(SessionRecord(id="s"), ttl=60)
+            await store.tasks.create(task(created_ms=1))
+            bad = await store.tasks.create(task(created_ms=2))
+            good = await store.tasks.create(task(created_ms=3))
+            with contextlib.closing(sqlite3.connect(path)) as other:
+                other.execute("UPDATE sessions SET data = x'c1'")
+                other.execute("UPDATE tasks SET data = x'00' WHERE id = ?", (bad.id,))
+                other.commit()
+            redis.say("HSET", "trimaran:{main}:session:s", "data", b"\xc1")
+            redis.say("HSET", f"trimaran:{{main}}:task:{bad.id}", "data", b"\0")
+            assert await store.sessions.get("s") is None
+            assert await store.tasks.get(bad.id) is None
+            assert await store.tasks.claim(bad.id, "w", seconds=5) is None
+            assert len((await store.tasks.list("o")).tasks) == 2
+            assert good.id in {due.id for due in await store.tasks.due()}
+
+
+async def test_key_of_the_wrong_kind_fails_alone(redis: RedisServer) -> None:
+    redis.say("SET", "trimaran:{main}:session:s", "text")
+    async with RedisStore(redis.url) as store:
+        await store.sessions.create(SessionRecord(id="other"), ttl=60)
+        with pytest.raises(StoreUnavailable, match="WRONGTYPE"):
+            await store.sessions.get("s")
+        assert await store.sessions.get("other")
+
+
+# --- processes -------------------------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def worker(url: str, *words: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(WORKER), url, *words, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL
+    )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        process._transport.close()  # type: ignore[attr-defined]
+
+
+async def line(process: asyncio.subprocess.Process) -> str:
+    assert process.stdout
+    async with asyncio.timeout(PATIENCE):
+        return (await process.stdout.readline()).decode().strip()
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def url(request: pytest.FixtureRequest, tmp_path: Path, redis: RedisServer) -> str:
+    return f"sqlite:///{tmp_path}/store.db" if request.param == "sqlite" else redis.url
+
+
+@pytest.mark.slow
+async def test_tasks_of_three_processes_run_once_each(url: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with open_store(url) as store, contextlib.AsyncExitStack() as stack:
+        workers = []
+        made = [await store.tasks.create(task()) for _ in range(60)]
+        for _ in range(3):
+            workers.append(await stack.enter_async_context(worker(url, "run", str(log), "o", "120")))
+        for process in workers:
+            assert await line(process) == "ready"
+        made += [await store.tasks.create(task()) for _ in range(60)]
+        for process in workers:
+            assert await line(process) == "done"
+        page = await store.tasks.list("o", limit=1000)
+        assert {found.status for found in page.tasks} == {"completed"}
+    ran = log.read_text().split()
+    assert sorted(ran) == sorted(record.id for record in made)
+
+
+@pytest.mark.slow
+async def test_task_of_a_killed_process_goes_to_another(url: str, tmp_path: Path) -> None:
+    async with open_store(url) as store:
+        record = await store.tasks.create(task())
+        async with worker(url, "hold") as holder:
+            assert await line(holder) == record.id
+            assert await store.tasks.claim(record.id, "me", seconds=5) is None
+            holder.kill()
+            await holder.wait()
+            mine = await eventually("the end of the lease", lambda: store.tasks.claim(record.id, "me", seconds=5))
+        assert mine.worker == "me"
+        assert await store.tasks.update(replace(mine, status="failed", error=b"its worker died"))
+
+
+@pytest.mark.slow
+async def test_processes_hear_ask_and_wait_for_each_other(url: str) -> None:
+    async with open_store(url) as store:
+        async with worker(url, "answer", "w7") as answering, worker(url, "listen", "news", "3") as listening:
+            assert await line(answering) == "ready"
+            assert await line(listening) == "ready"
+            assert await store.bus.request("w7", b"abc", timeout=PATIENCE) == b"cba"
+            for number in range(3):
+                await store.bus.publish("news", b"%d" % number)
+            assert [await line(listening) for _ in range(3)] == ["0", "1", "2"]
+            answering.kill()
+            await answering.wait()
+            with pytest.raises((NoAnswer, TimedOut)):
+                await store.bus.request("w7", b"abc", timeout=1)
+        async with worker(url, "append", "s", "40") as appending:
+            after, events = 0, []
+            while True:
+                assert await store.events.wait("s", "g", after, timeout=PATIENCE)
+                page = await store.events.read("s", "g", after)
+                events += [event.data for event in page.events]
+                after = page.events[-1].number if page.events else after
+                if page.is_ended and after == page.last:
+                    break
+            assert events == [b"%d" % number for number in range(40)]
+            assert await line(appending) == "done"
