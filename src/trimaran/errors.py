@@ -20,6 +20,9 @@
     │   ├── Disconnected             the client of a call is gone
     │   ├── TimedOut                 no answer in time
     │   ├── Unauthorized             the server wants credentials, or other ones
+    │   │   └── AuthorizationFailed      they could not be had: a step of getting them failed
+    │   │       ├── LoginRequired            a person has to log in, and cannot be asked here
+    │   │       └── UnsafeUrl                a URL that a server named is not one to go to
     │   └── UnexpectedStatus         an HTTP status that answers nothing
     ├── ClientStateError         a client used at the wrong time
     │   ├── NotReady                 before it was opened
