@@ -27,7 +27,7 @@ test: setup ## Run every test
 	@$(BIN)/pytest -n 2 --dist loadfile
 
 .PHONY: check
-check: $(PYTHON_READY) $(REDIS_READY) ## Lint, format and type checks, then the quick tests; under a minute
+check: $(PYTHON_READY) $(REDIS_READY) ## Lint, format and type checks, then the quick tests
 	@scripts/find-node >/dev/null  # pyright runs on it
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
