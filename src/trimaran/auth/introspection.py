@@ -129,7 +129,14 @@ class Introspection(Provider):
                 raise Refused("rate_limited", retry_after=1.0, reason="too many tokens wait to be asked about")
             asking = self._asking[digest] = asyncio.ensure_future(self._inquire(token))
             asking.add_done_callback(lambda done: self._asked(digest, done))
-        return await asyncio.shield(asking)
+        try:
+            return await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if asking.cancelled() and (task is None or not task.cancelling()):
+                # The provider was closed, not this caller: who waits gets an answer.
+                raise Refused("server_error", reason="the provider was closed") from None
+            raise
 
     def _asked(self, digest: bytes, done: asyncio.Future[Any]) -> None:
         self._asking.pop(digest, None)

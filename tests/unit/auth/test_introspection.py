@@ -164,6 +164,18 @@ async def test_a_caller_that_goes_away_is_not_mistaken_for_a_refusal(
     await provider.close()
 
 
+async def test_who_waits_while_the_provider_is_closed_is_answered(make: Any, issuer: Issuer, request_with: Any) -> None:
+    issuer.gate = asyncio.Event()
+    provider = await make()
+    caller = asyncio.create_task(provider.authenticate(request_with("Bearer x")))
+    while not issuer.asked:
+        await asyncio.sleep(0)
+    await provider.close()
+    with pytest.raises(Refused) as refused:
+        await caller
+    assert refused.value.status == 500
+
+
 async def test_a_yes_is_remembered_for_half_a_minute(make: Any, issuer: Issuer, request_with: Any, clock: Any) -> None:
     provider = await make()
     for _ in range(3):
