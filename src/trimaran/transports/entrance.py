@@ -85,8 +85,15 @@ class Entrance:
             return
         if self._starting is None:
             self._starting = asyncio.ensure_future(self._start())
-        # Shielded: a caller that goes away must not stop what the others wait for.
-        await asyncio.shield(self._starting)
+        starting = self._starting
+        try:
+            # Shielded: a caller that goes away must not stop what the others wait for.
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if starting.cancelled() and (task is None or not task.cancelling()):
+                raise _stopping() from None  # it was closed meanwhile: who waits gets an answer
+            raise
 
     async def _start(self) -> None:
         try:
@@ -134,7 +141,7 @@ class Entrance:
     # Who is calling
 
     async def _identify_no_more(self, request: Request) -> Any:
-        raise ProtocolError.internal_error("the server is stopping; try again in a moment", status=503)
+        raise _stopping()
 
     async def _identify(self, request: Request) -> Any:
         limit, address = self._limit, None
@@ -217,6 +224,10 @@ class Entrance:
             _log(error)
             return None
         return status, [("cache-control", "no-store"), ("www-authenticate", said)]
+
+
+def _stopping() -> ProtocolError:
+    return ProtocolError.internal_error("the server is stopping; try again in a moment", status=503)
 
 
 async def _whole(made: Any) -> None:

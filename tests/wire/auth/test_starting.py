@@ -15,9 +15,10 @@ import pytest
 
 from trimaran import Server
 from trimaran.auth import Bearer
-from trimaran.errors import ConfigError
+from trimaran.errors import ConfigError, ProtocolError
 from trimaran.oauth.effects import HttpRequest
 from trimaran.serve import HttpServer
+from trimaran.transports.entrance import Entrance
 
 from ..harness import AsgiCarrier, Wire, serve
 from .badges import ALICE, Badges, demo
@@ -234,7 +235,7 @@ def test_serving_without_an_authenticator_loads_nothing_of_it() -> None:
 WORKERS = """
 import sys
 from trimaran import Server
-from trimaran.errors import ConfigError
+from trimaran.errors import ConfigError, ProtocolError
 
 class Unready:
     async def start(self, fetch):
@@ -285,3 +286,23 @@ def test_wrong_options_are_told_before_anything_is_served(options: dict[str, Any
         HttpServer(demo(), port=0, **options)
     assert "hunter2" not in str(raised.value)
     assert next(iter(options)) in str(raised.value)
+
+
+async def test_who_waits_for_the_start_while_the_endpoint_closes_is_answered() -> None:
+    begun = asyncio.Event()
+
+    class Slow:
+        async def start(self, fetch: Any) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        async def authenticate(self, request: Any) -> None: ...
+
+    entrance = Entrance(Slow(), None)
+    request: Any = None
+    caller = asyncio.ensure_future(entrance.identify(request))
+    await asyncio.wait_for(begun.wait(), 5)
+    await entrance.close()
+    with pytest.raises(ProtocolError, match="stopping") as refused:
+        await caller
+    assert refused.value.status == 503
