@@ -2,6 +2,7 @@
 
     python examples/long_work.py                                 with a server of its own
     python examples/long_work.py --serve                         the server, on stdio
+    python examples/long_work.py --serve sqlite:///yard.db       the same, and what it builds survives it: kill it, start it again
     claude mcp add shipyard -- python /path/to/examples/long_work.py --serve
 
 A client that knows no tasks calls `build` like any other tool, and waits.
@@ -20,11 +21,16 @@ server = Server("shipyard", version="1.0.0")
 server.enable_extension(Tasks(poll=0.05))  # seconds between two looks; a real yard would say minutes
 
 
-@server.tool(long_running=True)
+async def lay(hull: int) -> str:
+    await asyncio.sleep(0.1)
+    return f"hull {hull}"
+
+
+@server.tool(long_running=True, resumable=True)
 async def build(hulls: int, ctx: Context) -> str:
     """Build a boat, hull by hull. The owner chooses its name when it is nearly done."""
     for hull in range(1, hulls + 1):
-        await asyncio.sleep(0.1)
+        await ctx.step("hull", lay, hull)  # once, whatever happens to the yard
         await ctx.progress(hull, total=hulls, message=f"hull {hull} of {hulls}")
     answer = await ctx.elicit("What shall it be called?", str)
     name = answer.content if answer.accepted else "Nameless"
@@ -63,7 +69,7 @@ async def main(server: Server) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--serve"]:
-        server.run()
+    if sys.argv[1:2] == ["--serve"]:
+        server.run(store=sys.argv[2] if len(sys.argv) > 2 else None)
     else:
         asyncio.run(main(server))

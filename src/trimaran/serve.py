@@ -18,9 +18,11 @@ from trimaran.errors import ConfigError, Error
 from trimaran.server.handlers import logger
 from trimaran.transports.engine import Authenticator, Engine
 from trimaran.transports.guard import Guard
+from trimaran.transports.health import choose_health
 
 if TYPE_CHECKING:
     from trimaran.server.server import Server
+    from trimaran.state import Store
     from trimaran.transports.asgi import AsgiApp
     from trimaran.transports.entrance import RateLimiter
 
@@ -70,10 +72,20 @@ def engine(
     auth: Authenticator | None = None,
     rate_limit: RateLimiter | None = None,
     public_url: str | None = None,
-    store: str | None = None,
+    store: Store | str | None = None,
+    health: bool = True,
+    gauges: bool = False,
+    ready_needs_store: bool = False,
+    tasks: str | None = None,
     **options: Any,
 ) -> Engine:
     """The endpoint, for any HTTP server to carry.
+
+    `store` is where sessions and tasks live, for more than one process or for longer than one: `sqlite:///boat.db`,
+    `redis://localhost`, or an object that `trimaran.testing.check_store` approves of.
+
+    `health` answers `/livez` and `/readyz`, `gauges` also `/gauges`; with `ready_needs_store` the server is not ready while
+    its store is away. `tasks="docket"` leaves long-running tools to `trimaran worker`.
 
     `auth` is a provider of `trimaran.auth`, or any object that can `authenticate(request)`. `rate_limit` is a
     `trimaran.auth.RateLimit`. `public_url` is the URL of the endpoint as clients write it, where a proxy stands between.
@@ -90,11 +102,15 @@ def engine(
             "rate_limit",
             "public_url",
             "store",
+            "health",
+            "gauges",
+            "ready_needs_store",
+            "tasks",
             *_LEGACY_OPTIONS,
         )
         raise ConfigError(f"unknown option {unknown[0]!r}; the endpoint takes {', '.join(known)}")
-    if store not in (None, "memory://"):
-        raise ConfigError(f"store={store!r} is not available in this release; leave it out, or use memory://")
+    share(server, store)
+    _hand_on_tasks(server, tasks)
     _check_auth(auth)
     _check_rate_limit(rate_limit)
     _check_public_url(public_url)
@@ -106,10 +122,52 @@ def engine(
         headers=getattr(auth, "header_names", ()),
     )
     door = _door(server, legacy, options)
-    made = Engine(server, guard, path=path, legacy=door, auth=auth, rate_limit=rate_limit, public_url=public_url)
+    made = Engine(
+        server,
+        guard,
+        path=path,
+        legacy=door,
+        auth=auth,
+        rate_limit=rate_limit,
+        public_url=public_url,
+        health=choose_health(health, gauges, ready_needs_store),
+    )
     if door is not None:
         door.attach(made)
     return made
+
+
+def share(server: Server, store: Store | str | None) -> None:
+    """Give the server a store. One that is only this process's memory is what it has anyway."""
+    if store is None or store == "memory://":
+        return
+    from trimaran.fleet import Fleet
+
+    if server.fleet is None:
+        _check_store(store)
+        server.fleet = Fleet(server, store)
+    elif store not in (server.fleet.url, server.fleet.store):
+        raise ConfigError("a server has one store, and this one is served with another already; give both the same")
+
+
+def _hand_on_tasks(server: Server, tasks: str | None) -> None:
+    if tasks is None:
+        return
+    if tasks != "docket":
+        raise ConfigError(f'tasks= takes "docket", which leaves them to `trimaran worker`, not {_kind(tasks)}')
+    from trimaran.ext.tasks.docket import Docket
+
+    if Docket.of(server) is None:
+        server.enable_extension(Docket())
+
+
+def _check_store(store: Any) -> None:
+    from trimaran.state import Store
+
+    if isinstance(store, type) or not isinstance(store, (str, Store)):
+        raise ConfigError(
+            f'store= takes a URL, store="redis://localhost" or store="sqlite:///boat.db", or a store, not {_kind(store)}'
+        )
 
 
 def _check_auth(auth: Any) -> None:
@@ -360,6 +418,7 @@ async def serve(server: Server, transport: str = "stdio", **options: Any) -> Non
     if transport == "stdio":
         from trimaran.transports.stdio import serve_stdio
 
+        share(server, options.pop("store", None))
         await serve_stdio(server, **_stdio_options(options))
         return
     if transport not in ("http", "streamable-http"):
@@ -376,6 +435,7 @@ def run(
     if transport == "stdio":
         from trimaran.transports.stdio import run_stdio
 
+        share(server, options.pop("store", None))
         run_stdio(server, **_stdio_options(options))
         return
     if transport not in ("http", "streamable-http"):
@@ -445,21 +505,33 @@ def _work(
         os._exit(code)
 
 
+def _is_shared(store: Any) -> bool:
+    """Can several processes use it? An object of this process cannot be used by another, whatever is behind it."""
+    if store is None or isinstance(store, str):
+        from trimaran.state import open_store
+
+        return store is not None and open_store(store).is_shared
+    raise ConfigError('workers= needs the store as a URL, store="redis://localhost": each worker opens its own')
+
+
 def _run_many(
     server: Server, workers: int, on_ready: Callable[[HttpServer], None] | None, options: dict[str, Any]
 ) -> None:
     if not hasattr(os, "fork"):
         raise ConfigError("workers needs a system with fork; run several servers on ports of their own instead")
-    if options.setdefault("legacy", False):
-        raise ConfigError(
-            "legacy sessions live in one process's memory, so more than one worker cannot share them: "
-            "use workers=1, or legacy=False to serve 2026-07-28 clients only"
-        )
-    logger.warning("%d workers without a shared store: serving 2026-07-28 clients only", workers)
+    if not _is_shared(options.get("store")):
+        if options.setdefault("legacy", False):
+            raise ConfigError(
+                "legacy sessions live in one process's memory, so more than one worker cannot share them: give them a "
+                'store, store="redis://localhost" or store="sqlite:///boat.db", or use workers=1, or legacy=False to '
+                "serve 2026-07-28 clients only"
+            )
+        logger.warning("%d workers without a shared store: serving 2026-07-28 clients only", workers)
     options["port"] = options.get("port", DEFAULT_PORT) or _free_port(options.get("host", DEFAULT_HOST))
     server.prepare_to_fork()
     options["reuse_port"] = True
     HttpServer(server, **options)  # every mistake in the options shows here, before anything forks
+    server.fleet = None  # each worker is a process of its own in it
     _check_bindable(options.get("host", DEFAULT_HOST), options["port"])
     children: dict[int, int] = {}
     stopping = False

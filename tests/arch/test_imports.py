@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 import sys
@@ -32,6 +33,7 @@ def loaded_by(statement: str) -> set[str]:
     return set(run(statement)["modules"]) - set(run("pass")["modules"])
 
 
+@functools.cache
 def run(statement: str) -> dict[str, list[str]]:
     # -I: no environment variables, no current directory; the library is found as a user's install would be.
     done = subprocess.run([sys.executable, "-I", "-c", statement + REPORT], capture_output=True, text=True)

@@ -10,7 +10,11 @@ import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
+
 from .harness import P, encode, initialize, meta, notification, request, soon
+
+pytestmark = pytest.mark.slow  # each starts a process
 
 CHILD = """
 import asyncio, sys

@@ -57,6 +57,7 @@ def post(port: int, body: dict[str, object], headers: dict[str, str], scheme: st
             return json.load(error)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="workers need fork")
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_two_workers_share_a_port_and_end_together(

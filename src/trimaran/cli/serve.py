@@ -37,6 +37,11 @@ FILE: Final = click.Path(dir_okay=False, path_type=Path)
 @click.option("--path", metavar="PATH", help="HTTP: the path of the endpoint.  [/mcp]")
 @click.option("--workers", type=click.IntRange(1), help="HTTP: processes that share the port.  [1]")
 @click.option("--store", metavar="URL", help="HTTP: where sessions live, for more than one worker.")
+@click.option(
+    "--tasks",
+    type=click.Choice(["docket"]),
+    help="HTTP: who runs tasks: processes of `trimaran worker FILE`, by way of a docket on the store.  [this process]",
+)
 @click.option("--tls-cert", type=FILE, metavar="FILE", help="HTTP: the certificate chain, PEM; with --tls-key.")
 @click.option("--tls-key", type=FILE, metavar="FILE", help="HTTP: the certificate's private key, PEM.")
 @click.option(
@@ -100,6 +105,10 @@ def command(
         raise click.UsageError(f"--{_flag(next(iter(given)))} is an option of HTTP; leave out --stdio, or the option")
     transport = transport or ("http" if given else "stdio")
     _check_reach(given)
+    if "tasks" in given and not str(given.get("store", "")).lower().startswith(("redis", "unix")):
+        raise click.UsageError(
+            "--tasks docket needs a store on Redis, the same for servers and workers: --store redis://localhost"
+        )
     if "audience" in given and "auth" not in given:
         raise click.UsageError("--audience goes with --auth jwt:ISSUER")
     if ("tls_cert" in given) != ("tls_key" in given):
@@ -160,7 +169,7 @@ def _serve_stdio(where: Target, *, debug: bool, legacy: bool) -> None:
 
 
 def _serve_http(where: Target, given: dict[str, Any], *, debug: bool, legacy: bool, behind_front: Path | None) -> None:
-    options = {name: given[name] for name in ("host", "port", "path", "workers", "store") if name in given}
+    options = {name: given[name] for name in ("host", "port", "path", "workers", "store", "tasks") if name in given}
     if "tls_cert" in given:
         options["tls"] = (given["tls_cert"], given["tls_key"])
     if "origins" in given:

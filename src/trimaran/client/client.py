@@ -83,6 +83,7 @@ OnProgress = Callable[[float, float | None, str | None], Any]
 
 _MAX_PAGES: Final = 1000
 _KEEP_BYTES: Final = 1024 * 1024  # of one result in the cache
+_LOOKUPS: Final = 3  # readings of a list that keeps changing
 _LOOKUP_PAGES: Final = 50  # to find one tool's definition before it is called
 _NO_PARAMS: Final[Mapping[str, Any]] = {}
 _T = TypeVar("_T")
@@ -101,7 +102,7 @@ class Client:
         self._cache = Cache(time.monotonic)
         self._watch = Watch(connection)
         self._level: str | None = None
-        self._looking: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[dict[str, KnownTool]] | None = None
         connection.on_notice = self._hear
         connection.on_gap = self._watch.gap
         connection.on_ready = self._began
@@ -392,7 +393,7 @@ class Client:
             self._looking.add_done_callback(lambda task: task.cancelled() or task.exception())
         try:
             async with asyncio.timeout(seconds):
-                await asyncio.shield(self._looking)
+                found = await asyncio.shield(self._looking)
         except TimeoutError:
             raise TimedOut(
                 f"the tools could not be listed within {seconds or 0:g} s, before {name} was called"
@@ -402,12 +403,22 @@ class Client:
                 raise Closed("the client was closed") from None
             raise
         left = None if seconds is None else max(seconds - (time.monotonic() - started), 0.001)
-        return self._tools.get(name), left
+        return found.get(name), left
 
-    async def _learn_tools(self) -> None:
+    async def _learn_tools(self) -> dict[str, KnownTool]:
+        """Read the list; what it says. A change that is heard meanwhile makes the next call read it again, not this one."""
+        for _ in range(_LOOKUPS):
+            began = self._tools.generation
+            await self._read_tools()
+            if self._tools.generation == began:
+                # Also where it could not be read to its end: it is not asked for again at every call.
+                self._tools.is_complete = True
+                break
+        return self._tools.now()
+
+    async def _read_tools(self) -> None:
         cursor: str | None = None
         seen: set[str] = set()
-        began = self._tools.generation
         try:
             for _ in range(_LOOKUP_PAGES):
                 cursor = (await self._fetch("tools/list", cursor, is_internal=True)).next_cursor
@@ -416,8 +427,6 @@ class Client:
                 seen.add(cursor)
         except ProtocolError as error:
             log.warning("the tools cannot be listed, so they are called without their schemas: %s", error)
-        # Also where it could not be read to its end: it is not asked for again at every call.
-        self._tools.is_complete = self._tools.generation == began
 
     def _forget_tools(self) -> None:
         self._tools.forget()

@@ -62,6 +62,7 @@ log = logging.getLogger("trimaran.client")
 
 _PAUSES: Final = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 _ATTEMPTS: Final = 5  # to reconnect, before waiting for somebody to call
+_PASSING: Final = frozenset({502, 503, 504})  # of a proxy whose server is away for a moment
 _SETTLED: Final = 5.0  # seconds a conversation must have lived for the next one to begin without a pause
 _PATIENCE: Final = 5.0  # seconds for what should take no time: a ping, a farewell, a callback
 _LAST_WORDS: Final = 0.5  # seconds for callbacks to hear that the client was closed
@@ -527,9 +528,11 @@ class Connection:
                 await self._weather(live, error, losses, repeatable)
                 continue
             except UnexpectedStatus as error:
-                if not self._doubt(live, error, losses):
-                    raise
                 losses += 1
+                if repeatable and error.status in _PASSING and losses <= self.options.retries:
+                    await asyncio.sleep(_PAUSES[min(losses, len(_PAUSES) - 1)])
+                elif not self._doubt(live, error, losses):
+                    raise
                 continue
             finally:
                 del flights[id]
@@ -596,7 +599,7 @@ class Connection:
 
     def _doubt(self, live: Conversation, error: UnexpectedStatus, losses: int) -> bool:
         """A modern endpoint that no longer answers like one may have been replaced by an older server: meet it anew, once."""
-        if losses or live.dialect.era != "modern" or error.status not in (400, 404, 405):
+        if losses > 1 or live.dialect.era != "modern" or error.status not in (400, 404, 405):
             return False
         self._memory.note(self.dialer.key, None)
         live.lost(error)

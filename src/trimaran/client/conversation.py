@@ -16,7 +16,15 @@ from typing import Any, Final, Protocol, final
 
 from msgspec import Struct
 
-from trimaran.errors import CODE_INTERNAL, CODE_INVALID_REQUEST, Error, ProtocolError, TransportError
+from trimaran.errors import (
+    CODE_INTERNAL,
+    CODE_INVALID_REQUEST,
+    ConnectFailed,
+    ConnectionLost,
+    Error,
+    ProtocolError,
+    TransportError,
+)
 from trimaran.protocol.inbound import RequestId
 from trimaran.protocol.replies import Frame
 
@@ -30,6 +38,7 @@ __all__ = ["Conversation", "Keeper"]
 log = logging.getLogger("trimaran.client")
 
 _MOST_ASKS: Final = 64  # at work at once; a person answers one
+_REPLY_PAUSES: Final = (0.1, 0.3, 1.0, 3.0)  # before a reply is sent again
 _MOST_REFUSALS: Final = 10_000  # of those beyond, that wait to be sent
 
 
@@ -166,10 +175,21 @@ class Conversation:
         except (TypeError, ValueError, RecursionError) as error:
             log.warning("an answer has no JSON form: %s", error)
             data = encode(_Refusal(message.id, {"code": CODE_INTERNAL, "message": "the answer has no JSON form"}))
-        try:
-            await self.link.send(data, headers)
-        except (TransportError, ProtocolError) as error:
-            log.debug("a reply could not be sent: %s", error)
+        for pause in (*_REPLY_PAUSES, None):
+            try:
+                await self.link.send(data, headers)
+                return
+            except (TransportError, ProtocolError) as error:
+                # Safe to send again: the question's id makes two answers one. And nobody else would.
+                if pause is None or self.is_over or not self.link.is_http or not _may_pass(error):
+                    log.debug("a reply could not be sent: %s", error)
+                    return
+            await asyncio.sleep(pause)
+
+
+def _may_pass(error: Error) -> bool:
+    """Is this of the moment only: a process that died, a proxy whose server restarts?"""
+    return isinstance(error, (ConnectFailed, ConnectionLost)) or getattr(error, "status", None) in (502, 503, 504)
 
 
 def _error_body(error: ProtocolError) -> dict[str, Any]:

@@ -137,6 +137,10 @@ class KnownTools:
             kept.append(tool)
         return kept
 
+    def now(self) -> dict[str, KnownTool]:
+        """What is known at this moment, for one who must not be disturbed by what is heard next."""
+        return dict(self._known)
+
     def forget(self) -> None:
         self._known.clear()
         self.is_complete = False

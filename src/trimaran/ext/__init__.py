@@ -13,24 +13,27 @@ if TYPE_CHECKING:
     from .apps import Apps, supports_ui, ui_tool
     from .otel import AccessLog, Telemetry
     from .skills import SKILLS_CAPABILITY, SkillRejected, Skills, SkillsClient, SkillTampered
-    from .tasks import Task, Tasks
+    from .tasks import Runner, Tasks
+    from .tasks.docket import Docket
 
 _HOMES = {
     "apps": ("Apps", "supports_ui", "ui_tool"),
     "otel": ("AccessLog", "Telemetry"),
     "skills": ("SKILLS_CAPABILITY", "SkillRejected", "SkillTampered", "Skills", "SkillsClient"),
-    "tasks": ("Task", "Tasks"),
+    "tasks": ("Runner", "Tasks"),
+    "tasks.docket": ("Docket",),
 }
 
 __all__ = [
     "SKILLS_CAPABILITY",
     "AccessLog",
     "Apps",
+    "Docket",
+    "Runner",
     "SkillRejected",
     "SkillTampered",
     "Skills",
     "SkillsClient",
-    "Task",
     "Tasks",
     "Telemetry",
     "supports_ui",

@@ -1,10 +1,11 @@
 """Traces, metrics and an access log: what a server or a client did, told in words that others understand.
 
-    Telemetry().attach(server)                  spans and durations of every call, under the parent its caller names
+    Telemetry().attach(server)                  spans and durations of every call, under the parent its caller names;
+                                                and what its HTTP endpoints have open and at work
     client = Telemetry().traced(client)         the same from the other end, and the trace goes along in `_meta`
     AccessLog().attach(server)                  one line of JSON per call
 
-Names are those of the OpenTelemetry conventions for MCP. Names that came over the wire become attributes of spans, but of
+Names are those of the OpenTelemetry conventions for MCP, which have none for what is open: those are `trimaran.*`. Names that came over the wire become attributes of spans, but of
 metrics only if they are known here, so that no caller can make up time series. Arguments and results are never recorded.
 `Telemetry` needs the extra `otel`; the access log needs nothing. What is not attached costs nothing: this module is not
 even imported.
@@ -19,7 +20,8 @@ import re
 import sys
 import time
 import types
-from collections.abc import Callable, Coroutine, Generator, Mapping
+import weakref
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, final
 
 import msgspec
@@ -29,10 +31,12 @@ from trimaran.errors import ConfigError, ProtocolError, TimedOut, ToolError
 from trimaran.protocol.inbound import Call
 from trimaran.server.dispatch import Serve
 from trimaran.server.server import Server
+from trimaran.transports.engine import engines_of
+from trimaran.transports.health import read_gauge
 from trimaran.types import CallToolResult, Json
 
 if TYPE_CHECKING:
-    from opentelemetry.metrics import Histogram, MeterProvider
+    from opentelemetry.metrics import CallbackOptions, Histogram, MeterProvider, Observation
     from opentelemetry.trace import Span, TracerProvider
 
 __all__ = ["AccessLog", "Telemetry", "TracedClient"]
@@ -45,6 +49,19 @@ _BUCKETS: Final = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 30
 _MAX_NAME: Final = 200  # of what came over the wire, in an attribute or a line of the log
 # A stream of changes lasts as long as its client; among durations of calls it would say nothing.
 _STREAMS: Final = frozenset({"subscriptions/listen"})
+# A field of `Gauges`, and as what it is observed. What adds up over processes is a counter, as the conventions want it.
+_GAUGES: Final = (
+    ("sessions", "up_down_counter", "trimaran.server.sessions", "{session}", "Legacy sessions."),
+    ("streams", "up_down_counter", "trimaran.server.streams", "{stream}", "Open response streams."),
+    ("listeners", "up_down_counter", "trimaran.server.listeners", "{listener}", "Open subscriptions/listen calls."),
+    ("calls", "up_down_counter", "trimaran.server.calls", "{call}", "Calls at work that did not finish at once."),
+    ("tasks", "up_down_counter", "trimaran.server.tasks", "{task}", "Tasks whose body runs here."),
+    ("queue_depth", "up_down_counter", "trimaran.server.queue_depth", "{call}", "Calls that wait for a thread."),
+    ("uptime", "gauge", "trimaran.server.uptime", "s", "Since the endpoint was started."),
+    ("bus_poisoned", "counter", "trimaran.bus.poisoned", "{message}", "Messages of workers that could not be read."),
+    ("bus_overflowed", "counter", "trimaran.bus.overflowed", "{message}", "Messages of workers that were dropped."),
+    ("store_up", "gauge", "trimaran.store.up", "1", "1 if the store answered when it was last asked, else 0."),
+)
 
 
 class _Outcome:
@@ -92,17 +109,43 @@ class Telemetry:
         self._propagate = propagate
         self._tracer = trace.get_tracer(_SCOPE, tracer_provider=tracer_provider)
         self._meter = metrics.get_meter(_SCOPE, meter_provider=meter_provider)
+        self._metrics = metrics
         self._durations: dict[str, Histogram] = {}
+        self._servers: list[weakref.ref[Server]] = []
 
     # The server
 
     def attach(self, server: Server) -> None:
-        """Record every call of this server. Attach it before other middleware, to see what that does too."""
+        """Record every call of this server, and what its HTTP endpoints have open and at work.
+
+        Attach it before other middleware, to see what that does too.
+        """
+        if not self._servers:
+            self._create_gauges()
+        self._servers.append(weakref.ref(server))
 
         async def record(call: Call, call_next: Serve, /) -> Any:
             return await self._serve(server, call, call_next)
 
         server.middleware(record)
+
+    def _create_gauges(self) -> None:
+        for field, kind, name, unit, description in _GAUGES:
+            create = getattr(self._meter, f"create_observable_{kind}")
+            create(name, callbacks=[self._observer(field)], unit=unit, description=description)
+
+    def _observer(self, field: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        """What a reader calls, in a thread of its own, each time it collects."""
+
+        def observe(options: CallbackOptions) -> Iterable[Observation]:
+            for server in [found for one in self._servers if (found := one()) is not None]:
+                engines = engines_of(server)
+                value = read_gauge(field, server, engines) if engines else None
+                if value is not None:
+                    number = int(value) if isinstance(value, bool) else value
+                    yield self._metrics.Observation(number, {"trimaran.server.name": server.info.name})
+
+        return observe
 
     async def _serve(self, server: Server, call: Call, call_next: Serve) -> Any:
         name, attributes, labels = _described(server, call)

@@ -27,6 +27,10 @@ class _Pipe:
         self._duplex = duplex
         self.is_open = True
 
+    @property
+    def is_read_here(self) -> bool:
+        return self.is_open
+
     def put(self, data: bytes) -> None:
         self._duplex.put(data)
 

@@ -122,9 +122,11 @@ class Handshake:
         session.touch()
         if notice.method == "notifications/initialized":
             session.initialized = True
+            await session.keep(initialized=True)
         elif notice.method == "notifications/cancelled":
             reason = notice.params.get("reason")
-            session.cancel(as_request_id(notice.params.get("requestId")), reason if isinstance(reason, str) else None)
+            id = as_request_id(notice.params.get("requestId"))
+            session.hear_cancelled(id, reason if isinstance(reason, str) else None)
         elif notice.method == "notifications/roots/list_changed" and self._server.on_roots_changed is not None:
             try:
                 await call_any(self._server.on_roots_changed, session)
@@ -146,6 +148,7 @@ class Handshake:
             await call_any(self._server.on_set_level, level, Context(call, self._server))
         # Only once the hook has agreed (R70).
         call.session.log_level = level
+        await call.session.keep(log_level=level)
         return EmptyResult()
 
     async def _subscribe(self, call: Call) -> EmptyResult:
@@ -158,11 +161,13 @@ class Handshake:
             raise ProtocolError.invalid_params(f"one session may watch {most} resources")
         await self._tell_callbacks("subscribe_resource", call)
         session.subscriptions.add(call.params.uri)
+        await session.keep(subscribe=call.params.uri)
         return EmptyResult()
 
     async def _unsubscribe(self, call: Call) -> EmptyResult:
         await self._tell_callbacks("unsubscribe_resource", call)
         call.session.subscriptions.discard(call.params.uri)
+        await call.session.keep(unsubscribe=call.params.uri)
         return EmptyResult()
 
     async def _tell_callbacks(self, name: str, call: Call) -> None:

@@ -66,6 +66,11 @@ class LegacyHttp:
         self._plain = plain
         self._engine: Engine = None  # pyright: ignore[reportAttributeAccessIssue]
         self._streams: dict[str, dict[str, CallStream]] = {}
+        self._shared = None
+        if server.fleet is not None and self._require_session:
+            from .shared import Shared
+
+            self._shared = Shared.of(server, self.sessions, retry_ms)
         self._sse = _sse(server, sse_path, sse_message_path)
 
     def attach(self, engine: Engine) -> None:
@@ -80,6 +85,8 @@ class LegacyHttp:
     async def close(self) -> None:
         if self._sse is not None:
             await self._sse.close()
+        if self._shared is not None:
+            await self._shared.close()
         self.sessions.end_all(self)
 
     # POST
@@ -99,14 +106,14 @@ class LegacyHttp:
             await self._call_without_session(request, call)
             return
         try:
-            session = self._session(request)
+            session = self._session(request) if self._shared is None else await self._find(request)
             serve = self._handshake.admit(call, session, request.principal)
         except ProtocolError as error:
             await self._refuse(request, error, call)
             return
         outlet: Any = session.outlet
         voice = session.voice
-        stream = CallStream(request, outlet, self._limits.max_stream_bytes)
+        stream = CallStream(request, outlet, self._limits.max_stream_bytes, call.id)
         exchange = Exchange(call, stream, voice)
         data, status = None, 200
         try:
@@ -126,6 +133,10 @@ class LegacyHttp:
         except ProtocolError as error:
             # Errors of handlers travel under 200 on these revisions (R122).
             data, status = voice.error(call, error), error.status if error.status == 503 else 200
+            if status == 503:
+                exchange.end()
+                await stream.finish(data, status, [("retry-after", "1")])
+                return
         except Abandoned:
             pass
         except Exception as error:
@@ -148,8 +159,11 @@ class LegacyHttp:
 
     async def _initialize(self, request: Request, call: Call) -> None:
         stale = request.headers.get("mcp-session-id")
-        if stale is not None and self._require_session and self.sessions.get(stale, request.principal) is None:
-            raise _with_id(_unknown_session(), call)
+        if stale is not None and self._require_session:
+            try:
+                await self._find(request)
+            except ProtocolError as error:
+                raise _with_id(error, call) from None
         if not self._require_session:
             if call.params is None:
                 raise _with_id(ProtocolError.invalid_params(f"initialize: {call.shape_error}"), call)
@@ -157,18 +171,35 @@ class LegacyHttp:
             await request.reply(200, JSON, self._server.writer.legacy_result(call.id, result))
             return
         try:
-            session, result = await self._handshake.open(
-                call, lambda: StandaloneOutlet(EventLog(self._limits.replay_events)), request.principal, self
-            )
+            session, result = await self._handshake.open(call, self._outlet, request.principal, self)
             outlet: Any = session.outlet
             outlet.introduce(session, self._retry)
+            if self._shared is not None:
+                await self._shared.enroll(session, request.principal)
         except ProtocolError as error:
             raise _with_id(error, call) from None
         data = self._server.writer.legacy_result(call.id, result)
         if request.prefers_stream:
-            await CallStream(request, outlet, self._limits.max_stream_bytes).finish(data, 200)
+            await CallStream(request, outlet, self._limits.max_stream_bytes, call.id).finish(data, 200)
         else:
             await request.reply(200, outlet.json_headers, data)
+
+    def _outlet(self) -> Any:
+        if self._shared is not None:
+            return self._shared.outlet()
+        return StandaloneOutlet(EventLog(self._limits.replay_events))
+
+    async def _find(self, request: Request) -> Session:
+        """The session of a request, wherever it began."""
+        if self._shared is None:
+            return self._session(request)
+        id = request.headers.get("mcp-session-id")
+        if id is None:
+            raise ProtocolError.invalid_request(_NOT_INITIALIZED, status=400)
+        session = await self._shared.find(id, request.principal)
+        if session is None:
+            raise _unknown_session()
+        return session
 
     def _session(self, request: Request) -> Session:
         id = request.headers.get("mcp-session-id")
@@ -244,10 +275,10 @@ class LegacyHttp:
     async def _hear(self, request: Request, message: Notice | Answer) -> None:
         if self._require_session:
             self._check_version(request)
-            session = self._session(request)
+            session = await self._find(request)
             if isinstance(message, Answer):
                 session.touch()
-                session.take_answer(message)
+                await session.hear_answer(message)
             else:
                 await self._handshake.hear(message, session)
         await request.reply(202, [], b"")
@@ -256,7 +287,7 @@ class LegacyHttp:
         """2025-03-26 only: the replies come as one array, in any order; nothing to reply to is a 202."""
         if not self._require_session:
             raise ProtocolError.invalid_request("a batch needs a session of 2025-03-26; send one message at a time")
-        session = self._session(request)
+        session = await self._find(request)
         if session.peer.version != V2025_03:
             raise ProtocolError.invalid_request(
                 f"batches exist in {V2025_03} only, and this session speaks {session.peer.version}; send one message at a time"
@@ -276,7 +307,7 @@ class LegacyHttp:
         try:
             message = self._engine.reader.read(bytes(raw), None)
             if isinstance(message, Answer):
-                session.take_answer(message)
+                await session.hear_answer(message)
                 return None
             if isinstance(message, Notice):
                 await self._handshake.hear(message, session)
@@ -315,7 +346,7 @@ class LegacyHttp:
         if not any(kind in accept for kind in ("text/event-stream", "*/*", "text/*")):
             raise ProtocolError.invalid_request("Accept must list text/event-stream", status=406)
         self._check_version(request)
-        session = self._session(request)
+        session = await self._find(request)
         session.touch()
         last = request.headers.get("last-event-id")
         outlet: Any = session.outlet
@@ -331,7 +362,14 @@ class LegacyHttp:
         outlet: Any = session.outlet
         place = read_event_id(last)
         stream, after = place or ("", 0)
-        if stream == "g" or not outlet.log.knows(stream):
+        is_known = stream == "g" or outlet.log.knows(stream)
+        if (
+            not is_known
+            and self._shared is not None
+            and await self._shared.resume(request, session, stream, after, self._engine)
+        ):
+            return
+        if stream == "g" or not is_known:
             await outlet.stream(request, after if stream == "g" else -1, self._server.writer, self._engine)
             return
         live = next((s for s in self._streams.get(session.id, {}).values() if s.name == stream), None)
@@ -345,7 +383,11 @@ class LegacyHttp:
             await self._engine.not_allowed(request)
             return
         self._check_version(request)
-        self.sessions.end(self._session(request))
+        session = await self._find(request)
+        if self._shared is not None and session.shared is not None:
+            await self._shared.end(session)
+        else:
+            self.sessions.end(session)
         await request.reply(204, [], b"")
 
     def allow(self) -> str:
@@ -384,7 +426,7 @@ def _with_id(error: ProtocolError, call: Call) -> ProtocolError:
 
 @final
 class _NoOutlet:
-    is_open = False
+    is_open = is_read_here = False
 
     def put(self, data: bytes) -> None:
         """There is no stream, and nobody to keep it for."""

@@ -262,7 +262,8 @@ class SessionLink:
                 if refusal.status < 500 and refusal.status not in _PASSING:
                     self._standing.set()
                     return  # this server has no such stream, or not for us
-                failures += 1
+                # One that is there, and says "not now", is not left alone for as long as one that is not.
+                failures = failures + 1 if refusal.status != 503 else min(failures + 1, 2)
             except (TransportError, ProtocolError):
                 failures += 1
             last_event_id, retry = parser.last_event_id or last_event_id, parser.retry

@@ -3,6 +3,9 @@
 It holds who the client is, what it subscribed to, the requests of ours it has yet to answer and the calls of its own that
 are still at work. Messages that belong to no call leave through the *outlet*: over HTTP a log that the GET stream reads,
 on stdio the pipe itself.
+
+Where several processes share a store, each that meets a session has a `Session` of its own for it, made after the same
+record; what such a one must say or ask beyond its own process is the business of `shared`.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import msgspec
 from trimaran.errors import CallError, Disconnected, ProtocolError, TimedOut
 from trimaran.protocol.inbound import Answer, RequestId
 from trimaran.protocol.meta import LOG_LEVELS, Peer
-from trimaran.server.access import same_principal
+from trimaran.server.access import owner_text, same_principal
 from trimaran.server.changes import LIST_CHANGED, RESOURCE_UPDATED
 from trimaran.server.context import ASK_TIMEOUT
 from trimaran.server.exchange import Exchange, Sink
@@ -31,9 +34,13 @@ from .voice import LegacyVoice
 if TYPE_CHECKING:
     from trimaran.server.server import Server
 
+    from .shared import Shared
+
 __all__ = ["Outlet", "Session", "Sessions"]
 
 _SWEEP_SECONDS: Final = 15.0
+BROADCAST: Final = "broadcast"
+"""A change that is not one: something to be told to every session."""
 
 
 class Outlet(Protocol):
@@ -42,6 +49,11 @@ class Outlet(Protocol):
     def put(self, data: bytes) -> None: ...
     @property
     def is_open(self) -> bool: ...
+    @property
+    def is_read_here(self) -> bool:
+        """By way of this process?"""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -61,6 +73,12 @@ class Session:
         self.state: Any = None
         self.owner: Any = None
         """The door it came in by."""
+        self.shared: Shared | None = None
+        """The way to the other processes that serve it, if there may be any."""
+        self.owner_key: str | None = None
+        """Whose it is, as they know it."""
+        self.checked_until = 0.0
+        """Until when it is taken for granted that it is still there."""
         self.loop = asyncio.get_running_loop()
         self.created = self.seen = time.monotonic()
         self.calls: dict[RequestId, Exchange] = {}
@@ -72,14 +90,20 @@ class Session:
         self._numbers = itertools.count(1)
 
     def next_id(self) -> str:
-        return f"srv-{next(self._numbers)}"
+        number = next(self._numbers)
+        return f"srv-{number}" if self.shared is None else f"srv-{self.shared.name}-{number}"
 
     def touch(self) -> None:
         self.seen = time.monotonic()
 
     @property
     def is_busy(self) -> bool:
-        return bool(self.calls) or self.outlet.is_open
+        return bool(self.calls) or self.outlet.is_read_here
+
+    async def keep(self, **changes: Any) -> None:
+        """Write down what has changed, where other processes need to know."""
+        if self.shared is not None:
+            await self.shared.keep(self, **changes)
 
     # Messages that belong to no call
 
@@ -90,7 +114,12 @@ class Session:
 
     def deliver(self, kind: str, uri: str | None, extra: dict[str, Any]) -> None:
         """Hear of a change (see `server/changes.py`)."""
-        if uri is None:
+        if self.shared is not None and (not self.outlet.is_read_here or self.shared.was_told(self)):
+            return  # whoever has its stream tells it, or will, from the log of changes
+        if kind == BROADCAST:
+            if self.initialized:
+                self.send(extra["method"], extra["params"])
+        elif uri is None:
             if self.initialized:
                 self.send(LIST_CHANGED[kind])
         elif uri in self.subscriptions and self.server.dispatcher.resources.may_watch(uri, self.principal):
@@ -140,14 +169,14 @@ class Session:
             # From here on a late answer meets nothing and is ignored (R61).
             self._answers.pop(id, None)
 
-    def take_answer(self, answer: Answer) -> None:
-        """The client's answer to a request of ours; unknown and late ones are ignored."""
+    def take_answer(self, answer: Answer) -> bool:
+        """The client's answer to a request of ours; unknown and late ones are ignored, and False."""
         waiting = self._answers.pop(answer.id, None)
         if waiting is None or waiting.done():
-            return
+            return False
         if answer.error is msgspec.UNSET:
             waiting.set_result(answer.result)
-            return
+            return True
         error = as_object(answer.error) or {}
         code, message = error.get("code"), error.get("message")
         waiting.set_exception(
@@ -158,6 +187,12 @@ class Session:
                 status=200,
             )
         )
+        return True
+
+    async def hear_answer(self, answer: Answer) -> None:
+        """Take an answer, which may be one that another process waits for."""
+        if not self.take_answer(answer) and self.shared is not None:
+            await self.shared.pass_on_answer(self, answer)
 
     async def sample(self, params: Mapping[str, Json], timeout: float | None = ASK_TIMEOUT) -> CreateMessageResult:
         self._require("sampling")
@@ -178,17 +213,24 @@ class Session:
 
     # Calls of the client
 
-    def cancel(self, request_id: RequestId | None, reason: str | None) -> None:
+    def cancel(self, request_id: RequestId | None, reason: str | None) -> bool:
+        """Cancel a call of the client; False if it is not at work here."""
         if request_id is None:
-            return
+            return True
         exchange = self.calls.get(request_id)
         if exchange is not None:
             exchange.cancel(reason)
-        else:
-            # It may have overtaken its request on another connection (R67); or come late, so only a few are kept.
-            self.cancelled_early[request_id] = None
-            if len(self.cancelled_early) > 64:
-                del self.cancelled_early[next(iter(self.cancelled_early))]
+            return True
+        # It may have overtaken its request on another connection (R67); or come late, so only a few are kept.
+        self.cancelled_early[request_id] = None
+        if len(self.cancelled_early) > 64:
+            del self.cancelled_early[next(iter(self.cancelled_early))]
+        return False
+
+    def hear_cancelled(self, request_id: RequestId | None, reason: str | None) -> None:
+        """Cancel a call, which may be at work in another process."""
+        if not self.cancel(request_id, reason) and self.shared is not None:
+            self.shared.pass_on_cancel(self, request_id, reason)
 
     def close(self) -> None:
         """End the session: its stream closes, its questions fail, its calls are cancelled."""
@@ -221,6 +263,8 @@ class Sessions:
         )
         self._live: dict[str, Session] = {}
         self._reserved = 0
+        self.shared: Shared | None = None
+        """The records of sessions that other processes serve, too."""
         self._sweeper: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
@@ -244,16 +288,20 @@ class Sessions:
         try:
             session = Session(self._server, f"mcp_{secrets.token_hex(16)}", peer, outlet(), principal)
             session.owner = owner
-            session.state = await self._init()
+            session.state = await self.init()
         finally:
             self._reserved -= 1
+        self.add(session)
+        return session
+
+    def add(self, session: Session) -> None:
         self._live[session.id] = session
         self._server.changes.add(session)
         if self._sweeper is None:
             self._schedule()
-        return session
 
-    async def _init(self) -> Any:
+    async def init(self) -> Any:
+        """What `init` makes for a session: in each process that serves it, its own."""
         if self._server.init is None:
             return None
         try:
@@ -271,7 +319,7 @@ class Sessions:
         session = self._live.get(id)
         if session is None:
             return None
-        if not same_principal(session.principal, principal):
+        if principal is not session.principal and not self._is_owner(session, principal):
             return None
         now = time.monotonic()
         if now - session.seen > self._glance and self._is_over(session, now):
@@ -280,7 +328,25 @@ class Sessions:
         session.seen = now
         return session
 
+    @staticmethod
+    def _is_owner(session: Session, principal: Any) -> bool:
+        if session.owner_key is not None:
+            return session.owner_key == owner_text(principal)
+        return same_principal(session.principal, principal)
+
+    def here(self, id: str) -> Session | None:
+        """The session of this id, whoever's it is, if this process knows it."""
+        return self._live.get(id)
+
+    async def reach(self, id: str) -> Session | None:
+        """The session of this id, whoever's it is, wherever it is."""
+        session = self._live.get(id)
+        if session is None and self.shared is not None:
+            return await self.shared.load(id)
+        return session
+
     def end(self, session: Session) -> None:
+        """End it in this process; `Shared.end` ends it everywhere."""
         self._live.pop(session.id, None)
         session.close()
 
@@ -300,8 +366,8 @@ class Sessions:
     def broadcast(self, method: str, params: Mapping[str, Json] | None = None) -> int:
         """Send a notification to every session, kept for those without a stream; how many were told (R19)."""
         told = [s for s in self if s.initialized]
-        for session in told:
-            session.send(method, params)
+        # By way of the changes, which also reach the sessions of other processes.
+        self._server.changes.publish(BROADCAST, None, {"method": method, "params": dict(params or {})})
         return len(told)
 
     def _is_over(self, session: Session, now: float) -> bool:
@@ -324,3 +390,5 @@ class Sessions:
         for session in self:
             if self._is_over(session, now):
                 self.end(session)
+            elif session.shared is not None and session.is_busy:
+                session.shared.prolong(session)

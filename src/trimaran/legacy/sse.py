@@ -1,19 +1,23 @@
 """HTTP+SSE, the transport of 2024-11-05: a stream that begins with where to POST, and POSTs that are answered on it.
 
-Opt-in by `sse_path`. The stream is the session: when it ends, the session does (R137).
+Opt-in by `sse_path`. The stream is the session: when it ends, the session does (R137). A POST that reaches another process
+than the stream did is passed on to it; the session's id has its name in it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, final
 from urllib.parse import parse_qs
 
-from trimaran.errors import ProtocolError
+from trimaran.errors import ProtocolError, TimedOut
+from trimaran.fleet import Fleet, unavailable
 from trimaran.protocol.sse import COMMENT, encode_event
-from trimaran.server.access import at_expiry, same_principal
+from trimaran.server.access import at_expiry, owner_text, same_principal
+from trimaran.state.contracts import NoAnswer, StoreUnavailable
 from trimaran.transports.duplex import Duplex
 from trimaran.transports.engine import EVENTS, Engine, Request
 
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SseDoor"]
 
+_NAME = re.compile(r"[0-9a-f]{12}")
 _WAITING = 1000  # messages for a client that does not read, before the handlers wait with it
 
 
@@ -83,6 +88,9 @@ class SseDoor:
         self._message_path = "/" + message_path.strip("/")
         self._open: dict[str, _Connection] = {}
         self._engine: Engine = None  # pyright: ignore[reportAttributeAccessIssue]
+        self._fleet: Fleet | None = server.fleet
+        if self._fleet is not None:
+            self._fleet.on_ask("sse", self._take)
 
     def attach(self, engine: Engine) -> None:
         self._engine = engine
@@ -95,6 +103,9 @@ class SseDoor:
         if most is not None and len(self._open) >= most:
             raise ProtocolError.internal_error(f"the server is full: {most} sessions are open", status=503)
         id = secrets.token_hex(16)
+        if self._fleet is not None:
+            await self._server.start()
+            id = f"{self._fleet.name}.{id}"
         connection = _Connection(self._server, request)
         self._open[id] = connection
         self._engine.attend(connection)
@@ -116,6 +127,9 @@ class SseDoor:
                 "the sessionId of the endpoint event is missing from the URL", status=400
             )
         connection = self._open.get(ids[0])
+        if connection is None and await self._pass_on(ids[0], request, body):
+            await request.reply(202, [], b"")
+            return
         if connection is None or not same_principal(connection.principal, request.principal):
             raise ProtocolError.invalid_request(
                 "this session does not exist or has ended; open the stream again", status=404
@@ -123,6 +137,27 @@ class SseDoor:
         connection.renew(request.principal)
         connection.duplex.feed(body)
         await request.reply(202, [], b"")
+
+    async def _pass_on(self, id: str, request: Request, body: bytes) -> bool:
+        """Give a message to the process that has the stream; False if there is none."""
+        name, dot, _ = id.partition(".")
+        if self._fleet is None or not dot or name == self._fleet.name or not _NAME.fullmatch(name):
+            return False
+        try:
+            return bool(await self._fleet.ask(name, "sse", (id, owner_text(request.principal), body)))
+        except (NoAnswer, TimedOut):
+            return False
+        except StoreUnavailable as error:
+            raise unavailable(error) from None
+
+    async def _take(self, question: Any) -> bool:
+        """A message that reached another process. Newer credentials stay there: the stream keeps those it has."""
+        id, owner, body = question
+        connection = self._open.get(id)
+        if connection is None or owner_text(connection.principal) != owner:
+            return False
+        connection.duplex.feed(body)
+        return True
 
     async def close(self) -> None:
         for connection in tuple(self._open.values()):

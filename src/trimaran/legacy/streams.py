@@ -1,7 +1,8 @@
 """Streams that can be resumed: the event log of a session, and the two kinds of stream that read from it.
 
 Every event of a session is numbered within its stream, `<stream>:<number>`, and the last few hundred are kept. The
-standalone stream is `g`; the stream of the n-th call that had to stream is `r<n>`. A client that lost a stream names the
+standalone stream is `g`; the stream of the n-th call that had to stream is `r<n>`, with the name of its process before the
+number where several processes share the session (see `shared`). A client that lost a stream names the
 last event it saw and gets what followed, of that stream only. If that has fallen out of the log it is told so, once, by
 `notifications/replay_truncated`.
 
@@ -12,8 +13,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
+from trimaran.protocol.inbound import RequestId
 from trimaran.protocol.sse import COMMENT, encode_event, encode_priming
 from trimaran.protocol.versions import V2025_11
 from trimaran.server.access import at_expiry
@@ -25,37 +27,65 @@ if TYPE_CHECKING:
 
     from .session import Session
 
-__all__ = ["CallStream", "EventLog", "StandaloneOutlet"]
+__all__ = ["CallStream", "EventLog", "HttpOutlet", "Mirror", "Reader", "StandaloneOutlet", "event_id", "truncated"]
 
 STANDALONE: Final = "g"
 
 
+class Mirror(Protocol):
+    """Where a log is copied to, for other processes to read. Nothing here may wait."""
+
+    name: str
+    """This process, as part of its streams' names."""
+
+    def opened(self, stream: str, id: RequestId) -> int:
+        """A stream begins; the number of its last event so far."""
+        ...
+
+    async def is_kept(self, stream: str) -> bool:
+        """May a client be given ids of this stream: will another process know it?"""
+        ...
+
+    def appended(self, stream: str, data: bytes) -> None: ...
+    def ended(self, stream: str) -> None: ...
+
+
 @final
 class EventLog:
-    """The recent events of one session, over all its streams."""
+    """The recent events of one session, over all its streams. `mirror` is told of them, too."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, mirror: Mirror | None = None) -> None:
+        self._mirror = mirror
+        self._prefix = "r" if mirror is None else f"r{mirror.name}-"
         self._events: deque[tuple[str, int, bytes]] = deque(maxlen=size)
         self._last: dict[str, int] = {}
         self._open: set[str] = set()
         self._calls = 0
 
-    def open_call(self) -> str:
+    def open_call(self, id: RequestId) -> str:
+        """The name of a new stream for the answer to this request."""
         self._calls += 1
-        name = f"r{self._calls}"
-        self._last[name] = 0
+        name = f"{self._prefix}{self._calls}"
+        self._last[name] = 0 if self._mirror is None else self._mirror.opened(name, id)
         self._open.add(name)
         if len(self._last) > 2 * (self._events.maxlen or 0) + len(self._open):
             self._forget()
         return name
 
+    async def is_kept(self, stream: str) -> bool:
+        return self._mirror is None or await self._mirror.is_kept(stream)
+
     def close_call(self, stream: str) -> None:
         self._open.discard(stream)
+        if self._mirror is not None:
+            self._mirror.ended(stream)
 
     def append(self, stream: str, data: bytes) -> int:
         number = self._last.get(stream, 0) + 1
         self._last[stream] = number
         self._events.append((stream, number, data))
+        if self._mirror is not None:
+            self._mirror.appended(stream, data)
         return number
 
     def last(self, stream: str) -> int:
@@ -76,7 +106,7 @@ class EventLog:
         return kept, first > number + 1
 
 
-def _event_id(stream: str, number: int) -> str:
+def event_id(stream: str, number: int) -> str:
     return f"{stream}:{number}"
 
 
@@ -85,15 +115,16 @@ def read_event_id(text: str) -> tuple[str, int] | None:
     return (stream, int(number)) if stream and number.isascii() and number.isdigit() and len(number) < 12 else None
 
 
-@final
-class StandaloneOutlet:
+class HttpOutlet:
     """The session's own stream: a log that at most one GET reads at a time."""
 
-    def __init__(self, log: EventLog) -> None:
-        self.log = log
+    log: EventLog
+    """The streams of its calls, too."""
+
+    def __init__(self) -> None:
         self.delivered = 0
         """The last event handed to a GET; later ones wait for the next."""
-        self._reader: _Reader | None = None
+        self._reader: Reader | None = None
         self.closed = False
         self.version = V2025_11
         self.retry: int | None = None
@@ -108,13 +139,13 @@ class StandaloneOutlet:
         self.json_headers = FixedHeaders([*JSON, signed])
         self.event_headers = FixedHeaders([*EVENTS, signed])
 
-    def put(self, data: bytes) -> None:
-        self.log.append(STANDALONE, data)
-        if self._reader is not None:
-            self._reader.wake()
-
     @property
     def is_open(self) -> bool:
+        """Does anyone read it?"""
+        return self._reader is not None
+
+    @property
+    def is_read_here(self) -> bool:
         return self._reader is not None
 
     def close(self) -> None:
@@ -122,11 +153,25 @@ class StandaloneOutlet:
         if self._reader is not None:
             self._reader.end()
 
+
+@final
+class StandaloneOutlet(HttpOutlet):
+    """The outlet of a session that lives in this process alone."""
+
+    def __init__(self, log: EventLog) -> None:
+        super().__init__()
+        self.log = log
+
+    def put(self, data: bytes) -> None:
+        self.log.append(STANDALONE, data)
+        if self._reader is not None:
+            self._reader.wake()
+
     async def stream(self, request: Request, after: int | None, writer: Writer, engine: Any) -> None:
         """Serve one GET until the session ends, another GET takes over (R123) or the client goes."""
         if self._reader is not None:
             self._reader.end()
-        reader = self._reader = _Reader(request)
+        reader = self._reader = Reader(request)
         engine.attend(reader)
         unwatch = request.responder.watch(reader.end)
         # Whoever holds newer credentials by then comes back with the last event's id, and misses nothing.
@@ -137,20 +182,20 @@ class StandaloneOutlet:
             is_lost = after is not None and not 0 <= after <= self.log.last(STANDALONE)
             position = self.delivered if after is None or is_lost else after
             if is_lost:
-                await reader.write(encode_event(_truncated(writer, position)))
+                await reader.write(encode_event(truncated(writer, position)))
             elif after is None and self.version >= V2025_11:
-                await reader.write(encode_priming(_event_id(STANDALONE, position)))
+                await reader.write(encode_priming(event_id(STANDALONE, position)))
             elif after is None:
                 await reader.write(COMMENT)  # the headers must leave now, not with the first event
             while not reader.over and not self.closed:
-                events, truncated = self.log.since(STANDALONE, position)
-                if truncated:
-                    await reader.write(encode_event(_truncated(writer, position)))
+                events, is_cut = self.log.since(STANDALONE, position)
+                if is_cut:
+                    await reader.write(encode_event(truncated(writer, position)))
                 for number, data in events:
-                    await reader.write(encode_event(data, id=_event_id(STANDALONE, number)))
+                    await reader.write(encode_event(data, id=event_id(STANDALONE, number)))
                     position = number
                     self.delivered = max(self.delivered, number)
-                if truncated and not events:
+                if is_cut and not events:
                     position = self.log.last(STANDALONE)
                 if self.log.last(STANDALONE) <= position:
                     await reader.wait()
@@ -164,12 +209,12 @@ class StandaloneOutlet:
             await request.responder.stream_end()
 
 
-def _truncated(writer: Writer, after: int) -> bytes:
-    return writer.notification("notifications/replay_truncated", {"lastEventId": _event_id(STANDALONE, after)})
+def truncated(writer: Writer, after: int) -> bytes:
+    return writer.notification("notifications/replay_truncated", {"lastEventId": event_id(STANDALONE, after)})
 
 
 @final
-class _Reader:
+class Reader:
     """One client reading a stream: woken by news, by the end, or by its own leaving."""
 
     def __init__(self, request: Request) -> None:
@@ -196,6 +241,14 @@ class _Reader:
         finally:
             self._waiter = None
 
+    async def pause(self, seconds: float) -> None:
+        """Wait a little, or until it is over."""
+        until = asyncio.get_running_loop().call_later(max(0.05, seconds), self.wake)
+        try:
+            await self.wait()
+        finally:
+            until.cancel()
+
     async def write(self, chunk: bytes) -> None:
         self.heard = True
         async with self._lock:
@@ -221,12 +274,15 @@ class CallStream:
     """Set once the call streams."""
     finished = False
     heard = True
-    _reader: _Reader | None = None
-    _follower: _Reader | None = None
+    _has_ids = True
+    """May the client come back for it?"""
+    _reader: Reader | None = None
+    _follower: Reader | None = None
     _lock: asyncio.Lock | None = None
 
-    def __init__(self, request: Request, outlet: StandaloneOutlet, budget: int) -> None:
+    def __init__(self, request: Request, outlet: Any, budget: int, id: RequestId = "") -> None:
         self._request: Request | None = request
+        self._id = id
         self._prefers = request.prefers_stream
         self._outlet = outlet
         self._budget = budget
@@ -253,11 +309,14 @@ class CallStream:
 
     async def _start(self) -> None:
         assert self._request is not None
-        self.name = self._outlet.log.open_call()
-        self._reader = _Reader(self._request)
+        self.name = name = self._outlet.log.open_call(self._id)
+        self._reader = Reader(self._request)
+        self._has_ids = await self._outlet.log.is_kept(name)
         await self._request.stream_start(self._outlet.event_headers)
-        if self.can_be_resumed:
-            await self._reader.write(encode_priming(_event_id(self.name, 0), retry=self._outlet.retry))
+        if self.can_be_resumed and self._has_ids:
+            await self._reader.write(
+                encode_priming(event_id(name, self._outlet.log.last(name)), retry=self._outlet.retry)
+            )
 
     def send(self, data: bytes) -> Any:
         if self.finished or len(data) > self._budget:
@@ -275,7 +334,8 @@ class CallStream:
             if self._follower is not None:
                 self._follower.wake()
             elif self._reader is not None and not self._reader.over:
-                await self._reader.write(encode_event(data, id=_event_id(self.name, number)))
+                id = event_id(self.name, number) if self._has_ids else None
+                await self._reader.write(encode_event(data, id=id))
 
     async def keep_alive(self) -> None:
         if not self.heard and not self.finished:
@@ -293,7 +353,8 @@ class CallStream:
         async with self._in_turn():
             if self.name is None:
                 await self._start()
-            await self._detach()
+            if self._has_ids:
+                await self._detach()
 
     async def _detach(self) -> None:
         request, self._request = self._request, None
@@ -324,7 +385,7 @@ class CallStream:
     async def resume(self, request: Request, after: int, engine: Any) -> None:
         """Serve a GET that names this stream: what it missed, then what is still to come, both from the log."""
         assert self.name is not None
-        reader = _Reader(request)
+        reader = Reader(request)
         engine.attend(reader)
         unwatch = request.responder.watch(reader.end)
         expiry = at_expiry(request.principal, reader.end)
@@ -340,7 +401,7 @@ class CallStream:
                 # Whether it is finished is asked before the log is read: what is read then is all there is.
                 is_finished = self.finished
                 for number, data in self._outlet.log.since(self.name, position)[0]:
-                    await reader.write(encode_event(data, id=_event_id(self.name, number)))
+                    await reader.write(encode_event(data, id=event_id(self.name, number)))
                     position = number
                 if is_finished:
                     break
@@ -356,9 +417,9 @@ class CallStream:
             await request.responder.stream_end()
 
 
-async def replay(request: Request, outlet: StandaloneOutlet, stream: str, after: int) -> None:
+async def replay(request: Request, outlet: Any, stream: str, after: int) -> None:
     """Serve a GET for the stream of a call that has ended: what it missed, and the end."""
     await request.stream_start(outlet.event_headers)
     for number, data in outlet.log.since(stream, after)[0]:
-        await request.responder.stream_chunk(encode_event(data, id=_event_id(stream, number)))
+        await request.responder.stream_chunk(encode_event(data, id=event_id(stream, number)))
     await request.responder.stream_end()

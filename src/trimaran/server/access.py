@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias, cast
+
+import msgspec
 
 from trimaran.errors import CODE_INVALID_REQUEST, DeclarationError, ProtocolError
 
@@ -25,6 +28,7 @@ __all__ = [
     "grants",
     "identity",
     "is_hidden",
+    "owner_text",
     "same_principal",
     "scopes_of",
     "visible_of",
@@ -39,6 +43,8 @@ VisibleTo: TypeAlias = "Sequence[str] | Callable[[Any], bool] | None"
 SKEW_SECONDS: Final = 60.0
 # A timer is not set further ahead than this. A client that loses its stream once a month will live.
 _LONGEST_SECONDS: Final = 30 * 86400.0
+_PLAIN: Final = (str, int, bool, float)
+_NONCE: Final = secrets.token_hex(8)
 
 
 class InsufficientScope(ProtocolError):
@@ -135,6 +141,27 @@ def identity(principal: Any) -> Any:
 
 def same_principal(one: Any, other: Any) -> bool:
     return one is other or identity(one) == identity(other)
+
+
+def owner_text(principal: Any) -> str:
+    """Whose something is, as text that every process understands; empty for an anonymous caller.
+
+    By subject and issuer, as `identity` has it. A principal without a subject that is a plain value is that
+    value. Any other is known to this process alone, and to no other process ever: what cannot be told is refused.
+    """
+    if principal is None:
+        return ""
+    subject = getattr(principal, "subject", None)
+    if subject is not None:
+        return msgspec.json.encode(["sub", str(getattr(principal, "issuer", None) or ""), str(subject)]).decode()
+    if isinstance(principal, _PLAIN):
+        return msgspec.json.encode(["is", type(principal).__name__, str(principal)]).decode()
+    try:
+        by_value = type(principal).__hash__ is not object.__hash__
+        mark = f"{hash(principal)}" if by_value else secrets.token_hex(8)
+    except TypeError:
+        mark = secrets.token_hex(8)
+    return msgspec.json.encode(["here", _NONCE, type(principal).__qualname__, mark]).decode()
 
 
 def at_expiry(principal: Any, end: Callable[[], None]) -> asyncio.TimerHandle | None:

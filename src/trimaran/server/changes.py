@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, final
 
 from trimaran.errors import ProtocolError
@@ -31,7 +31,7 @@ LIST_CHANGED: Final = {
 RESOURCE_UPDATED: Final = "notifications/resources/updated"
 
 
-Announcer: TypeAlias = Callable[[str, Call], "tuple[str, dict[str, Any]] | None"]
+Announcer: TypeAlias = Callable[[str, Call], "Awaitable[tuple[str, dict[str, Any]] | None]"]
 """From what changed, by its name, and the listen call to the notification it gets; None if it is not to hear of it."""
 
 
@@ -51,6 +51,8 @@ class Changes:
         self._listeners: dict[asyncio.AbstractEventLoop, set[Any]] = {}
         self.announcers: dict[str, Announcer] = {}
         """Further kinds of change, brought by extensions."""
+        self.relay: Callable[[str, str | None, dict[str, Any]], None] | None = None
+        """Tells other processes that serve the same server. Called in whatever thread the change was made."""
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -70,6 +72,12 @@ class Changes:
 
     def publish(self, kind: str, uri: str | None = None, extra: dict[str, Any] | None = None) -> None:
         """Tell everyone. `kind` is tools, prompts, resources, or resource with its URI."""
+        if self.relay is not None and kind not in self.announcers:
+            self.relay(kind, uri, extra or {})
+        self.deliver(kind, uri, extra)
+
+    def deliver(self, kind: str, uri: str | None = None, extra: dict[str, Any] | None = None) -> None:
+        """Tell everyone in this process."""
         if not self._listeners:
             return
         here = _running_loop()
@@ -176,7 +184,8 @@ class Listeners:
         if limits.max_listen_streams is not None and self._open >= limits.max_listen_streams:
             raise ProtocolError.internal_error("the server is busy: too many listen streams are open", status=503)
         call.timeout = float("inf")
-        honoured = self._honoured(call.params.notifications, call)
+        await server.start()  # so that other processes are heard
+        honoured = await self._honoured(call.params.notifications, call)
         signature = {KEY_SUBSCRIPTION_ID: call.id}
         uris = frozenset((*(honoured.resource_subscriptions or ()), *(honoured.task_ids or ())))
         subscription = _Subscription(_kinds(honoured), uris)
@@ -196,7 +205,7 @@ class Listeners:
                 for kind, uri, extra in subscription.take():
                     announce = changes.announcers.get(kind)
                     if announce is not None:
-                        found = announce(uri or "", call)
+                        found = await announce(uri or "", call)
                         if found is not None:
                             sent += 512
                             await call.exchange.notify(found[0], {**found[1], "_meta": signature})
@@ -218,7 +227,7 @@ class Listeners:
             self._open -= 1
             changes.discard(subscription)
 
-    def _honoured(self, wanted: NotificationFilter, call: Call) -> NotificationFilter:
+    async def _honoured(self, wanted: NotificationFilter, call: Call) -> NotificationFilter:
         """What of the filter this server can keep: a subset, never more.
 
         What the caller lacks the scopes for is left out. What is hidden from it is kept, as an unknown URI would be.
@@ -229,7 +238,7 @@ class Listeners:
         tasks = wanted.task_ids if announce is not None else None
         if tasks:
             self._check_count(tasks)
-            tasks = [id for id in tasks if announce is not None and announce(id, call) is not None]
+            tasks = [id for id in tasks if announce is not None and await announce(id, call) is not None]
         uris = wanted.resource_subscriptions
         if uris is not None:
             self._check_count(uris)

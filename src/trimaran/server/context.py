@@ -210,7 +210,7 @@ class Context:
         """
         detach = getattr(self._call.exchange.voice, "detach", None)
         if detach is not None:
-            detach()
+            await detach()
 
     async def release_stream(self) -> None:
         """Let go of the connection this call is answered on; the client comes back for the rest.

@@ -50,6 +50,8 @@ class Flights:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self.open: set[Exchange] = set()
+        self._listening = 0
+        """Those of them that only listen: they do no work, and have a limit of their own."""
         self._is_stopping = False
 
     def __len__(self) -> int:
@@ -66,7 +68,8 @@ class Flights:
 
     async def carry(self, exchange: Exchange, coroutine: Coroutine[Any, Any, Any], awaited: Any) -> Any:
         """Carry a started call to its end. Abandoned if its client cancelled it; an error if its time ran out."""
-        if len(self.open) >= self._limits.max_concurrent_calls:
+        listens = exchange.call.method == "subscriptions/listen"
+        if not listens and len(self.open) - self._listening >= self._limits.max_concurrent_calls:
             coroutine.close()
             raise ProtocolError.internal_error(
                 f"the server is busy: {self._limits.max_concurrent_calls} calls are at work; try again later",
@@ -80,6 +83,7 @@ class Flights:
         call.timeout = limit
         timer = loop.call_later(limit, exchange.expire) if limit is not None and limit != float("inf") else None
         self.open.add(exchange)
+        self._listening += listens
         try:
             # Cancelled between the first step and here (by a thread, or by the step itself): still applies (R67).
             if exchange.cancelled and task is not None:
@@ -106,6 +110,7 @@ class Flights:
                 timer.cancel()
             exchange.task = None
             self.open.discard(exchange)
+            self._listening -= listens
 
     def cancel_all(self) -> None:
         """End every call with an error that says so; used when the server stops and its patience is over."""

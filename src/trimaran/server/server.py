@@ -146,6 +146,10 @@ class Server:
         """What is advertised in handshakes only: capabilities that 2026-07-28 does not have."""
         self.on_stop: list[Callable[[], Awaitable[None]]] = []
         """What extensions have to put away when the server stops."""
+        self.on_start: list[Callable[[], None]] = []
+        """What extensions begin once it has started. Called each time it is made sure of that."""
+        self.fleet: Any = None
+        """The processes that serve this server on one store, if it is given one (see `trimaran.fleet`)."""
         self._secret_keys = [k.encode() if isinstance(k, str) else k for k in secret_keys or ()]
         self._sealer: Sealer | None = None
         self._startup = _Startup(self, lifespan, wait_for)
@@ -183,9 +187,10 @@ class Server:
         """Declare a tool, bare or with options; the function stays as it is.
 
         Options: name, title, description, annotations, icons, meta, input_schema, output_schema, scopes, visible_to,
-        timeout, long_running, cache_ttl, inline, validate_input, validate_output, structured_output.
+        timeout, long_running, resumable, cache_ttl, inline, validate_input, validate_output, structured_output.
 
         `scopes` says who may call it; `visible_to` (scopes, or a function of the principal) who may know of it at all.
+        `resumable` says that a long-running tool may be run again after a crash, past the `ctx.step`s that are done.
         """
         if fn is not None:
             self.add_tool(fn, **options)
@@ -485,13 +490,19 @@ class Server:
 
     async def start(self) -> None:
         """Run `lifespan` and wait for `wait_for`, once. Serving does it; calling it earlier does no harm."""
+        if self.fleet is not None:
+            await self.fleet.start()
         await self._startup.start()
+        for begin in self.on_start:
+            begin()
 
     async def stop(self) -> None:
         """Leave `lifespan`; the server may be started again."""
         for put_away in self.on_stop:
             await put_away()
         await self._startup.stop()
+        if self.fleet is not None:
+            await self.fleet.close()
 
     async def wait_ready(self, timeout: float = 5.0) -> None:
         """Wait until the server is ready to serve; TimedOut if that takes too long (R23)."""

@@ -67,6 +67,7 @@ class ToolEntry:
         "output",
         "param_headers",
         "place",
+        "resumable",
         "scopes",
         "timeout",
         "visible_to",
@@ -86,6 +87,7 @@ class ToolEntry:
     is_gated: bool
     cache_ttl: float | None
     long_running: LongRunning
+    resumable: bool
     visible_to: Visible | None
 
     def renamed(self, key: str) -> ToolEntry:
@@ -112,6 +114,7 @@ def compile_tool(
     visible_to: VisibleTo = None,
     timeout: float | None = None,
     long_running: LongRunning = False,
+    resumable: bool = False,
     cache_ttl: float | None = None,
     inline: bool = False,
     validate_input: bool = True,
@@ -135,6 +138,12 @@ def compile_tool(
             f'{what}: long_running is True, "required" (only as a task) or "on_detach" (from ctx.detach() on), not {long_running!r}'
         )
     entry.long_running = long_running
+    if type(resumable) is not bool or (resumable and not long_running):
+        raise DeclarationError(
+            f"{what}: resumable=True says that its task may go on in another process, so it needs long_running=True beside it; "
+            f"not resumable={resumable!r}, long_running={long_running!r}"
+        )
+    entry.resumable = resumable
 
     if input_schema is not None:
         listed = dict(input_schema)

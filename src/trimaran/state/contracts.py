@@ -236,7 +236,7 @@ class TaskRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     extra: bytes = b""
     """Whatever else its runner keeps."""
     stamp: int = 0
-    """Set by the store: changes with every write, and whenever somebody claims the task."""
+    """Set by the store: 1 for a new task, and more with every write, and whenever somebody claims it."""
     worker: str = ""
     """Set by the store: who runs it."""
     lease_ms: int = 0

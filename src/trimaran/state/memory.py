@@ -300,6 +300,7 @@ class Router:
     async def request(self, worker: str, data: bytes, *, timeout: float) -> bytes:
         id = secrets.token_hex(8)
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        answer.add_done_callback(_seen)  # whoever waits for it may have left
         try:
             async with asyncio.timeout(timeout):
                 await self._listen()
@@ -384,6 +385,11 @@ class Router:
             self._tap = None
         self._lose_answers("the store was closed")
         await _end(set(self._answering))
+
+
+def _seen(answer: asyncio.Future[bytes]) -> None:
+    if not answer.cancelled():
+        answer.exception()
 
 
 async def _end(tasks: set[asyncio.Task[None]]) -> None:

@@ -24,7 +24,8 @@ def open_store(url: str, *, namespace: str | None = None, **options: Any) -> Sto
     Args:
         url: `memory://`; `sqlite:///relative/path`, `sqlite:////absolute/path`; `redis://[user:password@]host[:port][/0]`,
             `rediss://` with TLS, `unix://path`; `redis+sentinel://host,host/service/0`; `redis+cluster://host,host`.
-        namespace: Keeps programs on one Redis apart; letters, digits, `.`, `_` and `-`.
+        namespace: Keeps programs on one Redis apart; letters, digits, `.`, `_` and `-`. Also in the URL:
+            `redis://localhost?namespace=boats`.
         options: `patience=`, seconds any one operation may take; `max_events=`, the events kept of one stream.
 
     Raises:
@@ -32,10 +33,8 @@ def open_store(url: str, *, namespace: str | None = None, **options: Any) -> Sto
     """
     scheme, separator, rest = url.partition("://")
     scheme = scheme.lower()
-    if namespace is not None and not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", namespace):
-        raise ConfigError(
-            f"the namespace {namespace!r} cannot be part of a key: use letters, digits, '.', '_' and '-', at most 64"
-        )
+    if namespace is not None:
+        _checked(namespace)
     if not separator:
         raise ConfigError(f"a store is named by a URL, one of {_KINDS}")
     try:
@@ -51,10 +50,28 @@ def open_store(url: str, *, namespace: str | None = None, **options: Any) -> Sto
         if scheme in _REDIS:
             from .redis import RedisStore
 
-            return RedisStore(f"{scheme}://{rest}", namespace=namespace or "main", **options)
+            rest, named = _take_namespace(rest)
+            return RedisStore(f"{scheme}://{rest}", namespace=_checked(namespace or named or "main"), **options)
     except TypeError as error:
         raise ConfigError(f"the {scheme} store does not have this option: {error}") from None
     raise ConfigError(f"there is no store of the kind {scheme!r}: use one of {_KINDS}")
+
+
+def _checked(namespace: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", namespace):
+        raise ConfigError(
+            f"the namespace {namespace!r} cannot be part of a key: use letters, digits, '.', '_' and '-', at most 64"
+        )
+    return namespace
+
+
+def _take_namespace(rest: str) -> tuple[str, str | None]:
+    """A URL without its `?namespace=`, and what that said."""
+    address, mark, query = rest.partition("?")
+    parts = [part for part in query.split("&") if part]
+    named = [unquote(part.partition("=")[2]) for part in parts if part.startswith("namespace=")]
+    others = "&".join(part for part in parts if not part.startswith("namespace="))
+    return address + (mark + others if others else ""), named[-1] if named else None
 
 
 def _open_sqlite(rest: str, namespace: str | None, options: dict[str, Any]) -> Store:

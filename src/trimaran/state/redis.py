@@ -19,7 +19,7 @@ import hashlib
 import importlib
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Self, TypeVar, final
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -120,9 +120,10 @@ _SESSION_PUT: Final = _Script("""
 local id, data, stamp, ttl, most = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local held = tonumber(redis.call('HGET', KEYS[1], 'stamp') or '0')
 if held ~= stamp then return -1 end
-redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', int(now))
-if most >= 0 and redis.call('ZCARD', KEYS[2]) >= most then return -2 end
+if most >= 0 and redis.call('ZCOUNT', KEYS[2], '(' .. int(now), '+inf') >= most then return -2 end
+-- The first to write must be one that a full Redis refuses: after any other it lets everything through.
 redis.call('HSET', KEYS[1], 'data', data, 'stamp', int(stamp + 1))
+redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', int(now))
 if ttl >= 0 then
     redis.call('PEXPIREAT', KEYS[1], int(now + ttl))
     redis.call('ZADD', KEYS[2], int(now + ttl), id)
@@ -438,6 +439,16 @@ def _shown(url: str) -> str:
     return f"{scheme}://{hosts}{slash}{path.partition('?')[0]}"
 
 
+@contextlib.contextmanager
+def _cancellable() -> Generator[None]:
+    """Python 3.11's `wait_for`, which the library uses, swallows a cancellation that meets a result: bring it up again."""
+    task = asyncio.current_task()
+    before = task.cancelling() if task is not None else 0
+    yield
+    if task is not None and task.cancelling() > before:
+        raise asyncio.CancelledError
+
+
 @final
 class _Database:
     """The connection, and what its failures mean."""
@@ -453,14 +464,17 @@ class _Database:
         options: dict[str, Any] = {
             "socket_timeout": patience,
             "socket_connect_timeout": min(2.0, patience),
-            # What was sent may have been done: to send it again is for those who know whether that is safe.
-            "retry": retry.Retry(no_pause(), 0),
+            # What was sent may have been done: to send it again is for those who know whether that is safe. And no error
+            # is for it to mend: it would connect anew before it gave up, in two tasks at once where two use a connection.
+            "retry": retry.Retry(no_pause(), 0, supported_errors=()),
         }
         self.client, self.listener, self._open = _connect(url, options)
         self._backoff = Backoff()
         self._room = asyncio.Semaphore(_MOST_CONNECTIONS)
         self._is_checked = False
         self._closed = False
+        self._at_work = 0
+        self._idle = asyncio.Event()
 
     async def run(self, script: _Script, keys: list[str], *arguments: Any) -> Any:
         """Run a script, as one step that nobody comes between."""
@@ -477,12 +491,14 @@ class _Database:
         if self._closed:
             raise is_closed()
         self._backoff.check()
+        self._at_work += 1
         try:
             # Over all of it: the wait for a connection, its making, the command.
             async with asyncio.timeout(self.patience), self._room:
-                if not self._is_checked:
-                    await self._check_schema()
-                result = await work()
+                with _cancellable():
+                    if not self._is_checked:
+                        await self._check_schema()
+                    result = await work()
         except TimeoutError:
             await self._drop_idle()
             raise self.failed(f"it did not answer within {self.patience:g} s") from None
@@ -490,6 +506,10 @@ class _Database:
             if not isinstance(error, self._errors.ResponseError) or isinstance(error, self._errors.ReadOnlyError):
                 await self._drop_idle()
             raise self.meaning(error) from None
+        finally:
+            self._at_work -= 1
+            if not self._at_work:
+                self._idle.set()
         self._backoff.succeeded()
         return result
 
@@ -541,6 +561,12 @@ class _Database:
         self._closed = True
 
     async def close(self) -> None:
+        # A connection that is in use now would be given back to nobody.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.patience):
+                while self._at_work:
+                    self._idle.clear()
+                    await self._idle.wait()
         for client in self._open:
             with contextlib.suppress(*self.failures):
                 async with asyncio.timeout(self.patience):
@@ -788,7 +814,8 @@ class _Bus:
         async with self._turn:
             for topic in topics:
                 self._asked[topic] = self._asked.get(topic, 0) + 1
-            await heard.subscribe(*(self._prefix + topic for topic in topics))
+            with _cancellable():
+                await heard.subscribe(*(self._prefix + topic for topic in topics))
 
     def _left(self, topic: str) -> None:
         confirmed = self._confirmed.pop(topic, None)

@@ -348,6 +348,7 @@ async def a_task_is_there_when_create_returns(make: Make) -> None:
         )
         kept = await one.tasks.create(record)
         assert replace(kept, stamp=0) == record, "create changed the record"
+        assert kept.stamp == 1, f"the stamp of a new task is 1, not {kept.stamp}"
         assert await other.tasks.get(record.id) == kept, "the task read is not the task written"
         assert await one.tasks.get(_id()) is None
         await _refuses(StoreConflict, other.tasks.create(record), "creating a task twice")

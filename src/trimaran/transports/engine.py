@@ -1,8 +1,8 @@
 """HTTP without a socket: the whole behaviour of the endpoint, for any HTTP server to carry (R143-R147).
 
 A binding (ASGI, RSGI, yours) gives `handle` a method, a path, headers, a body and a *responder*, and gets every answer
-through the responder. The order on every verb: path, Origin and Host, authentication, then content (R129). Preflights, and
-the documents an authenticator has for everybody, are answered before anyone is asked who they are.
+through the responder. The order on every verb: path, Origin and Host, authentication, then content (R129). Preflights, the
+documents an authenticator has for everybody, and probes (see `health`) are answered before anyone is asked who they are.
 
 Modern requests are served here. What belongs to an older era is handed to the `legacy` door, if one is there.
 
@@ -13,6 +13,8 @@ the first notification, or a long silence, turns the answer into an SSE stream, 
 from __future__ import annotations
 
 import asyncio
+import time
+import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast, final
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from trimaran.server.server import Server
 
     from .entrance import RateLimiter
+    from .health import Gauges, Health
 
 __all__ = [
     "Authenticator",
@@ -41,6 +44,7 @@ __all__ = [
     "LegacyDoor",
     "Request",
     "Responder",
+    "engines_of",
     "watch_by_task",
 ]
 
@@ -316,6 +320,7 @@ class Engine:
         auth: Authenticator | None = None,
         rate_limit: RateLimiter | None = None,
         public_url: str | None = None,
+        health: Health | None = None,
     ) -> None:
         self.server = server
         self.path = "/" + path.strip("/")
@@ -341,8 +346,18 @@ class Engine:
         self._route_paths = frozenset(path for _, path in self._routes)
         self._errands: set[asyncio.Task[None]] = set()
         self.closing = False
+        self.is_started = False
+        """Has `start` done its work? Nobody need have called it: a mounted app is served without."""
+        self.since = time.monotonic()
+        """When it was started, or made."""
         self.may_stream = True
         """Plain JSON-RPC over HTTP never streams, so its clients need not say that they could read one."""
+        self.listeners = 0
+        """Open `subscriptions/listen` calls."""
+        self.health = health
+        if health is not None:
+            health.attach(self)
+        _remember(self)
 
     @property
     def asks_who(self) -> bool:
@@ -356,12 +371,29 @@ class Engine:
     def owns(self, path: str) -> bool:
         return path in self._paths
 
+    def takes(self, path: str) -> bool:
+        """Is this the endpoint, or a route of its legacy door?"""
+        return path in self._paths or path in self._route_paths
+
+    def count_streams(self) -> int:
+        """How many streams are open: GETs, and calls whose answer has become one."""
+        return sum(not getattr(sink, "is_untouched", False) for sink in self._sinks.copy())
+
+    def gauges(self) -> Gauges:
+        """What is open and at work, as `/gauges` shows it. Cheap, and from any thread."""
+        from .health import measure
+
+        return measure(self.server, (self,))
+
     async def start(self) -> None:
         """Get ready to serve: the server's lifespan, and the authenticator. Before listening; again does no harm."""
         self.closing = False
         await self.server.start()
         if self._entrance is not None:
             await self._entrance.start()
+        if not self.is_started:
+            self.since = time.monotonic()
+            self.is_started = True
 
     # Any binding without special needs comes in here.
 
@@ -393,7 +425,9 @@ class Engine:
         return None
 
     async def _serve_elsewhere(self, request: Request) -> None:
-        """A path that is not the endpoint's: a document that anyone may read, or nothing."""
+        """A path that is not the endpoint's: what anyone may read, or nothing."""
+        if self.health is not None and await self.health.serve(request):
+            return
         if self._entrance is not None and await self._entrance.serve_document(request):
             return
         message = f"nothing is served at {request.path[:200]}; the endpoint is {self.path}"
@@ -485,9 +519,12 @@ class Engine:
         unwatch = request.responder.watch(exchange.cancel)
         exchange.on_stuck = lambda: self.spawn(self._answer_for(exchange, sink, request))
         self.attend(sink)
+        listens = exchange.call.method == "subscriptions/listen"
+        self.listeners += listens
         try:
             return await self.flights.carry(exchange, coroutine, awaited)
         finally:
+            self.listeners -= listens
             unwatch()
             self.leave(sink)
 
@@ -657,6 +694,9 @@ class Engine:
     async def drain(self, patience: float) -> None:
         """Stop: end the listen streams properly, let calls finish for a while, then cancel what is left."""
         self.closing = True
+        self.is_started = False
+        if self.health is not None:
+            await self.health.close()
         for exchange in tuple(self.flights.open):
             if exchange.on_close is not None:
                 exchange.on_close()
@@ -677,6 +717,20 @@ class Engine:
             self._ticker = None
         if self._entrance is not None:
             await self._entrance.close()
+
+
+# Which endpoints serve a server, for those who hold only the server.
+_ENGINES: Final[weakref.WeakKeyDictionary[Server, list[weakref.ref[Engine]]]] = weakref.WeakKeyDictionary()
+
+
+def _remember(engine: Engine) -> None:
+    known = _ENGINES.setdefault(engine.server, [])
+    known[:] = [one for one in known if one() is not None] + [weakref.ref(engine)]
+
+
+def engines_of(server: Server) -> list[Engine]:
+    """The endpoints of a server in this process."""
+    return [engine for one in tuple(_ENGINES.get(server, ())) if (engine := one()) is not None]
 
 
 def release_connection(request: Request) -> None:

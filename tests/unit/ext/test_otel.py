@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import json
 import logging
 import subprocess
 import sys
+import weakref
 from typing import Any
 
 import pytest
@@ -24,6 +26,9 @@ from trimaran.auth import Principal
 from trimaran.errors import CallError, ConfigError, ProtocolError
 from trimaran.ext.otel import AccessLog, Telemetry, TracedClient
 from trimaran.serve import HttpServer
+from trimaran.transports.engine import Engine
+from trimaran.transports.guard import Guard
+from trimaran.transports.health import Health
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = f"00-{TRACE}-00f067aa0ba902b7-01"
@@ -60,6 +65,13 @@ class Recorded:
         metrics = [m for r in data.resource_metrics for s in r.scope_metrics for m in s.metrics if m.name == name]
         assert all(m.unit == "s" for m in metrics)
         return [p for m in metrics for p in m.data.data_points]
+
+    def gauges(self) -> dict[str, dict[Any, Any]]:
+        """What is observed now: by metric, and by server."""
+        data = self._reader.get_metrics_data()
+        metrics = [m for r in data.resource_metrics for s in r.scope_metrics for m in s.metrics] if data else []
+        found: list[Any] = [m for m in metrics if m.name.startswith("trimaran.")]
+        return {m.name: {p.attributes["trimaran.server.name"]: p.value for p in m.data.data_points} for m in found}
 
 
 @pytest.fixture
@@ -299,6 +311,75 @@ async def test_a_stream_of_changes_is_no_duration(server: Server, recorded: Reco
             await asyncio.sleep(0)
     methods = {p.attributes["mcp.method.name"] for p in recorded.points("mcp.server.operation.duration")}
     assert "subscriptions/listen" not in methods
+
+
+# --- what is open and at work -----------------------------------------------------------------------------------------
+
+
+async def test_what_an_endpoint_has_open_is_observed(server: Server, recorded: Recorded) -> None:
+    """The conventions have no names for this; ours begin with our own."""
+    entered, release = asyncio.Event(), asyncio.Event()
+
+    @server.tool
+    async def stuck() -> str:
+        entered.set()
+        await release.wait()
+        return "at last"
+
+    async with HttpServer(server, port=0) as http:
+        async with connect(http.url) as modern, connect(http.url, version="2025-11-25"), modern.listen(tools=True):
+            task = asyncio.ensure_future(modern.call_tool("stuck"))
+            async with asyncio.timeout(5):
+                await entered.wait()
+            # As an exporter does it: in a thread of its own.
+            found = await asyncio.to_thread(recorded.gauges)
+            release.set()
+            assert (await task).data == "at last"
+        assert found.pop("trimaran.server.uptime")["weather"] >= 0
+        assert found.pop("trimaran.server.streams")["weather"] >= 1, (
+            "the listener, and the session's own if it is open yet"
+        )
+        assert found == {
+            "trimaran.server.sessions": {"weather": 1},
+            "trimaran.server.listeners": {"weather": 1},
+            "trimaran.server.calls": {"weather": 1},
+            "trimaran.server.tasks": {"weather": 0},
+            "trimaran.server.queue_depth": {"weather": 0},
+            "trimaran.bus.poisoned": {"weather": 0},
+            "trimaran.bus.overflowed": {"weather": 0},
+        }, "and nothing of a store, where there is none"
+
+
+async def test_whether_the_store_answers_is_a_number(server: Server, recorded: Recorded) -> None:
+    engine = Engine(server, Guard("127.0.0.1"), health=Health())
+    assert engine.health is not None
+    observed: list[Any] = []
+    for is_up in (None, True, False):
+        engine.health.store_up = is_up
+        observed.append(recorded.gauges().get("trimaran.store.up"))
+    assert observed == [None, {"weather": 1}, {"weather": 0}]
+    assert [type(one["weather"]) for one in observed[1:]] == [int, int]
+
+
+async def test_servers_are_told_apart_and_one_without_an_endpoint_is_not_observed(recorded: Recorded) -> None:
+    servers = [Server(name, version="1") for name in ("one", "two", "three")]
+    for server in servers:
+        recorded.telemetry.attach(server)
+    engines = [Engine(server, Guard("127.0.0.1")) for server in servers[:2]]
+    assert recorded.gauges()["trimaran.server.calls"] == {"one": 0, "two": 0}
+    assert len(engines) == 2
+
+
+async def test_observing_keeps_no_server_alive(recorded: Recorded) -> None:
+    server = Server("gone", version="1")
+    seen = weakref.ref(server)
+    engine = Engine(server, Guard("127.0.0.1"), health=Health())
+    recorded.telemetry.attach(server)
+    assert recorded.gauges()
+    del server, engine
+    gc.collect()
+    assert seen() is None
+    assert recorded.gauges() == {}
 
 
 # --- the client ------------------------------------------------------------------------------------------------------

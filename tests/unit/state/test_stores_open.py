@@ -86,3 +86,22 @@ def test_a_store_in_memory_loads_no_database() -> None:
     script = "from trimaran.state import open_store; open_store('memory://'); import sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True)
     assert not {"sqlite3", "redis", "trimaran.state.tokens"} & set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("url", "prefix"),
+    [
+        ("redis://localhost?namespace=boats", "trimaran:{boats}:"),
+        ("redis://localhost/1?namespace=b%2Dc&protocol=3", "trimaran:{b-c}:"),
+        ("redis://localhost/1?protocol=3", "trimaran:{main}:"),
+    ],
+)
+def test_a_namespace_may_be_in_the_url(url: str, prefix: str) -> None:
+    store = open_store(url)
+    assert isinstance(store, RedisStore)
+    assert store._database.prefix == prefix  # pyright: ignore[reportPrivateUsage]
+
+
+def test_a_bad_namespace_in_the_url_is_refused() -> None:
+    with pytest.raises(ConfigError, match="cannot be part of a key"):
+        open_store("redis://localhost?namespace=a:b")

@@ -26,6 +26,8 @@ from trimaran.transports.process import ChildChannel
 
 from .conftest import FACTORIES
 
+pytestmark = pytest.mark.slow  # nearly all of them start a child, and many wait until it is given up on
+
 LOOPS = ("asyncio", "uvloop")
 HERE = Path(__file__).parent
 GRACE = 0.2  # seconds between the rungs of the ladder, for children that will not go

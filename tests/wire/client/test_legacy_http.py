@@ -307,6 +307,50 @@ async def test_what_a_server_asks_on_the_stream_of_a_call_is_answered_by_a_post(
     assert site.one("answer").message == ok("e", {"action": "decline"})
 
 
+@pytest.mark.parametrize("status", [502, 503, 504])
+async def test_an_answer_that_a_proxy_could_not_deliver_is_sent_again(site: Site, status: int) -> None:
+    """The process behind it was replaced at that moment; the question's id makes two answers one."""
+
+    async def reply(wire: Wire) -> None:
+        await wire.say(ask("e", "elicitation/create", {"message": "m", "requestedSchema": {"type": "object"}}))
+        await soon(lambda: len(site.all("answer")) > 1)
+        await wire.answer(said("thanks"))
+
+    site.legacy().on("tools/call", stream(reply)).on("answer", plain(status), plain(202))
+    async with connect(site.url, on_elicit=lambda ask: ask.decline()) as client:
+        assert (await bounded(client.call_tool("t"))).text == "thanks"
+    assert [sent.message for sent in site.all("answer")] == [ok("e", {"action": "decline"})] * 2
+
+
+async def test_an_answer_that_the_server_refuses_is_not_sent_again(site: Site) -> None:
+    async def reply(wire: Wire) -> None:
+        await wire.say(ask("e", "elicitation/create", {"message": "m", "requestedSchema": {"type": "object"}}))
+        await soon(lambda: site.all("answer"))
+        await wire.answer(said("thanks"))
+
+    site.legacy().on("tools/call", stream(reply)).on("answer", plain(400))
+    async with connect(site.url, on_elicit=lambda ask: ask.decline()) as client:
+        assert (await bounded(client.call_tool("t"))).text == "thanks"
+    assert len(site.all("answer")) == 1
+
+
+async def test_a_change_heard_while_the_list_is_read_does_not_spoil_the_call_that_reads_it(site: Site) -> None:
+    wrapped = {"type": "object", "properties": {"result": {}}, "x-fastmcp-wrap-result": True}
+    site.legacy(capabilities={"tools": {"listChanged": True}})
+    site.on("tools/list", result({"tools": [{**tool("t"), "outputSchema": wrapped}]}))
+    site.on("tools/call", result({"content": [], "structuredContent": {"result": 12}}))
+    async with connect(site.url) as client:
+        learn = client._learn_tools
+
+        async def disturbed() -> Any:
+            found = await learn()
+            client._forget_tools()
+            return found
+
+        client._learn_tools = disturbed
+        assert (await client.call_tool("t")).data == 12
+
+
 # --- resuming --------------------------------------------------------------------------------------------------------
 
 

@@ -871,3 +871,31 @@ async def test_everything_is_seen_by_the_tap(site: Site) -> None:
             await client.call_tool("t")
     assert [way for way, _ in seen] == ["out", "in", "out", "in", "out", "in"]
     assert seen[-1][1]["error"]["message"] == "nope"
+
+
+# --- a proxy whose server is away ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [502, 503, 504])
+async def test_what_may_be_repeated_is_repeated_when_a_proxy_says_that_its_server_is_away(
+    site: Site, status: int
+) -> None:
+    site.modern().on("tools/list", plain(status, "Bad Gateway"), result(listed(tool("a"))))
+    async with connect(site.url) as client:
+        assert [found.name for found in await client.list_tools()] == ["a"]
+
+
+async def test_a_call_that_may_have_been_done_is_not_repeated_after_a_proxys_502(site: Site) -> None:
+    site.modern().on("tools/call", plain(502, "Bad Gateway"), result(said("twice")))
+    async with connect(site.url) as client:
+        with pytest.raises(errors.UnexpectedStatus):
+            await client.call_tool("pay")
+    assert len(site.all("tools/call")) == 1
+
+
+async def test_a_proxy_that_keeps_saying_so_is_believed_in_the_end(site: Site) -> None:
+    site.modern().on("tools/list", plain(502, "Bad Gateway"))
+    async with connect(site.url, retries=1) as client:
+        with pytest.raises(errors.UnexpectedStatus):
+            await client.list_tools()
+    assert len(site.all("tools/list")) == 2

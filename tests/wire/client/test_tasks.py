@@ -353,7 +353,7 @@ async def test_a_plain_call_waits_for_the_work(table: Table) -> None:
             assert not call.done()
             table.kitchen.gate.set()
             assert (await bounded(call)).data == "6 cups"
-    assert len(table.kitchen.tasks) == 0
+    assert await table.kitchen.tasks.count() == 0
 
 
 async def test_a_tool_that_must_be_a_task_is_refused_to_a_plain_call(table: Table) -> None:

@@ -721,21 +721,21 @@ async def test_a_task_of_the_host_is_a_task_like_any(binding: str) -> None:
     server.add_tool(lambda: "x", name="t")
     async with serve(binding, server, auth=Open()) as wire:
         principal = Principal(subject="alice")
-        ids = [tasks.begin("export", owner=principal) for _ in range(3)]
+        ids = [await tasks.begin("export", owner=principal) for _ in range(3)]
         found = await get(wire, ids[0], headers=ALICE)
         assert (found["status"], found["ttlMs"], found["pollIntervalMs"]) == ("working", 60_000, 500)
         assert (await ask(wire, "tasks/get", ids[0], headers=BOB)).verdict == (400, -32602, 1)
         stream, hello = await listen(wire, ids, headers=ALICE)
         async with stream:
             assert hello["params"]["notifications"] == {"taskIds": ids}
-            tasks.finish(ids[0], {"rows": 3})
+            await tasks.finish(ids[0], {"rows": 3})
             assert (await stream.message())["params"]["status"] == "completed"
-            tasks.fail(ids[1], "the disk is full")
+            await tasks.fail(ids[1], "the disk is full")
             heard = (await stream.message())["params"]
             assert (heard["status"], heard["error"]["message"]) == ("failed", "the disk is full")
             assert is_ack(await ask(wire, "tasks/cancel", ids[2], headers=ALICE))
             assert (await stream.message())["params"]["status"] == "cancelled"
-        assert not tasks.finish(ids[2], "late")
+        assert not await tasks.finish(ids[2], "late")
         assert "rows" in text((await get(wire, ids[0], headers=ALICE))["result"])
 
 
@@ -835,6 +835,27 @@ async def test_one_caller_may_have_so_many_tasks(binding: str, stage: Stage) -> 
         assert "2 tasks" in refused.error["message"]
         await start(wire, "wait", headers=BOB)
         await until(lambda: len(stage.log) == 3, "three bodies")
+
+
+async def test_of_those_who_have_no_name_so_many_run_together(binding: str, stage: Stage) -> None:
+    """They cannot be told apart, so it is what runs that counts, and not what is kept."""
+    server = Server("few", version="1")
+    server.enable_extension(Tasks(most_per_caller=2))
+
+    @server.tool(long_running=True)
+    async def wait() -> str:
+        await stage.go.wait()
+        return "done"
+
+    async with serve(binding, server) as wire:
+        ids = [await start(wire, "wait") for _ in range(2)]
+        refused = await wire.call("wait", caps=ALL)
+        assert refused.verdict == (503, -32603, 1)
+        stage.go.set()
+        for id in ids:
+            await reach(wire, id, "completed")
+        await start(wire, "wait")
+        assert [(await get(wire, id))["status"] for id in ids] == ["completed"] * 2
 
 
 # --- listening
@@ -1092,10 +1113,10 @@ async def test_a_server_that_stops_ends_its_tasks_with_the_reason(binding: str, 
         await until(lambda: len(stage.log) == 5, "five bodies")
     assert stage.log == ["begun"] * 5 + ["left"] * 5
     for id in ids:
-        task = tasks.keeper.get(id)
-        assert (task.status, task.inputs) == ("failed", {})
+        task = await tasks.get(id)
+        assert (task.status, task.inputs) == ("failed", b"")
         assert task.error is not None
-        assert "the server stopped" in task.error.message
+        assert b"the server stopped" in task.error
     assert not tasks.running
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from .crew import Runner
 from .extension import Tasks
-from .model import EXTENSION, Task
+from .model import EXTENSION
 
-__all__ = ["EXTENSION", "Task", "Tasks"]
+__all__ = ["EXTENSION", "Runner", "Tasks"]

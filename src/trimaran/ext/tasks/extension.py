@@ -1,41 +1,57 @@
-"""The tasks extension of 2026-07-28 and the tasks of 2025-11-25, over one keeper (protocol.md 5.1, 5.2).
+"""The tasks extension of 2026-07-28 and the tasks of 2025-11-25, over one model (protocol.md 5.1, 5.2).
 
 It wraps `tools/call`: a tool declared `long_running` becomes a task for a client that understands tasks, and stays an
 ordinary call for any other (C22). The body runs in a task of its own from the beginning, so that the request can be
 answered, or left, while it goes on.
+
+    model.py     a record, and how each protocol spells it        keeper.py    where records are, and how they change
+    journal.py   what a resumable body has asked and done         origin.py    how its call is made again
+    voice.py     how a body asks and tells                        run.py       one body at work
+    crew.py      all of them, and the tasks that nobody runs
+
+**Running elsewhere.** `Tasks(runner=...)` gives tasks to a `Runner` instead of running them: `begin(record)` takes one that is
+made, durable, and held by nobody. Some other process, with the same server on the same store and no runner of its own, calls
+`run_record(id)`, which claims the task, runs its body to the end, and returns whether it did. However often a task is handed
+over or run, its body begins once; after that it is only ever resumed.
 """
 
 from __future__ import annotations
 
 import asyncio
-import copy
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast, final
+from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType, field
+from msgspec.structs import replace
 
 from trimaran.errors import (
     CODE_METHOD_NOT_FOUND,
     CODE_MISSING_CAPABILITY,
+    ConfigError,
     DeclarationError,
     MissingCapability,
     ProtocolError,
-    ToolError,
 )
+from trimaran.fleet import owner_text, unavailable
 from trimaran.protocol.inbound import Call
 from trimaran.protocol.methods import Method, extend
 from trimaran.protocol.versions import V2025_11
-from trimaran.server.access import identity, is_hidden
+from trimaran.server.access import is_hidden
 from trimaran.server.dispatch import Serve
-from trimaran.server.exchange import Exchange
-from trimaran.server.flights import timed_out
-from trimaran.server.handlers import incident
-from trimaran.server.results import call_result, error_result
+from trimaran.server.results import call_result
+from trimaran.server.tools import ToolEntry
+from trimaran.state.contracts import StoreUnavailable, TaskRecord
 from trimaran.types import CallToolResult, ListParams, Params
 
-from .keeper import Keeper
-from .model import EXTENSION, RELATED, Task, legacy_form, modern_form
+from .crew import Crew, Runner
+from .journal import JournalFull, Reply, read_journal, write_journal
+from .keeper import Keeper, store_errors
+from .model import EXTENSION, RELATED, inputs_of, legacy_form, modern_form, read_error, unknown, write_inputs
+from .origin import Extra, write_extra, write_origin
+from .run import Run
 from .voice import TaskSink, TaskVoice
 
 if TYPE_CHECKING:
@@ -44,7 +60,10 @@ if TYPE_CHECKING:
 __all__ = ["Tasks"]
 
 _PAGE: Final = 100
-_STATUS: Final = "notifications/tasks/status"
+# What somebody who waits or listens is spared of a store that is away.
+_PATIENCE: Final = 30.0
+# Tasks that listeners have heard of, to be told again after a gap in the news.
+_MOST_HEARD: Final = 10_000
 
 
 class _TaskParams(Params, frozen=True, kw_only=True):
@@ -62,6 +81,18 @@ class _Wish(msgspec.Struct, frozen=True):
     ttl: Annotated[int, msgspec.Meta(ge=1)] | None = field(default=None)
 
 
+class _Kept(msgspec.Struct, rename="camel"):
+    """A tool's result, as far as it has to be looked at again."""
+
+    content: list[Any]
+    structured_content: Raw | UnsetType = UNSET
+    is_error: bool = False
+    meta: dict[str, Any] = field(name="_meta", default_factory=dict[str, Any])
+
+
+_attached: WeakKeyDictionary[Server, Tasks] = WeakKeyDictionary()
+
+
 @final
 class Tasks:
     """Tasks for a server's long-running tools, and for the host's own work (R73-R81).
@@ -70,16 +101,44 @@ class Tasks:
         ttl: seconds a task is promised to be kept, from its beginning; None without end.
         poll: seconds a client should let pass between two looks.
         most_per_caller: how many tasks of one caller are kept.
+        lease: seconds after which a task whose process is gone, or has lost the store, may be taken by another.
+        runner: takes tasks to be run by another process; None runs them in this one.
     """
 
-    def __init__(self, *, ttl: float | None = 3600.0, poll: float = 1.0, most_per_caller: int = 1000) -> None:
-        self.keeper = Keeper(ttl=ttl, poll=poll, most_per_owner=most_per_caller, on_change=self._changed)
-        self.running: dict[str, _Run] = {}
-        self._sessions: dict[str, Any] = {}
+    def __init__(
+        self,
+        *,
+        ttl: float | None = 3600.0,
+        poll: float = 1.0,
+        most_per_caller: int = 1000,
+        lease: float = 30.0,
+        runner: Runner | None = None,
+    ) -> None:
+        if not 0 < lease < float("inf"):
+            raise ConfigError(f"lease is a positive number of seconds, not {lease!r}")
+        self.keeper = Keeper(ttl=ttl, poll=poll, most_per_owner=most_per_caller)
+        self._crew = Crew(self.keeper, lease=float(lease), runner=runner)
+        self._heard: dict[str, None] = {}
         self._server: Server | None = None
 
-    def __len__(self) -> int:
-        return len(self.keeper)
+    @classmethod
+    def of(cls, server: Server) -> Tasks | None:
+        """The tasks of a server; None if it has none."""
+        return _attached.get(server)
+
+    @property
+    def runner(self) -> Runner | None:
+        """Who is given the tasks to run; None if it is this process."""
+        return self._crew.runner
+
+    @runner.setter
+    def runner(self, runner: Runner | None) -> None:
+        self._crew.runner = runner
+
+    @property
+    def running(self) -> int:
+        """How many bodies are at work in this process."""
+        return len(self._crew.running)
 
     def attach(self, server: Server) -> None:
         """Serve tasks on this server."""
@@ -87,13 +146,22 @@ class Tasks:
             raise DeclarationError(
                 "tasks are on already: enable_extension(Tasks(...)) comes before the first long_running tool"
             )
-        self._server = server
+        self._server = self.keeper.server = server
+        _attached[server] = self
         server.enable_extension(EXTENSION, {}, self._methods(), modern_only=True)
         server.legacy_capabilities["tasks"] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
         server.dispatcher.use(self._around, frozenset({"tools/call"}))
         server.dispatcher.use(self._around_listen, frozenset({"subscriptions/listen"}))
         server.changes.announcers["task"] = self._announce
+        server.on_start.append(self._start)
         server.on_stop.append(self.close)
+
+    def _start(self) -> None:
+        self._crew.start(self._look_again)
+
+    async def close(self) -> None:
+        """The server stops. What can go on elsewhere is left to others; the rest ends with the process, and says so."""
+        await self._crew.close()
 
     def _methods(self) -> list[tuple[Method, Serve]]:
         def by_id(name: str, **more: Any) -> Method:
@@ -114,6 +182,8 @@ class Tasks:
     async def _around(self, call: Call, call_next: Serve, /) -> Any:
         server = self._server
         assert server is not None
+        if isinstance(call.exchange.voice, TaskVoice):
+            return await call_next(call)  # a task already, and now its body
         entry = server.tools.view.get(call.params.name)
         if entry is not None and is_hidden(entry, call.principal):
             entry = None
@@ -129,261 +199,308 @@ class Tasks:
                 raise _required(call)
             return await call_next(call)
         assert entry is not None
-        run = _Run(self, call, call_next, wish.ttl if wish is not None else None, entry.timeout)
+        ttl_ms = wish.ttl if wish is not None else None
         # Who asks for a task gets one, whatever the body would do.
-        return await run.begin(at_once=support != "on_detach" or wish is not None)
+        at_once = support != "on_detach" or wish is not None
+        if at_once and self.runner is not None and self.keeper.is_shared:
+            draft = self._draft(call, entry, ttl_ms, is_handed=True)
+            return _receipt(call, await self._crew.hand(draft, self.runner))
+        return await self._run(call, call_next, entry, ttl_ms, at_once=at_once)
+
+    def _draft(self, call: Call, entry: ToolEntry, ttl_ms: int | None, *, is_handed: bool = False) -> TaskRecord:
+        more: dict[str, Any] = {}
+        if self.keeper.is_shared and (is_handed or entry.resumable):
+            arguments = call.params.arguments
+            extra = Extra(starts=0 if is_handed else 1, origin=write_origin(call))
+            more = {
+                "arguments": b"{}" if arguments is UNSET else bytes(arguments),
+                "is_resumable": entry.resumable,
+                "extra": write_extra(extra),
+            }
+        session = call.session.id if call.session is not None and call.session.id else ""
+        return self.keeper.draft(entry.key, owner=self.owner_of(call), session=session, ttl_ms=ttl_ms, **more)
+
+    async def _run(self, call: Call, call_next: Serve, entry: ToolEntry, ttl_ms: int | None, *, at_once: bool) -> Any:
+        """The answer to the request: the task, or what came of it before it became one."""
+
+        def draft(run: Run) -> TaskRecord:
+            made = self._draft(run.call, entry, ttl_ms)
+            return replace(made, journal=write_journal(run.voice.early)) if made.is_resumable else made
+
+        is_resumable = entry.resumable and self.keeper.is_shared
+        outer = call.exchange
+        run = Run(self._crew, call, call_next, outer.voice, draft, timeout=entry.timeout, is_resumable=is_resumable)
+        if at_once:
+            await run.voice.detach()
+        else:
+            run.exchange.sink = outer.sink
+        body = run.begin()
+        try:
+            await asyncio.wait((body, run.voice.detached), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            if run.record is None:
+                run.cancel()
+            raise
+        record = run.record
+        if record is None:
+            return body.result()
+        run.exchange.sink = TaskSink(call.session)
+        return _receipt(call, record)
 
     async def _around_listen(self, call: Call, call_next: Serve, /) -> Any:
         if call.params.notifications.task_ids and call.peer.extension(EXTENSION) is None:
             raise _required(call)
         return await call_next(call)
 
-    def owner_of(self, call: Call) -> Any:
+    def owner_of(self, call: Call) -> str:
         """Whose a call's tasks are: the caller's; without authentication the session's, or whoever knows the id."""
         if call.principal is not None:
-            return identity(call.principal)
-        return ("session", call.session.id) if call.session is not None and call.session.id else None
-
-    def create(self, call: Call, name: str, ttl_ms: int | None) -> Task:
-        task = self.keeper.create(self.owner_of(call), name, ttl_ms)
-        if call.session is not None:
-            self._sessions[task.id] = call.session
-        return task
+            return owner_text(call.principal)
+        return f"session:{call.session.id}" if call.session is not None and call.session.id else ""
 
     # --- the methods
 
-    def _find(self, call: Call) -> Task:
+    async def _find(self, call: Call) -> TaskRecord:
         if call.modern and call.peer.extension(EXTENSION) is None:
             raise _required(call)
-        return self.keeper.find(call.params.task_id, self.owner_of(call))
+        with store_errors():
+            await self.keeper.ready()
+            record = await self.keeper.find(call.params.task_id, self.owner_of(call))
+        self._look_after(record)
+        return record
+
+    def _look_after(self, record: TaskRecord) -> None:
+        """One that waits for input is not found by those who look for work: whoever looks at it does."""
+        if record.status != "input_required" or not self.keeper.is_shared:
+            return
+        if record.lease_ms <= self.keeper.now_ms() and self._crew.may_take(record):
+            self._crew.deal(record)
 
     async def _get(self, call: Call) -> dict[str, Any]:
-        task = self._find(call)
-        return modern_form(task, details=True) if call.modern else legacy_form(task)
+        record = await self._find(call)
+        return modern_form(record, details=True) if call.modern else legacy_form(record)
 
     async def _cancel(self, call: Call) -> dict[str, Any]:
-        task = self._find(call)
-        if task.is_over and not call.modern:
-            raise ProtocolError.invalid_params(f"the task {task.id} has ended as {task.status}: it cannot be cancelled")
-        self.end(task, "cancelled", "it was cancelled by its client")
-        return {} if call.modern else legacy_form(task)
+        record = await self._find(call)
+        ended = None
+        if not record.is_terminal:
+            with store_errors():
+                ended = await self._end(record.id, "cancelled", "it was cancelled by its client")
+        if ended is None and not call.modern:
+            with store_errors():
+                record = await self.keeper.get(record.id)
+            raise ProtocolError.invalid_params(
+                f"the task {record.id} has ended as {record.status}: it cannot be cancelled"
+            )
+        return {} if ended is None or call.modern else legacy_form(ended)
 
     async def _update(self, call: Call) -> dict[str, Any]:
-        task = self._find(call)
+        record = await self._find(call)
         raw = call.params.input_responses
         answers: Any = {} if raw is UNSET else msgspec.json.decode(raw)
         if not isinstance(answers, dict):
             raise ProtocolError.invalid_params("inputResponses is an object of answers by key")
-        run = self.running.get(task.id)
-        if run is not None:
-            run.voice.answer(cast("Mapping[str, Any]", answers))
+        replies = {key: Reply(answer) for key, answer in cast("Mapping[str, Any]", answers).items()}
+        with store_errors():
+            await self._answer(record.id, replies)
         return {}
 
+    async def _answer(self, id: str, replies: Mapping[str, Reply]) -> None:
+        """Answers by key; what was not asked, or has been answered, is passed over."""
+
+        def answered(record: TaskRecord) -> TaskRecord | None:
+            inputs = inputs_of(record)
+            taken = {key: reply for key, reply in replies.items() if inputs.pop(key, None) is not None}
+            if not taken:
+                return None
+            journal = read_journal(record.journal)
+            return self.keeper.moved(
+                record,
+                "input_required" if inputs else "working",
+                inputs=write_inputs(inputs),
+                journal=write_journal(replace(journal, answers={**journal.answers, **taken})),
+            )
+
+        try:
+            await self.keeper.change(id, answered)
+        except JournalFull as error:
+            raise ProtocolError.invalid_params(f"the answer cannot be kept: {error}") from None
+        run = self._crew.running.get(id)
+        if run is not None:
+            await run.refresh()
+
     async def _list(self, call: Call) -> dict[str, Any]:
-        owner = self.owner_of(call)
-        # Without a session and a name there is no telling whose they are: nobody's are listed.
-        mine = () if owner is None else self.keeper.of(owner)
-        tasks = sorted(mine, key=lambda task: (task.created_at, task.id))
-        ids = [task.id for task in tasks]
-        cursor: str | None = call.params.cursor
-        if cursor is not None and cursor not in ids:
-            raise ProtocolError.invalid_params("the cursor is unknown; begin without one")
-        start = ids.index(cursor) + 1 if cursor is not None else 0
-        page = tasks[start : start + _PAGE]
-        found: dict[str, Any] = {"tasks": [legacy_form(task) for task in page]}
-        if start + _PAGE < len(tasks):
-            found["nextCursor"] = page[-1].id
+        with store_errors():
+            await self.keeper.ready()
+            page = await self.keeper.page(self.owner_of(call), call.params.cursor, _PAGE)
+        found: dict[str, Any] = {"tasks": [legacy_form(record) for record in page.tasks]}
+        if page.cursor is not None:
+            found["nextCursor"] = page.cursor
         return found
 
     async def _result(self, call: Call) -> Any:
         """Wait for the end (R81). Whoever waits here is asked what the task wants to know."""
-        task = self._find(call)
+        record = await self._find(call)
         call.timeout = float("inf")
         asking: dict[str, asyncio.Task[None]] = {}
         try:
-            while not task.is_over:
-                for key, request in task.inputs.items():
-                    if key not in asking:
-                        asking[key] = asyncio.ensure_future(self._put(call, task, key, request))
-                await self.keeper.changed(task)
+            with self.keeper.watch(record.id) as bell:
+                while not (record := await self._again(record.id, bell)).is_terminal:
+                    for key, request in inputs_of(record).items():
+                        if key not in asking:
+                            asking[key] = asyncio.ensure_future(self._put(call, record.id, key, request))
+                    if self._crew.is_closing:
+                        raise ProtocolError.internal_error("the server stops; ask again for the result", status=503)
+                    self._look_after(record)
+                    await self._news(bell)
         finally:
             for one in asking.values():
                 one.cancel()
             if asking:
                 await asyncio.wait(asking.values())
-        if task.error is not None:
-            raise task.error
-        if task.status == "cancelled":
-            raise ProtocolError.invalid_params(f"the task {task.id} was cancelled")
-        return _related(task)
+        if record.error is not None:
+            raise read_error(record.error)
+        if record.status == "cancelled":
+            raise ProtocolError.invalid_params(f"the task {record.id} was cancelled")
+        return _related(record)
 
-    async def _put(self, call: Call, task: Task, key: str, request: dict[str, Any]) -> None:
-        params = {**request["params"], "_meta": {RELATED: {"taskId": task.id}}}
+    async def _news(self, bell: asyncio.Event) -> None:
+        """Wait for news, which may be missed where they come from another process."""
         try:
-            answer = await call.exchange.voice.ask(call.exchange, request["method"], params, None, None)
+            async with asyncio.timeout(max(0.05, self.keeper.poll) if self.keeper.is_shared else None):
+                await bell.wait()
+        except TimeoutError:
+            return
+
+    async def _again(self, id: str, bell: asyncio.Event) -> TaskRecord:
+        """The record as it is now. For one who waits anyway, a store that is away is waited for."""
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            bell.clear()
+            try:
+                record = await self.keeper.tasks.get(id)
+            except StoreUnavailable as error:
+                if time.monotonic() > deadline or self._crew.is_closing:
+                    raise unavailable(error) from error
+                await asyncio.sleep(max(0.05, error.retry_after))
+                continue
+            if record is None:
+                raise unknown(id)
+            return record
+
+    async def _put(self, call: Call, id: str, key: str, request: dict[str, Any]) -> None:
+        params = {**request["params"], "_meta": {RELATED: {"taskId": id}}}
+        try:
+            reply = Reply(await call.exchange.voice.ask(call.exchange, request["method"], params, None, None))
         except ProtocolError as error:
-            answer = error  # the body's to deal with, as on a plain call
-        run = self.running.get(task.id)
-        if run is not None:
-            run.voice.answer({key: answer})
+            reply = Reply.raised(error)  # the body's to deal with, as on a plain call
+        with store_errors():
+            await self._answer(id, {key: reply})
 
     # --- the end
 
-    def end(self, task: Task, status: Any, message: str | None = None, error: ProtocolError | None = None) -> bool:
-        """End a task from outside its own body, which is cancelled."""
-        is_first = self.keeper.move(task, status, message, error=error)
-        run = self.running.get(task.id)
-        if run is not None and is_first:
-            run.cancel()
-        return is_first
-
-    async def close(self) -> None:
-        """The server stops. What lives in its memory ends with it, and says so."""
-        runs = tuple(self.running.values())
-        stopped = ProtocolError.internal_error("the server stopped before the task was done")
-        for run in runs:
-            if run.voice.task is not None:
-                self.end(run.voice.task, "failed", stopped.message, stopped)
-            run.cancel()  # also one that has swallowed it before
-        tasks = [run.body for run in runs if run.body is not None]
-        if tasks:
-            await asyncio.wait(tasks, timeout=2.0)
+    async def _end(self, id: str, status: Any, message: str | None = None, **changes: Any) -> TaskRecord | None:
+        """End a task from outside its own body, which is cancelled; None if it had ended before."""
+        ended = await self.keeper.change(id, lambda record: self.keeper.ended(record, status, message, **changes))
+        run = self._crew.running.get(id)
+        if run is not None and ended is not None:
+            run.lose()
+        return ended
 
     # --- telling
 
-    def _changed(self, task: Task) -> None:
-        server = self._server
-        if server is None:
-            return
-        server.changes.publish("task", task.id)
-        session = self._sessions.get(task.id)
-        if session is not None:
-            if not session.closed:
-                session.send(_STATUS, legacy_form(task))
-            if task.is_over:
-                self._sessions.pop(task.id, None)
-
-    def _announce(self, id: str, call: Call) -> tuple[str, dict[str, Any]] | None:
+    async def _announce(self, id: str, call: Call) -> tuple[str, dict[str, Any]] | None:
         """What a listen stream is told of a task; None if it is none of its business."""
         if call.peer.extension(EXTENSION) is None:
             return None
-        try:
-            task = self.keeper.find(id, self.owner_of(call))
-        except ProtocolError:
-            return None
-        return "notifications/tasks", modern_form(task, details=True)
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                await self.keeper.ready()
+                record = await self.keeper.find(id, self.owner_of(call))
+            except ProtocolError:
+                return None
+            except StoreUnavailable as error:
+                if time.monotonic() > deadline or self._crew.is_closing:
+                    raise unavailable(error) from error
+                await asyncio.sleep(max(0.05, error.retry_after))
+            else:
+                break
+        self._heard.pop(id, None)
+        if not record.is_terminal and self.keeper.is_shared:
+            self._heard[id] = None
+            if len(self._heard) > _MOST_HEARD:
+                del self._heard[next(iter(self._heard))]
+        return "notifications/tasks", modern_form(record, details=True)
+
+    def _look_again(self) -> None:
+        """News may have been missed: let those who listen be told how things stand."""
+        if self._server is not None:
+            for id in tuple(self._heard):
+                self._server.changes.deliver("task", id)
+
+    # --- running, for another process (see the head of this file)
+
+    async def run_record(self, id: str) -> bool:
+        """Claim a task and run it to its end in this process; False if it is not ours to run, or was lost on the way.
+
+        What the tool raises is in the task. A task that cannot be gone on with is failed, with the reason. Cancelled, it
+        stops the body, and leaves a resumable task to another process.
+
+        Raises:
+            StoreUnavailable: It could not be claimed. Nothing was run.
+        """
+        return await self._crew.run_record(id)
 
     # --- for the host (R78)
 
-    def begin(self, name: str, *, owner: Any = None, ttl: float | None = None) -> str:
+    async def begin(self, name: str, *, owner: Any = None, ttl: float | None = None) -> str:
         """Begin a task whose work is done elsewhere; its id. `owner` is the principal that may see it."""
-        who = None if owner is None else identity(owner)
-        return self.keeper.create(who, name, None if ttl is None else round(ttl * 1000)).id
+        draft = self.keeper.draft(
+            name,
+            owner=owner_text(owner),
+            ttl_ms=None if ttl is None else round(ttl * 1000),
+            extra=write_extra(Extra(is_host=True)),
+        )
+        return (await self._crew.begin_for_host(draft)).id
 
-    def finish(self, id: str, result: Any) -> bool:
+    async def get(self, id: str) -> TaskRecord:
+        """How a task stands, whoever's it is."""
+        with store_errors():
+            await self.keeper.ready()
+            return await self.keeper.get(id)
+
+    async def finish(self, id: str, result: Any) -> bool:
         """It is done, with what a tool would return. False if it had ended before."""
-        return self.keeper.move(self.keeper.get(id), "completed", result=call_result(result, None))
+        assert self._server is not None
+        data = self._server.writer.encode(call_result(result, None))
+        return await self._end_for_host(id, "completed", result=data)
 
-    def fail(self, id: str, reason: str) -> bool:
+    async def fail(self, id: str, reason: str) -> bool:
         """It failed, for this reason."""
-        error = ProtocolError.internal_error(reason)
-        return self.end(self.keeper.get(id), "failed", reason, error)
+        return await self._end_for_host(id, "failed", reason, error=ProtocolError.internal_error(reason))
 
-    def cancel(self, id: str, reason: str | None = None) -> bool:
+    async def cancel(self, id: str, reason: str | None = None) -> bool:
         """It is not wanted any more."""
-        return self.end(self.keeper.get(id), "cancelled", reason)
+        return await self._end_for_host(id, "cancelled", reason)
+
+    async def _end_for_host(self, id: str, status: Any, message: str | None = None, **changes: Any) -> bool:
+        with store_errors():
+            await self.keeper.ready()
+            await self.keeper.get(id)
+            return await self._end(id, status, message, **changes) is not None
+
+    async def count(self) -> int:
+        """How many tasks are kept."""
+        with store_errors():
+            await self.keeper.ready()
+            return await self.keeper.tasks.count()
 
 
-@final
-class _Run:
-    """One tool call that is, or may become, a task."""
-
-    body: asyncio.Task[Any] | None = None
-
-    def __init__(self, tasks: Tasks, call: Call, call_next: Serve, ttl_ms: int | None, timeout: float | None) -> None:
-        self._tasks = tasks
-        self._timeout = timeout
-        self._call_next = call_next
-        # The request's own exchange ends with its answer; what goes on has one to itself.
-        self._call = copy.copy(call)
-        self._ttl_ms = ttl_ms
-        self.voice = TaskVoice(call.exchange.voice, tasks.keeper, self._begin_task, modern=call.modern)
-        self._exchange = Exchange(self._call, TaskSink(call.session), self.voice)
-        self._outer = call.exchange
-
-    def _begin_task(self) -> Task:
-        task = self._tasks.create(self._call, self._call.params.name, self._ttl_ms)
-        self._tasks.running[task.id] = self
-        return task
-
-    async def begin(self, *, at_once: bool) -> Any:
-        """The answer to the request: the task, or what came of it before it became one."""
-        if at_once:
-            self.voice.detach()
-        else:
-            self._exchange.sink = self._outer.sink
-        self.body = asyncio.ensure_future(self._run())
-        self.body.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be waiting
-        self._exchange.task = self.body
-        try:
-            await asyncio.wait((self.body, self.voice.detached), return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            if self.voice.task is None:
-                self.cancel()
-            raise
-        task = self.voice.task
-        if task is None:
-            return self.body.result()
-        self._exchange.sink = TaskSink(self._call.session)
-        if self._call.modern:
-            return {"resultType": "task", **modern_form(task, details=False)}
-        return {"task": legacy_form(task)}
-
-    def cancel(self) -> None:
-        self._exchange.cancelled = True
-        if self.body is not None:
-            self.body.cancel()
-
-    async def _run(self) -> Any:
-        scope = asyncio.timeout(self._timeout)
-        try:
-            async with scope:
-                result = await self._call_next(self._call)
-        except ProtocolError as error:
-            if self.voice.task is None:
-                raise
-            self._finish("failed", error.message, error=error)
-        except ToolError as error:  # of middleware; a tool's own are results already
-            if self.voice.task is None:
-                raise
-            self._finish("completed", result=error_result(error))
-        except TimeoutError as error:
-            late = timed_out(self._call) if scope.expired() else error
-            if self.voice.task is None or not isinstance(late, ProtocolError):
-                raise late from None
-            self._finish("failed", late.message, error=late)
-        except asyncio.CancelledError:
-            if self.voice.task is None:
-                raise
-            self._finish("cancelled")
-        except Exception as error:
-            if self.voice.task is None:
-                raise
-            number = incident(f"task {self._call.params.name!r}", error)
-            failure = ProtocolError.internal_error(f"internal error (error {number})")
-            self._finish("failed", failure.message, error=failure)
-        else:
-            if self.voice.task is None:
-                return result
-            self._finish("completed", result=result)
-        return None
-
-    def _finish(self, status: Any, message: str | None = None, **changes: Any) -> None:
-        task = self.voice.task
-        assert task is not None
-        self._tasks.keeper.move(task, status, message, **changes)
-        self._tasks.running.pop(task.id, None)
-        self._exchange.end()
+def _receipt(call: Call, record: TaskRecord) -> dict[str, Any]:
+    if call.modern:
+        return {"resultType": "task", **modern_form(record, details=False)}
+    return {"task": legacy_form(record)}
 
 
 def _wish(call: Call) -> _Wish | None:
@@ -407,11 +524,16 @@ def _required(call: Call) -> ProtocolError:
     )
 
 
-def _related(task: Task) -> Any:
+def _related(record: TaskRecord) -> Any:
     """The very result of the call, marked with the task it came from."""
-    mark = {RELATED: {"taskId": task.id}}
-    result = task.result
-    if isinstance(result, CallToolResult):
-        meta = result.meta if isinstance(result.meta, Mapping) else {}
-        return msgspec.structs.replace(result, meta={**meta, **mark})
-    return result
+    raw = record.result or b"null"
+    try:
+        kept = msgspec.json.decode(raw, type=_Kept)
+    except msgspec.ValidationError:  # middleware may answer with anything
+        return msgspec.json.decode(raw)
+    return CallToolResult(
+        content=kept.content,
+        structured_content=kept.structured_content,
+        is_error=kept.is_error,
+        meta={**kept.meta, RELATED: {"taskId": record.id}},
+    )

@@ -1,140 +1,318 @@
-"""The tasks of one server in this process's memory: who may see them, how long they are kept, and who waits for what.
+"""The records of tasks: where they are kept, whose they are, how they change, and who is told.
 
-A task that has ended is kept for an hour after its end (R79), and never less than the time to live it promised. Nothing is
-swept in the background: what is due goes when the next task comes or the list is looked at.
+They live in the store of the server's fleet, or in this process's memory if it has none; it is the same model. A change reads a
+record, makes another of it, and writes that if nobody was faster; then it is told: here at once, to other processes as news.
+Nothing hangs on the news. Whoever waits looks again after a while, at the cost of time only.
+
+A task that has ended is kept for an hour after its end (R79), and never less than the time to live it promised. One that has
+not is kept until it has.
 """
 
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, Final, final
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, final
+
+from msgspec.structs import replace
 
 from trimaran.errors import ProtocolError
+from trimaran.fleet import unavailable
+from trimaran.server.handlers import incident, logger
+from trimaran.state.contracts import (
+    Store,
+    StoreClosed,
+    StoreFull,
+    StoreUnavailable,
+    TaskRecord,
+    TasksPage,
+    TaskStatus,
+    read_cursor,
+)
+from trimaran.state.memory import MemoryStore
 
-from .model import Status, Task
+from .model import is_task_id, legacy_form, new_task_id, unknown, write_error
 
-__all__ = ["Keeper"]
+if TYPE_CHECKING:
+    from trimaran.fleet import Fleet
+    from trimaran.server.server import Server
+    from trimaran.state.contracts import Tasks as TaskStore
 
-KEPT_SECONDS: Final = 3600.0
-SWEEP_SECONDS: Final = 60.0
-MOST: Final = 100_000
-"""Tasks kept in all; beyond that the oldest that have ended go before their time."""
+__all__ = ["FOR_EVER", "Keeper", "store_errors"]
+
+KEPT_MS: Final = 3_600_000
+FOR_EVER: Final = 10 * 365 * 86_400.0
+"""Seconds that stand for no end: everything in a store has one."""
+# In the memory of one process, in all: some hundred megabytes of small tasks. A named caller has `most_per_caller`.
+MOST: Final = 250_000
+# A write that lost this often against others is a storm, and not waited out.
+TRIES: Final = 50
+STATUS: Final = "notifications/tasks/status"
+
+
+@contextmanager
+def store_errors() -> Generator[None]:
+    """For what a client asked: a store that is away is a refusal that it may come back from."""
+    try:
+        yield
+    except StoreUnavailable as error:
+        raise unavailable(error) from error
 
 
 @final
 class Keeper:
     def __init__(
-        self,
-        *,
-        ttl: float | None,
-        poll: float,
-        most_per_owner: int,
-        on_change: Callable[[Task], None],
-        clock: Callable[[], float] = time.time,
+        self, *, ttl: float | None, poll: float, most_per_owner: int, clock: Callable[[], float] = time.time
     ) -> None:
         self._ttl_ms = None if ttl is None else round(ttl * 1000)
         self._poll_ms = max(1, round(poll * 1000))
-        self._most = most_per_owner
-        self._on_change = on_change
+        self.poll = poll
+        self.most_per_owner = most_per_owner
         self._clock = clock
-        self._tasks: dict[str, Task] = {}
-        self._running: dict[str, int] = {}
-        """How many are at work, by owner."""
-        self._swept = clock()
-        self._waiting: dict[str, list[asyncio.Future[None]]] = {}
+        self._own = MemoryStore(max_records=MOST, clock=self.now_ms)
+        self._bells: dict[str, set[asyncio.Event]] = {}
+        self._errands: set[asyncio.Task[Any]] = set()
+        self.server: Server | None = None
 
-    def __len__(self) -> int:
-        return len(self._tasks)
+    def now_ms(self) -> int:
+        return int(self._clock() * 1000)
 
-    def create(self, owner: Any, name: str, ttl_ms: int | None = None) -> Task:
+    # --- where
+
+    @property
+    def fleet(self) -> Fleet | None:
+        return None if self.server is None else self.server.fleet
+
+    @property
+    def store(self) -> Store:
+        fleet = self.fleet
+        return self._own if fleet is None else fleet.store
+
+    @property
+    def tasks(self) -> TaskStore:
+        return self.store.tasks
+
+    @property
+    def is_shared(self) -> bool:
+        """May another process write here, or come after this one?"""
+        store = self.store
+        return store.is_shared or store.is_durable
+
+    async def ready(self) -> None:
+        if self.server is not None and self.server.fleet is not None:
+            await self.server.start()
+
+    # --- making and finding
+
+    def draft(
+        self, name: str, *, owner: str = "", session: str = "", ttl_ms: int | None = None, **more: Any
+    ) -> TaskRecord:
         """A new task, working; the client may ask for a shorter life than we would give it, not for a longer one."""
-        self._sweep()
-        who = repr(owner)
-        if self._running.get(who, 0) >= self._most:
-            raise ProtocolError.internal_error(
-                f"{self._most} tasks of one caller are at work already; wait until some are done", status=503
-            )
-        now = self._clock()
+        now = self.now_ms()
         ttls = [ttl for ttl in (ttl_ms, self._ttl_ms) if ttl is not None]
-        task = Task(
-            id=f"task_{secrets.token_hex(16)}",
+        return TaskRecord(
+            id=new_task_id(),
             owner=owner,
+            session=session,
             name=name,
-            created_at=now,
-            updated_at=now,
+            created_ms=now,
+            updated_ms=now,
             ttl_ms=min(ttls, default=None),
             poll_ms=self._poll_ms,
+            expires_ms=now + int(FOR_EVER * 1000),
+            **more,
         )
-        self._tasks[task.id] = task
-        self._running[who] = self._running.get(who, 0) + 1
-        return task
 
-    def get(self, id: str) -> Task:
-        """The task of this id, whoever's it is."""
-        task = self._tasks.get(id)
-        if task is None:
-            raise ProtocolError.invalid_params(f"there is no task {id[:100]!r}, or not any more")
-        return task
-
-    def find(self, id: str, owner: Any) -> Task:
-        """The task of this id, if it is this owner's; -32602 otherwise, whatever the reason."""
-        task = self._tasks.get(id)
-        if task is None or task.owner != owner:
-            raise ProtocolError.invalid_params(f"there is no task {id[:100]!r}, or not any more")
-        return task
-
-    def of(self, owner: Any) -> Iterator[Task]:
-        self._sweep(at_once=True)
-        return (task for task in self._tasks.values() if task.owner == owner)
-
-    def move(self, task: Task, status: Status, message: str | None = None, **changes: Any) -> bool:
-        """Change a task. False, and nothing happens, if it has ended."""
-        if task.is_over:
-            return False
-        task.status = status
-        task.message = message
-        for name, value in changes.items():
-            setattr(task, name, value)
-        if task.is_over:
-            task.inputs = {}
-            who = repr(task.owner)
-            self._running[who] -= 1
-            if not self._running[who]:
-                del self._running[who]
-        task.updated_at = self._clock()
-        for waiting in self._waiting.pop(task.id, ()):
-            if not waiting.done():
-                waiting.set_result(None)
-        self._on_change(task)
-        return True
-
-    async def changed(self, task: Task) -> None:
-        """Wait for the next change."""
-        waiting = asyncio.get_running_loop().create_future()
-        waiters = self._waiting.setdefault(task.id, [])
-        waiters.append(waiting)
+    async def create(self, draft: TaskRecord) -> TaskRecord:
+        """Keep it. What the store raises is for `store_errors`."""
+        # Anonymous callers cannot be told apart: one of them must not use up what is everybody's.
+        most = self.most_per_owner if draft.owner else None
         try:
-            await waiting
-        finally:
-            if waiting in waiters:
-                waiters.remove(waiting)
-            if not waiters and self._waiting.get(task.id) is waiters:
-                del self._waiting[task.id]
+            return await self.tasks.create(draft, most=most)
+        except StoreFull as full:
+            last = full
+        # First what is the caller's own; what is nobody's only if it is the store that is full.
+        for owner in dict.fromkeys((draft.owner, "")):
+            await self._evict(owner)
+            try:
+                return await self.tasks.create(draft, most=most)
+            except StoreFull as full:
+                last = full
+            if draft.owner and await self.tasks.count(draft.owner) >= self.most_per_owner:
+                raise self.too_many()
+        raise ProtocolError.internal_error(f"there is no room for another task; try again later ({last})", status=503)
 
-    def _sweep(self, *, at_once: bool = False) -> None:
-        """Forget what is due. Not with every new task: of many that would be most of the work."""
-        now = self._clock()
-        if not at_once and 0 <= now - self._swept < SWEEP_SECONDS and len(self._tasks) < MOST:
+    async def _evict(self, owner: str) -> None:
+        """Some of the oldest that have ended go before their time, so that their caller can go on."""
+        wanted = max(1, self.most_per_owner // 10)
+        cursor: str | None = None
+        for _ in range(100):
+            page = await self.tasks.list(owner, cursor=cursor, limit=1000)
+            for record in page.tasks:
+                if record.is_terminal and wanted and await self.tasks.delete(record.id):
+                    wanted -= 1
+            cursor = page.cursor
+            if cursor is None or not wanted:
+                break
+
+    def too_many(self) -> ProtocolError:
+        return ProtocolError.internal_error(
+            f"{self.most_per_owner} tasks of one caller are at work already; wait until some are done", status=503
+        )
+
+    async def get(self, id: str) -> TaskRecord:
+        """The task of this id, whoever's it is."""
+        record = await self.tasks.get(id) if is_task_id(id) else None
+        if record is None:
+            raise unknown(id)
+        return record
+
+    async def find(self, id: str, owner: str) -> TaskRecord:
+        """The task of this id, if it is this owner's; -32602 otherwise, whatever the reason (R80, R102)."""
+        record = await self.get(id)
+        if record.owner != owner:
+            raise unknown(id)
+        return record
+
+    async def page(self, owner: str, cursor: str | None, limit: int) -> TasksPage:
+        """An owner's tasks, oldest first. What belongs to nobody in particular is shown to nobody."""
+        if cursor is not None:
+            _, id = read_cursor(cursor)
+            try:
+                await self.find(id, owner)
+            except ProtocolError:
+                raise ProtocolError.invalid_params("the cursor is unknown; begin without one") from None
+        return await self.tasks.list(owner, cursor=cursor, limit=limit) if owner else TasksPage([], None)
+
+    # --- changing
+
+    def moved(
+        self, record: TaskRecord, status: TaskStatus | None = None, message: str | None = None, **changes: Any
+    ) -> TaskRecord:
+        """A record on its way, changed: the message stays unless there is another."""
+        return replace(
+            record,
+            status=status or record.status,
+            status_message=record.status_message if message is None else message,
+            updated_ms=max(self.now_ms(), record.updated_ms),
+            **changes,
+        )
+
+    def ended(
+        self,
+        record: TaskRecord,
+        status: TaskStatus,
+        message: str | None = None,
+        *,
+        result: bytes | None = None,
+        error: ProtocolError | None = None,
+    ) -> TaskRecord:
+        """A record at its end: what it asked and did on its way goes, and it is kept for its time."""
+        now = max(self.now_ms(), record.updated_ms)
+        promised = int(FOR_EVER * 1000) if record.ttl_ms is None else record.ttl_ms
+        return replace(
+            record,
+            status=status,
+            status_message=message,
+            updated_ms=now,
+            result=result,
+            error=None if error is None else write_error(error),
+            inputs=b"",
+            journal=b"",
+            extra=b"",
+            expires_ms=max(now + KEPT_MS, record.created_ms + promised),
+        )
+
+    async def change(self, id: str, make: Callable[[TaskRecord], TaskRecord | None]) -> TaskRecord | None:
+        """Change a task, whoever runs it; None if it has ended or gone. `make` returns None to leave it as it is."""
+        for _ in range(TRIES):
+            record = await self.tasks.get(id)
+            if record is None or record.is_terminal:
+                return None
+            changed = make(record)
+            if changed is None:
+                return record
+            written = await self.tasks.update(changed)
+            if written is not None:
+                await self.tell(written)
+                return written
+            await asyncio.sleep(0)
+        raise ProtocolError.internal_error(f"the task {id} changes too fast; try again", status=503)
+
+    # --- telling
+
+    async def tell(self, record: TaskRecord) -> None:
+        """A record has changed: say so to all who care, in whatever process.
+
+        Its session first: whoever hears the news may make the next change.
+        """
+        server = self.server
+        if server is not None and record.session and server.sessions is not None:
+            try:
+                session = await server.sessions.reach(record.session)
+                if session is not None:
+                    session.send(STATUS, legacy_form(record))
+            except StoreUnavailable as error:
+                logger.info("a session was not told of its task: %s", error)
+        self.ring(record.id)
+        if server is not None:
+            server.changes.deliver("task", record.id)
+            if server.fleet is not None:
+                server.fleet.tell_soon("task", record.id)
+
+    def ring(self, id: str | None = None) -> None:
+        """Wake those who wait for news of a task, or of any."""
+        bells = self._bells.get(id, ()) if id is not None else [b for bells in self._bells.values() for b in bells]
+        for bell in tuple(bells):
+            bell.set()
+
+    @contextmanager
+    def watch(self, id: str) -> Generator[asyncio.Event]:
+        """While entered, an event that is set by each change of a task, as far as this process hears of it."""
+        bell = asyncio.Event()
+        bells = self._bells.setdefault(id, set())
+        bells.add(bell)
+        try:
+            yield bell
+        finally:
+            bells.discard(bell)
+            if not bells and self._bells.get(id) is bells:
+                del self._bells[id]
+
+    # --- in the background
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.ensure_future(work)
+        self._errands.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._errands.discard(task)
+        if task.cancelled() or (error := task.exception()) is None or isinstance(error, StoreClosed):
             return
-        self._swept = now
-        ended = [task for task in self._tasks.values() if task.is_over]
-        for task in ended:
-            if task.ttl_ms is None:
-                continue  # it was promised to stay
-            if now >= max(task.updated_at + KEPT_SECONDS, task.created_at + task.ttl_ms / 1000):
-                del self._tasks[task.id]
-        for task in ended[: max(0, len(self._tasks) - MOST * 9 // 10)]:
-            self._tasks.pop(task.id, None)
+        if isinstance(error, StoreUnavailable):
+            logger.info("put off until the store is back: %s", error)
+        elif isinstance(error, Exception):
+            incident("a task", error)
+
+    async def close(self) -> None:
+        errands = self._errands - {asyncio.current_task()}
+        for errand in tuple(errands):
+            errand.cancel()
+        if errands:
+            await asyncio.wait(errands)
+
+    async def undo(self, id: str, seconds: float) -> None:
+        """Take back a task that nobody was told of, for as long as that can make a difference."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            try:
+                await self.tasks.delete(id)
+                return
+            except StoreClosed:
+                return
+            except StoreUnavailable as error:
+                await asyncio.sleep(max(0.05, error.retry_after))

@@ -4,88 +4,140 @@
 
 The last three are for good: whatever comes later changes nothing (R76). 2026-07-28 has an extension of its own for tasks,
 2025-11-25 had an earlier one in its core; they differ in names (`ttlMs`, `ttl`), in what an `isError` result is called, and
-in who waits for whom, and in nothing that is remembered here.
+in who waits for whom, and in nothing that is remembered: the record is `trimaran.state.TaskRecord`, in whatever store.
 """
 
 from __future__ import annotations
 
+import re
+import secrets
 from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from msgspec import Struct, field
+import msgspec
+from msgspec import Raw, Struct, field
 
 from trimaran.errors import ProtocolError
-from trimaran.types import CallToolResult
+from trimaran.state.contracts import TaskRecord
 
-__all__ = ["ENDED", "EXTENSION", "RELATED", "Status", "Task", "legacy_form", "modern_form"]
+__all__ = [
+    "EXTENSION",
+    "RELATED",
+    "inputs_of",
+    "is_task_id",
+    "legacy_form",
+    "modern_form",
+    "new_task_id",
+    "read_error",
+    "unknown",
+    "write_error",
+    "write_inputs",
+]
 
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
 RELATED: Final = "io.modelcontextprotocol/related-task"
 
-Status = Literal["working", "input_required", "completed", "failed", "cancelled"]
-ENDED: Final = frozenset({"completed", "failed", "cancelled"})
+_ID: Final = re.compile(r"task_[0-9a-f]{32}")
 
 
-class Task(Struct, kw_only=True):
-    """What is known about one task."""
-
-    id: str
-    owner: Any
-    """Whose it is: to anyone else it does not exist (R80, R102)."""
-    name: str
-    """What it runs: the tool's name, or what the host called it."""
-    status: Status = "working"
-    message: str | None = None
-    created_at: float
-    updated_at: float
-    ttl_ms: int | None = None
-    poll_ms: int = 1000
-    result: Any = None
-    error: ProtocolError | None = None
-    inputs: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    """The questions it waits for, by key."""
-
-    @property
-    def is_over(self) -> bool:
-        return self.status in ENDED
+def new_task_id() -> str:
+    """128 bits of chance: whoever knows it was told."""
+    return f"task_{secrets.token_hex(16)}"
 
 
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def is_task_id(text: str) -> bool:
+    return _ID.fullmatch(text) is not None
 
 
-def _common(task: Task) -> dict[str, Any]:
+def unknown(id: str) -> ProtocolError:
+    """What is said of a task that is not there, has gone, or is somebody else's: the same, always (R80)."""
+    return ProtocolError.invalid_params(f"there is no task {id[:100]!r}, or not any more")
+
+
+# --- what a record holds as bytes ------------------------------------------------------------------------------------
+#
+# All of it is JSON: it comes from JSON or goes there, and some of it (a result, a question) as it is.
+
+
+class _Failure(Struct, omit_defaults=True):
+    code: int
+    message: str
+    data: Any = None
+
+
+class _Result(Struct):
+    is_error: bool = field(name="isError", default=False)
+
+
+_decode_failure: Final = msgspec.json.Decoder(_Failure).decode
+_decode_result: Final = msgspec.json.Decoder(_Result).decode
+_decode_inputs: Final = msgspec.json.Decoder(dict[str, dict[str, Any]]).decode
+
+
+def write_error(error: ProtocolError) -> bytes:
+    try:
+        return msgspec.json.encode(_Failure(error.code, error.message, error.data))
+    except (TypeError, ValueError, OverflowError, RecursionError):  # of `data`, which may be anything
+        return msgspec.json.encode(_Failure(error.code, error.message))
+
+
+def read_error(data: bytes) -> ProtocolError:
+    failure = _decode_failure(data)
+    return ProtocolError(failure.code, failure.message, failure.data)
+
+
+def inputs_of(record: TaskRecord) -> dict[str, dict[str, Any]]:
+    """The questions a task waits for, by key."""
+    return _decode_inputs(record.inputs) if record.inputs else {}
+
+
+def write_inputs(inputs: dict[str, dict[str, Any]]) -> bytes:
+    return msgspec.json.encode(inputs) if inputs else b""
+
+
+# --- how it is spelled -----------------------------------------------------------------------------------------------
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _common(record: TaskRecord) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "taskId": task.id,
-        "status": task.status,
-        "createdAt": _time(task.created_at),
-        "lastUpdatedAt": _time(task.updated_at),
+        "taskId": record.id,
+        "status": record.status,
+        "createdAt": _time(record.created_ms),
+        "lastUpdatedAt": _time(record.updated_ms),
     }
-    if task.message is not None:
-        found["statusMessage"] = task.message
+    if record.status_message is not None:
+        found["statusMessage"] = record.status_message
     return found
 
 
-def modern_form(task: Task, *, details: bool) -> dict[str, Any]:
+def modern_form(record: TaskRecord, *, details: bool) -> dict[str, Any]:
     """A task in the words of the extension; with details, what its status brings along."""
-    found = {**_common(task), "ttlMs": task.ttl_ms, "pollIntervalMs": task.poll_ms}
+    found = {**_common(record), "ttlMs": record.ttl_ms, "pollIntervalMs": record.poll_ms}
     if not details:
         return found
-    if task.status == "completed":
-        found["result"] = task.result
-    elif task.status == "failed" and task.error is not None:
-        error = task.error
-        found["error"] = {"code": error.code, "message": error.message}
-        if error.data is not None:
-            found["error"]["data"] = error.data
-    elif task.status == "input_required":
-        found["inputRequests"] = dict(task.inputs)
+    if record.status == "completed":
+        found["result"] = Raw(record.result or b"null")
+    elif record.status == "failed" and record.error is not None:
+        found["error"] = Raw(record.error)
+    elif record.status == "input_required":
+        found["inputRequests"] = Raw(record.inputs or b"{}")
     return found
 
 
-def legacy_form(task: Task) -> dict[str, Any]:
+def legacy_form(record: TaskRecord) -> dict[str, Any]:
     """A task in the words of 2025-11-25, where a tool's own failure is a failed task."""
-    found = {**_common(task), "ttl": task.ttl_ms, "pollInterval": task.poll_ms}
-    if task.status == "completed" and isinstance(task.result, CallToolResult) and task.result.is_error:
+    found = {**_common(record), "ttl": record.ttl_ms, "pollInterval": record.poll_ms}
+    if record.status == "completed" and record.result is not None and _is_error(record.result):
         found["status"] = "failed"
     return found
+
+
+def _is_error(result: bytes) -> bool:
+    try:
+        return _decode_result(result).is_error
+    except msgspec.ValidationError:  # middleware may answer with anything
+        return False

@@ -1,24 +1,47 @@
 """How a task speaks while nobody holds a request open for it: not at all, except to ask.
 
-A question parks the task as `input_required` until its answer is brought by `tasks/update` (2026-07-28), or until somebody
-comes for the result and can be asked (2025-11-25). Progress becomes the status message. Steps run once, since the body does.
+A question parks the task as `input_required` until its answer is in the record: brought by `tasks/update` (2026-07-28), or by
+somebody who came for the result and could be asked (2025-11-25), in whatever process. Progress becomes the status message.
+Steps run once, since the body does; those of a resumable tool are written into its journal before and after, so that they run
+once even if the body does not.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, final
+import contextlib
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final, final
+
+from msgspec.structs import replace
 
 from trimaran.errors import Disconnected, ProtocolError
 from trimaran.protocol.inbound import Call
+from trimaran.protocol.journal import Ask, ask_key, check_same_ask, digest
+from trimaran.protocol.journal import Journal as CallJournal
 from trimaran.server.exchange import SENT, Exchange, Voice
+from trimaran.server.flights import resume
 from trimaran.server.rounds import ASKABLE
+from trimaran.state.contracts import TaskRecord
 
-from .keeper import Keeper
-from .model import Task
+from .journal import Journal, JournalFull, Reply, write_journal
+from .model import inputs_of, write_inputs
+from .origin import started
 
-__all__ = ["TaskSink", "TaskVoice"]
+if TYPE_CHECKING:
+    from .run import Run
+
+__all__ = ["Lost", "TaskSink", "TaskVoice"]
+
+# Seconds between two notes of progress in a store that is shared. Nobody reads faster, and each is a write.
+NOTE_SECONDS: Final = 0.5
+# What a body that never waits can have said in memory before any of it is written.
+_MOST_NOTES: Final = 100
+
+
+class Lost(Disconnected):
+    """The task is not this process's any more: it has ended, or somebody else runs it. Nothing can be written."""
 
 
 @final
@@ -38,87 +61,250 @@ class TaskSink:
 class TaskVoice:
     """The voice of the request until the task is on its own, then the task's."""
 
-    def __init__(self, inner: Voice, keeper: Keeper, begin: Callable[[], Task], *, modern: bool = False) -> None:
+    def __init__(self, inner: Voice, run: Run, *, is_modern: bool) -> None:
         self._inner = inner
-        self._is_modern = modern
-        self._keeper = keeper
-        self._begin = begin
-        self._count = 0
-        self._answers: dict[str, asyncio.Future[Any]] = {}
-        self._used: set[str] = set()
+        self._run = run
+        self._is_modern = is_modern
         self._loop = asyncio.get_running_loop()
-        self.task: Task | None = None
-        self.detached = self._loop.create_future()
+        self._counts: dict[str, int] = {}
+        self._waiting: dict[str, asyncio.Future[Reply]] = {}
+        self._notes: deque[str] = deque(maxlen=_MOST_NOTES)
+        self._noting = False
+        self._steps = 0
+        self.is_quiet = asyncio.Event()
+        """Set while no step is under way."""
+        self.is_quiet.set()
+        self.early = Journal()
+        """What was asked and done before the call was a task, if it may be needed again."""
+        self.detached: asyncio.Future[None] = self._loop.create_future()
 
-    def detach(self) -> Task:
+    @property
+    def is_task(self) -> bool:
+        return self._run.record is not None
+
+    @property
+    def is_asking(self) -> bool:
+        return bool(self._waiting)
+
+    async def detach(self) -> None:
         """From here on nobody waits for the answer on the request itself."""
-        if self.task is None:
-            self.task = self._begin()
+        await self._run.become_task()
+        if not self.detached.done():
             self.detached.set_result(None)
-        return self.task
 
-    def answer(self, answers: Mapping[str, Any]) -> None:
-        """Answers by key; what was not asked, or has been answered, is passed over."""
-        task = self.task
-        if task is None:
-            return
-        for key, answer in answers.items():
-            waiting = self._answers.get(key)
-            if waiting is not None and not waiting.done():
-                if isinstance(answer, ProtocolError):
-                    waiting.set_exception(answer)
-                else:
-                    waiting.set_result(answer)
-                self._withdraw(task, key)
+    def _place(self, what: str) -> int:
+        self._counts[what] = place = self._counts.get(what, 0) + 1
+        return place
 
-    def _withdraw(self, task: Task, key: str) -> None:
-        """A question is answered, or nobody waits for its answer any more."""
-        self._answers.pop(key, None)
-        if task.is_over or key not in task.inputs:
-            return
-        inputs = {name: request for name, request in task.inputs.items() if name != key}
-        self._keeper.move(task, "input_required" if inputs else "working", task.message, inputs=inputs)
+    # --- asking
 
     async def ask(
         self, exchange: Exchange, method: str, params: dict[str, Any], key: str | None, timeout: float | None
     ) -> Any:
-        if self.task is None:
-            return await self._inner.ask(exchange, method, params, key, timeout)
-        task = self.task
-        if task.is_over:
+        run = self._run
+        if not self.is_task:
+            answer = await self._inner.ask(exchange, method, params, key, timeout)
+            if run.is_resumable:
+                key = self._key(method, key)
+                self.early = _answered(self.early, Ask(key, method, digest(method, params)), Reply(answer))
+            return answer
+        if not run.is_ours:
             raise Disconnected("the task is over; its client can no longer be asked")
         if self._is_modern and method not in ASKABLE:
             raise ProtocolError.internal_error(
                 f"{method} cannot be asked in a task: a client answers only {', '.join(sorted(ASKABLE))}"
             )
-        self._count += 1
-        key = key or f"{method}-{self._count}"
-        if key in self._answers:
+        key = self._key(method, key)
+        ask = Ask(key, method, digest(method, params))
+        if run.is_resumable:
+            journal = run.journal
+            check_same_ask(CallJournal(asked=journal.asked), ask)
+            if key in journal.answers:
+                return journal.answers[key].get()
+        await run.hold(exchange)
+        try:
+            return await self._wait(ask, {"method": method, "params": params})
+        except Lost:
+            await run.hold(exchange)
+            raise
+
+    def _key(self, method: str, name: str | None) -> str:
+        """A key of its own for the life of the task, and the same one whenever the body runs again."""
+        key = name if name is not None else ask_key(self._place(method), method)
+        if key in self._waiting:
             raise ProtocolError.internal_error(
                 f"two questions of one task have the key {key!r}; give each its own key="
             )
-        if key in self._used:
-            key = f"{key}-{self._count}"  # a client passes over a key that it has answered
-        self._used.add(key)
-        waiting = self._answers[key] = self._loop.create_future()
-        inputs = {**task.inputs, key: {"method": method, "params": params}}
-        self._keeper.move(task, "input_required", task.message, inputs=inputs)
+        place = self._place("key:" + key)  # a client passes over a key that it has answered
+        return key if place == 1 else f"{key}-{place}"
+
+    async def _wait(self, ask: Ask, request: dict[str, Any]) -> Any:
+        run = self._run
+        waiting = self._waiting[ask.key] = self._loop.create_future()
+
+        def asked(record: TaskRecord) -> TaskRecord | None:
+            journal, inputs = run.journal_of(record), inputs_of(record)
+            if ask.key in journal.answers or inputs.get(ask.key) == request:
+                return None  # asked before the body was interrupted
+            if run.is_resumable:
+                journal = replace(journal, asked={**journal.asked, ask.key: ask})
+            else:  # what has been delivered is not needed again
+                journal = Journal(answers={k: v for k, v in journal.answers.items() if k in self._waiting})
+            inputs[ask.key] = request
+            return run.keeper.moved(
+                record, "input_required", inputs=write_inputs(inputs), journal=write_journal(journal)
+            )
+
         try:
-            return await waiting
+            try:
+                self.take(await run.write(asked))
+            except JournalFull as error:
+                raise ProtocolError.internal_error(str(error)) from None
+            return (await waiting).get()
         finally:
-            self._withdraw(task, key)
+            del self._waiting[ask.key]
+            if not waiting.done() or waiting.cancelled():
+                await self._withdraw(ask.key)
+
+    async def _withdraw(self, key: str) -> None:
+        """Nobody waits for this answer any more. Unless the body is only interrupted: then it will be asked again."""
+        run = self._run
+        if not run.is_ours or run.is_leaving:
+            return
+
+        def withdrawn(record: TaskRecord) -> TaskRecord | None:
+            inputs = inputs_of(record)
+            if inputs.pop(key, None) is None:
+                return None
+            return run.keeper.moved(record, "input_required" if inputs else "working", inputs=write_inputs(inputs))
+
+        with contextlib.suppress(Lost):
+            await run.write(withdrawn)
+
+    def take(self, record: TaskRecord) -> None:
+        """Give the answers in a record to those who wait for them."""
+        if not self._waiting:
+            return
+        answers = self._run.journal_of(record).answers
+        for key, waiting in self._waiting.items():
+            if key in answers and not waiting.done():
+                waiting.set_result(answers[key])
+
+    # --- doing
 
     async def step(self, exchange: Exchange, name: str, run: Callable[[], Awaitable[Any]]) -> Any:
-        return await (self._inner.step(exchange, name, run) if self.task is None else run())
+        work = self._run
+        if not work.is_resumable:
+            return await (run() if self.is_task else self._inner.step(exchange, name, run))
+        place = self._place("step:" + name)
+        key = name if place == 1 else f"{name}#{place}"
+        if not self.is_task:
+            result = await self._inner.step(exchange, name, run)
+            self.early = replace(self.early, steps={**self.early.steps, key: Reply(result)})
+            return result
+        kept = work.journal.steps.get(key)
+        if kept is not None:
+            return kept.get()
+        await work.hold(exchange)
+        self._steps += 1
+        self.is_quiet.clear()
+        try:
+            return await self._once(key, run)
+        except Lost:
+            await work.hold(exchange)
+            raise
+        finally:
+            self._steps -= 1
+            if not self._steps:
+                self.is_quiet.set()
+
+    async def _once(self, key: str, run: Callable[[], Awaitable[Any]]) -> Any:
+        work = self._run
+
+        def begun(record: TaskRecord) -> TaskRecord:
+            journal = work.journal_of(record)
+            if key not in journal.begun:  # else it was this very write, and its outcome was not known
+                journal = replace(journal, begun=[*journal.begun, key])
+            return work.keeper.moved(record, journal=write_journal(journal))
+
+        def done(record: TaskRecord, reply: Reply) -> TaskRecord:
+            journal = work.journal_of(record)
+            left = [one for one in journal.begun if one != key]
+            journal = replace(journal, begun=left, steps={**journal.steps, key: reply})
+            work.starts = 1  # it got further than ever, so whatever ended its processes was not this
+            return work.keeper.moved(started(record, 1), journal=write_journal(journal))
+
+        try:
+            await work.write(begun, is_told=False)
+        except JournalFull as error:
+            raise ProtocolError.internal_error(str(error)) from None
+        try:
+            reply = Reply(await run())
+        except Exception as error:
+            # It may have done something before it failed, so it has been done. The body hears of it the same way again.
+            failed = Reply.raised(error)
+            await work.write(lambda record: done(record, failed), is_told=False)
+            raise
+        try:
+            await work.write(lambda record: done(record, reply), is_told=False)
+        except JournalFull as full:
+            refusal = ProtocolError.internal_error(f"step {key!r} was done, but its result cannot be kept: {full}")
+            failed = Reply.raised(refusal)
+            await work.write(lambda record: done(record, failed), is_told=False)
+            raise refusal from None
+        return reply.value
+
+    # --- telling
 
     def note(self, message: str) -> None:
         """How it goes, whether or not a token was given for it. A plain `def` tool says it from a thread of its own."""
-        if self.task is None:
+        if not self.is_task:
             return
-        if _is_current(self._loop):
-            self._keeper.move(self.task, self.task.status, message)
-        else:
+        if not _is_current(self._loop):
             self._loop.call_soon_threadsafe(self.note, message)
+            return
+        if not self._run.keeper.is_shared:
+            self._notes.append(message)
+            self._at_once(self.flush())
+            return
+        self._notes.clear()  # the last one counts
+        self._notes.append(message)
+        if not self._noting:
+            self._noting = True
+            self._run.keeper.spawn(self._write_notes())
+
+    def _at_once(self, work: Coroutine[Any, Any, None]) -> None:
+        """Memory keeps nobody waiting: what is said is said before whatever comes next. If it has to wait, then later."""
+        try:
+            awaited = work.send(None)
+        except (StopIteration, Lost):
+            return
+
+        async def rest() -> None:
+            with contextlib.suppress(Lost):
+                await resume(work, awaited)
+
+        self._run.keeper.spawn(rest())
+
+    async def _write_notes(self) -> None:
+        try:
+            while self._notes and self._run.is_ours:
+                await self.flush()
+                await asyncio.sleep(NOTE_SECONDS)
+        except Lost:
+            return
+        finally:
+            self._noting = False
+
+    async def flush(self) -> None:
+        """Write what was noted."""
+        while self._notes:
+            message = self._notes.popleft()
+
+            def noted(record: TaskRecord, message: str = message) -> TaskRecord:
+                return self._run.keeper.moved(record, message=message)
+
+            await self._run.write(noted)
 
     # What a request's own voice does
 
@@ -134,19 +320,23 @@ class TaskVoice:
         return self._inner.error(call, error)
 
     def logs(self, exchange: Exchange, level: str) -> bool:
-        return self.task is None and self._inner.logs(exchange, level)
+        return not self.is_task and self._inner.logs(exchange, level)
 
     def open_rounds(self, exchange: Exchange) -> None:
         self._inner.open_rounds(exchange)
 
     def suspended(self, exchange: Exchange) -> Any:
-        return None if self.task is not None else self._inner.suspended(exchange)
+        return None if self.is_task else self._inner.suspended(exchange)
 
     def bad_arguments(self, message: str) -> Any:
         return self._inner.bad_arguments(message)
 
     def lacks(self, capability: str, required: dict[str, Any]) -> ProtocolError:
         return self._inner.lacks(capability, required)
+
+
+def _answered(journal: Journal, ask: Ask, reply: Reply) -> Journal:
+    return replace(journal, asked={**journal.asked, ask.key: ask}, answers={**journal.answers, ask.key: reply})
 
 
 def _is_current(loop: asyncio.AbstractEventLoop) -> bool:

@@ -1,0 +1,325 @@
+"""One body at work in this process, and its hold on the task it works for.
+
+A run is a call that is, or may become, a task. Once it is one, everything it says goes through `write`: the record is changed
+by the stamp it was read with, so that a process which lost the task can write nothing, and a write that fails because the
+store is away is tried until it is done or the task is lost. Nothing else ends it: a result that could be written is written.
+
+The hold is a lease (see `crew`). When it is lost, or the task has been ended elsewhere, the body is cancelled; what it still
+says is not heard. A body in a thread cannot be stopped, only told: its steps and questions fail from then on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+
+from trimaran.errors import ProtocolError, ToolError
+from trimaran.protocol.inbound import Call
+from trimaran.server.dispatch import Serve
+from trimaran.server.exchange import Exchange, Voice
+from trimaran.server.flights import timed_out
+from trimaran.server.handlers import incident
+from trimaran.server.results import error_result
+from trimaran.state.contracts import StoreClosed, StoreUnavailable, TaskRecord, TaskStatus
+
+from .journal import Journal, read_journal
+from .origin import started
+from .voice import Lost, TaskSink, TaskVoice
+
+if TYPE_CHECKING:
+    from .crew import Crew
+
+__all__ = ["Run"]
+
+# What is waited for a store that is back sooner than its own advice; it is doubled up to two seconds.
+_PAUSE: Final = 0.05
+# A body that has lost its task is cancelled at once. This is for whatever it left running on its own.
+_HELD_SECONDS: Final = 5.0
+# For all of it when the server stops: a step that ends, a body that lets go, a last write.
+_LAST_SECONDS: Final = 8.0
+
+Make = Callable[[TaskRecord], "TaskRecord | None"]
+
+
+@final
+class Run:
+    body: asyncio.Task[Any] | None = None
+    record: TaskRecord | None = None
+    """The task as last seen; None until there is one."""
+    starts = 1
+    """How often the body has begun, this time included, since it last got further."""
+    worker = ""
+    """Whose the lease is: a name for this run alone."""
+    renewed = 0.0
+    """When the lease was last asked for, by our clock: it lasts at least from then."""
+    is_ours = True
+    """False when the task was lost, or ended from outside: nothing may be written."""
+    is_ending = False
+    """The body is done. What is left is to say so."""
+    is_leaving = False
+    """The body is being stopped for another process to go on."""
+
+    def __init__(
+        self,
+        crew: Crew,
+        call: Call,
+        serve: Serve,
+        inner: Voice,
+        draft: Callable[[Run], TaskRecord] | None = None,
+        *,
+        timeout: float | None,
+        is_resumable: bool,
+    ) -> None:
+        self._crew = crew
+        self.keeper = crew.keeper
+        self._serve = serve
+        self._draft = draft
+        self._timeout = timeout
+        self.is_resumable = is_resumable
+        # The request's own exchange ends with its answer; what goes on has one to itself.
+        self.call = copy.copy(call)
+        self.voice = TaskVoice(inner, self, is_modern=call.modern)
+        self.exchange = Exchange(self.call, TaskSink(call.session), self.voice)
+        self._lock = asyncio.Lock()
+        self._read: tuple[bytes, Journal] = (b"", Journal())
+
+    # --- the record
+
+    @property
+    def journal(self) -> Journal:
+        assert self.record is not None
+        return self.journal_of(self.record)
+
+    def journal_of(self, record: TaskRecord) -> Journal:
+        if record.journal != self._read[0]:
+            self._read = (record.journal, read_journal(record.journal))
+        return self._read[1]
+
+    async def become_task(self) -> None:
+        """From here on it is a task."""
+        async with self._lock:
+            if self.record is None:
+                assert self._draft is not None
+                await self._crew.create(self, self._draft(self))
+
+    def hold_by(self, record: TaskRecord, worker: str, at: float) -> None:
+        self.record, self.worker, self.renewed = record, worker, at
+
+    async def write(self, make: Make, *, is_told: bool = True) -> TaskRecord:
+        """Change the task, however long that takes; the record as it is then.
+
+        Raises:
+            Lost: it is not ours any more, and nothing was written.
+        """
+        async with self._lock:
+            pause = _PAUSE
+            while True:
+                try:
+                    return await self._write(make, is_told)
+                except StoreClosed:
+                    self.lose()
+                except StoreUnavailable as error:
+                    await asyncio.sleep(max(pause, error.retry_after))
+                    pause = min(2.0, 2 * pause)
+
+    async def _write(self, make: Make, is_told: bool) -> TaskRecord:
+        while True:
+            if not self.is_ours:
+                raise Lost("the task is over, or another process has it; nothing more can be said for it here")
+            assert self.record is not None
+            changed = make(self.record)
+            if changed is None:
+                return self.record
+            written = await self.keeper.tasks.update(changed)
+            if written is not None:
+                self.record = written
+                if is_told:
+                    await self.keeper.tell(written)
+                return written
+            self._adopt(await self.keeper.tasks.get(self.record.id))
+
+    def _adopt(self, fresh: TaskRecord | None) -> None:
+        """The record as somebody else left it: perhaps with answers, perhaps no longer ours."""
+        if fresh is None or fresh.is_terminal or fresh.worker != self.worker:
+            self.lose()
+            return
+        self.record = fresh
+        self.voice.take(fresh)
+
+    async def refresh(self) -> None:
+        """Look at the record again."""
+        async with self._lock:
+            if self.is_ours and self.record is not None:
+                self._adopt(await self.keeper.tasks.get(self.record.id))
+
+    # --- the lease
+
+    async def renew(self, seconds: float) -> bool:
+        """Keep the lease; is there a reason to look at the record again?
+
+        Raises:
+            StoreUnavailable: The lease may run out.
+        """
+        if not self.is_ours or self.record is None:
+            return False
+        at = time.monotonic()
+        if await self.keeper.tasks.renew(self.record.id, self.worker, seconds=seconds):
+            self.renewed = at
+            return self.voice.is_asking  # the news of an answer may have been missed
+        return not self.is_ending  # else it is our own end, most likely, and the write will tell
+
+    def _left(self, record: TaskRecord) -> TaskRecord:
+        return replace(started(record, max(1, self.starts - 1)), updated_ms=record.updated_ms + 1)
+
+    def lose(self) -> None:
+        """It is not ours any more."""
+        self.is_ours = False
+        self.cancel()
+
+    def cancel(self) -> None:
+        self.exchange.cancelled = True
+        if self.body is not None and not self.is_ending:  # else it finds out by itself
+            self.body.cancel()
+
+    async def hold(self, exchange: Exchange) -> None:
+        """Let only those pass who may begin something new for the task. The others are about to be cancelled."""
+        if self.is_ours and not self.is_leaving:
+            return
+        if exchange.loop is None:  # a thread would wait for it in vain
+            await asyncio.sleep(_HELD_SECONDS)
+        raise Lost("the task goes on elsewhere, or not at all")
+
+    # --- the body
+
+    def begin(self) -> asyncio.Task[Any]:
+        self.body = asyncio.ensure_future(self._run())
+        self.body.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be waiting
+        self.exchange.task = self.body
+        return self.body
+
+    async def _run(self) -> Any:
+        try:
+            return await self._work()
+        finally:
+            if self.record is not None:
+                self._crew.forget(self)
+                self.exchange.end()
+
+    async def _work(self) -> Any:
+        scope = asyncio.timeout(self._timeout)
+        failure: ProtocolError
+        try:
+            async with scope:
+                result = await self._serve(self.call)
+        except ProtocolError as error:
+            if self.record is None:
+                raise
+            failure = error
+        except ToolError as error:  # of middleware; a tool's own are results already
+            if self.record is None:
+                raise
+            return await self._end("completed", result=error_result(error))
+        except TimeoutError as error:
+            late = timed_out(self.call) if scope.expired() else error
+            if self.record is None or not isinstance(late, ProtocolError):
+                raise late from None
+            failure = late
+        except asyncio.CancelledError:
+            if self.record is None:
+                raise
+            return await self._end("cancelled")
+        except Exception as error:
+            if self.record is None:
+                raise
+            number = incident(f"task {self.call.params.name!r}", error)
+            failure = ProtocolError.internal_error(f"internal error (error {number})")
+        else:
+            if self.record is None:
+                return result
+            return await self._end("completed", result=result)
+        return await self._end("failed", failure.message, error=failure)
+
+    async def _end(
+        self,
+        status: TaskStatus,
+        message: str | None = None,
+        *,
+        result: Any = UNSET,
+        error: ProtocolError | None = None,
+    ) -> None:
+        """The body is done: write what came of it."""
+        if self.is_leaving and result is UNSET:
+            return  # what it says while it is stopped is not what came of it
+        self.is_ending = True
+        data: bytes | UnsetType = UNSET
+        if result is not UNSET:
+            try:
+                data = self._crew.encode(result)
+            except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as fault:
+                number = incident(f"the result of task {self.call.params.name!r}", fault)
+                error = ProtocolError.internal_error(f"the result cannot be written (error {number})")
+                status, message = "failed", error.message
+        try:
+            if not self.keeper.is_shared:
+                await self.voice.flush()
+            await self.write(
+                lambda record: self.keeper.ended(
+                    record, status, message, result=None if data is UNSET else data, error=error
+                )
+            )
+        except Lost:
+            return
+
+    async def stop(self, reason: ProtocolError) -> None:
+        """The process ends, and with it the body: fail the task, or leave it to another process."""
+        try:
+            async with asyncio.timeout(_LAST_SECONDS):
+                await self._stop(reason)
+        except (TimeoutError, StoreUnavailable, Lost, ProtocolError):
+            pass  # the lease runs out, and whoever finds the task does the same
+        finally:
+            self.exchange.cancelled = True
+            if self.body is not None:
+                self.body.cancel()  # also one that has swallowed it before
+
+    async def _stop(self, reason: ProtocolError) -> None:
+        if self.record is None or not self.is_ours:
+            return
+        if self.is_ending:
+            if self.body is not None:
+                await asyncio.wait({self.body})
+        elif self.is_resumable and self.keeper.is_shared:
+            await self._leave(self.record.id)
+        else:
+            await self.keeper.change(
+                self.record.id,
+                lambda record: (
+                    self.keeper.ended(record, "failed", reason.message, error=reason)
+                    if record.worker == self.worker
+                    else None
+                ),
+            )
+            self.is_ours = False
+
+    async def _leave(self, id: str) -> None:
+        self.is_leaving = True
+        # A step that is cut short would be one of which nobody knows whether it was done.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_HELD_SECONDS):
+                await self.voice.is_quiet.wait()
+        self.cancel()
+        if self.body is not None:
+            await asyncio.wait({self.body})  # if it does not end, its successor has to wait until the lease is over
+        if self.is_ours and not (self.record is not None and self.record.is_terminal):
+            # So that it looks neither like one that was never begun, nor like one that ended its process.
+            await self.write(self._left, is_told=False)
+            await self.keeper.tasks.release(id, self.worker)
+            self._crew.left()

@@ -1,0 +1,424 @@
+"""The fleet: all processes that serve one server on one store, and what they tell each other.
+
+A process alone needs none of this. With a shared store, a client's next request may reach any process, so whatever one of
+them knows and another may need goes one of three ways:
+
+- **records** in the store are what everybody may read: sessions, tasks, the events of streams;
+- **news** (`tell`) says that something happened. It is heard at most once, so nothing may hang on it: whoever misses it
+  finds out later, from the record, at the cost of time only. After a gap in hearing, everybody looks again;
+- **questions** (`ask`) go to one process, by its name, and come back answered, or with the fact that it is not there.
+
+Changes (`server.notify`) are news that is also kept for a day in a log of its own, so that a session which had no stream
+open meanwhile still hears of them.
+
+The store may be away. What is said meanwhile waits here, for a while, and in order; what is asked for is refused at once, with
+StoreUnavailable; and it mends by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+
+import msgspec
+
+from trimaran.errors import Error, ProtocolError, TimedOut
+from trimaran.server.access import owner_text
+from trimaran.server.changes import LIST_CHANGED
+from trimaran.server.handlers import incident, logger
+from trimaran.state import open_store
+from trimaran.state.contracts import Event, Gap, Health, NoAnswer, Store, StoreClosed, StoreUnavailable
+
+if TYPE_CHECKING:
+    from trimaran.server.server import Server
+
+__all__ = ["Fleet", "owner_text", "unavailable"]
+
+Hear: TypeAlias = Callable[[Any], object]
+"""Takes a piece of news. Called on the loop, and must not wait; a coroutine it returns runs by itself."""
+Respond: TypeAlias = Callable[[Any], Awaitable[Any]]
+
+_TOPIC: Final = "fleet"
+# The log of changes, kept like the events of a session: long enough for any session that is still there.
+_LOG: Final = ("~fleet", "changes")
+_LOG_SECONDS: Final = 86_400.0
+# What waits to be told while the store is away; beyond that the oldest give way.
+_MOST_WAITING: Final = 1000
+_PING_SECONDS: Final = 2.0
+_START_SECONDS: Final = 1.0
+_CLOSE_SECONDS: Final = 1.0
+
+_encode: Final = msgspec.msgpack.encode
+_decode: Final = msgspec.msgpack.Decoder(tuple[str, str, Any]).decode
+
+Change: TypeAlias = "tuple[str, str | None, dict[str, Any]]"
+"""What changed: its kind, its URI if it has one, and what goes with it."""
+
+
+def unavailable(error: StoreUnavailable) -> ProtocolError:
+    """The refusal of what cannot be done without the store: 503, and the client may come back."""
+    return ProtocolError.internal_error(
+        f"the server cannot reach its store at the moment, and this needs it; try again ({error})", status=503
+    )
+
+
+@final
+class Fleet:
+    """This process among those that share its store."""
+
+    def __init__(self, server: Server, store: Store | str) -> None:
+        self.server = server
+        self.name = secrets.token_hex(6)
+        """This process, as clients may see it in ids: it tells nothing, and is new with each."""
+        self._url = store if isinstance(store, str) else None
+        self.store: Store = self._open(store) if isinstance(store, str) else store
+        self.poisoned = 0
+        """News that could not be understood, and was dropped."""
+        self.seen_change = 0
+        """The number of the last change that was heard of."""
+        self.hearing = 0
+        """The number of the change that is being told at this moment, if it came from another process."""
+        self._hear: dict[str, Hear] = {"change": self._hear_change}
+        self._respond: dict[str, Respond] = {"ping": _pong}
+        self._on_gap: list[Callable[[], object]] = [self._catch_up]
+        self._gaps = 0
+        self._waiting: deque[tuple[str, Any]] = deque()
+        self._pumping: asyncio.Task[Any] | None = None
+        self._errands: set[asyncio.Task[Any]] = set()
+        self._starting: asyncio.Task[None] | None = None
+        self._heard: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
+        server.changes.relay = self._relay
+
+    def _open(self, url: str) -> Store:
+        return open_store(url, max_events=self.server.limits.replay_events)
+
+    @property
+    def url(self) -> str | None:
+        """The store, as it was given."""
+        return self._url
+
+    @property
+    def is_shared(self) -> bool:
+        """May there be others?"""
+        return self.store.is_shared
+
+    async def check(self) -> Health:
+        return await self.store.check()
+
+    # --- its life
+
+    async def start(self) -> None:
+        """Begin to hear the others. A store that does not answer yet is waited for elsewhere: it is no reason not to serve.
+
+        Raises:
+            ConfigError: The store can never work.
+        """
+        if self._starting is None or (self._starting.done() and not self._is_running()):
+            self._closed = False
+            self._loop = asyncio.get_running_loop()
+            self._starting = asyncio.ensure_future(self._start())
+        await asyncio.shield(self._starting)
+
+    def _is_running(self) -> bool:
+        return (
+            self._starting is not None
+            and not self._starting.cancelled()
+            and self._starting.exception() is None
+            and not self._closed
+        )
+
+    async def _start(self) -> None:
+        self._heard = asyncio.Event()
+        # Requests of 2026-07-28 need no store, and must not wait for one that is silent.
+        starting = self.spawn(self._reach_store())
+        await asyncio.wait({starting}, timeout=_START_SECONDS)
+        if starting.done():
+            await starting
+        else:
+            logger.warning("the store does not answer yet; serving without it until it does")
+
+    async def _reach_store(self) -> None:
+        try:
+            await self.store.start()
+        except StoreUnavailable as error:
+            logger.warning("%s; serving without it until it is back", error)
+        self.spawn(self._listen())
+        if self._heard is not None:
+            # Others must be able to reach us before anything that they could answer has our name on it.
+            await self._heard.wait()
+
+    async def close(self) -> None:
+        """Say what is still to be said, and leave."""
+        starting, self._starting = self._starting, None
+        if starting is None:
+            return
+        if not starting.done():
+            starting.cancel()
+            await asyncio.wait({starting})
+        if not await self.flush(_CLOSE_SECONDS):
+            logger.warning("%d messages to the other processes were not sent", len(self._waiting))
+        self._closed = True
+        self._waiting.clear()
+        errands = [task for task in self._errands if task is not asyncio.current_task()]
+        for task in errands:
+            task.cancel()
+        if errands:
+            await asyncio.wait(errands)
+        await self.store.close()
+        if self._url is not None:  # a server may be started again; a closed store may not
+            self.store = self._open(self._url)
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Do something in the background, for as long as we are part of the fleet."""
+        task = asyncio.ensure_future(work)
+        self._errands.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._errands.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception) and not isinstance(error, StoreUnavailable):
+            incident("work for other processes", error)
+
+    # --- news
+
+    def on(self, kind: str, hear: Hear) -> None:
+        """Take news of a kind."""
+        self._hear[kind] = hear
+
+    def on_gap(self, look_again: Callable[[], object]) -> None:
+        """Called when news may have been missed."""
+        self._on_gap.append(look_again)
+
+    async def tell(self, kind: str, news: Any) -> None:
+        """Tell the others. We do not hear it ourselves.
+
+        Raises:
+            StoreUnavailable: They may not have heard it.
+        """
+        await self.store.bus.publish(_TOPIC, _encode((self.name, kind, news)))
+
+    def tell_soon(self, kind: str, news: Any) -> None:
+        """The same from anywhere, in any thread, without waiting: it is sent in order, when the store can take it."""
+        loop = self._loop
+        if loop is None or loop.is_closed() or self._closed:
+            return  # not serving: there is nobody to whom it could matter
+        if loop is _running_loop():
+            self._queue(kind, news)
+        else:
+            loop.call_soon_threadsafe(self._queue, kind, news)
+
+    def _queue(self, kind: str, news: Any) -> None:
+        if len(self._waiting) >= _MOST_WAITING:
+            self._waiting.popleft()
+        self._waiting.append((kind, news))
+        if self._pumping is None and not self._closed:
+            self._pumping = self.spawn(self._pump())
+
+    async def flush(self, seconds: float) -> bool:
+        """Wait until all that was said here before has been sent; False if that takes longer."""
+        if self._pumping is not None:
+            await asyncio.wait({self._pumping}, timeout=seconds)
+        return self._pumping is None
+
+    async def _pump(self) -> None:
+        try:
+            while self._waiting:
+                kind, news = self._waiting[0]
+                try:
+                    if kind == "change":
+                        number = await self.store.events.append(*_LOG, _encode(news), ttl=_LOG_SECONDS)
+                        await self.tell(kind, (number, *news))
+                        self._saw(number)
+                    else:
+                        await self.tell(kind, news)
+                except StoreClosed:
+                    return
+                except StoreUnavailable as error:
+                    await asyncio.sleep(max(0.05, error.retry_after))
+                    continue
+                except Error as error:  # full, or what was said cannot be written: the others can do without
+                    logger.warning("the other processes could not be told of %s: %s", kind, error)
+                if self._waiting and self._waiting[0] == (kind, news):
+                    self._waiting.popleft()
+        finally:
+            self._pumping = None
+
+    async def _listen(self) -> None:
+        pause = 0.05
+        while not self._closed:
+            try:
+                async with AsyncExitStack() as stack:
+                    await stack.enter_async_context(self.store.bus.answer(self.name, self._answer))
+                    heard = await stack.enter_async_context(self.store.bus.subscribe(_TOPIC))
+                    if self._heard is not None and self._heard.is_set():
+                        self._look_again()
+                    elif self._heard is not None:
+                        await self._find_place()
+                        self._heard.set()
+                    pause = 0.05
+                    async for message in heard:
+                        if isinstance(message, Gap):
+                            self._look_again()
+                        elif message.sender != self.store.bus.name:
+                            self._take(message.data)
+            except StoreClosed:
+                return
+            except Error as error:
+                if not isinstance(error, StoreUnavailable):
+                    logger.error("the other processes cannot be heard: %s", error)
+                await asyncio.sleep(max(pause, getattr(error, "retry_after", 2.0)))
+                pause = min(2.0, 2 * pause)
+
+    def _take(self, data: bytes) -> None:
+        try:
+            _, kind, news = _decode(data)
+            hear = self._hear.get(kind)
+            if hear is None:
+                return  # of a newer version, perhaps
+            doing = hear(news)
+            if asyncio.iscoroutine(doing):
+                self.spawn(doing)
+        except Exception as error:
+            self.poisoned += 1
+            if self.poisoned & (self.poisoned - 1) == 0:  # a flood must not flood the log
+                logger.warning(
+                    "a message of another process was dropped: %s (%d so far)", type(error).__name__, self.poisoned
+                )
+
+    def _look_again(self) -> None:
+        for look in self._on_gap:
+            doing = look()
+            if asyncio.iscoroutine(doing):
+                self.spawn(doing)
+
+    # --- questions
+
+    def on_ask(self, kind: str, respond: Respond) -> None:
+        """Answer questions of a kind that other processes put to this one."""
+        self._respond[kind] = respond
+
+    async def ask(self, name: str, kind: str, question: Any, *, timeout: float = 5.0) -> Any:
+        """Put a question to one process.
+
+        Raises:
+            NoAnswer: It is not there, or has failed.
+            TimedOut: It does not answer.
+            StoreUnavailable: It cannot be reached.
+        """
+        data = await self.store.bus.request(name, _encode((self.name, kind, question)), timeout=timeout)
+        return msgspec.msgpack.decode(data)
+
+    async def _answer(self, data: bytes) -> bytes:
+        _, kind, question = _decode(data)
+        return _encode(await self._respond[kind](question))
+
+    def ask_soon(self, name: str, kind: str, question: Any, *, within: float) -> asyncio.Task[None]:
+        """Tell one process something that must not be lost, in the background: tried until it has it, or is gone."""
+        return self.spawn(self._ask_on(name, kind, question, within))
+
+    async def _ask_on(self, name: str, kind: str, question: Any, within: float) -> None:
+        until = asyncio.get_running_loop().time() + within
+        while asyncio.get_running_loop().time() < until:
+            try:
+                await self.ask(name, kind, question)
+                return
+            except (NoAnswer, StoreClosed):
+                return  # nobody waits for it any more
+            except TimedOut:
+                continue
+            except StoreUnavailable as error:
+                await asyncio.sleep(max(0.05, error.retry_after))
+
+    async def is_there(self, name: str) -> bool:
+        """Is a process at work? One that cannot be reached at the moment may be."""
+        if name == self.name:
+            return True
+        try:
+            await self.ask(name, "ping", None, timeout=_PING_SECONDS)
+        except (NoAnswer, TimedOut):
+            return False
+        except StoreUnavailable:
+            return True
+        return True
+
+    # --- changes
+
+    def _relay(self, kind: str, uri: str | None, extra: dict[str, Any]) -> None:
+        self.tell_soon("change", (kind, uri, extra))
+
+    def _saw(self, number: int) -> None:
+        self.seen_change = max(self.seen_change, number)
+
+    def _hear_change(self, news: Any) -> None:
+        number, kind, uri, extra = news
+        self._saw(number)
+        self.hearing = number
+        try:
+            self.server.changes.deliver(kind, uri, extra)
+        finally:
+            self.hearing = 0
+
+    async def _find_place(self) -> None:
+        """Where the log of changes is now: what came before us is old news."""
+        self._saw((await self.store.events.read(*_LOG, 0, limit=1)).last)
+
+    async def _catch_up(self) -> None:
+        """After a gap: hear of the changes that were missed."""
+        self._gaps += 1
+        mine = self._gaps
+        while True:
+            try:
+                changes, last = await self.changes_since(self.seen_change)
+                break
+            except StoreClosed:
+                return
+            except StoreUnavailable as error:
+                await asyncio.sleep(max(0.05, error.retry_after))
+                if mine != self._gaps:
+                    return  # a later gap is being looked after
+        self._saw(last)
+        for kind, uri, extra in changes if changes is not None else _EVERYTHING:
+            self.server.changes.deliver(kind, uri, extra)
+
+    async def changes_since(self, number: int) -> tuple[list[Change] | None, int]:
+        """The changes after a number, and the number of the last; None instead if some are no longer known."""
+        found: list[Change] = []
+        after = number
+        while True:
+            page = await self.store.events.read(*_LOG, after)
+            if page.is_truncated:
+                return None, page.last
+            found += [change for event in page.events if (change := _read_change(event)) is not None]
+            if not page.events or page.events[-1].number >= page.last:
+                return found, page.last
+            after = page.events[-1].number
+
+
+_EVERYTHING: Final[list[Change]] = [(kind, None, {}) for kind in LIST_CHANGED]
+_changes: Final = msgspec.msgpack.Decoder(tuple[str, str | None, dict[str, Any]])
+
+
+def _read_change(event: Event) -> Change | None:
+    try:
+        return _changes.decode(event.data)
+    except msgspec.MsgspecError:
+        return None
+
+
+async def _pong(_: Any) -> None:
+    return None
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

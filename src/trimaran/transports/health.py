@@ -1,0 +1,281 @@
+"""Is this process alive, does it want requests, and how much is at work in it: for balancers, and for who looks after it.
+
+    /livez     200 while the event loop turns, whatever else is wrong
+    /readyz    200 while requests may come; 503 while it starts or stops
+    /gauges    what is open and at work, as JSON; only where it is asked for
+
+Anyone may ask, with GET or HEAD and no credentials; no page elsewhere can read the answer, since it carries no CORS header.
+So nothing here says more than it must (what is wrong with a store is for the log), nothing leaves anything behind, and
+nothing can be made to work hard: whatever takes time is found out once a second at most, however many ask.
+
+A store that is down does not make a server unready, unless it is told to: requests of 2026-07-28 need no store, and a
+balancer that took every worker away at once would turn a slow Redis into an outage.
+
+A server that nobody has started is started by the first probe, as it would be by the first call. A mounted ASGI app has no
+other way: its balancer would wait for it to be ready, and it for the balancer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, final
+
+import msgspec
+
+from trimaran.errors import ConfigError
+from trimaran.server.handlers import incident, logger
+
+if TYPE_CHECKING:
+    from trimaran.server.server import Server
+
+    from .engine import Engine, Pairs, Request
+
+__all__ = ["GAUGES", "LIVE", "READY", "Gauges", "Health", "choose_health", "measure", "read_gauge"]
+
+LIVE: Final = "/livez"
+READY: Final = "/readyz"
+GAUGES: Final = "/gauges"
+
+# Probes come every few seconds; anything that comes more often is answered from what was found.
+_FRESH_SECONDS: Final = 1.0
+# What a probe waits for a start or a store. Kubernetes gives up after a second, and must have heard our verdict by then.
+_PATIENCE: Final = 0.5
+_HEADERS: Final = [("content-type", "application/json"), ("cache-control", "no-store")]
+_ALLOW: Final = "GET, HEAD"
+_NO_STORE: Final = "the store does not answer"
+_NO_START: Final = "the last attempt failed, and the log says why; it is tried again"
+
+Verdict = tuple[int, bytes]
+
+
+class Gauges(msgspec.Struct, frozen=True, kw_only=True):
+    """How much is open and at work in this process, at one moment."""
+
+    pid: int
+    uptime: float
+    """Seconds since the endpoint was started."""
+    sessions: int
+    """Legacy sessions."""
+    streams: int
+    """Open streams: GETs, and calls whose answer has become a stream. Listeners are among them."""
+    listeners: int
+    """Open `subscriptions/listen` calls."""
+    calls: int
+    """Calls at work that did not finish at once. Listeners are not among them."""
+    tasks: int
+    """Tasks whose body runs here."""
+    queue_depth: int
+    """Calls of plain `def` handlers that wait for a thread."""
+    bus_poisoned: int
+    """Messages of other workers that could not be read, since the start."""
+    bus_overflowed: int
+    """Messages of other workers that were dropped because nobody read them in time, since the start."""
+    store_up: bool | None
+    """Whether the store answered when it was last asked; None where there is none, or nobody asked."""
+
+
+# Every gauge reads live objects, takes no lock and may be read in any thread. Anything that can change is copied before
+# it is gone through.
+
+
+def _uptime(server: Server, engines: Iterable[Engine]) -> float:
+    return round(max((time.monotonic() - engine.since for engine in engines), default=0.0), 3)
+
+
+def _tasks(server: Server, engines: Iterable[Engine]) -> int:
+    # The extension stands above this layer; what it left with the server is all that is known of it here.
+    keeper: Any = getattr(server.changes.announcers.get("task"), "__self__", None)
+    return getattr(keeper, "running", 0)
+
+
+def _poisoned(server: Server, engines: Iterable[Engine]) -> int:
+    fleet = server.fleet
+    return 0 if fleet is None else fleet.poisoned + fleet.store.bus.poisoned
+
+
+def _store_up(server: Server, engines: Iterable[Engine]) -> bool | None:
+    found = {engine.health.store_up for engine in engines if engine.health is not None}
+    return False if False in found else True if True in found else None
+
+
+_READ: Final[Mapping[str, Callable[[Server, Iterable[Engine]], Any]]] = {
+    "pid": lambda server, engines: os.getpid(),
+    "uptime": _uptime,
+    "sessions": lambda server, engines: 0 if server.sessions is None else len(server.sessions),
+    "streams": lambda server, engines: sum(engine.count_streams() for engine in engines),
+    "listeners": lambda server, engines: sum(engine.listeners for engine in engines),
+    "calls": lambda server, engines: sum(max(0, len(engine.flights) - engine.listeners) for engine in engines),
+    "tasks": _tasks,
+    "queue_depth": lambda server, engines: server.threads.waiting,
+    "bus_poisoned": _poisoned,
+    "bus_overflowed": lambda server, engines: 0 if server.fleet is None else server.fleet.store.bus.overflowed,
+    "store_up": _store_up,
+}
+
+
+def read_gauge(name: str, server: Server, engines: Iterable[Engine]) -> Any:
+    """One field of `Gauges`."""
+    return _READ[name](server, engines)
+
+
+def measure(server: Server, engines: Iterable[Engine]) -> Gauges:
+    """The gauges of a server, and of these of its endpoints."""
+    engines = tuple(engines)
+    found: dict[str, Any] = {name: read(server, engines) for name, read in _READ.items()}
+    return Gauges(**found)
+
+
+@final
+class Health:
+    """The health routes of one engine.
+
+    Args:
+        gauges: serve `/gauges`, too. Anyone who can reach the endpoint can read it.
+        ready_needs_store: be unready, and not only degraded, while the store does not answer.
+    """
+
+    store_up: bool | None = None
+    """What was last heard of the store."""
+
+    def __init__(self, *, gauges: bool = False, ready_needs_store: bool = False) -> None:
+        self._ready_needs_store = ready_needs_store
+        self._routes: dict[str, Callable[[], Awaitable[Verdict]]] = {LIVE: self._live, READY: self._ready}
+        if gauges:
+            self._routes[GAUGES] = self._gauges
+        self._engine: Engine = None  # pyright: ignore[reportAttributeAccessIssue]
+        self._is_attached = False
+        self._starting: asyncio.Task[None] | None = None
+        self._start_again = 0.0
+        self._start_failed = False
+        self._checking: asyncio.Task[None] | None = None
+        self._check_again = 0.0
+        self._measured = b""
+        self._measure_again = 0.0
+
+    def attach(self, engine: Engine) -> None:
+        """Serve an engine. Where its endpoint has one of our paths, the endpoint is served there."""
+        if self._is_attached:
+            raise ConfigError("this Health belongs to another engine: make one for each, Engine(..., health=Health())")
+        self._engine = engine
+        self._is_attached = True
+        for path in filter(engine.takes, self._routes):
+            logger.warning("%s is a path of the endpoint, so there is no health route there", path)
+
+    async def serve(self, request: Request) -> bool:
+        """Answer a request for one of our routes; False if it is for something else."""
+        route = self._routes.get(request.path)
+        if route is None:
+            return False
+        more: Pairs = []
+        if request.method not in ("GET", "HEAD"):
+            status, body = _say(405, "error", f"{request.path} is read with GET or HEAD")
+            more = [("allow", _ALLOW)]
+        else:
+            try:
+                status, body = await route()
+            except Exception as error:
+                status, body = _say(500, "error", f"internal error (error {incident(request.path, error)})")
+        await request.reply(status, _HEADERS + more, body)
+        return True
+
+    async def close(self) -> None:
+        """Give up what is under way. Probes are still answered."""
+        tasks = {task for task in (self._starting, self._checking) if task is not None}
+        self._starting = self._checking = None
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_PATIENCE)
+
+    # The routes
+
+    async def _live(self) -> Verdict:
+        return _say(200, "alive")
+
+    async def _ready(self) -> Verdict:
+        engine = self._engine
+        if not engine.closing and not engine.is_started:
+            await self._start()
+        if engine.closing:
+            return _say(503, "stopping")
+        if not engine.is_started:
+            return _say(503, "starting", _NO_START if self._start_failed else None)
+        if engine.server.fleet is None or await self._is_store_up():
+            return _say(200, "ready")
+        return _say(503, "unavailable", _NO_STORE) if self._ready_needs_store else _say(200, "degraded", _NO_STORE)
+
+    async def _gauges(self) -> Verdict:
+        engine = self._engine
+        if engine.server.fleet is not None and engine.is_started:
+            await self._is_store_up()
+        now = asyncio.get_running_loop().time()
+        if now >= self._measure_again:
+            self._measured = msgspec.json.encode(engine.gauges())
+            self._measure_again = now + _FRESH_SECONDS
+        return 200, self._measured
+
+    # What they find out: one attempt at a time, for all who ask meanwhile; whoever goes away stops it for nobody else.
+
+    async def _start(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if self._starting is None and now >= self._start_again:
+            self._start_again = now + _FRESH_SECONDS
+            self._start_failed = False
+            self._starting = asyncio.ensure_future(self._try_start())
+        if self._starting is not None:
+            await asyncio.wait({self._starting}, timeout=_PATIENCE)
+
+    async def _try_start(self) -> None:
+        try:
+            await self._engine.start()
+        except Exception as error:
+            self._start_failed = True
+            incident("starting", error)
+        finally:
+            self._starting = None
+
+    async def _is_store_up(self) -> bool:
+        now = asyncio.get_running_loop().time()
+        if self._checking is None and now >= self._check_again:
+            self._checking = asyncio.ensure_future(self._check(self._engine.server.fleet))
+        if self._checking is not None:
+            # The check ends by itself before this does, unless it cannot be stopped; then it is as good as none.
+            await asyncio.wait({self._checking}, timeout=_PATIENCE + 0.1)
+        return self._checking is None and self.store_up is True
+
+    async def _check(self, fleet: Any) -> None:
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                found = await fleet.check()
+            is_up, detail = found.is_up, found.detail
+        except TimeoutError:
+            is_up, detail = False, f"it did not answer within {_PATIENCE:g} s"
+        except Exception as error:
+            is_up, detail = False, f"it raised {type(error).__name__}"
+        finally:
+            self._checking = None
+            self._check_again = asyncio.get_running_loop().time() + _FRESH_SECONDS
+        if not is_up and self.store_up is not False:
+            logger.warning("the store does not answer: %s", detail)
+        elif is_up and self.store_up is False:
+            logger.warning("the store answers again")
+        self.store_up = is_up
+
+
+def choose_health(health: object = True, gauges: object = False, ready_needs_store: object = False) -> Health | None:
+    """The routes that these options ask for."""
+    options = {"health": health, "gauges": gauges, "ready_needs_store": ready_needs_store}
+    for name, value in options.items():
+        if not isinstance(value, bool):
+            raise ConfigError(f"{name} is True or False, not {value!r}")
+        if value and not health:
+            raise ConfigError(f"{name}=True goes with the health routes; leave out health=False")
+    return Health(gauges=bool(gauges), ready_needs_store=bool(ready_needs_store)) if health else None
+
+
+def _say(status: int, word: str, reason: str | None = None) -> Verdict:
+    said = {"status": word} if reason is None else {"status": word, "reason": reason}
+    return status, msgspec.json.encode(said)

@@ -1,0 +1,146 @@
+"""Servers are killed, Redis is restarted, its network is cut, and nobody who was told that something is done was told wrong.
+
+Each test runs some hundred calls, for the suite; with TRIMARAN_CHAOS=10000 (`make chaos`) it runs that many, and prints a table.
+What must hold is said in verdict.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from .jobs import Report
+from .load import client_load
+from .rig import HERE, TOOLS, Rig, rig
+from .verdict import judge, table
+
+CALLS = int(os.environ.get("TRIMARAN_CHAOS") or 500)
+IS_FULL = "TRIMARAN_CHAOS" in os.environ
+DEADLINE = 15.0  # seconds a call may take: more than a store's patience, and than a cut of its network
+HANDS = 6  # calls at a time, of each client
+PACE = 3.0 if IS_FULL else 2.0  # seconds from the recovery of one process to the death of the next
+AWAY = 10.0 if IS_FULL else 3.0  # seconds the network is cut
+PYTHON = TOOLS / "peers" / "sdk" / "bin" / "python"
+
+pytestmark = pytest.mark.deadline(3600 if IS_FULL else 120)
+
+Fate = Callable[[Rig], Awaitable[None]]
+
+
+class SdkClient:
+    """The official SDK's client in a process of its own (see sdk_load.py)."""
+
+    def __init__(self, process: asyncio.subprocess.Process, report: Path) -> None:
+        self._process = process
+        self._report = report
+
+    async def hear(self, word: str) -> None:
+        assert self._process.stdout is not None
+        line = await self._process.stdout.readline()
+        assert line.decode().strip() == word, f"the SDK's client did not come to be {word!r}: {line!r}"
+
+    def tell(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"\n")
+
+    async def report(self) -> Report:
+        assert await self._process.wait() == 0
+        return Report.read(self._report)
+
+
+@asynccontextmanager
+async def sdk_client(fleet: Rig, count: int) -> AsyncIterator[SdkClient]:
+    assert PYTHON.exists(), f"{PYTHON} is missing: run `make setup`"
+    report = fleet.folder / "sdk.json"
+    words = [str(HERE / "sdk_load.py"), fleet.url, str(count), str(HANDS), str(DEADLINE), str(report)]
+    with (fleet.folder / "sdk.log").open("ab") as log:
+        process = await asyncio.create_subprocess_exec(
+            str(PYTHON), *words, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log
+        )
+    try:
+        client = SdkClient(process, report)
+        await client.hear("ready")
+        yield client
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def weather(folder: Path, fate: Fate) -> None:
+    """All clients call, one process after the other is killed, and fate strikes in the middle."""
+    async with (
+        rig(folder) as fleet,
+        client_load(fleet.url, "modern", DEADLINE) as modern,
+        client_load(fleet.url, "legacy", DEADLINE) as legacy,
+        sdk_client(fleet, CALLS * 2 // 5) as sdk,
+    ):
+        is_over = False
+
+        async def kill_in_turn() -> None:
+            number = 0
+            while not is_over:
+                await asyncio.sleep(PACE)
+                await fleet.kill_and_restart(number % len(fleet.servers))
+                number += 1
+
+        def is_enough() -> bool:
+            return done.done() and len(modern.report.jobs) >= CALLS * 2 // 5 and len(legacy.report.jobs) >= CALLS // 5
+
+        async def strike() -> None:
+            await asyncio.sleep(PACE * 1.5)
+            await fate(fleet)
+            async with asyncio.timeout(DEADLINE * 4):
+                while sum(fault.is_over for fault in fleet.faults if fault.what == "kill") < 2:
+                    await asyncio.sleep(0.05)
+            sdk.tell()
+
+        tasks = done, killing, struck = [
+            asyncio.create_task(one) for one in (sdk.hear("done"), kill_in_turn(), strike())
+        ]
+        try:
+            await asyncio.gather(modern.run(HANDS, is_enough), legacy.run(HANDS // 2, is_enough))
+            is_over = True
+            await asyncio.gather(*tasks)
+            await asyncio.gather(modern.settle(), legacy.settle())
+            sdk.tell()
+            reports = [modern.report, legacy.report, await sdk.report()]
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+    for report in reports:
+        report.write(folder / f"{report.client}.json")
+    (folder / "faults.json").write_text(json.dumps([asdict(fault) for fault in fleet.faults]))
+    verdict = judge(reports, fleet.faults, fleet.entries())
+    shown = table(verdict)
+    if IS_FULL:
+        print(f"\n{os.environ['PYTEST_CURRENT_TEST']}\n{shown}", file=sys.stderr)
+    assert not verdict.problems, "\n".join([shown, *verdict.problems[:40], *verdict.failures[:40], fleet.logs()])
+    assert verdict.calls >= CALLS
+    assert any(job.client == "sdk" and job.error is None for job in verdict.jobs)
+
+
+async def nothing_more(fleet: Rig) -> None:
+    await asyncio.sleep(PACE * 2)
+
+
+async def test_servers_are_killed(tmp_path: Path) -> None:
+    await weather(tmp_path, nothing_more)
+
+
+async def test_servers_are_killed_and_redis_is_restarted(tmp_path: Path) -> None:
+    await weather(tmp_path, lambda fleet: fleet.restart_redis(away=1.0))
+
+
+@pytest.mark.parametrize("how", ["refused", "silent"])
+async def test_servers_are_killed_and_the_network_to_redis_is_cut(tmp_path: Path, how: str) -> None:
+    await weather(tmp_path, lambda fleet: fleet.cut(how, AWAY))  # pyright: ignore[reportArgumentType]
