@@ -42,6 +42,29 @@ def free_port() -> int:
 
 
 # --- nothing left behind ---------------------------------------------------------------------------------------------
+#
+# After each test all garbage is collected: an unclosed thing in a reference cycle complains when it is collected, and that
+# is to be in this test, not in a later one. What a collection costs grows with what is alive, 50 ms with all of the library
+# imported, so all that was there before a file began is frozen: the collector looks at what its tests and fixtures make.
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Iterator[None]:
+    """Importing makes much and drops little: looking for garbage meanwhile doubles the time it takes."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def what_was_there_before_is_not_looked_at() -> Iterator[None]:
+    """Autouse, so it is set up before, and torn down after, the other fixtures of the file: these are looked at."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.collect()
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +74,6 @@ def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     if inspect.iscoroutinefunction(getattr(request, "function", None)):
         request.getfixturevalue("leaves_no_task")
     yield
-    # An unclosed thing in a reference cycle complains when it is collected: let that be in this test, not in a later one.
     gc.collect()
     deadline = time.monotonic() + GRACE
     while (left := children() - before) and time.monotonic() < deadline:
@@ -78,9 +100,15 @@ async def leaves_no_task() -> AsyncIterator[None]:
 def children() -> set[int]:
     """The live or unreaped children of this process; empty where there is no /proc to ask."""
     found: set[int] = set()
-    for path in Path(f"/proc/{os.getpid()}/task").glob("*/children"):
-        with contextlib.suppress(OSError):  # a thread that ended meanwhile
-            found.update(int(pid) for pid in path.read_text().split())
+    if hasattr(os, "waitid"):
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:  # there are none: no need to look further
+            return found
+    with contextlib.suppress(FileNotFoundError):
+        for thread in os.listdir("/proc/self/task"):
+            with contextlib.suppress(OSError):  # a thread that ended meanwhile
+                found.update(map(int, Path(f"/proc/self/task/{thread}/children").read_bytes().split()))
     return {pid for pid in found if b"resource_tracker" not in command_line(pid)}  # multiprocessing keeps one for good
 
 
@@ -91,23 +119,22 @@ def command_line(pid: int) -> bytes:
         return b""
 
 
-def pytest_collection_finish() -> None:
-    """Take the imported modules out of the collector's sight, so that collecting after each test costs nothing."""
-    gc.collect()
-    gc.freeze()
-
-
 # --- ends in time ----------------------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def deadline(item: pytest.Item) -> Iterator[None]:
-    """Raise in the main thread when time is up, and once a second from then on: a task may swallow the first one.
+STDERR = pytest.StashKey[int]()
+SECONDS = pytest.StashKey[float]()
 
-    What is deaf to signals (a C extension that never returns) is ended with the whole run, stacks printed, a little later.
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
+    """Raise in the main thread when the time of a phase is up, and once a second from then on: a task may swallow the first.
+
+    What is deaf to signals (a C extension that never returns) is ended with the whole run, stacks printed, when the time of
+    all phases is up: that watch is a thread, and to start three of them for each test would take longer than most tests.
     """
     marker = item.get_closest_marker("deadline")
-    seconds = float(marker.args[0]) if marker else DEADLINE
+    seconds = item.stash[SECONDS] = float(marker.args[0]) if marker else DEADLINE
 
     def overdue(_signal: int, _frame: FrameType | None) -> None:
         tasks = ""
@@ -116,17 +143,21 @@ def deadline(item: pytest.Item) -> Iterator[None]:
         pytest.fail(f"{item.nodeid} took longer than its deadline of {seconds:g} s{tasks}")
 
     previous = signal.signal(signal.SIGALRM, overdue)
-    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
-    faulthandler.dump_traceback_later(seconds + 15, exit=True, file=item.config.stash[STDERR])
+    faulthandler.dump_traceback_later(3 * seconds + 15, exit=True, file=item.config.stash[STDERR])
     try:
-        yield
+        return (yield)
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
         faulthandler.cancel_dump_traceback_later()
         signal.signal(signal.SIGALRM, previous)
 
 
-STDERR = pytest.StashKey[int]()
+@contextlib.contextmanager
+def deadline(item: pytest.Item) -> Iterator[None]:
+    signal.setitimer(signal.ITIMER_REAL, item.stash[SECONDS], 1.0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,5 +1,5 @@
 """The command line: `trimaran demo`, `trimaran serve FILE`, `trimaran list|call|read|prompt|doctor TARGET`,
-`trimaran auth login|logout|list|hash`.
+`trimaran auth login|logout|list|hash`, `trimaran install FILE`, `trimaran config check|show|import|export`.
 
 Each command lives in a module of its own and is imported when it is run, so that `trimaran serve` on stdio pays for
 nothing but itself. Standard output belongs to what a command produces; complaints and logs go to standard error.
@@ -28,12 +28,16 @@ __all__ = ["main"]
 COMMANDS: Final = {
     "demo": ("trimaran.cli.demo", "Run the demo server and take a tour of it."),
     "serve": ("trimaran.cli.serve", "Serve the Server in a Python file, on stdio or HTTP."),
+    "worker": ("trimaran.cli.worker", "Run the tasks of a server that others serve."),
     "list": ("trimaran.cli.listing", "List what a server offers."),
     "call": ("trimaran.cli.call", "Call a tool."),
     "read": ("trimaran.cli.read", "Read a resource."),
     "prompt": ("trimaran.cli.prompt", "Get a prompt."),
     "doctor": ("trimaran.cli.doctor", "Find out what is wrong with a server."),
     "auth": ("trimaran.cli.auth", "Log in to servers, and make stored forms of secrets."),
+    "permissions": ("trimaran.cli.permissions", "Say what a tool may do, and which rule says so."),
+    "install": ("trimaran.cli.install", "Register a server of yours in Claude Desktop, Cursor, VS Code and others."),
+    "config": ("trimaran.cli.config", "Check, show, import and export which servers the host uses."),
 }
 
 

@@ -108,6 +108,7 @@ async def test_prompts_speak_of_what_they_were_given() -> None:
     assert "log://monday" in str(handover.messages[0])
 
 
+@pytest.mark.slow
 async def test_sailing_goes_everywhere() -> None:
     for port, miles in MILES.items():
         result = await server.call_tool("sail", {"destination": port})

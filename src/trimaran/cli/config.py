@@ -1,0 +1,387 @@
+"""`trimaran config`: is the host's configuration good, what does it say, and servers from other programs' files and back.
+
+Nothing is connected to and nothing started: `check` reads files, and looks whether commands are there. What is shown is
+masked: names of variables and headers, not their values. Files are changed in place and whole, with a backup beside them.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from trimaran.host.config import CLIENTS, Client, HostConfig, Machine, ServerEntry, load_config, masked
+from trimaran.host.config.clients import client_of, read_content
+from trimaran.host.config.files import read_text, replace_text
+from trimaran.host.config.model import ConfigUnusable, Problem
+from trimaran.host.config.tomltext import write_table
+from trimaran.host.config.transfer import Exported, export_servers, import_servers, merge_servers, write_servers
+
+from .show import Screen, in_one_line, to_json
+
+__all__ = ["command", "read_variables", "send_out"]
+
+FAILED: Final = 1
+
+_FILE: Final = click.Path(dir_okay=False, path_type=Path)
+_WORKSPACE: Final = click.option(
+    "--workspace",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="The directory of the project.  [the current one]",
+)
+_JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
+_REPLACE: Final = click.option("--replace", is_flag=True, help="Write over servers of the same name.")
+_DRY_RUN: Final = click.option(
+    "--dry-run", is_flag=True, help="Show what would be written, secrets masked; write nothing."
+)
+
+
+@click.group("config", short_help="Check, show, import and export which servers the host uses.")
+def command() -> None:
+    """The host's configuration: mcp.toml of the user and of the project.
+
+    \b
+      trimaran config check                    is it good?
+      trimaran config show                     what it says, secrets masked
+      trimaran config import cursor            take over the servers of another program
+      trimaran config import .mcp.json
+      trimaran config export vscode linear     and give it one of ours
+
+    The user's file is ~/.config/trimaran/mcp.toml ($XDG_CONFIG_HOME), the project's is .trimaran/mcp.toml.
+    """
+
+
+# --- check -----------------------------------------------------------------------------------------------------------
+
+
+@command.command("check", short_help="Say whether the configuration is good.")
+@click.argument("file", type=_FILE, required=False)
+@_WORKSPACE
+@_JSON
+def check(file: Path | None, workspace: Path | None, as_json: bool) -> int:
+    """Read the configuration, FILE or that of the user and the project, and say what is wrong with it.
+
+    The exit code is 0 if all servers can be used as far as files tell, 1 if one cannot, 2 if nothing can be read.
+    """
+    screen = Screen()
+    machine = Machine.here(workspace)
+    config = load_config(file, machine=machine)
+    missing = {name: wrong for name, entry in config.servers.items() if (wrong := _missing(entry, machine))}
+    is_good = not (config.problems or missing or any(not failed.disabled for failed in config.failed.values()))
+    if as_json:
+        screen.raw(_report(config, missing, is_good))
+        return 0 if is_good else FAILED
+    _say_sources(screen, config, machine)
+    for name, state, about in _states(config, missing):
+        screen.text(f"{state:<8}  {name}: {about}" if about else f"{state:<8}  {name}")
+    for problem in config.problems:
+        screen.text(f"{'ignored':<8}  {problem}")
+    return 0 if is_good else FAILED
+
+
+def _say_sources(screen: Screen, config: HostConfig, machine: Machine) -> None:
+    for source in config.sources:
+        screen.note(source.file if source.level == "file" else f"{source.file} ({source.level})", "dim")
+    if not config.sources:
+        screen.note(f"There is no configuration: neither {machine.user_file} nor {machine.project_file} is there.")
+
+
+def _missing(entry: ServerEntry, machine: Machine) -> str:
+    """What a server needs and is not there."""
+    if entry.transport != "stdio" or entry.disabled:
+        return ""
+    cwd = Path(entry.cwd) if entry.cwd else Path(machine.workspace)
+    if not cwd.is_dir():
+        return f"{entry.where('cwd')}: server.{entry.name}.cwd: there is no directory {str(cwd)!r}"
+    path = entry.env.get("PATH", machine.environ.get("PATH"))
+    # A path is looked for from where the server starts, a bare name along PATH.
+    is_path = Path(entry.command).name != entry.command
+    if shutil.which(str(cwd / entry.command) if is_path else entry.command, path=path) is None:
+        where = entry.where("command")
+        return (
+            f"{where}: server.{entry.name}.command: {entry.command!r} is not found: install it, or write its whole path"
+        )
+    return ""
+
+
+def _states(config: HostConfig, missing: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    made: list[tuple[str, str, str]] = []
+    for name, entry in config.servers.items():
+        if entry.disabled:
+            made.append((name, "disabled", ""))
+        elif name in missing:
+            made.append((name, "failed", missing[name]))
+        else:
+            made.append((name, "ok", entry.transport))
+    for name, failed in config.failed.items():
+        state = "disabled" if failed.disabled else "failed"
+        made += [(name, state, str(problem)) for problem in failed.problems]
+    return made
+
+
+def _report(config: HostConfig, missing: Mapping[str, str], is_good: bool) -> dict[str, Any]:
+    servers: dict[str, dict[str, Any]] = {}
+    for name, state, about in _states(config, missing):
+        one = servers.setdefault(name, {"state": state, "problems": []})
+        if state == "ok":
+            one["transport"] = about
+        elif about:
+            one["problems"].append(about)
+    return {
+        "good": is_good,
+        "files": [{"file": source.file, "level": source.level} for source in config.sources],
+        "servers": servers,
+        "problems": [str(problem) for problem in config.problems],
+    }
+
+
+# --- show ------------------------------------------------------------------------------------------------------------
+
+
+@command.command("show", short_help="Print the configuration, secrets masked.")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--file", type=_FILE, metavar="FILE", help="This file, not those of the user and the project.")
+@_WORKSPACE
+@_JSON
+def show(names: Sequence[str], file: Path | None, workspace: Path | None, as_json: bool) -> int:
+    """Print what the files say together, and where each server stands. Values of headers and variables are masked."""
+    screen = Screen()
+    machine = Machine.here(workspace)
+    config = load_config(file, machine=machine)
+    entries = {**config.servers, **config.failed}
+    chosen = _chosen(names, list(entries))
+    if as_json:
+        screen.raw(
+            {
+                "files": [{"file": source.file, "level": source.level} for source in config.sources],
+                "servers": {name: _shown(config, name) for name in chosen},
+                "permissions": [] if names else [_rule(rule) for rule in config.rules],
+            }
+        )
+        return 0
+    _say_sources(screen, config, machine)
+    blocks: list[str] = []
+    if config.rules and not names:
+        rules = (f"# {rule.source.file}:{rule.line}\n# {rule.action} {rule.pattern}\n" for rule in config.rules)
+        blocks.append("".join(rules))
+    for name in chosen:
+        shown = _shown(config, name)
+        head = "".join(f"# failed: {in_one_line(problem, 500)}\n" for problem in shown["problems"])
+        blocks.append(f"# {shown['where']}\n{head}{write_table(('server', name), shown['entry'])}")
+    if blocks:
+        screen.text("\n".join(blocks))
+    return 0
+
+
+def _shown(config: HostConfig, name: str) -> dict[str, Any]:
+    entry = config.servers.get(name)
+    if entry is not None:
+        return {"where": entry.where(), "problems": [], "entry": masked(entry.table)}
+    failed = config.failed[name]
+    where = failed.source.file if failed.line is None else f"{failed.source.file}:{failed.line}"
+    return {"where": where, "problems": list(map(str, failed.problems)), "entry": masked(failed.table)}
+
+
+def _rule(rule: Any) -> dict[str, Any]:
+    return {"action": rule.action, "pattern": rule.pattern, "file": rule.source.file, "line": rule.line}
+
+
+def _chosen(names: Sequence[str], known: Sequence[str]) -> list[str]:
+    for name in names:
+        if name not in known:
+            raise click.UsageError(f"there is no server {name!r}; there is {', '.join(sorted(known)) or 'none at all'}")
+    return list(dict.fromkeys(names)) if names else sorted(known)
+
+
+# --- import ----------------------------------------------------------------------------------------------------------
+
+
+@command.command("import", short_help="Take over the servers of another program.")
+@click.argument("source", metavar="CLIENT|FILE")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--client", type=click.Choice(list(CLIENTS)), metavar="CLIENT", help="FILE: whose file it is.  [guessed]")
+@click.option("--from-project", is_flag=True, help="CLIENT: read its file for this project, not for the user.")
+@click.option("--project", is_flag=True, help="Write to the project's mcp.toml, not the user's.")
+@_REPLACE
+@_DRY_RUN
+@_WORKSPACE
+def take_over(
+    source: str,
+    names: Sequence[str],
+    *,
+    client: str | None,
+    from_project: bool,
+    project: bool,
+    replace: bool,
+    dry_run: bool,
+    workspace: Path | None,
+) -> int:
+    """Copy servers from another program's file into mcp.toml: all of them, or those named.
+
+    CLIENT is one of: mcp-json, claude-desktop, claude-code, cursor, vscode, codex, gemini, goose, windsurf, zed.
+
+    Names are made to fit (a-z, 0-9, _ and -), variables are written as ${NAME}, and what cannot be carried over is said.
+    Secrets that the file holds are copied as they are.
+    """
+    screen = Screen()
+    machine = Machine.here(workspace)
+    whose, place, text = _find(source, client, machine, from_project)
+    found = import_servers(whose, text, str(place), machine)
+    known = [*found.tables, *found.skipped]
+    if not known:
+        screen.note(f"{place} has no servers.")
+        return 0
+    chosen = _chosen(names, known)
+    for name in chosen:
+        where = f"{place}:{found.lines[name]}"
+        if name in found.skipped:
+            screen.note(f"{where}: {name} is not taken over: {found.skipped[name]}", "yellow")
+        for note in found.notes.get(name, ()):
+            screen.note(f"{where}: {name}: {note}", "dim")
+    tables = {name: found.tables[name] for name in chosen if name in found.tables}
+    target = machine.project_file if project else machine.user_file
+    before = read_text(target)
+    made = merge_servers(before or "", str(target), tables, replace=replace)
+    if dry_run:
+        if made.written:
+            screen.text(write_servers({name: masked(tables[name]) for name in made.written}))
+    elif made.written:
+        backup = replace_text(target, made.text, before)
+        screen.text(f"{target} now has {', '.join(made.written)}.")
+        _say_backup(screen, backup)
+    return _ended(screen, made, str(target))
+
+
+def _find(source: str, client: str | None, machine: Machine, from_project: bool) -> tuple[Client, Path, str]:
+    """The file to read, and whose it is."""
+    if source in CLIENTS and client is None:
+        whose = CLIENTS[source]
+        place = Path(whose.file(machine, project=from_project))
+        text = read_text(place)
+        if text is None:
+            raise ConfigUnusable(
+                Problem(str(place), f"{whose.title} has no such file here; name the file, if it is elsewhere")
+            )
+        return whose, place, text
+    if from_project:
+        raise click.UsageError("--from-project goes with the name of a program, not with a file")
+    place = Path(source).expanduser()
+    text = read_text(place)
+    if text is None:
+        known = ", ".join(CLIENTS)
+        raise click.UsageError(f"{source!r} is neither a file that is there nor one of {known}")
+    return (CLIENTS[client] if client is not None else client_of(place, text)), place, text
+
+
+# --- export ----------------------------------------------------------------------------------------------------------
+
+
+@command.command("export", short_help="Give servers of ours to another program.")
+@click.argument("client", type=click.Choice(list(CLIENTS)), metavar="CLIENT")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--project", is_flag=True, help="Write to its file for this project, not for the user.")
+@click.option("--expand", "values", is_flag=True, help="Write what variables hold today, where it fills in none.")
+@_REPLACE
+@_DRY_RUN
+@_WORKSPACE
+def give(
+    client: str,
+    names: Sequence[str],
+    *,
+    project: bool,
+    values: bool,
+    replace: bool,
+    dry_run: bool,
+    workspace: Path | None,
+) -> int:
+    """Write servers of mcp.toml into another program's file: all that are not disabled, or those named.
+
+    CLIENT is one of: mcp-json, claude-desktop, claude-code, cursor, vscode, codex, gemini, goose, windsurf, zed.
+
+    The rest of its file stays as it is, comments included.
+    """
+    screen = Screen()
+    machine = Machine.here(workspace)
+    config = load_config(machine=machine)
+    entries = {**config.servers, **config.failed}
+    chosen = _chosen(names, list(entries))
+    tables = {name: entries[name].table for name in chosen if names or not entries[name].disabled}
+    return send_out(
+        screen,
+        CLIENTS[client],
+        tables,
+        machine,
+        project=project,
+        replace=replace,
+        dry_run=dry_run,
+        values=values,
+        remedy="Write what variables hold today with --expand.",
+    )
+
+
+def send_out(
+    screen: Screen,
+    client: Client,
+    tables: Mapping[str, Mapping[str, Any]],
+    machine: Machine,
+    *,
+    project: bool,
+    replace: bool,
+    dry_run: bool,
+    values: bool = False,
+    remedy: str = "",
+) -> int:
+    """Put servers into a program's file, and say so; the exit code."""
+    place = client.file(machine, project=project)
+    before = read_text(place)
+    made = export_servers(client, before or "", str(place), tables, machine, replace=replace, values=values)
+    for name, reason in made.skipped.items():
+        screen.problem(f"{name}: {reason}", remedy if "the value itself" in reason else "")
+    for name in made.written:
+        for note in made.notes.get(name, ()):
+            screen.note(f"{name}: {note}", "dim")
+    if not dry_run and made.written:
+        if before is None and not Path(place).parent.is_dir() and client.user is not None and not project:
+            screen.note(f"{Path(place).parent} is not there yet: is {client.title} installed?", "yellow")
+        backup = replace_text(place, made.text, before)
+        screen.text(f"{client.title} now has {', '.join(made.written)}: {place}")
+        _say_backup(screen, backup)
+        screen.note(f"{client.after}.")
+    elif made.written:
+        content = read_content(made.text, client.language, str(place))
+        entries = {name: masked(content[client.key][name]) for name in made.written}
+        screen.note(f"This would go to {place}:")
+        screen.text(to_json({client.key: entries}))
+    return _ended(screen, made, client.title) or (FAILED if made.skipped else 0)
+
+
+def _say_backup(screen: Screen, backup: Path | None) -> None:
+    if backup is not None:
+        screen.note(f"The file as it was is {backup}.", "dim")
+
+
+def _ended(screen: Screen, made: Exported, where: str) -> int:
+    if made.unchanged:
+        screen.note(f"{where} has {', '.join(made.unchanged)} already.")
+    if made.kept:
+        screen.problem(
+            f"{where} has another server of the name {' and '.join(made.kept)}, which stays as it is",
+            "Write over it with --replace.",
+        )
+        return FAILED
+    return 0
+
+
+def read_variables(given: Sequence[str]) -> dict[str, str]:
+    """`--env NAME=value`, each."""
+    made: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"--env {name!r} is not a variable: write --env NAME=value")
+        made[name] = value
+    return made

@@ -1,0 +1,86 @@
+"""What a provider would refuse about tools, each finding with the tool, the place and the remedy (P25)."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec.structs import replace
+
+from .definitions import AnyTools, Definition, read_tools
+from .fit import Fit, fit_schema
+from .profiles import Profile, profile_named
+from .rules import Finding, check_schema
+
+__all__ = ["lint"]
+
+
+def lint(tools: AnyTools, profile: str | Profile, *, fit: Fit = None) -> list[Finding]:
+    """What the provider would find in these tools: nothing, if the list is empty.
+
+    Args:
+        tools: One tool or several.
+        profile: Whose rules: a name in `PROFILES`, or a profile of your own.
+        fit: Judge the schemas as they are (None), or as they would be after `fit_schema`: "exact" or "loose". Paths are
+            then those of the changed schema.
+    """
+    chosen = profile_named(profile)
+    definitions = read_tools(tools)
+    found: list[Finding] = []
+    if chosen.most_tools is not None and len(definitions) > chosen.most_tools:
+        found.append(
+            Finding(
+                path="tools",
+                rule="size",
+                problem=f"{len(definitions)} tools, and at most {chosen.most_tools} are taken",
+                remedy="offer fewer at a time",
+                profile=chosen.name,
+            )
+        )
+    for definition in definitions:
+        found += _lint_one(definition, chosen, fit)
+    found += _twins(definitions, chosen)
+    return found
+
+
+def _lint_one(definition: Definition, profile: Profile, fit: Fit) -> list[Finding]:
+    name, description, schema = definition
+    found: list[Finding] = []
+    if not re.fullmatch(profile.name_pattern, name):
+        found.append(
+            Finding(
+                path="name",
+                rule="name",
+                problem=f"the name does not match {profile.name_pattern}",
+                remedy="give the tool another name; a host's names are made to fit",
+            )
+        )
+    if profile.most_description is not None and len(description) > profile.most_description:
+        found.append(
+            Finding(
+                path="description",
+                rule="size",
+                problem=f"{len(description)} characters, and some models take at most {profile.most_description}",
+                remedy="shorten it",
+            )
+        )
+    if fit is None:
+        found += check_schema(schema, profile)
+    else:
+        found += fit_schema(schema, profile, loose=fit == "loose").left
+    return [replace(one, tool=name, profile=profile.name) for one in found]
+
+
+def _twins(definitions: list[Definition], profile: Profile) -> list[Finding]:
+    seen: set[str] = set()
+    twice = [name for name, _, _ in definitions if name in seen or seen.add(name)]
+    return [
+        Finding(
+            tool=name,
+            path="name",
+            rule="name",
+            problem="another tool has the same name",
+            remedy="rename one of them",
+            profile=profile.name,
+        )
+        for name in dict.fromkeys(twice)
+    ]

@@ -1,0 +1,158 @@
+"""Two schemas as one, and schemas that no value fits both of: the arithmetic that `fit.py` works with.
+
+Each answer is certain or not given: None where two schemas cannot be said as one, False where it is not plain to see that
+nothing fits both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from .trees import Schema, as_schema, kind_of, list_of, mark_of, same, strings_of, types_of
+
+__all__ = ["ANY_TYPE", "DECIDES", "FOR_TYPE", "are_disjoint", "merge"]
+
+FOR_TYPE: Final = {
+    "string": {"minLength", "maxLength", "pattern", "format"},
+    "number": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "format"},
+    "array": {"items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains", "minContains", "maxContains"}
+    | {"unevaluatedItems", "additionalItems"},
+    "object": {
+        "properties",
+        "required",
+        "additionalProperties",
+        "patternProperties",
+        "propertyNames",
+        "dependentRequired",
+    }
+    | {"minProperties", "maxProperties", "dependentSchemas", "unevaluatedProperties"},
+}
+FOR_TYPE["integer"] = FOR_TYPE["number"]
+ANY_TYPE: Final = {"type", "enum", "const", "anyOf", "oneOf", "allOf", "not", "if", "then", "else", "$ref"}
+# Whatever is not in here decides nothing about a value: titles, comments, extensions.
+DECIDES: Final = frozenset(ANY_TYPE.union(*FOR_TYPE.values()) - {"format"}) | {"$dynamicRef", "dependencies"}
+_LARGER: Final = frozenset(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"))
+_SMALLER: Final = frozenset(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"))
+# Keywords that mean something only together with their neighbours.
+_TOGETHER: Final = (
+    ("properties", "patternProperties", "additionalProperties", "unevaluatedProperties"),
+    ("items", "prefixItems", "additionalItems", "unevaluatedItems"),
+    ("if", "then", "else"),
+    ("contains", "minContains", "maxContains"),
+)
+
+
+def merge(outer: Schema, inner: Schema) -> Schema | None:
+    """One schema that admits what both admit; None if this cannot be said in one. What `outer` tells wins."""
+    for group in _TOGETHER:
+        mine, theirs = outer.keys() & set(group), inner.keys() & set(group)
+        plain = mine | theirs <= {"properties"} or mine | theirs == {"items"}
+        if mine and theirs and not plain and not all(same(outer.get(k), inner.get(k)) for k in mine | theirs):
+            return None
+    made = dict(outer)
+    for key, theirs in inner.items():
+        if key not in made or (key in made and same(made[key], theirs)):
+            made[key] = theirs
+        elif key in ("$defs", "definitions"):
+            return None
+        elif key not in DECIDES:
+            continue
+        elif (merged := _merge_values(key, made[key], theirs)) is not None:
+            made[key] = merged
+        else:
+            return None
+    return made
+
+
+def _merge_values(key: str, mine: Any, theirs: Any) -> Any:
+    if key in _LARGER or key in _SMALLER:
+        if not {kind_of(mine), kind_of(theirs)} <= {"integer", "number"}:
+            return None
+        return max(mine, theirs) if key in _LARGER else min(mine, theirs)
+    special = _MERGERS.get(key)
+    return None if special is None else special(mine, theirs)
+
+
+def _merge_types(mine: Any, theirs: Any) -> Any:
+    left, right = types_of({"type": mine}), types_of({"type": theirs})
+    both = [one for one in left if one in right or (one == "integer" and "number" in right)]
+    both += [one for one in right if one == "integer" and "number" in left and one not in both]
+    return both[0] if len(both) == 1 else both or None
+
+
+def _merge_properties(mine: Any, theirs: Any) -> Schema | None:
+    made, more = as_schema(mine), as_schema(theirs)
+    if made is None or more is None:
+        return None
+    made = dict(made)
+    for name, schema in more.items():
+        left, right = as_schema(made.get(name)), as_schema(schema)
+        if name not in made:
+            made[name] = schema
+        elif left is None or right is None or "$ref" in {*left, *right}:
+            if not same(made[name], schema):
+                return None
+        elif (merged := merge(left, right)) is not None:
+            made[name] = merged
+        else:
+            return None
+    return made
+
+
+def _merge_items(mine: Any, theirs: Any) -> Any:
+    left, right = as_schema(mine), as_schema(theirs)
+    return None if left is None or right is None or "$ref" in {*left, *right} else merge(left, right)
+
+
+def _merge_required(mine: Any, theirs: Any) -> Any:
+    return list(dict.fromkeys([*strings_of(mine), *strings_of(theirs)]))
+
+
+def _merge_enums(mine: Any, theirs: Any) -> Any:
+    marks = set(map(mark_of, list_of(theirs)))
+    return [one for one in list_of(mine) if mark_of(one) in marks] or None
+
+
+_MERGERS: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "type": _merge_types,
+    "properties": _merge_properties,
+    "items": _merge_items,
+    "required": _merge_required,
+    "enum": _merge_enums,
+    "uniqueItems": lambda mine, theirs: mine is True or theirs is True,
+}
+
+
+def are_disjoint(branches: list[Schema]) -> bool:
+    """Can no value fit two of these? False where that is not plain to see."""
+    if _apart([set(_with_integers(types_of(branch))) for branch in branches]):
+        return True
+    if _apart([_values_of(branch) for branch in branches]):
+        return True
+    if not all(types_of(branch) == ("object",) for branch in branches):
+        return False
+    tags = [set(strings_of(branch.get("required"))) for branch in branches]
+    return any(
+        _apart([_values_of(_property(b, tag)) for b in branches]) for tag in sorted(set[str].intersection(*tags))
+    )
+
+
+def _property(node: Schema, name: str) -> Schema:
+    return as_schema((as_schema(node.get("properties")) or {}).get(name)) or {}
+
+
+def _with_integers(types: tuple[str, ...]) -> Iterator[str]:
+    for one in types:
+        yield one
+        if one == "number":
+            yield "integer"
+
+
+def _values_of(node: Schema) -> set[Any]:
+    return {mark_of(value) for value in ([node["const"]] if "const" in node else list_of(node.get("enum")))}
+
+
+def _apart(sets: list[set[Any]]) -> bool:
+    """Is there something in each of these, and nothing in two?"""
+    return all(sets) and sum(map(len, sets)) == len(set[Any]().union(*sets))

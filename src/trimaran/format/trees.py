@@ -1,0 +1,260 @@
+"""JSON Schemas as trees: which keywords hold schemas, where a reference leads, what a place is called.
+
+Nothing here judges or changes a schema; `rules.py` and `fit.py` do. References are followed within the document only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeAlias, cast
+
+from trimaran.types import Json
+
+__all__ = [
+    "MAX_DEPTH",
+    "Path",
+    "Schema",
+    "admits_null",
+    "as_schema",
+    "children",
+    "is_recursive",
+    "is_too_deep",
+    "kind_of",
+    "list_of",
+    "mark_of",
+    "null_verdict",
+    "path_text",
+    "rebuild",
+    "resolve",
+    "same",
+    "strings_of",
+    "types_of",
+]
+
+Schema: TypeAlias = dict[str, Json]
+Path: TypeAlias = tuple[str | int, ...]
+
+# Deeper than any provider takes (OpenAI: 10 levels of objects) and far from Python's own recursion limit.
+MAX_DEPTH: Final = 64
+
+_MAPS: Final = frozenset(("properties", "patternProperties", "$defs", "definitions", "dependentSchemas"))
+_LISTS: Final = frozenset(("anyOf", "oneOf", "allOf", "prefixItems"))
+_SINGLES: Final = frozenset(
+    (
+        "items",
+        "additionalProperties",
+        "not",
+        "if",
+        "then",
+        "else",
+        "contains",
+        "propertyNames",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+        "additionalItems",
+    )
+)
+
+
+def as_schema(value: Any) -> Schema | None:
+    return cast("Schema", value) if isinstance(value, dict) else None
+
+
+def list_of(value: Any) -> list[Any]:
+    """A list if it is one, else an empty one: what peers send under a keyword may be anything."""
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def strings_of(value: Any) -> list[str]:
+    return [one for one in list_of(value) if isinstance(one, str)]
+
+
+def is_too_deep(value: Json) -> bool:
+    """Is this nested further than we walk?"""
+    level = [value]
+    for _ in range(2 * MAX_DEPTH):
+        inner: list[Any] = []
+        for one in level:
+            if isinstance(one, dict):
+                inner.extend(cast("Schema", one).values())
+            elif isinstance(one, list):
+                inner.extend(cast("list[Any]", one))
+        if not inner:
+            return False
+        level = inner
+    return True
+
+
+def children(node: Schema) -> Iterator[tuple[Path, Any]]:
+    """Every schema directly inside this one, with the steps that lead to it."""
+    for key, value in node.items():
+        if key in _MAPS and isinstance(value, dict):
+            for name, child in cast("Schema", value).items():
+                yield (key, name), child
+        elif (key in _LISTS or key == "items") and isinstance(value, list):
+            for number, child in enumerate(cast("list[Any]", value)):
+                yield (key, number), child
+        elif key in _SINGLES:
+            yield (key,), value
+
+
+def rebuild(node: Schema, change: Callable[[Path, Any], Any]) -> Schema:
+    """The same node with every schema directly inside it replaced by what `change` makes of it."""
+    made: Schema = dict(node)
+    for steps, child in children(node):
+        new = change(steps, child)
+        if len(steps) == 1:
+            made[str(steps[0])] = new
+            continue
+        key, inner = str(steps[0]), cast("Any", steps[1])
+        if made[key] is node[key]:
+            made[key] = node[key].copy()
+        made[key][inner] = new
+    return made
+
+
+def path_text(path: Path) -> str:
+    """A place as people write it: `$.properties.when`, `$.anyOf[1]`; a name that is no word is quoted."""
+    text = "$"
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif step.lstrip("$").isidentifier():
+            text += f".{step}"
+        else:
+            text += f"[{step!r}]"
+    return text
+
+
+def resolve(root: Schema, ref: Any) -> Any:
+    """What a reference leads to within this document; None if nowhere."""
+    if not isinstance(ref, str) or not ref.startswith("#"):
+        return None
+    if ref in ("#", "#/"):
+        return root
+    if not ref.startswith("#/"):
+        return None
+    found: Any = root
+    for step in ref[2:].split("/"):
+        step = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, dict):
+            found = cast("Schema", found).get(step)
+        elif isinstance(found, list) and step.isdecimal() and int(step) < len(cast("list[Any]", found)):
+            found = cast("list[Any]", found)[int(step)]
+        else:
+            return None
+    return found
+
+
+def is_recursive(root: Schema, ref: str) -> bool:
+    """Does following this reference lead back to it?"""
+    seen: set[str] = set()
+    waiting = [ref]
+    while waiting:
+        for inner in _refs(resolve(root, waiting.pop())):
+            if inner == ref:
+                return True
+            if inner not in seen:
+                seen.add(inner)
+                waiting.append(inner)
+    return False
+
+
+def _refs(tree: Any) -> Iterator[str]:
+    waiting = [tree]
+    while waiting:
+        node = as_schema(waiting.pop())
+        if node is None:
+            continue
+        if isinstance(ref := node.get("$ref"), str):
+            yield ref
+        # Definitions are reached by references to them, not by standing in the way.
+        waiting.extend(child for steps, child in children(node) if steps[0] not in ("$defs", "definitions"))
+
+
+def types_of(node: Schema) -> tuple[str, ...]:
+    """The types a schema names: none, one or several."""
+    named = node.get("type")
+    if isinstance(named, str):
+        return (named,)
+    return tuple(strings_of(named))
+
+
+def kind_of(value: Json) -> str:
+    """The JSON type of a value; a whole number is an "integer"."""
+    if value is None:
+        return "null"
+    for known, name in _KINDS:
+        if isinstance(value, known):
+            return name
+    return "object"
+
+
+_KINDS: Final = ((bool, "boolean"), (int, "integer"), (float, "number"), (str, "string"), (list, "array"))
+
+
+def same(one: Json, other: Json) -> bool:
+    """Equal as JSON: Python takes 1 for true, JSON does not."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        left, right = cast("Schema", one), cast("Schema", other)
+        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
+    if isinstance(one, list) and isinstance(other, list):
+        first, second = cast("list[Any]", one), cast("list[Any]", other)
+        return len(first) == len(second) and all(map(same, first, second))
+    return isinstance(one, bool) == isinstance(other, bool) and one == other
+
+
+def mark_of(value: Json) -> Any:
+    """Something hashable that two values have in common if, and only if, they are equal as JSON."""
+    if isinstance(value, list):
+        return tuple(mark_of(one) for one in cast("list[Any]", value))
+    if isinstance(value, dict):
+        return frozenset((key, mark_of(one)) for key, one in cast("Schema", value).items())
+    return isinstance(value, bool), value
+
+
+def admits_null(root: Schema, schema: Any) -> bool:
+    """May the value be null? An honest "do not know" counts as yes."""
+    return null_verdict(root, schema) is not False
+
+
+def null_verdict(root: Schema, schema: Any, known: dict[str, bool | None] | None = None) -> bool | None:
+    """May the value be null: yes, no, or not plain to see. Each reference is followed once, and its answer kept."""
+    node = as_schema(schema)
+    if node is None:
+        return schema if isinstance(schema, bool) else None
+    if node.get("nullable") is True:  # OpenAPI's word, and what `fit.py` writes where a provider wants it
+        return True
+    known = {} if known is None else known
+    found: list[bool | None] = [None] if "if" in node else []
+    if types := types_of(node):
+        found.append("null" in types)
+    if isinstance(listed := node.get("enum"), list):
+        found.append(None in cast("list[Any]", listed))
+    if "const" in node:
+        found.append(node["const"] is None)
+    if "not" in node:
+        inside = null_verdict(root, node["not"], known)
+        found.append(None if inside is None else not inside)
+    if isinstance(ref := node.get("$ref"), str):
+        if ref not in known:
+            known[ref] = None
+            known[ref] = null_verdict(root, resolve(root, ref), known)
+        found.append(known[ref])
+    for key, judge in (("anyOf", _any_is), ("oneOf", _one_is), ("allOf", _all_are)):
+        if branches := list_of(node.get(key)):
+            found.append(judge([null_verdict(root, branch, known) for branch in branches]))
+    return _all_are(found)
+
+
+def _all_are(found: list[bool | None]) -> bool | None:
+    return False if False in found else None if None in found else True
+
+
+def _any_is(found: list[bool | None]) -> bool | None:
+    return True if True in found else None if None in found else False
+
+
+def _one_is(found: list[bool | None]) -> bool | None:
+    yes = found.count(True)
+    return False if yes > 1 else None if None in found else yes == 1

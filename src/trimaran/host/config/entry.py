@@ -1,0 +1,462 @@
+"""A table of `mcp.toml` becomes an entry, or fails with every reason there is (R227-R233).
+
+Pure. Each check knows the key it is about, so each problem names file, line and key, what was expected and what to do.
+No message holds a value that may be secret: headers and variables are named, URLs are shown masked.
+
+`read_entry` is for one server; `read_rules` is for permissions, of a server or of all.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar, cast, final
+from urllib.parse import urlsplit
+
+from .expand import Unexpandable, expand
+from .machine import Machine
+from .mask import mask_url
+from .model import (
+    Action,
+    FailedEntry,
+    OAuthEntry,
+    OAuthMode,
+    Problem,
+    RuleEntry,
+    ServerEntry,
+    Source,
+    ToolEntry,
+    Transport,
+)
+from .values import read_duration, read_size
+
+__all__ = ["NAME", "name_problem", "read_entry", "read_rules"]
+
+T = TypeVar("T")
+
+NAME: Final = re.compile(r"[a-z0-9_-]{1,32}")  # R226; what a model sees of it is mcp__NAME__tool, 64 characters in all
+
+_TRANSPORTS: Final[tuple[Transport, ...]] = ("stdio", "http", "sse")
+_MODES: Final[tuple[OAuthMode, ...]] = ("auto", "off", "manual")
+_ACTIONS: Final[tuple[Action, ...]] = ("allow", "deny", "ask")
+_STDIO: Final = ("command", "args", "env", "cwd")
+_HTTP: Final = ("url", "headers", "oauth", "oauth_config")
+_COMMON: Final = (
+    "transport",
+    "type",
+    "disabled",
+    "enabled",
+    "timeout",
+    "startup_timeout",
+    "output_limit",
+    "lazy",
+    "tools",
+    "permissions",
+)
+_OAUTH: Final = ("client_id", "client_secret", "auth_url", "token_url", "scopes", "audience")
+_NEEDED: Final = ("client_id", "auth_url", "token_url")
+_RULE: Final = ("pattern", "comment", "reason", "expires_at")
+_SPELLINGS: Final = {"streamable-http": "http", "streamable_http": "http", "streamableHttp": "http", "https": "http"}
+_TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_FIELD_VALUE: Final = re.compile(r"[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?|")
+_LOOPBACK: Final = re.compile(r"localhost|127(?:\.[0-9]{1,3}){3}|::1")
+
+
+def name_problem(name: str) -> str:
+    """What is wrong with a server's name; empty if nothing is."""
+    if NAME.fullmatch(name):
+        return ""
+    better = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-")[:32]
+    hint = f", such as {better!r}" if better else ""
+    return f"{name[:60]!r} is no name for a server: use 1 to 32 of a-z, 0-9, _ and -{hint}"
+
+
+@final
+class _Notes:
+    """Where the keys of a table stand, and what was found wrong with them."""
+
+    def __init__(self, source: Source, path: str, lines: Mapping[str, int]) -> None:
+        self._source = source
+        self._path = path
+        self._lines = lines
+        self.problems: list[Problem] = []
+
+    def add(self, key: str, message: str) -> None:
+        whole = f"{self._path}.{key}" if key else self._path
+        self.problems.append(Problem(self._source.file, message, whole, self.line(key)))
+
+    def line(self, key: str) -> int | None:
+        """Of the key; of the nearest table around it, where the key itself has none."""
+        while key:
+            if key in self._lines:
+                return self._lines[key]
+            key = key.rpartition("[" if key.endswith("]") else ".")[0]
+        return self._lines.get("")
+
+    def unknown(self, table: Mapping[str, Any], known: Iterable[str], key: str = "") -> None:
+        known = tuple(known)
+        for name in table:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+                self.add(f"{key}.{name}" if key else name, f"this key is not known; {hint}")
+
+
+def read_entry(
+    name: str, table: Any, source: Source, machine: Machine, lines: Mapping[str, int]
+) -> ServerEntry | FailedEntry:
+    """The entry of a server. `lines` has the lines of its keys, by their path below the entry."""
+    notes = _Notes(source, f"server.{name}", lines)
+    if not isinstance(table, Mapping):
+        notes.add("", f"a table is expected, [server.{name}], not {_kind(table)}")
+        return FailedEntry(name=name, source=source, problems=tuple(notes.problems), line=notes.line(""))
+    whole = cast("Mapping[str, Any]", table)
+    reading = _Reading(whole, machine, notes)
+    made = reading.entry(name, source, lines)
+    if not notes.problems:
+        return made
+    return FailedEntry(
+        name=name,
+        source=source,
+        problems=tuple(notes.problems),
+        disabled=made.disabled,
+        table=whole,
+        line=notes.line(""),
+    )
+
+
+@final
+class _Reading:
+    """One entry being read. What cannot be read is noted, and stands as if it had not been written."""
+
+    def __init__(self, table: Mapping[str, Any], machine: Machine, notes: _Notes) -> None:
+        self._table = table
+        self._machine = machine
+        self._variables = machine.variables
+        self._notes = notes
+
+    def entry(self, name: str, source: Source, lines: Mapping[str, int]) -> ServerEntry:
+        self._notes.unknown(self._table, (*_STDIO, *_HTTP, *_COMMON))
+        transport = self._transport()
+        self._refuse_the_other(transport)
+        reach = self._child() if transport == "stdio" else self._remote()
+        return ServerEntry(
+            name=name,
+            source=source,
+            transport=transport,
+            **reach,
+            disabled=self._disabled(),
+            timeout=self._take("timeout", read_duration, None),
+            startup_timeout=self._take("startup_timeout", read_duration, None),
+            output_limit=self._take("output_limit", read_size, 2 * 1024 * 1024),
+            lazy=self._take("lazy", _flag, False),
+            tools=self._tools(),
+            permissions=read_rules(self._map("permissions"), source, self._notes.add, self._notes.line),
+            table=self._table,
+            lines=lines,
+        )
+
+    # --- plain values ------------------------------------------------------------------------------------------------
+
+    def _take(self, key: str, read: Callable[[Any], T], default: Any) -> T:
+        if key not in self._table:
+            return default
+        try:
+            return read(self._table[key])
+        except ValueError as error:
+            self._notes.add(key, str(error))
+            return default
+
+    def _map(self, key: str) -> Mapping[str, Any]:
+        value = self._table.get(key, {})
+        if isinstance(value, Mapping):
+            return cast("Mapping[str, Any]", value)
+        self._notes.add(key, f"a table is expected, not {_kind(value)}")
+        return {}
+
+    def _text(self, key: str, value: Any) -> str:
+        """A text with its variables filled in; empty where that fails, which is noted."""
+        if not isinstance(value, str):
+            self._notes.add(key, f"a text in quotes is expected, not {_kind(value)}")
+            return ""
+        try:
+            made = expand(value, self._variables)
+        except Unexpandable as error:
+            self._notes.add(key, str(error))
+            return ""
+        if "\0" in made:
+            self._notes.add(key, "there is a NUL character in it, which no program can be given")
+            return ""
+        return made
+
+    def _texts(self, key: str) -> dict[str, str]:
+        return {name: self._text(f"{key}.{name}", value) for name, value in self._map(key).items()}
+
+    def _disabled(self) -> bool:
+        disabled = self._take("disabled", _flag, False)
+        if "enabled" not in self._table:
+            return disabled
+        enabled = self._take("enabled", _flag, not disabled)
+        if "disabled" in self._table and enabled == disabled:
+            self._notes.add("enabled", "enabled and disabled contradict each other: keep one of them")
+        return not enabled
+
+    # --- transports --------------------------------------------------------------------------------------------------
+
+    def _transport(self) -> Transport:
+        key = "transport" if "transport" in self._table else "type"
+        given = self._table.get(key, "stdio")
+        if self._table.get("type", given) != given:
+            self._notes.add("type", "type is another word for transport, and they differ: keep one of them")
+        if given in _TRANSPORTS:
+            return given
+        better = _SPELLINGS.get(given) if isinstance(given, str) else None
+        hint = f'; write "{better}"' if better else ""
+        shown = f'"{given[:40]}"' if isinstance(given, str) else _kind(given)
+        self._notes.add(key, f'{shown} is no transport: "stdio", "http" and "sse" are{hint}')
+        return "http" if "url" in self._table else "stdio"
+
+    def _refuse_the_other(self, transport: Transport) -> None:
+        """R228, R229: a key of another transport is a mistake, not decoration."""
+        said = "transport" in self._table or "type" in self._table
+        for key in _HTTP if transport == "stdio" else _STDIO:
+            if key not in self._table:
+                continue
+            if transport != "stdio":
+                self._notes.add(key, f'{key} is for a process, and this server is reached by "{transport}": remove it')
+            elif said or "command" in self._table:
+                self._notes.add(key, f"{key} is for HTTP, and this server is a process (stdio): remove it")
+            else:
+                self._notes.add(key, f'{key} is for HTTP: add transport = "http"')
+
+    def _child(self) -> dict[str, Any]:
+        command = ""
+        if "command" in self._table:
+            command = self._machine.at_home(self._text("command", self._table["command"]))
+            if not command.strip() and not self._failed("command"):
+                self._notes.add("command", "the command is empty: write the program that is the server")
+        elif "url" not in self._table:
+            self._notes.add("command", 'a command is expected: command = "npx", or a url with transport = "http"')
+        env = self._texts("env")
+        for name in env:
+            if not name or "=" in name or "\0" in name:
+                self._notes.add(f"env.{name}", "this is no name for a variable: it is empty, or holds = or NUL")
+        cwd = self._table.get("cwd")
+        return {
+            "command": command,
+            "args": self._args(),
+            "env": env,
+            "cwd": None if cwd is None else self._machine.at_home(self._text("cwd", cwd)) or None,
+        }
+
+    def _failed(self, key: str) -> bool:
+        return any(problem.key.endswith(f".{key}") for problem in self._notes.problems)
+
+    def _args(self) -> tuple[str, ...]:
+        value: Any = self._table.get("args", [])
+        if not isinstance(value, list):
+            self._notes.add("args", f'a list of texts is expected, args = ["-y", "server"], not {_kind(value)}')
+            return ()
+        return tuple(self._text(f"args[{at}]", one) for at, one in enumerate(cast("list[Any]", value)))
+
+    def _remote(self) -> dict[str, Any]:
+        headers = self._texts("headers")
+        for name, value in headers.items():
+            if not _TOKEN.fullmatch(name):
+                self._notes.add(f"headers.{name}", f"{name[:60]!r} is no name that HTTP allows for a header")
+            elif not _FIELD_VALUE.fullmatch(value):
+                self._notes.add(
+                    f"headers.{name}",
+                    f"the value of the header {name} is not legal HTTP: no line ends, no control characters, "
+                    "no blanks around it, no letters outside Latin-1",
+                )
+        mode, oauth = self._oauth(headers)
+        return {"url": self._url("url"), "headers": headers, "oauth": mode, "oauth_config": oauth}
+
+    def _url(self, key: str) -> str:
+        if key not in self._table:
+            self._notes.add(key, 'a url is expected: url = "https://host/mcp"')
+            return ""
+        url = self._text(key, self._table[key])
+        if not self._failed(key) and (wrong := _url_problem(url)):
+            self._notes.add(key, f"{mask_url(str(self._table[key]))!r} {wrong}")
+        return url
+
+    # --- authorization -----------------------------------------------------------------------------------------------
+
+    def _oauth(self, headers: Mapping[str, str]) -> tuple[OAuthMode, OAuthEntry | None]:
+        given: Any = self._table.get("oauth")
+        details, key = self._map("oauth_config"), "oauth_config"
+        if isinstance(given, Mapping):  # C32: [server.X.oauth] with a mode says both at once
+            if "oauth_config" in self._table:
+                self._notes.add("oauth_config", "oauth is a table already: keep one of the two")
+            details, key = cast("Mapping[str, Any]", given), "oauth"
+            given = details.get("mode", "manual" if {"auth_url", "token_url"} & details.keys() else "auto")
+            details = {name: value for name, value in details.items() if name != "mode"}
+        by_hand = next((name for name in headers if name.lower() == "authorization"), None)
+        if given is None:  # C31: who brings credentials along needs no others
+            given = "off" if by_hand is not None and not details else "auto"
+        if given not in _MODES:
+            at = "oauth.mode" if key == "oauth" else "oauth"
+            self._notes.add(at, f'"auto", "off" or "manual" is expected, not {_shown(given)}')
+            return "off", None
+        mode: OAuthMode = given
+        if mode != "off" and by_hand is not None:
+            self._notes.add(
+                f"headers.{by_hand}", f'this header and oauth = "{mode}" both say who calls: remove one of them'
+            )
+        return mode, self._oauth_entry(mode, details, key)
+
+    def _oauth_entry(self, mode: OAuthMode, details: Mapping[str, Any], key: str) -> OAuthEntry | None:
+        self._notes.unknown(details, _OAUTH, key)
+        if mode == "off":
+            if details:
+                self._notes.add(key, 'this says nothing with oauth = "off": remove it, or choose "auto" or "manual"')
+            return None
+        for name in _NEEDED:
+            if mode == "manual" and name not in details:
+                self._notes.add(f"{key}.{name}", f'{name} is missing, which oauth = "manual" needs')
+        made: dict[str, Any] = {}
+        for name in _OAUTH:
+            if name in details and name != "scopes":
+                made[name] = self._text(f"{key}.{name}", details[name]) or None
+        for name in _NEEDED:
+            if mode == "manual" and name in made and made[name] is None and not self._failed(name):
+                self._notes.add(f"{key}.{name}", f'{name} is empty, which oauth = "manual" does not allow')
+        for name in ("auth_url", "token_url"):
+            if made.get(name) and mode == "auto":
+                self._notes.add(f"{key}.{name}", f'{name} goes with oauth = "manual"; "auto" finds it out')
+            elif made.get(name) and (wrong := _url_problem(made[name]) or _plain_http(made[name])):
+                self._notes.add(f"{key}.{name}", f"{mask_url(str(details[name]))!r} {wrong}")
+        if "client_secret" in made and "client_id" not in made:
+            self._notes.add(f"{key}.client_secret", "the client_id that this secret belongs to is missing")
+        made["scopes"] = self._scopes(details.get("scopes", []), f"{key}.scopes")
+        return OAuthEntry(**made) if details else None
+
+    def _scopes(self, value: Any, key: str) -> tuple[str, ...]:
+        if isinstance(value, str):
+            return tuple(self._text(key, value).split())
+        if not isinstance(value, list):
+            self._notes.add(key, f'a list of texts is expected, scopes = ["read"], not {_kind(value)}')
+            return ()
+        made = tuple(self._text(f"{key}[{at}]", one) for at, one in enumerate(cast("list[Any]", value)))
+        for scope in made:
+            if " " in scope:
+                self._notes.add(key, "a scope holds no blank: write each as a text of its own")
+        return made
+
+    # --- tools -------------------------------------------------------------------------------------------------------
+
+    def _tools(self) -> dict[str, ToolEntry]:
+        made: dict[str, ToolEntry] = {}
+        for name, value in self._map("tools").items():
+            key = f"tools.{name}"
+            if not isinstance(value, Mapping):
+                self._notes.add(key, f"a table is expected, not {_kind(value)}")
+                continue
+            table = cast("Mapping[str, Any]", value)
+            self._notes.unknown(table, ("timeout",), key)
+            timeout = None
+            if "timeout" in table:
+                try:
+                    timeout = read_duration(table["timeout"])
+                except ValueError as error:
+                    self._notes.add(f"{key}.timeout", str(error))
+            made[name] = ToolEntry(timeout=timeout)
+        return made
+
+
+def read_rules(
+    table: Mapping[str, Any],
+    source: Source,
+    complain: Callable[[str, str], None],
+    line_of: Callable[[str], int | None],
+    key: str = "permissions",
+) -> tuple[RuleEntry, ...]:
+    """The rules of a `permissions` table; what is wrong goes to `complain(key, message)`."""
+    made: list[RuleEntry] = []
+    for name, listed in table.items():
+        at = f"{key}.{name}"
+        if name not in _ACTIONS:
+            near = difflib.get_close_matches(name, _ACTIONS, n=1)
+            complain(
+                at, f"this key is not known; {f'did you mean {near[0]!r}?' if near else 'known are allow, deny, ask'}"
+            )
+            continue
+        if not isinstance(listed, list):
+            complain(at, f'a list of patterns is expected, {name} = ["read_*"], not {_kind(listed)}')
+            continue
+        for number, one in enumerate(cast("list[Any]", listed)):
+            rule = _rule(one, f"{at}[{number}]", complain)
+            if rule is not None:
+                made.append(RuleEntry(action=name, source=source, line=line_of(at), **rule))
+    return tuple(made)
+
+
+def _rule(value: Any, key: str, complain: Callable[[str, str], None]) -> dict[str, Any] | None:
+    table: Mapping[str, Any] = cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {"pattern": value}
+    for name in table:
+        if name not in _RULE:
+            complain(f"{key}.{name}", f"this key is not known; known are {', '.join(_RULE)}")
+            return None
+    pattern = table.get("pattern")
+    if not isinstance(pattern, str) or not pattern:
+        complain(key, f"a pattern is expected, a text that is not empty, not {_kind(pattern)}")
+        return None
+    made: dict[str, Any] = {"pattern": pattern}
+    for name in ("comment", "reason", "expires_at"):
+        given = table.get(name)
+        if given is None:
+            continue
+        if isinstance(given, (int, float, Sequence, Mapping)) and not isinstance(given, str):
+            complain(f"{key}.{name}", f"a text is expected, not {_kind(given)}")
+            return None
+        made[name] = str(given)  # a date of TOML reads as ISO 8601
+    return made
+
+
+def _flag(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise ValueError(f"true or false is expected, not {_shown(value)}")
+
+
+def _url_problem(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return "is not a URL: write https://host/mcp"
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        return "is no http:// or https:// URL with a host: write https://host/mcp"
+    if parts.username is not None or parts.password is not None:
+        return "holds credentials, which would end up in logs: use headers or oauth"
+    if any(sign.isspace() or not sign.isprintable() for sign in url):
+        return "holds a blank or a control character: a URL has none"
+    return ""
+
+
+def _plain_http(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme == "http" and not _LOOPBACK.fullmatch(parts.hostname or ""):
+        return "is not https: tokens go over https, or stay on this machine"
+    return ""
+
+
+def _shown(value: Any) -> str:
+    return f'"{value[:40]}"' if isinstance(value, str) else _kind(value)
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return "a text" if value else "an empty text"
+    if isinstance(value, (int, float)):
+        return f"the number {value}"
+    if isinstance(value, Mapping):
+        return "a table"
+    return "a list" if isinstance(value, list) else "a date or time"

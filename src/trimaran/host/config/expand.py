@@ -1,0 +1,82 @@
+"""Variables in a configuration: `${NAME}` and `${NAME:-default}`, anywhere in a text (R232).
+
+Pure. A text is taken apart once, into what stands there and what is referred to; filling in, masking and writing it in
+another program's spelling work on the parts. There is no escape: what must hold a `${` comes from a variable.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+__all__ = ["Part", "Reference", "Unexpandable", "expand", "parts_of", "text_of"]
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# What other programs write in braces, and what it is here.
+_FOREIGN: Final = {"env": "${{{}}}", "input": "${{{}}} and set that variable"}
+
+
+class Unexpandable(ValueError):
+    """The text refers to what is not there, or cannot be read. Says which, never what other variables hold."""
+
+
+class Reference(NamedTuple):
+    """`${name}` or `${name:-default}`."""
+
+    name: str
+    default: str | None = None
+
+    def __str__(self) -> str:
+        return f"${{{self.name}}}" if self.default is None else f"${{{self.name}:-{self.default}}}"
+
+
+Part: TypeAlias = str | Reference
+
+
+def parts_of(text: str) -> list[Part]:
+    """The text as plain pieces and references."""
+    found: list[Part] = []
+    at = 0
+    while (start := text.find("${", at)) >= 0:
+        end = text.find("}", start)
+        if end < 0:
+            raise Unexpandable("a `${` is never closed: write ${NAME} or ${NAME:-default}")
+        if start > at:
+            found.append(text[at:start])
+        found.append(_reference(text[start + 2 : end]))
+        at = end + 1
+    if at < len(text) or not found:
+        found.append(text[at:])
+    return found
+
+
+def _reference(inside: str) -> Reference:
+    if "${" in inside:
+        raise Unexpandable("a default cannot hold another ${...}: give the variable a plain default")
+    name, mark, default = inside.partition(":-")
+    if _NAME.fullmatch(name):
+        return Reference(name, default if mark else None)
+    kind, colon, rest = inside.partition(":")
+    if colon and kind in _FOREIGN and _NAME.fullmatch(rest):
+        raise Unexpandable(f"${{{inside}}} is how other programs write it: write {_FOREIGN[kind].format(rest)}")
+    raise Unexpandable(f"${{{name[:60]}}} names no variable: a name is letters, digits and _, as in ${{API_KEY}}")
+
+
+def text_of(parts: list[Part]) -> str:
+    """The parts as they were written."""
+    return "".join(map(str, parts))
+
+
+def expand(text: str, variables: Mapping[str, str]) -> str:
+    """The text with every reference filled in."""
+    made: list[str] = []
+    for part in parts_of(text):
+        if isinstance(part, str):
+            made.append(part)
+            continue
+        known = variables.get(part.name, part.default)
+        if known is None:
+            raise Unexpandable(f"${{{part.name}}} is not set: set it, or write a default, ${{{part.name}:-...}}")
+        made.append(known)
+    return "".join(made)

@@ -1,0 +1,79 @@
+"""Files of configuration on the disk: read as text, replaced as a whole.
+
+What is replaced is first copied beside itself, `NAME.trimaran-bak`; the new text is written beside it, flushed to the
+disk and renamed, so that whoever reads finds the old file or the new one, never half of one. A symbolic link stays one:
+what it leads to is replaced. A file that changed between reading and writing is not written over. What is new is for its
+owner alone, since it may hold secrets; what was there keeps its mode.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import tempfile
+from pathlib import Path, PurePath
+from typing import Final
+
+from .model import ConfigUnusable, Problem
+
+__all__ = ["BACKUP", "read_text", "replace_text"]
+
+BACKUP: Final = ".trimaran-bak"
+_LARGEST: Final = 64 * 1024 * 1024  # Claude Code's own file grows to some MiB; a device in its place never ends
+
+
+def read_text(path: PurePath) -> str | None:
+    """The file's text, without a byte order mark; None if there is no file."""
+    file = Path(path)
+    try:
+        found = file.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise ConfigUnusable(Problem(str(path), "this is not a file: move it away, or name another"))
+        if found.st_size > _LARGEST:
+            raise ConfigUnusable(Problem(str(path), f"this is larger than {_LARGEST >> 20} MiB: is it the right file?"))
+        data = file.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise ConfigUnusable(Problem(str(path), f"this cannot be read: {error.strerror or error}")) from None
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigUnusable(Problem(str(path), "this is not UTF-8: save the file as UTF-8", line=line)) from None
+
+
+def replace_text(path: PurePath, text: str, before: str | None) -> Path | None:
+    """Put the text in place of `before`, what the file held when it was read; the backup, if there was a file."""
+    file = Path(path)
+    try:
+        file = file.resolve() if file.is_symlink() else file
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if read_text(file) != before:
+            raise ConfigUnusable(Problem(str(path), "this was changed by somebody else meanwhile: run it again"))
+        mode = None if before is None else stat.S_IMODE(file.stat().st_mode)
+        backup = None
+        if before is not None:
+            backup = file.with_name(file.name + BACKUP)
+            _write(backup, file.read_bytes(), mode)
+        _write(file, text.encode(), mode)
+    except OSError as error:
+        raise ConfigUnusable(Problem(str(path), f"this cannot be written: {error.strerror or error}")) from None
+    return backup
+
+
+def _write(file: Path, data: bytes, mode: int | None) -> None:
+    descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)  # mode 0600
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        if mode is not None:
+            os.chmod(name, mode)
+        os.replace(name, file)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise

@@ -1,0 +1,658 @@
+"""How other programs write a server's entry, and how it reads here: both ways, pure.
+
+A form turns an entry of theirs into a table of `mcp.toml`, and back. What cannot be said on the other side either matters,
+and then the server is not carried over (`CannotSay`), or it does not, and then a note says so. Nothing is dropped silently,
+and no permission is granted on the way: what a program may do unasked elsewhere is asked here.
+
+Variables are spelt differently by everybody:
+
+    plain   ${NAME} ${NAME:-x}     .mcp.json, Claude Code, mcp.toml
+    env     ${env:NAME}            Cursor, VS Code, Windsurf; also ${workspaceFolder}, ${userHome}, ${input:id}
+    bare    $NAME ${NAME}          Gemini CLI
+    none                           Claude Desktop, Zed; Codex and Goose have keys that name variables instead
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast, final
+
+from msgspec import Struct, field
+
+from .expand import Reference, Unexpandable, parts_of
+from .machine import Machine
+from .values import LONGEST, read_duration, write_duration
+
+__all__ = ["CannotSay", "Codex", "Form", "Goose", "Inputs", "Spelled", "Spelling"]
+
+Style: TypeAlias = Literal["plain", "env", "bare", "none"]
+Inputs: TypeAlias = Mapping[str, Mapping[str, Any]]
+
+_TYPES: Final = {
+    "stdio": "stdio",
+    "http": "http",
+    "streamable-http": "http",
+    "streamable_http": "http",
+    "streamableHttp": "http",
+    "sse": "sse",
+}
+_BRACED: Final = re.compile(r"\$\{([^}]*)\}")
+_DOLLAR: Final = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([^}]+)\})")
+_WORKSPACE: Final = "CLAUDE_PROJECT_DIR"
+# What other programs know about a server that means nothing here.
+_QUIET: Final = frozenset({"name", "description", "display_name", "bundled", "source", "$schema", "gallery", "version"})
+
+
+class CannotSay(ValueError):
+    """This entry cannot be carried over; why, and what to do."""
+
+
+class Read(NamedTuple):
+    """A table of `mcp.toml`, and what was left behind."""
+
+    table: dict[str, Any]
+    notes: list[str]
+
+
+class Written(NamedTuple):
+    """An entry in another program's words, and what was left behind."""
+
+    entry: dict[str, Any]
+    notes: list[str]
+
+
+class Form:
+    """One program's way of writing a server."""
+
+    def read(self, entry: Mapping[str, Any], machine: Machine, inputs: Inputs) -> Read:
+        """A table from an entry."""
+        raise NotImplementedError
+
+    def write(self, name: str, table: Mapping[str, Any]) -> Written:
+        """An entry from a table."""
+        raise NotImplementedError
+
+
+# --- small things both ways ------------------------------------------------------------------------------------------
+
+
+def _texts(key: str, value: Any) -> dict[str, str]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise CannotSay(f"{key} is not an object of texts")
+    return {str(name): _as_text(one) for name, one in cast("Mapping[Any, Any]", value).items() if one is not None}
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str) else str(value)
+
+
+def _list(key: str, value: Any) -> list[str]:
+    if value is None:
+        return []
+    if not isinstance(value, (list, tuple)):
+        raise CannotSay(f"{key} is not a list")
+    return [_as_text(one) for one in cast("Sequence[Any]", value)]
+
+
+def _duration(key: str, seconds: Any, notes: list[str]) -> str | None:
+    if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not seconds > 0:
+        notes.append(f"{key} is no duration, and is not carried over")
+        return None
+    if seconds > LONGEST:
+        notes.append(f"{key} is {write_duration(seconds)}; at most {write_duration(LONGEST)} is allowed here")
+    return write_duration(min(float(seconds), LONGEST))
+
+
+def _number(seconds: float) -> int | float:
+    return int(seconds) if seconds == int(seconds) else seconds
+
+
+def _deny(names: Sequence[str]) -> dict[str, Any]:
+    return {"deny": list(names)}
+
+
+def _is_disabled(table: Mapping[str, Any]) -> bool:
+    return table.get("disabled", False) is True or table.get("enabled", True) is False
+
+
+def _denied(table: Mapping[str, Any]) -> list[str]:
+    """The tools a table denies by their plain names."""
+    listed: Any = cast("Mapping[str, Any]", table.get("permissions") or {}).get("deny", [])
+    return [one for one in listed if isinstance(one, str) and not re.search(r"[*?]", one)]
+
+
+def _oauth_of(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    given: Any = table.get("oauth")
+    return cast("Mapping[str, Any]", given if isinstance(given, Mapping) else table.get("oauth_config") or {})
+
+
+def _left_behind(table: Mapping[str, Any], title: str, said: set[str]) -> list[str]:
+    """Notes on what a table of ours says and the other side cannot."""
+    notes = [
+        f"{title} has no {key} for a server; it is left out"
+        for key in ("timeout", "startup_timeout", "output_limit", "lazy", "tools")
+        if key in table and key not in said
+    ]
+    rules = cast("Mapping[str, Any]", table.get("permissions") or {})
+    if any(rules.get(action) for action in ("allow", "ask")) or (
+        rules.get("deny") and ("deny" not in said or len(_denied(table)) != len(rules["deny"]))
+    ):
+        notes.append(f"permissions are for {title} to ask about; not all rules are carried over")
+    if _oauth_of(table) and "oauth" not in said:
+        notes.append(f"{title} finds out about OAuth by itself; oauth_config is left out")
+    return notes
+
+
+# --- variables -------------------------------------------------------------------------------------------------------
+
+
+def _spell(text: str, style: Style, title: str, *, folder: bool = False) -> str:
+    """A text of ours with its variables in another program's spelling."""
+    try:
+        parts = parts_of(text)
+    except Unexpandable as error:
+        raise CannotSay(str(error)) from None
+    for part in parts:
+        if style == "bare" and isinstance(part, str) and (found := _DOLLAR.search(part)):
+            raise CannotSay(f"{title} would take {found[0]} for a variable, which it is not here")
+    return "".join(part if isinstance(part, str) else _spelt(part, style, title, folder) for part in parts)
+
+
+def _spelt(part: Reference, style: Style, title: str, folder: bool) -> str:
+    if style == "plain":
+        return str(part)
+    if style == "env" and part.name == _WORKSPACE and folder:
+        return "${workspaceFolder}"
+    if style == "none" or part.name == _WORKSPACE:
+        raise CannotSay(f"{title} does not fill in {Reference(part.name)}: it needs the value itself")
+    if part.default is not None:
+        raise CannotSay(f"{title} knows no defaults, as in {part}: it needs the value itself")
+    return f"${{env:{part.name}}}" if style == "env" else str(part)
+
+
+@final
+class _Understood:
+    """Texts of another program with their variables in our spelling."""
+
+    def __init__(self, style: Style, title: str, machine: Machine, inputs: Inputs, notes: list[str]) -> None:
+        self._style = style
+        self._title = title
+        self._machine = machine
+        self._inputs = inputs
+        self._notes = notes
+
+    def text(self, text: str) -> str:
+        if self._style == "bare":
+            return _DOLLAR.sub(lambda found: f"${{{found[1] or found[2]}}}", text)
+        if self._style == "none":
+            if "${" in text:
+                self._note(f"{self._title} passes ${{...}} on as it stands; here it is filled in")
+            return text
+        return text if self._style == "plain" else _BRACED.sub(self._braced, text)
+
+    def texts(self, key: str, value: Any) -> dict[str, str]:
+        return {name: self.text(one) for name, one in _texts(key, value).items()}
+
+    def list(self, key: str, value: Any) -> list[str]:
+        return [self.text(one) for one in _list(key, value)]
+
+    def _note(self, note: str) -> None:
+        if note not in self._notes:
+            self._notes.append(note)
+
+    def _braced(self, found: re.Match[str]) -> str:
+        inside = found[1]
+        kind, colon, rest = inside.partition(":")
+        if kind == "env" and colon:
+            return f"${{{rest}}}"
+        if kind == "input" and colon:
+            return self._input(rest)
+        known = {
+            "workspaceFolder": f"${{{_WORKSPACE}}}",
+            "workspaceRoot": f"${{{_WORKSPACE}}}",
+            "userHome": "${USERPROFILE}" if self._machine.is_windows else "${HOME}",
+            "pathSeparator": "\\" if self._machine.is_windows else "/",
+            "/": "\\" if self._machine.is_windows else "/",
+        }
+        if inside in known:
+            return known[inside]
+        if colon or not re.fullmatch(r"[A-Za-z_]\w*", inside) or inside.startswith(("workspace", "file", "relative")):
+            raise CannotSay(f"only {self._title} knows what ${{{inside}}} is: write a variable instead")
+        return found[0]
+
+    def _input(self, name: str) -> str:
+        asked = self._inputs.get(name, {})
+        variable = re.sub(r"\W", "_", name).upper()
+        if not re.match(r"[A-Z_]", variable):
+            variable = f"INPUT_{variable}"
+        about = asked.get("description")
+        said = f" ({about})" if isinstance(about, str) and about else ""
+        default = asked.get("default")
+        if isinstance(default, str) and not asked.get("password") and "}" not in default and "${" not in default:
+            self._note(f"{self._title} asks for {name}{said}; here set {variable}, or have {default!r}")
+            return f"${{{variable}:-{default}}}"
+        self._note(f"{self._title} asks for {name}{said}; here set {variable}")
+        return f"${{{variable}}}"
+
+
+# --- JSON objects with command or url --------------------------------------------------------------------------------
+
+
+@final
+class Spelling(Struct, frozen=True, kw_only=True):
+    """In which words a program of the JSON family says what they all say."""
+
+    title: str
+    style: Style = "none"
+    url: str = "url"
+    sse_url: str = "url"
+    remote: bool = True
+    type_for: Literal["all", "remote", "none"] = "none"
+    cwd: bool = False
+    folder: bool = False
+    """Does it know ${workspaceFolder}?"""
+    milliseconds: str | None = None
+    """The key for a call's time limit."""
+    off: tuple[str, bool] | None = None
+    """The key and value that switch a server off."""
+    deny: str | None = None
+    """The key for tools that are not to be used."""
+    always: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    oauth: Literal["claude", "cursor", "gemini"] | None = None
+
+
+@final
+class Spelled(Form):
+    """An object with `command` or a URL: Claude, Cursor, VS Code, Gemini CLI, Windsurf, Zed."""
+
+    def __init__(self, spelling: Spelling) -> None:
+        self._as = spelling
+
+    def read(self, entry: Mapping[str, Any], machine: Machine, inputs: Inputs) -> Read:
+        notes: list[str] = []
+        said = _Understood(self._as.style, self._as.title, machine, inputs, notes)
+        entry = _flattened(entry)
+        table: dict[str, Any] = {}
+        used = {"command", "args", "env", "cwd", "url", "serverUrl", "httpUrl", "headers", "type", "transport"}
+        url = next((entry[key] for key in ("httpUrl", "serverUrl", "url") if entry.get(key)), None)
+        kind = self._kind(entry, url)
+        if kind == "stdio":
+            command = entry.get("command")
+            if not isinstance(command, str) or not command:
+                raise CannotSay("it has neither a command nor a URL")
+            table["command"] = said.text(command)
+            if args := said.list("args", entry.get("args")):
+                table["args"] = args
+            if env := said.texts("env", entry.get("env")):
+                table["env"] = env
+            if isinstance(entry.get("cwd"), str):
+                table["cwd"] = said.text(entry["cwd"])
+        else:
+            if not isinstance(url, str):
+                raise CannotSay("it has no URL")
+            table |= {"transport": kind, "url": said.text(url)}
+            if headers := said.texts("headers", entry.get("headers")):
+                table["headers"] = headers
+            used |= self._read_oauth(entry, table, said)
+        used |= self._read_rest(entry, table, notes)
+        notes += [
+            f"{key} is not carried over"
+            for key in entry
+            if key not in used | _QUIET and entry[key] not in (None, False, "", [], {})
+        ]
+        return Read(table, notes)
+
+    def _kind(self, entry: Mapping[str, Any], url: Any) -> str:
+        given = entry.get("type", entry.get("transport"))
+        if given is not None:
+            if not isinstance(given, str) or given not in _TYPES:
+                raise CannotSay(f"{given!r} is a transport that is not spoken here")
+            return _TYPES[given]
+        if url is None or entry.get("command"):
+            return "stdio"
+        # Where two keys say which of the two it is.
+        says_which = self._as.sse_url != self._as.url
+        return "sse" if says_which and not entry.get(self._as.url) and entry.get(self._as.sse_url) == url else "http"
+
+    def _read_oauth(self, entry: Mapping[str, Any], table: dict[str, Any], said: _Understood) -> set[str]:
+        key = "auth" if self._as.oauth == "cursor" else "oauth"
+        given: Any = entry.get(key)
+        if not isinstance(given, Mapping) or self._as.oauth is None:
+            return set()
+        theirs = cast("Mapping[str, Any]", given)
+        if theirs.get("enabled") is False:
+            table["oauth"] = "off"
+            return {key}
+        details: dict[str, Any] = {}
+        for ours, names in _OAUTH_WORDS.items():
+            found = next((theirs[name] for name in names if theirs.get(name)), None)
+            if isinstance(found, str):
+                details[ours] = said.text(found)
+        scopes: Any = theirs.get("scopes")
+        if scopes:
+            details["scopes"] = scopes.split() if isinstance(scopes, str) else _list("scopes", scopes)
+        audiences: Any = theirs.get("audiences")
+        if isinstance(audiences, list) and audiences:
+            details["audience"] = str(cast("list[Any]", audiences)[0])
+        if {"client_id", "auth_url", "token_url"} <= details.keys():
+            table["oauth"] = "manual"
+        else:
+            details = {name: value for name, value in details.items() if name not in ("auth_url", "token_url")}
+        if details:
+            table["oauth_config"] = details
+        return {key}
+
+    def _read_rest(self, entry: Mapping[str, Any], table: dict[str, Any], notes: list[str]) -> set[str]:
+        used = {"disabled", "enabled"}
+        if entry.get("disabled") is True or entry.get("enabled") is False:
+            table["disabled"] = True
+        if (key := self._as.milliseconds) is not None and entry.get(key) is not None:
+            used.add(key)
+            value: Any = entry[key]
+            length = _duration(key, value / 1000 if isinstance(value, (int, float)) else value, notes)
+            if length is not None:
+                table["timeout"] = length
+        if (key := self._as.deny) is not None and entry.get(key):
+            used.add(key)
+            table["permissions"] = _deny(_list(key, entry[key]))
+        return used
+
+    def write(self, name: str, table: Mapping[str, Any]) -> Written:
+        words, title = self._as, self._as.title
+        entry: dict[str, Any] = dict(words.always)
+        transport = table.get("transport", table.get("type", "stdio"))
+        if words.type_for == "all" or (words.type_for == "remote" and transport != "stdio"):
+            entry["type"] = transport
+        if transport == "stdio":
+            entry["command"] = self._out(table.get("command", ""))
+            entry["args"] = [self._out(one) for one in table.get("args", [])]
+            if table.get("env"):
+                entry["env"] = {key: self._out(value) for key, value in table["env"].items()}
+            if table.get("cwd") is not None:
+                if not words.cwd:
+                    raise CannotSay(f"{title} has no cwd: let the command change to it, or start something that does")
+                entry["cwd"] = self._out(table["cwd"])
+        else:
+            self._write_url(entry, table, transport)
+        said = self._write_rest(entry, table)
+        return Written(entry, _left_behind(table, title, said))
+
+    def _out(self, text: Any) -> str:
+        return _spell(str(text), self._as.style, self._as.title, folder=self._as.folder)
+
+    def _write_url(self, entry: dict[str, Any], table: Mapping[str, Any], transport: str) -> None:
+        if not self._as.remote:
+            raise CannotSay(
+                f"{self._as.title} starts processes only; register the URL in its settings, or a proxy as a command"
+            )
+        entry[self._as.sse_url if transport == "sse" else self._as.url] = self._out(table.get("url", ""))
+        if table.get("headers"):
+            entry["headers"] = {key: self._out(value) for key, value in table["headers"].items()}
+
+    def _write_rest(self, entry: dict[str, Any], table: Mapping[str, Any]) -> set[str]:
+        words, said = self._as, set[str]()
+        if words.milliseconds is not None and "timeout" in table:
+            entry[words.milliseconds] = round(1000 * read_duration(table["timeout"]))
+            said.add("timeout")
+        if _is_disabled(table):
+            if words.off is None:
+                raise CannotSay(f"it is disabled, and {words.title} cannot say so in this file")
+            entry[words.off[0]] = words.off[1]
+        if words.deny is not None and _denied(table):
+            entry[words.deny] = _denied(table)
+            said.add("deny")
+        details = _oauth_of(table)
+        if details and words.oauth is not None:
+            said.add("oauth")
+            entry["auth" if words.oauth == "cursor" else "oauth"] = self._write_oauth(details)
+        return said
+
+    def _write_oauth(self, details: Mapping[str, Any]) -> dict[str, Any]:
+        scopes = list(details.get("scopes", []))
+        texts = {key: self._out(value) for key, value in details.items() if isinstance(value, str)}
+        if self._as.oauth == "cursor":
+            made: dict[str, Any] = {"CLIENT_ID": texts.get("client_id"), "CLIENT_SECRET": texts.get("client_secret")}
+            made["scopes"] = scopes or None
+        elif self._as.oauth == "claude":
+            made = {"clientId": texts.get("client_id"), "scopes": " ".join(scopes) or None}
+        else:
+            made = {
+                "enabled": True,
+                "clientId": texts.get("client_id"),
+                "clientSecret": texts.get("client_secret"),
+                "authorizationUrl": texts.get("auth_url"),
+                "tokenUrl": texts.get("token_url"),
+                "scopes": scopes or None,
+                "audiences": [texts["audience"]] if "audience" in texts else None,
+            }
+        return {key: value for key, value in made.items() if value is not None}
+
+
+_OAUTH_WORDS: Final = {
+    "client_id": ("clientId", "CLIENT_ID", "client_id"),
+    "client_secret": ("clientSecret", "CLIENT_SECRET", "client_secret"),
+    "auth_url": ("authorizationUrl",),
+    "token_url": ("tokenUrl",),
+}
+
+
+def _flattened(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Zed once wrote `"command": {"path": ..., "args": [...], "env": {...}}`; and what its extensions run is theirs."""
+    command: Any = entry.get("command")
+    if isinstance(command, Mapping):
+        inner = cast("Mapping[str, Any]", command)
+        rest = {key: value for key, value in entry.items() if key != "command"}
+        return {**rest, "command": inner.get("path"), "args": inner.get("args"), "env": inner.get("env")}
+    if entry.get("source") == "extension" or ("settings" in entry and not command and "url" not in entry):
+        raise CannotSay("an extension of the editor runs it, which is not there outside of it")
+    return entry
+
+
+# --- Codex -----------------------------------------------------------------------------------------------------------
+
+
+@final
+class Codex(Form):
+    """A table `[mcp_servers.NAME]`. Variables are named by keys of their own, never inside a text."""
+
+    _USED: Final = frozenset(
+        {
+            *("command", "args", "env", "env_vars", "cwd"),
+            *("url", "bearer_token_env_var", "http_headers", "env_http_headers", "scopes", "oauth"),
+            *("enabled", "startup_timeout_sec", "startup_timeout_ms", "tool_timeout_sec", "disabled_tools"),
+        }
+    )
+
+    def read(self, entry: Mapping[str, Any], machine: Machine, inputs: Inputs) -> Read:
+        notes: list[str] = []
+        said = _Understood("none", "Codex", machine, inputs, notes)
+        table: dict[str, Any] = {}
+        if isinstance(entry.get("command"), str):
+            table["command"] = said.text(entry["command"])
+            if args := said.list("args", entry.get("args")):
+                table["args"] = args
+            env = said.texts("env", entry.get("env"))
+            for one in cast("list[Any]", entry.get("env_vars") or []):
+                name = cast("Mapping[str, Any]", one).get("name") if isinstance(one, Mapping) else one
+                env[str(name)] = f"${{{name}}}"
+            if env:
+                table["env"] = env
+            if isinstance(entry.get("cwd"), str):
+                table["cwd"] = said.text(entry["cwd"])
+        elif isinstance(entry.get("url"), str):
+            table |= {"transport": "http", "url": said.text(entry["url"])}
+            headers = said.texts("http_headers", entry.get("http_headers"))
+            for name, variable in _texts("env_http_headers", entry.get("env_http_headers")).items():
+                headers[name] = f"${{{variable}}}"
+            if isinstance(entry.get("bearer_token_env_var"), str):
+                headers["Authorization"] = f"Bearer ${{{entry['bearer_token_env_var']}}}"
+            if headers:
+                table["headers"] = headers
+            self._read_oauth(entry, table)
+        else:
+            raise CannotSay("it has neither a command nor a URL")
+        self._read_rest(entry, table, notes)
+        notes += [f"{key} is not carried over" for key in entry if key not in self._USED | _QUIET]
+        return Read(table, notes)
+
+    def _read_oauth(self, entry: Mapping[str, Any], table: dict[str, Any]) -> None:
+        details: dict[str, Any] = {}
+        oauth: Any = entry.get("oauth")
+        if isinstance(oauth, Mapping) and isinstance(cast("Mapping[str, Any]", oauth).get("client_id"), str):
+            details["client_id"] = oauth["client_id"]
+        if entry.get("scopes"):
+            details["scopes"] = _list("scopes", entry["scopes"])
+        if details:
+            table["oauth_config"] = details
+
+    def _read_rest(self, entry: Mapping[str, Any], table: dict[str, Any], notes: list[str]) -> None:
+        for theirs, ours, unit in (
+            ("tool_timeout_sec", "timeout", 1),
+            ("startup_timeout_ms", "startup_timeout", 1000),
+            ("startup_timeout_sec", "startup_timeout", 1),
+        ):
+            value: Any = entry.get(theirs)
+            if value is None:
+                continue
+            length = _duration(theirs, value / unit if isinstance(value, (int, float)) else value, notes)
+            if length is not None:
+                table[ours] = length
+        if entry.get("enabled") is False:
+            table["disabled"] = True
+        if entry.get("disabled_tools"):
+            table["permissions"] = _deny(_list("disabled_tools", entry["disabled_tools"]))
+
+    def write(self, name: str, table: Mapping[str, Any]) -> Written:
+        transport = table.get("transport", table.get("type", "stdio"))
+        if transport == "sse":
+            raise CannotSay("Codex does not speak HTTP+SSE")
+        entry: dict[str, Any] = {}
+        if transport == "stdio":
+            entry["command"] = _spell(str(table.get("command", "")), "none", "Codex")
+            entry["args"] = [_spell(str(one), "none", "Codex") for one in table.get("args", [])]
+            named, entry["env"] = _split_env(table.get("env") or {}, "Codex")
+            entry["env_vars"] = named
+            if table.get("cwd") is not None:
+                entry["cwd"] = _spell(table["cwd"], "none", "Codex")
+        else:
+            entry["url"] = _spell(table.get("url", ""), "none", "Codex")
+            self._write_headers(entry, table.get("headers") or {})
+        said: set[str] = set()
+        for ours, theirs in (("startup_timeout", "startup_timeout_sec"), ("timeout", "tool_timeout_sec")):
+            if ours in table:
+                entry[theirs] = _number(read_duration(table[ours]))
+                said.add(ours)
+        if _is_disabled(table):
+            entry["enabled"] = False
+        if _denied(table):
+            entry["disabled_tools"] = _denied(table)
+            said.add("deny")
+        details = _oauth_of(table)
+        if details and not {"auth_url", "token_url", "client_secret"} & details.keys():
+            said.add("oauth")
+            entry["scopes"] = list(details.get("scopes", []))
+            if "client_id" in details:
+                entry["oauth"] = {"client_id": _spell(details["client_id"], "none", "Codex")}
+        return Written({k: v for k, v in entry.items() if v not in ([], {})}, _left_behind(table, "Codex", said))
+
+    def _write_headers(self, entry: dict[str, Any], headers: Mapping[str, str]) -> None:
+        plain: dict[str, str] = {}
+        named: dict[str, str] = {}
+        for name, value in headers.items():
+            bearer = re.fullmatch(r"Bearer \$\{([A-Za-z_]\w*)\}", value)
+            whole = re.fullmatch(r"\$\{([A-Za-z_]\w*)\}", value)
+            if name.lower() == "authorization" and bearer:
+                entry["bearer_token_env_var"] = bearer[1]
+            elif whole:
+                named[name] = whole[1]
+            else:
+                plain[name] = _spell(value, "none", "Codex")
+        entry |= {"http_headers": plain, "env_http_headers": named}
+
+
+def _split_env(env: Mapping[str, str], title: str) -> tuple[list[str], dict[str, str]]:
+    """The variables that are passed on under their own names, and those with a value."""
+    named = [name for name, value in env.items() if value == f"${{{name}}}"]
+    return named, {name: _spell(value, "none", title) for name, value in env.items() if name not in named}
+
+
+# --- Goose -----------------------------------------------------------------------------------------------------------
+
+
+@final
+class Goose(Form):
+    """An extension in `config.yaml`. Secrets are named by `env_keys` and kept elsewhere."""
+
+    _USED: Final = frozenset({"type", "cmd", "args", "envs", "env_keys", "timeout", "enabled", "uri", "headers"})
+    _OURS: Final = {"stdio": "stdio", "streamable_http": "http", "sse": "sse"}
+
+    def read(self, entry: Mapping[str, Any], machine: Machine, inputs: Inputs) -> Read:
+        notes: list[str] = []
+        kind = entry.get("type")
+        if kind not in self._OURS:
+            raise CannotSay(f"it is of the type {kind!r}, which only Goose can run")
+        named = _list("env_keys", entry.get("env_keys"))
+        said = _Understood("none" if kind == "stdio" else "bare", "Goose", machine, inputs, notes)
+        table: dict[str, Any] = {}
+        if kind == "stdio":
+            if not isinstance(entry.get("cmd"), str) or not entry["cmd"]:
+                raise CannotSay("it has no cmd")
+            table["command"] = said.text(entry["cmd"])
+            if args := said.list("args", entry.get("args")):
+                table["args"] = args
+            env = said.texts("envs", entry.get("envs"))
+            env |= {name: f"${{{name}}}" for name in named if name not in env}
+            if env:
+                table["env"] = env
+        else:
+            if not isinstance(entry.get("uri"), str) or not entry["uri"]:
+                raise CannotSay("it has no uri")
+            table |= {"transport": self._OURS[kind], "url": entry["uri"]}
+            if headers := said.texts("headers", entry.get("headers")):
+                table["headers"] = headers
+        if named:
+            notes.append(f"Goose keeps {', '.join(named)} itself; here set {'it' if len(named) == 1 else 'them'}")
+        if entry.get("timeout") is not None:
+            length = _duration("timeout", entry["timeout"], notes)
+            if length is not None:
+                table["timeout"] = length
+        if entry.get("enabled") is False:
+            table["disabled"] = True
+        notes += [
+            f"{key} is not carried over"
+            for key in entry
+            if key not in self._USED | _QUIET and entry[key] not in (None, False, "", [], {})
+        ]
+        return Read(table, notes)
+
+    def write(self, name: str, table: Mapping[str, Any]) -> Written:
+        transport = table.get("transport", table.get("type", "stdio"))
+        if transport == "sse":
+            raise CannotSay("Goose does not speak HTTP+SSE any more")
+        entry: dict[str, Any] = {
+            "enabled": not _is_disabled(table),
+            "type": "stdio" if transport == "stdio" else "streamable_http",
+            "name": name,
+            "description": "",
+        }
+        if transport == "stdio":
+            if table.get("cwd") is not None:
+                raise CannotSay("Goose has no cwd: let the command change to it")
+            named, envs = _split_env(table.get("env") or {}, "Goose")
+            entry["cmd"] = _spell(str(table.get("command", "")), "none", "Goose")
+            entry["args"] = [_spell(str(one), "none", "Goose") for one in table.get("args", [])]
+        else:
+            entry["uri"] = _spell(table.get("url", ""), "none", "Goose")
+            headers: Mapping[str, str] = table.get("headers") or {}
+            entry["headers"] = {key: _spell(value, "bare", "Goose") for key, value in headers.items()}
+            named = sorted({p.name for v in headers.values() for p in parts_of(v) if isinstance(p, Reference)})
+            envs = {}
+        entry |= {"envs": envs, "env_keys": named}
+        # Goose wants one; 300 s is what it writes itself.
+        entry["timeout"] = max(1, round(read_duration(table["timeout"]))) if "timeout" in table else 300
+        return Written(entry, _left_behind(table, "Goose", {"timeout"}))

@@ -1,0 +1,125 @@
+"""Read `mcp.toml` of the user, then of the project, and put one over the other (R225, R226).
+
+A `[server.X]` of the project replaces the user's X as a whole, be it good or failed. Bad TOML, a bad name and rules that
+cannot be read stop the load: what was meant is not known then, and a rule that was dropped would allow more than was
+said. Everything else is the affair of one server, which is marked failed while the others work.
+
+`read_config` is pure; `load_config` reads the files.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any, Final, NoReturn, cast
+
+from .entry import name_problem, read_entry, read_rules
+from .files import read_text
+from .machine import Machine
+from .model import ConfigUnusable, FailedEntry, HostConfig, Level, Problem, RuleEntry, ServerEntry, Source
+from .tomltext import Path as KeyPath
+from .tomltext import lines_of, read_toml
+
+__all__ = ["load_config", "read_config"]
+
+_TOP: Final = ("server", "permissions")
+# What servers are called in the files of others.
+_MISNOMERS: Final = frozenset({"servers", "mcpServers", "mcp_servers", "mcp", "context_servers", "mcp-servers"})
+
+
+def load_config(path: str | os.PathLike[str] | None = None, *, machine: Machine | None = None) -> HostConfig:
+    """The configuration of this user and this workspace; with a path, of that file alone.
+
+    Raises:
+        ConfigUnusable: a file cannot be read, is no TOML, names a server in a way that is not allowed, or has
+            permission rules that cannot be read; names file, line and key.
+    """
+    machine = Machine.here() if machine is None else machine
+    if path is not None:
+        file = Path(path).expanduser()
+        text = read_text(file)
+        if text is None:
+            raise ConfigUnusable(Problem(str(file), "there is no such file"))
+        return read_config([(Source(str(file), "file"), text)], machine)
+    found: list[tuple[Source, str]] = []
+    levels: dict[Level, PurePath] = {"user": machine.user_file, "project": machine.project_file}
+    for level, place in levels.items():
+        text = read_text(place)
+        if text is not None:
+            found.append((Source(str(place), level), text))
+    return read_config(found, machine)
+
+
+def read_config(texts: Sequence[tuple[Source, str]], machine: Machine) -> HostConfig:
+    """The configuration that these files make, the weakest first."""
+    read: dict[str, ServerEntry | FailedEntry] = {}
+    rules: list[RuleEntry] = []
+    problems: list[Problem] = []
+    for source, text in texts:
+        whole = read_toml(text, source.file)
+        lines = lines_of(text)
+        problems += _unknown(whole, source, lines)
+        rules = [*_global_rules(whole, source, lines), *rules]
+        for name, table in _servers(whole, source, lines).items():
+            read[name] = read_entry(name, table, source, machine, _below(lines, ("server", name)))
+    return HostConfig(
+        sources=tuple(source for source, _ in texts),
+        servers={name: one for name, one in read.items() if isinstance(one, ServerEntry)},
+        failed={name: one for name, one in read.items() if isinstance(one, FailedEntry)},
+        rules=tuple(rules),
+        problems=tuple(problems),
+    )
+
+
+def _servers(whole: Mapping[str, Any], source: Source, lines: Mapping[KeyPath, int]) -> dict[str, Any]:
+    servers: Any = whole.get("server", {})
+    if not isinstance(servers, Mapping):
+        _stop(source, "server", lines.get(("server",)), "tables are expected, [server.NAME], one for each server")
+    named = cast("Mapping[str, Any]", servers)
+    for name in named:
+        if wrong := name_problem(name):
+            _stop(source, f"server.{name}", lines.get(("server", name)), wrong)
+    if "command" in named and not isinstance(named["command"], Mapping):
+        _stop(source, "server", lines.get(("server",)), "the server has no name: write [server.NAME], not [server]")
+    return dict(named)
+
+
+def _global_rules(whole: Mapping[str, Any], source: Source, lines: Mapping[KeyPath, int]) -> tuple[RuleEntry, ...]:
+    table: Any = whole.get("permissions", {})
+    if not isinstance(table, Mapping):
+        line = lines.get(("permissions",))
+        _stop(source, "permissions", line, "a table is expected, [permissions], with allow, deny and ask")
+
+    def line_of(key: str) -> int | None:
+        return lines.get(tuple(key.partition("[")[0].split(".")[:2]), lines.get(("permissions",)))
+
+    def complain(key: str, message: str) -> None:
+        _stop(source, key, line_of(key), message)
+
+    return read_rules(cast("Mapping[str, Any]", table), source, complain, line_of)
+
+
+def _unknown(whole: Mapping[str, Any], source: Source, lines: Mapping[KeyPath, int]) -> list[Problem]:
+    found: list[Problem] = []
+    for key in whole:
+        if key in _TOP:
+            continue
+        near = difflib.get_close_matches(key, _TOP, n=1)
+        if key in _MISNOMERS:
+            hint = "servers are written as [server.NAME] here"
+        else:
+            hint = f"did you mean {near[0]!r}?" if near else "known are server and permissions"
+        found.append(Problem(source.file, f"this key is not known, and ignored; {hint}", key, lines.get((key,))))
+    return found
+
+
+def _below(lines: Mapping[KeyPath, int], path: KeyPath) -> dict[str, int]:
+    """The lines of what is below a path, by the dotted rest."""
+    depth = len(path)
+    return {".".join(key[depth:]): line for key, line in lines.items() if key[:depth] == path}
+
+
+def _stop(source: Source, key: str, line: int | None, message: str) -> NoReturn:
+    raise ConfigUnusable(Problem(source.file, message, key, line))

@@ -1,0 +1,198 @@
+"""What a configuration is, once read: values, and where each of them came from.
+
+Nothing here reads or checks anything; `entry.py` makes entries, `load.py` makes the whole. What a file left open is None
+where the environment or the host decides (R269), and the default where this file alone does.
+
+An entry prints without what is secret in it. `table` is the entry as it was written, variables unexpanded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias, final
+
+from msgspec import Struct, field
+
+from trimaran.errors import ConfigError
+
+__all__ = [
+    "Action",
+    "ConfigUnusable",
+    "FailedEntry",
+    "HostConfig",
+    "Level",
+    "OAuthEntry",
+    "OAuthMode",
+    "Problem",
+    "RuleEntry",
+    "ServerEntry",
+    "Source",
+    "ToolEntry",
+    "Transport",
+]
+
+Transport: TypeAlias = Literal["stdio", "http", "sse"]
+OAuthMode: TypeAlias = Literal["auto", "off", "manual"]
+Action: TypeAlias = Literal["allow", "deny", "ask"]
+Level: TypeAlias = Literal["user", "project", "file"]
+
+
+@final
+class Source(Struct, frozen=True):
+    """A file that was read."""
+
+    file: str
+    level: Level
+    """`user`, `project`, or `file` for one that was named."""
+
+
+@final
+class Problem(Struct, frozen=True):
+    """What is wrong, where, and what to do. Its text begins as editors and terminals know it: `file:line:`."""
+
+    file: str
+    message: str
+    key: str = ""
+    """The dotted path of the key, `server.linear.command`; empty if it is about the file."""
+    line: int | None = None
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        return ": ".join(part for part in (place, self.key, self.message) if part)
+
+
+class ConfigUnusable(ConfigError):
+    """The whole configuration cannot be used: it cannot be read, or it says nothing certain (R226)."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
+@final
+class RuleEntry(Struct, frozen=True, kw_only=True):
+    """A permission rule as written; what its pattern means is for the permissions to say (R244)."""
+
+    action: Action
+    pattern: str
+    comment: str | None = None
+    reason: str | None = None
+    """Told to the model when the rule denies."""
+    expires_at: str | None = None
+    source: Source
+    line: int | None = None
+
+
+@final
+class ToolEntry(Struct, frozen=True, kw_only=True):
+    """What `[server.X.tools.Y]` says about one tool."""
+
+    timeout: float | None = None
+
+
+@final
+class OAuthEntry(Struct, frozen=True, kw_only=True):
+    """What `[server.X.oauth_config]` says (R231)."""
+
+    client_id: str | None = None
+    client_secret: str | None = None
+    auth_url: str | None = None
+    token_url: str | None = None
+    scopes: tuple[str, ...] = ()
+    audience: str | None = None
+
+    def __repr__(self) -> str:
+        return f"OAuthEntry(client_id={self.client_id!r}, auth_url={self.auth_url!r}, scopes={self.scopes!r})"
+
+
+@final
+class ServerEntry(Struct, frozen=True, kw_only=True):
+    """One server that can be used, all variables filled in."""
+
+    name: str
+    source: Source
+    transport: Transport = "stdio"
+
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Set for the process, on top of the host's environment."""
+    cwd: str | None = None
+    """Where the process starts; None is where the host runs."""
+
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    oauth: OAuthMode = "off"
+    oauth_config: OAuthEntry | None = None
+
+    disabled: bool = False
+    timeout: float | None = None
+    """Seconds for a call; None leaves it to the environment, then 60 (R269)."""
+    startup_timeout: float | None = None
+    """Seconds from nothing to ready; None leaves it to the environment, then 5."""
+    output_limit: int = 2 * 1024 * 1024
+    """Bytes of a result that are kept."""
+    lazy: bool = False
+    tools: Mapping[str, ToolEntry] = field(default_factory=dict[str, ToolEntry])
+    permissions: tuple[RuleEntry, ...] = ()
+    """Globs over this server's own tool names (R238), in the order written."""
+
+    table: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    lines: Mapping[str, int] = field(default_factory=dict[str, int])
+    """On which line of the file a key stands, by its path below `server.NAME`; "" is the entry itself."""
+
+    @property
+    def enabled(self) -> bool:
+        return not self.disabled
+
+    def where(self, key: str = "") -> str:
+        """`file:line` of a key of this entry, or of the entry."""
+        line = self.lines.get(key, self.lines.get(""))
+        return self.source.file if line is None else f"{self.source.file}:{line}"
+
+    def target(self) -> dict[str, Any]:
+        """What `connect` takes: the same call, whatever the transport (R236)."""
+        if self.transport == "stdio":
+            return {"command": self.command, "args": list(self.args), "env": dict(self.env), "cwd": self.cwd}
+        return {"transport": self.transport, "url": self.url, "headers": dict(self.headers)}
+
+    def __repr__(self) -> str:
+        return f"<ServerEntry {self.name!r}: {self.transport}, {self.where()}>"
+
+
+@final
+class FailedEntry(Struct, frozen=True, kw_only=True):
+    """One server that cannot be used, and every reason why. The others work."""
+
+    name: str
+    source: Source
+    problems: tuple[Problem, ...]
+    disabled: bool = False
+    """It says `disabled = true` all the same."""
+    table: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    line: int | None = None
+
+    @property
+    def reason(self) -> str:
+        """All problems in one text, a line each."""
+        return "\n".join(map(str, self.problems))
+
+    def __repr__(self) -> str:
+        return f"<FailedEntry {self.name!r}: {len(self.problems)} problems>"
+
+
+@final
+class HostConfig(Struct, frozen=True, kw_only=True):
+    """All that a host was told: the files it was read from, and what they make together."""
+
+    sources: tuple[Source, ...] = ()
+    """The files that are there, the weakest first."""
+    servers: Mapping[str, ServerEntry] = field(default_factory=dict[str, ServerEntry])
+    failed: Mapping[str, FailedEntry] = field(default_factory=dict[str, FailedEntry])
+    rules: tuple[RuleEntry, ...] = ()
+    """The global permission rules, those of the strongest file first (R244)."""
+    problems: tuple[Problem, ...] = ()
+    """What belongs to no server: keys at the top that nobody knows."""
+
+    def __repr__(self) -> str:
+        return f"<HostConfig: {len(self.servers)} servers, {len(self.failed)} failed>"

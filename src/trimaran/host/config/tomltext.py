@@ -1,0 +1,290 @@
+"""TOML as text: read it, know on which line each key stands, write a table, and put one into a file that has others.
+
+Pure. `tomllib` decides what is TOML; the scanner here only walks over text that it accepted, and finds where things are.
+A change of a file is made in its text, so that comments and order stay, and is then read again: everything but the table
+must be what it was, else nothing is changed.
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias, cast, final
+
+from .mask import masked
+from .model import ConfigUnusable, Problem
+
+__all__ = ["Path", "lines_of", "read_toml", "set_table", "write_table"]
+
+Path: TypeAlias = tuple[str, ...]
+
+_PLACE: Final = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)\s*$")
+_BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
+_BLANK: Final = re.compile(r"(?:[ \t\r\n]+|#[^\n]*)+")
+_MULTI: Final = (re.compile(r'"""(?:[^\\]|\\.)*?"{3,5}', re.DOTALL), re.compile(r"'''.*?'{3,5}", re.DOTALL))
+_SINGLE: Final = (re.compile(r'"(?:[^"\\\n]|\\.)*"'), re.compile(r"'[^'\n]*'"))
+_OTHER: Final = re.compile(r"[^,\]}#\r\n]+")
+_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
+_WIDEST: Final = 100  # an inline table or a list that is longer is split
+
+
+def read_toml(text: str, file: str) -> dict[str, Any]:
+    """The file's content; ConfigUnusable names line and table."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        said = str(error)
+        place = _PLACE.search(said)
+        line = int(place[1]) if place and place[1] else text.count("\n") + 1
+        reason = _PLACE.sub("", said)
+        raise ConfigUnusable(
+            Problem(file, f"this is not TOML: {reason[:1].lower()}{reason[1:]}", _table_above(text, line), line)
+        ) from None
+    except RecursionError:
+        raise ConfigUnusable(Problem(file, "this is nested too deep to be read")) from None
+
+
+def _table_above(text: str, line: int) -> str:
+    """The table that a line of text that is no TOML seems to be in."""
+    for before in reversed(text.split("\n")[:line]):
+        if found := re.match(r"\s*\[\[?\s*([^\]]+?)\s*\]", before):
+            return found[1]
+    return ""
+
+
+# --- where things are ------------------------------------------------------------------------------------------------
+
+
+class _Statement(NamedTuple):
+    """A header or `key = value`, from the start of its line to the end of its last."""
+
+    path: Path
+    start: int
+    end: int
+    is_header: bool
+
+
+@final
+class _Scan:
+    """One walk over a text that is known to be TOML."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.statements: list[_Statement] = []
+        self.lines: dict[Path, int] = {}
+        self._ends = [place for place, sign in enumerate(text) if sign == "\n"]
+        self._walk()
+
+    def _walk(self) -> None:
+        at, table = self._skip(0), ()
+        while at < len(self.text):
+            start = self.text.rfind("\n", 0, at) + 1
+            if self.text[at] == "[":
+                at += 2 if self.text.startswith("[[", at) else 1
+                table, at = self._keys(at)
+                self._note(table, at)
+                at = self._line_end(at)
+                self.statements.append(_Statement(table, start, at, True))
+            else:
+                keys, at = self._keys(at)
+                path = (*table, *keys)
+                self._note(path, at)
+                at = self._line_end(self._value(self._skip_blanks(at + 1), path))
+                self.statements.append(_Statement(path, start, at, False))
+            at = self._skip(at)
+
+    def _note(self, path: Path, at: int) -> None:
+        for length in range(1, len(path) + 1):
+            self.lines.setdefault(path[:length], bisect.bisect_left(self._ends, at) + 1)
+
+    def _skip(self, at: int) -> int:
+        found = _BLANK.match(self.text, at)
+        return found.end() if found else at
+
+    def _skip_blanks(self, at: int) -> int:
+        while self.text[at : at + 1] in (" ", "\t"):
+            at += 1
+        return at
+
+    def _line_end(self, at: int) -> int:
+        end = self.text.find("\n", at)
+        return len(self.text) if end < 0 else end + 1
+
+    def _keys(self, at: int) -> tuple[Path, int]:
+        """A dotted key; then the place of the `=` or `]` after it."""
+        keys: list[str] = []
+        while True:
+            at = self._skip_blanks(at)
+            quote = "\"'".find(self.text[at])
+            found = (_SINGLE[quote] if quote >= 0 else _BARE).match(self.text, at)
+            assert found is not None
+            keys.append(tomllib.loads(f"k = {found[0]}")["k"] if quote >= 0 else found[0])
+            at = self._skip_blanks(found.end())
+            if self.text[at] != ".":
+                return tuple(keys), at
+            at += 1
+
+    def _value(self, at: int, path: Path | None) -> int:
+        """The place after the value that begins here; keys of inline tables are noted on the way."""
+        for quote, pattern in zip(('"""', "'''", '"', "'"), (*_MULTI, *_SINGLE), strict=True):
+            if self.text.startswith(quote, at) and (found := pattern.match(self.text, at)):
+                return found.end()
+        opening = self.text[at]
+        if opening not in "[{":
+            found = _OTHER.match(self.text, at)
+            assert found is not None
+            return found.end()
+        closing = "]" if opening == "[" else "}"
+        at += 1
+        while True:
+            at = self._skip(at)
+            if self.text[at] == closing:
+                return at + 1
+            if self.text[at] == ",":
+                at += 1
+            elif opening == "[":
+                at = self._value(at, None)
+            else:
+                keys, at = self._keys(at)
+                inner = None if path is None else (*path, *keys)
+                if inner is not None:
+                    self._note(inner, at)
+                at = self._value(self._skip_blanks(at + 1), inner)
+
+
+def lines_of(text: str) -> dict[Path, int]:
+    """On which line each table and key of a TOML text is first named."""
+    return _Scan(text).lines
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def write_table(path: Path, table: Mapping[str, Any]) -> str:
+    """A table under its header, and its inner tables under theirs. What is None is left out."""
+    written = {key: value for key, value in table.items() if value is not None}
+    inner = {key: cast("Mapping[str, Any]", v) for key, v in written.items() if isinstance(v, Mapping)}
+    inline = {key: text for key, value in inner.items() if (text := _inline(key, value)) is not None}
+    rows = [
+        inline[key] if key in inline else f"{_key(key)} = {_value(value, _key(key))}"
+        for key, value in written.items()
+        if key in inline or key not in inner
+    ]
+    rest = [write_table((*path, key), value) for key, value in inner.items() if key not in inline]
+    if not rows and rest:
+        return "\n".join(rest)
+    return "\n".join(["\n".join([f"[{'.'.join(map(_key, path))}]", *rows, ""]), *rest])
+
+
+def _inline(key: str, value: Mapping[str, Any]) -> str | None:
+    """`key = { a = "b" }`, for a short map of texts."""
+    if not all(isinstance(one, str) for one in value.values()):
+        return None
+    pairs = ", ".join(f"{_key(name)} = {_text(one)}" for name, one in value.items())
+    text = f"{_key(key)} = {{ {pairs} }}" if pairs else f"{_key(key)} = {{}}"
+    return text if len(text) <= _WIDEST else None
+
+
+def _key(name: str) -> str:
+    return name if _BARE.fullmatch(name) else _text(name)
+
+
+def _value(value: Any, key: str = "") -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, Mapping):
+        pairs = (f"{_key(k)} = {_value(v)}" for k, v in cast("Mapping[str, Any]", value).items() if v is not None)
+        return f"{{ {', '.join(pairs)} }}"
+    if isinstance(value, Sequence):
+        items = [_value(one) for one in cast("Sequence[Any]", value)]
+        text = f"[{', '.join(items)}]"
+        if len(key) + len(text) <= _WIDEST:
+            return text
+        return "[\n" + "".join(f"    {item},\n" for item in items) + "]"
+    return _text(str(value))
+
+
+def _text(text: str) -> str:
+    made = (_ESCAPES.get(c) or (f"\\u{ord(c):04x}" if ord(c) < 32 or ord(c) == 127 else c) for c in text)
+    return f'"{"".join(made)}"'
+
+
+# --- changing --------------------------------------------------------------------------------------------------------
+
+
+def set_table(text: str, path: Path, table: Mapping[str, Any], file: str) -> str:
+    """The text with this table in it, in place of the one it had, if any."""
+    before = read_toml(text, file)
+    regions = _regions(_Scan(text).statements, path)
+    end_of_line = "\r\n" if "\r\n" in text else "\n"
+    block = write_table(path, table).replace("\n", end_of_line)
+    at = next((start for start, _, is_header in regions if is_header), None)
+    kept, last = "", 0
+    for start, end, _ in regions:
+        kept += text[last:start]
+        if start == at:
+            kept = _joined(kept, block, end_of_line)
+        last = end
+    kept += text[last:]
+    made = kept if at is not None else _joined(kept, block, end_of_line)
+    _check(before, made, path, table, file)
+    return made
+
+
+def _joined(text: str, block: str, end_of_line: str) -> str:
+    """The block after the text, an empty line between them."""
+    if not text.strip():
+        return block
+    if not text.endswith("\n"):
+        text += end_of_line
+    blank = "" if text.endswith(("\n\n", "\n\r\n")) else end_of_line
+    return f"{text}{blank}{block}"
+
+
+def _regions(statements: list[_Statement], path: Path) -> list[tuple[int, int, bool]]:
+    """What in the text belongs to the table: a header with all up to its last key, or single keys."""
+    found: list[tuple[int, int, bool]] = []
+    for statement in statements:
+        if statement.path[: len(path)] != path:
+            continue
+        joins = bool(found) and not statement.is_header and found[-1][2]
+        if joins and not any(found[-1][1] <= other.start < statement.start for other in statements if other.is_header):
+            found[-1] = (found[-1][0], statement.end, True)
+        else:
+            found.append((statement.start, statement.end, statement.is_header))
+    return found
+
+
+def _check(before: dict[str, Any], made: str, path: Path, table: Mapping[str, Any], file: str) -> None:
+    expected: Any = before
+    for key in path[:-1]:
+        expected = expected.setdefault(key, {}) if isinstance(expected, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    if isinstance(expected, dict):
+        expected[path[-1]] = _plain(table)
+    try:
+        after: Any = read_toml(made, file)
+    except ConfigUnusable:
+        after = None
+    if after != before or not isinstance(expected, dict):
+        raise ConfigUnusable(
+            Problem(
+                file,
+                "this table cannot be put in without changing others; add it by hand:\n"
+                + write_table(path, masked(table)),
+                ".".join(path),
+            )
+        )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {k: _plain(v) for k, v in cast("Mapping[str, Any]", value).items() if v is not None}
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in cast("Sequence[Any]", value)]
+    return value

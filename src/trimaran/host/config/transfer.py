@@ -1,0 +1,220 @@
+"""Servers from another program's file to ours, and back. Pure: texts in, texts out.
+
+What is brought in is a table for each server, as `mcp.toml` has them, with what was left behind said in notes; a server
+that cannot be brought is skipped with the reason, the others are not. What is sent out is the other program's file with
+the entries in it and everything else as it was; an entry that is there already stays unless it is to be replaced.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, cast, final
+
+from msgspec import Struct
+
+from .clients import Client, read_content
+from .entry import NAME, read_entry
+from .expand import Unexpandable, expand, parts_of
+from .forms import CannotSay
+from .jsontext import set_member
+from .machine import Machine
+from .model import ConfigUnusable, FailedEntry, Problem, Source
+from .tomltext import read_toml, set_table, write_table
+from .yamltext import set_entry
+
+__all__ = ["Exported", "Imported", "export_servers", "import_servers", "merge_servers", "name_for", "write_servers"]
+
+
+@final
+class Imported(Struct, frozen=True, kw_only=True):
+    """What a file of another program holds, as tables of `mcp.toml`."""
+
+    tables: dict[str, dict[str, Any]]
+    skipped: dict[str, str]
+    """Servers that cannot be brought, by their own names, and why."""
+    notes: dict[str, list[str]]
+    """What to know about those that can."""
+    lines: dict[str, int]
+    """Where each stands, by the name here, or its own if it is skipped."""
+
+
+@final
+class Exported(Struct, frozen=True, kw_only=True):
+    """A file with servers put in."""
+
+    text: str
+    written: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
+    """They were there, the same to the letter."""
+    kept: tuple[str, ...] = ()
+    """Others of these names are there, and stay."""
+    skipped: dict[str, str] = {}
+    notes: dict[str, list[str]] = {}
+
+
+def name_for(text: str, taken: Sequence[str] = ()) -> str:
+    """A server's name made of any text (R226)."""
+    made = re.sub(r"[^a-z0-9_-]+", "-", text.lower()).strip("-")[:32].strip("-") or "server"
+    name, number = made, 2
+    while name in taken:
+        name = f"{made[: 32 - len(str(number)) - 1]}-{number}"
+        number += 1
+    return name
+
+
+# --- bringing in -----------------------------------------------------------------------------------------------------
+
+
+def import_servers(client: Client, text: str, file: str, machine: Machine) -> Imported:
+    """The servers in a client's file."""
+    content = read_content(text, client.language, file)
+    inputs, is_off = client.inputs(content), client.switched_off(content)
+    made = Imported(tables={}, skipped={}, notes={}, lines={})
+    lines = client.lines(text, machine, file)
+    entries = client.servers(content, machine, file)
+    # A name that is good stays; another must not take it away.
+    good = [name for name in entries if NAME.fullmatch(name)]
+    for theirs, entry in entries.items():
+        try:
+            if not isinstance(entry, Mapping):
+                raise CannotSay("it is not an object")
+            table, notes = client.form.read(cast("Mapping[str, Any]", entry), machine, inputs)
+        except CannotSay as error:
+            made.skipped[theirs] = str(error)
+            made.lines[theirs] = lines.get(theirs, 1)
+            continue
+        name = theirs if theirs in good else name_for(theirs, [*good, *made.tables])
+        if name != theirs:
+            notes = [f"it is called {theirs!r} in {client.title}", *notes]
+        if is_off(theirs):
+            table["disabled"] = True
+        made.tables[name] = table
+        made.lines[name] = lines.get(theirs, 1)
+        made.notes[name] = [*notes, *_doubts(name, table, machine)]
+    return made
+
+
+def _doubts(name: str, table: Mapping[str, Any], machine: Machine) -> list[str]:
+    """What would fail here: unset variables are for later, everything else is said now."""
+    variables = dict.fromkeys(_references(table), "x")
+    set_here = Machine(
+        home=machine.home,
+        workspace=machine.workspace,
+        environ={**variables, **machine.environ},
+        platform=machine.platform,
+    )
+    read = read_entry(name, table, Source("mcp.toml", "file"), set_here, {})
+    return [f"{p.key}: {p.message}" for p in read.problems] if isinstance(read, FailedEntry) else []
+
+
+def _references(value: Any) -> set[str]:
+    if isinstance(value, str):
+        try:
+            return {part.name for part in parts_of(value) if not isinstance(part, str)}
+        except Unexpandable:
+            return set()
+    if isinstance(value, Mapping):
+        return set[str]().union(*map(_references, cast("Mapping[str, Any]", value).values()))
+    if isinstance(value, (list, tuple)):
+        return set[str]().union(*map(_references, cast("Sequence[Any]", value)))
+    return set()
+
+
+def merge_servers(text: str, file: str, tables: Mapping[str, Mapping[str, Any]], *, replace: bool = False) -> Exported:
+    """An `mcp.toml` with these tables in it."""
+    whole: Any = read_toml(text, file).get("server", {})
+    there: Mapping[str, Any] = cast("Mapping[str, Any]", whole) if isinstance(whole, Mapping) else {}
+    written: list[str] = []
+    unchanged: list[str] = []
+    kept: list[str] = []
+    for name, table in tables.items():
+        if there.get(name) == table:
+            unchanged.append(name)
+        elif name in there and not replace:
+            kept.append(name)
+        else:
+            text = set_table(text, ("server", name), table, file)
+            written.append(name)
+    return Exported(text=text, written=tuple(written), unchanged=tuple(unchanged), kept=tuple(kept))
+
+
+def write_servers(tables: Mapping[str, Mapping[str, Any]]) -> str:
+    """The tables as an `mcp.toml` of their own."""
+    return "\n".join(write_table(("server", name), table) for name, table in tables.items())
+
+
+# --- sending out -----------------------------------------------------------------------------------------------------
+
+
+def export_servers(
+    client: Client,
+    text: str,
+    file: str,
+    tables: Mapping[str, Mapping[str, Any]],
+    machine: Machine,
+    *,
+    replace: bool = False,
+    values: bool = False,
+) -> Exported:
+    """The client's file with these servers in it; one that would not work here is not given to others. `values` writes what variables hold today in their place."""
+    content = read_content(text, client.language, file)
+    there: Any = content.get(client.key)
+    if there is not None and not isinstance(there, Mapping):
+        raise ConfigUnusable(Problem(file, "an object is expected here, with a member for each server", client.key))
+    entries = cast("Mapping[str, Any]", there or {})
+    written: list[str] = []
+    unchanged: list[str] = []
+    kept: list[str] = []
+    skipped: dict[str, str] = {}
+    notes: dict[str, list[str]] = {}
+    for name, table in tables.items():
+        if doubts := _doubts(name, table, machine):
+            skipped[name] = "; ".join(doubts)
+            continue
+        try:
+            entry, said = client.form.write(name, _filled(table, machine) if values else table)
+        except (CannotSay, Unexpandable) as error:
+            skipped[name] = str(error)
+            continue
+        notes[name] = said
+        if entries.get(name) == entry:
+            unchanged.append(name)
+        elif name in entries and not replace:
+            kept.append(name)
+        else:
+            text = _put(client, text, name, entry, file)
+            written.append(name)
+    return Exported(
+        text=text,
+        written=tuple(written),
+        unchanged=tuple(unchanged),
+        kept=tuple(kept),
+        skipped=skipped,
+        notes=notes,
+    )
+
+
+def _put(client: Client, text: str, name: str, entry: Mapping[str, Any], file: str) -> str:
+    if client.language == "toml":
+        return set_table(text, (client.key, name), entry, file)
+    if client.language == "yaml":
+        return set_entry(text, client.key, name, entry, file)
+    return set_member(text, (client.key, name), entry, file)
+
+
+def _filled(table: Mapping[str, Any], machine: Machine) -> dict[str, Any]:
+    """The table with what its variables hold; only where variables are filled in at all (R232)."""
+    variables = machine.variables
+
+    def fill(value: Any) -> Any:
+        if isinstance(value, str):
+            return expand(value, variables)
+        if isinstance(value, Mapping):
+            return {key: fill(one) for key, one in cast("Mapping[str, Any]", value).items()}
+        if isinstance(value, (list, tuple)):
+            return [fill(one) for one in cast("Sequence[Any]", value)]
+        return value
+
+    filled = ("command", "args", "env", "cwd", "url", "headers", "oauth", "oauth_config")
+    return {key: fill(value) if key in filled else value for key, value in table.items()}

@@ -1,0 +1,81 @@
+"""Durations and sizes as people write them: `60s`, `1m30s`, `500ms`, `90`; `2 MiB`, `500KB`, `4096`.
+
+Pure. A bare number is seconds, or bytes. What cannot be read is a ValueError whose text says what can.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, Final
+
+__all__ = ["LONGEST", "read_duration", "read_size", "write_duration"]
+
+LONGEST: Final = 600.0  # R230: past ten minutes somebody forgot about the call
+
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|sec|s|min|m|h)\s*")
+_SIZES: Final = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+_SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)")
+
+
+def read_duration(value: Any, *, longest: float | None = LONGEST) -> float:
+    """Seconds, from a text or a number."""
+    seconds = _seconds(value)
+    if seconds is None:
+        raise ValueError(f'{_shown(value)} is not a duration: write seconds, 60, or a text, "60s", "500ms", "2m"')
+    if not seconds > 0 or not math.isfinite(seconds):
+        raise ValueError(f'{_shown(value)} is not more than nothing: write a duration such as "60s"')
+    if longest is not None and seconds > longest:
+        raise ValueError(f"{_shown(value)} is longer than the most that is allowed, {write_duration(longest)}")
+    return seconds
+
+
+def _seconds(value: Any) -> float | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, (int, float)):
+        return float(value)
+    if not isinstance(value, str):
+        return None
+    text = value.strip()
+    if re.fullmatch(r"[0-9]+(\.[0-9]+)?", text):
+        return float(text)
+    total, at = 0.0, 0
+    while at < len(text):
+        part = _PART.match(text, at)
+        if part is None:
+            return None
+        total += float(part[1]) * _UNITS[part[2]]
+        at = part.end()
+    return total if text else None
+
+
+def write_duration(seconds: float) -> str:
+    """The shortest text that reads as these seconds."""
+    if seconds >= 60 and seconds % 60 == 0:
+        return f"{seconds / 60:g}m"
+    milliseconds = seconds * 1000
+    if seconds < 1 and milliseconds == int(milliseconds):
+        return f"{milliseconds:g}ms"
+    return f"{seconds:.10g}s"
+
+
+def read_size(value: Any) -> int:
+    """Bytes, from a text or a whole number."""
+    found: float | None = None
+    if isinstance(value, int) and not isinstance(value, bool):
+        found = value
+    elif isinstance(value, str) and (parts := _SIZE.fullmatch(value.strip())) and parts[2].lower() in _SIZES:
+        found = float(parts[1]) * _SIZES[parts[2].lower()]
+    if found is None:
+        raise ValueError(f'{_shown(value)} is not a size: write bytes, 4096, or a text, "2 MiB", "500 KB"')
+    if not 1 <= found < 2**53:
+        raise ValueError(f'{_shown(value)} is not a size that can be kept: write one byte or more, such as "2 MiB"')
+    return int(found)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f'"{value[:40]}"' if isinstance(value, str) else str(value)[:40]

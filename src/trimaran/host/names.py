@@ -1,0 +1,303 @@
+"""Names for the tools of many servers: one for each, that a provider accepts, and back to server and tool.
+
+Pure: no I/O, no clock. A `Names` is made of every server's tools and does not change; `renewed` makes the next one.
+
+The name of a tool is a function of its server, itself and the other tools of that server, never of the order in which
+servers came (C28, R271):
+
+    mcp__server__tool           the tool's own characters, those outside [A-Za-z0-9_-] replaced by "_"
+    mcp__server__too_1a2b3c4d   the same with a digest of server and tool, where the plain name would not do:
+                                longer than the limit; taken by a tool of exactly that name; two tools that differ only in
+                                replaced characters; or not to be taken apart again (a server whose name has "__" in it)
+
+Whoever had a name keeps it: `renewed` never gives a name to one tool that another had before, so that a model that read an
+older list does not call something else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, Literal, NamedTuple, Self, TypeAlias, final
+
+from trimaran.errors import ConfigError, Error
+
+__all__ = [
+    "MAX_NAME",
+    "PREFIX",
+    "Address",
+    "Names",
+    "UnknownName",
+    "check_server_name",
+    "join_name",
+    "rule_name",
+    "split_name",
+]
+
+PREFIX: Final = "mcp__"
+_BETWEEN: Final = "__"
+# What Anthropic, OpenAI and Gemini all accept: ^[a-zA-Z0-9_-]{1,64}$, and Gemini wants a letter or "_" first.
+MAX_NAME: Final = 64
+_SERVER: Final = re.compile(r"[a-z0-9_-]{1,32}")
+_OTHER: Final = re.compile(r"[^A-Za-z0-9_-]")
+_DIGEST: Final = 8
+# A tool may really be called so; it then gets a digest of its own, and no plain name can be mistaken for one with a digest.
+_LOOKS_DIGESTED: Final = re.compile(rf"_[0-9a-f]{{{_DIGEST},}}$")
+# Names of tools that are gone, remembered so that no other tool takes them. A server that renames its tools all the time
+# would otherwise fill the memory.
+_MOST_REMEMBERED: Final = 10_000
+
+Reason: TypeAlias = Literal["no_separator", "unknown_server", "unknown_tool"]
+
+
+class UnknownName(Error):
+    """No tool has this name. `reason` says how far it could be read: no_separator, unknown_server, unknown_tool."""
+
+    def __init__(self, message: str, *, name: str, reason: Reason) -> None:
+        super().__init__(message)
+        self.name = name
+        self.reason: Reason = reason
+
+
+class Address(NamedTuple):
+    """A tool, as the server that has it calls it."""
+
+    server: str
+    tool: str
+
+
+def check_server_name(name: str) -> str:
+    """The name, if a server may be called so (R226).
+
+    Raises:
+        ConfigError: it may not.
+    """
+    if not _SERVER.fullmatch(name):
+        raise ConfigError(
+            f"a server cannot be called {name!r}: use 1 to 32 of the characters a-z, 0-9, _ and -, for example "
+            f"{_suggested(name)!r}"
+        )
+    return name
+
+
+def _suggested(name: str) -> str:
+    return re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-")[:32] or "server"
+
+
+def rule_name(server: str, tool: str) -> str:
+    """What permission rules call a tool: never shortened, so that `mcp__X__<glob>` means what it says (R238)."""
+    return f"{PREFIX}{server}{_BETWEEN}{_OTHER.sub('_', tool)}"
+
+
+def join_name(server: str, tool: str, separator: str = ":") -> str:
+    """Server and tool in one name (R219)."""
+    return f"{server}{_checked(separator)}{tool}"
+
+
+def split_name(name: str, servers: Iterable[str] | None = None, separator: str = ":") -> Address:
+    """Server and tool of a joined name, split at the first separator (R221).
+
+    Args:
+        name: A name that `join_name` made.
+        servers: The servers there are. The split is then the first one that leaves the name of one of them.
+        separator: What stands between the two.
+
+    Raises:
+        UnknownName: there is no separator, or no such server.
+    """
+    _checked(separator)
+    found = name.find(separator)
+    if found < 0:
+        raise UnknownName(
+            f"{name!r} names no server: expected a server's name, {separator!r} and a tool's name",
+            name=name,
+            reason="no_separator",
+        )
+    first = Address(name[:found], name[found + len(separator) :])
+    if servers is None:
+        return first
+    known = set(servers)
+    while found >= 0:
+        if name[:found] in known:
+            return Address(name[:found], name[found + len(separator) :])
+        found = name.find(separator, found + 1)
+    raise UnknownName(
+        f"{name!r}: there is no server {first.server!r}; {_listed(known)}", name=name, reason="unknown_server"
+    )
+
+
+def _checked(separator: str) -> str:
+    if not separator:
+        raise ConfigError('the separator between server and tool is empty: use ":" or leave it out')
+    return separator
+
+
+def _listed(servers: Iterable[str]) -> str:
+    names = sorted(servers)
+    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+    return f"the servers are {', '.join(names[:10])}{more}" if names else "there are no servers"
+
+
+@final
+class Names:
+    """The names of every server's tools, both ways.
+
+    Args:
+        tools: For each server, what it calls its tools.
+        separator: What the host's own catalog puts between server and tool, as in `github:search`; without, the catalog
+            uses the names made for providers.
+        length: How long a name for a provider may be.
+
+    Raises:
+        ConfigError: a server's name is not one, or the length leaves no room.
+    """
+
+    __slots__ = ("_address", "_catalog", "_length", "_provider", "_remembered", "_separator", "_servers")
+
+    def __init__(
+        self, tools: Mapping[str, Iterable[str]], *, separator: str | None = None, length: int = MAX_NAME
+    ) -> None:
+        if length < 32:
+            raise ConfigError(f"names of at most {length} characters leave no room for a digest: allow 32 or more")
+        if separator is not None:
+            _checked(separator)
+        self._separator = separator
+        self._length = length
+        self._remembered: dict[str, Address] = {}
+        self._assign(tools)
+
+    def renewed(self, tools: Mapping[str, Iterable[str]]) -> Self:
+        """The names for what the servers have now. Tools that are still there keep theirs."""
+        made = object.__new__(type(self))
+        made._separator = self._separator
+        made._length = self._length
+        kept = {**self._remembered, **{name: address for address, name in self._provider.items()}}
+        made._remembered = dict(list(kept.items())[-_MOST_REMEMBERED:])
+        made._assign(tools)
+        return made
+
+    def _assign(self, tools: Mapping[str, Iterable[str]]) -> None:
+        listed = {check_server_name(server): sorted(set(names)) for server, names in sorted(tools.items())}
+        self._servers = frozenset(listed)
+        self._provider: dict[Address, str] = {}
+        addresses = [Address(server, tool) for server, names in listed.items() for tool in names]
+        had = {address: name for name, address in self._remembered.items()}
+        for address in addresses:
+            if address in had:
+                self._provider[address] = had[address]
+        taken = {**self._remembered}
+        plain = self._plain_names(listed)
+        # Plain names first: they are nobody else's by construction, while a digest may have to grow to be free.
+        for address in sorted(set(addresses) - self._provider.keys(), key=lambda one: (one not in plain, one)):
+            name = plain.get(address)
+            if name is None or name in taken:
+                name = self._digested(address, taken)
+            taken[name] = address
+            self._provider[address] = name
+        self._address: dict[str, Address] = {name: address for address, name in self._provider.items()}
+        self._catalog = dict(self._provider) if self._separator is None else self._joined(addresses, self._separator)
+        for address, name in self._catalog.items():
+            self._address.setdefault(name, address)
+
+    def _base(self, address: Address) -> str:
+        cleaned = _OTHER.sub("_", address.tool)
+        return f"{PREFIX if self._separator is None else ''}{address.server}{_BETWEEN}{cleaned}"
+
+    def _plain_names(self, listed: Mapping[str, list[str]]) -> dict[Address, str]:
+        """Who can be called by the plain name: at most one tool for each."""
+        plain: dict[Address, str] = {}
+        for server, names in listed.items():
+            if _BETWEEN in server or server.endswith("_"):
+                continue
+            claims: dict[str, list[Address]] = {}
+            for tool in names:
+                address = Address(server, tool)
+                base = self._base(address)
+                fits = len(base) <= self._length and not _LOOKS_DIGESTED.search(base)
+                if fits and (base[0].isalpha() or base[0] == "_"):
+                    claims.setdefault(base, []).append(address)
+            for base, claimants in claims.items():
+                exact = [one for one in claimants if _OTHER.search(one.tool) is None]
+                if exact or len(claimants) == 1:
+                    plain[(exact or claimants)[0]] = base
+        return plain
+
+    def _digested(self, address: Address, taken: Mapping[str, Address]) -> str:
+        digest = hashlib.sha256(f"{address.server}\0{address.tool}".encode("utf-8", "surrogatepass")).hexdigest()
+        base = self._base(address)
+        base = base if base[0].isalpha() or base[0] == "_" else f"_{base}"
+        for length in range(_DIGEST, self._length - 1):
+            name = f"{base[: self._length - length - 1]}_{digest[:length]}"
+            if name not in taken:
+                return name
+        raise ConfigError(f"no free name is left for {address.tool!r} of the server {address.server!r}")
+
+    def _joined(self, addresses: list[Address], separator: str) -> dict[Address, str]:
+        joined: dict[Address, str] = {}
+        owners: dict[str, Address] = {}
+        # Of two that join to the same, the one that `split_name` would find has it; the other keeps to its own.
+        for address in sorted(addresses, key=lambda one: (len(one.server), one)):
+            name = join_name(*address, separator=separator)
+            is_free = name not in owners and self._address.get(name, address) == address
+            owners.setdefault(name, address)
+            joined[address] = name if is_free else self._provider[address]
+        return joined
+
+    # --- asking -------------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._provider)
+
+    def __iter__(self) -> Iterator[Address]:
+        return iter(sorted(self._provider))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._address
+
+    def provider(self, server: str, tool: str) -> str:
+        """What to call this tool towards a model's provider."""
+        return self._named(self._provider, Address(server, tool))
+
+    def catalog(self, server: str, tool: str) -> str:
+        """What the host's catalog calls this tool."""
+        return self._named(self._catalog, Address(server, tool))
+
+    def find(self, name: str) -> Address:
+        """The tool of this name, given in either form.
+
+        Raises:
+            UnknownName: there is none.
+        """
+        found = self._address.get(name)
+        if found is not None:
+            return found
+        separator, body = self._separator or _BETWEEN, name
+        if self._separator is None:
+            if not name.startswith(PREFIX):
+                raise UnknownName(
+                    f"{name!r} is no tool's name here: they begin with {PREFIX!r}", name=name, reason="no_separator"
+                )
+            body = name.removeprefix(PREFIX)
+        elif separator not in name and _BETWEEN in name:
+            separator = _BETWEEN
+        server, tool = split_name(body, self._servers, separator)
+        raise self._unknown(name, Address(server, tool))
+
+    def _named(self, names: Mapping[Address, str], address: Address) -> str:
+        if (name := names.get(address)) is not None:
+            return name
+        if address.server not in self._servers:
+            raise UnknownName(
+                f"there is no server {address.server!r}; {_listed(self._servers)}",
+                name=address.server,
+                reason="unknown_server",
+            )
+        raise self._unknown(address.tool, address)
+
+    def _unknown(self, name: str, address: Address) -> UnknownName:
+        return UnknownName(
+            f"{name!r}: the server {address.server!r} has no tool {address.tool!r} (now); ask for its list again",
+            name=name,
+            reason="unknown_tool",
+        )

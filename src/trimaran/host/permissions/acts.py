@@ -1,0 +1,77 @@
+"""What a rule is asked about: a tool that is to be called, or a server that wants to ask the person something.
+
+Pure. Rules know a tool as `mcp__<server>__<tool>` (R271), and by the name that the catalog gave it where that is another.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, Literal, cast
+
+from msgspec import Struct
+
+from ..names import rule_name
+
+__all__ = ["SERVER_CHARACTERS", "TOOL_CHARACTERS", "Act", "main_argument", "plain_name"]
+
+SERVER_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_-")
+TOOL_CHARACTERS: Final = SERVER_CHARACTERS | frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+
+_OTHER: Final = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def plain_name(name: str) -> str:
+    """A name with every character that names here cannot hold made `_` (R271)."""
+    return _OTHER.sub("_", name)
+
+
+def main_argument(schema: object) -> str | None:
+    """The argument that `Tool(<glob>)` looks at: the first that the schema requires, else the first that it has."""
+    if not isinstance(schema, Mapping):
+        return None
+    node = cast("Mapping[str, Any]", schema)
+    properties: Any = node.get("properties")
+    known: list[Any] = list(cast("Mapping[str, Any]", properties)) if isinstance(properties, Mapping) else []
+    required: Any = node.get("required")
+    named: list[Any] = cast("list[Any]", required) if isinstance(required, list) else []
+    for name in (*named, *known):
+        if isinstance(name, str):
+            return name
+    return None
+
+
+class Act(Struct, frozen=True):
+    """One thing that needs permission. Make it once per tool and keep it: `Act.tool(...)`, `Act.elicit(...)`."""
+
+    kind: Literal["tool", "elicit"]
+    server: str
+    name: str
+    """As it is shown; for an elicitation `Elicit(<server>)`."""
+    names: tuple[str, ...]
+    """What rules compare, any of these: the names of a tool; of an elicitation the server's."""
+    main: str | None = None
+    """The argument that `Tool(<glob>)` looks at; where it is not known, all of them are looked at."""
+    definition: str = ""
+    """A digest of what the tool says about itself. What a person allowed for good holds for this definition only."""
+
+    @classmethod
+    def tool(cls, server: str, tool: str, *, schema: object = None, definition: str = "", name: str = "") -> Act:
+        """A call of a tool, by its original name.
+
+        Args:
+            schema: its input schema, which says what its main argument is.
+            definition: a digest of all it says about itself.
+            name: what the catalog calls it, where that is not `mcp__<server>__<tool>`.
+        """
+        usual = rule_name(server, tool)
+        names = (usual,) if name in ("", usual) else (name, usual)
+        return cls("tool", server, names[0], names, main_argument(schema), definition)
+
+    @classmethod
+    def elicit(cls, server: str) -> Act:
+        """A question of a server's to the person (R241, R260)."""
+        return cls("elicit", server, f"Elicit({server})", (server,))
+
+    def __str__(self) -> str:
+        return self.name

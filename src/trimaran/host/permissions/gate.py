@@ -1,0 +1,86 @@
+"""The one place that everything passes on its way to a server: rules, answers that stand, nobody there to ask, the audit log.
+
+It decides and records; it asks nobody. Whoever gets an ask from it puts the question to a person, and comes back with the
+answer to `settle`. Nothing may be sent to a server for an act whose last decision is not an allow.
+
+    decision = gate.decide(act, arguments)
+    if decision.action == "ask":
+        decision = gate.settle(decision, await ask_the_person(...), arguments)
+    if not decision.is_allowed:
+        ...                                          # decision.refusal says why
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, final
+
+from msgspec import structs
+
+from .acts import Act
+from .explanation import Explanation, explain
+from .policy import Decision, Policy
+from .rules import Rule
+from .standing import Answer, Standing
+
+__all__ = ["Gate", "Recorder"]
+
+
+class Recorder(Protocol):
+    """Keeps decisions. It neither raises nor waits."""
+
+    def record(self, decision: Decision, arguments: Mapping[str, Any] | None = None) -> None: ...
+
+
+@final
+class Gate:
+    """Decides about acts, for one session of one person."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        standing: Standing | None = None,
+        audit: Recorder | None = None,
+        attended: bool = True,
+        auto_allow: bool = False,
+    ) -> None:
+        """
+        Args:
+            attended: is there a person to ask? It may change at any time, as they come and go.
+            auto_allow: without one, allow what would be asked about (R245). Dangerous, and never the default.
+        """
+        self.policy = policy
+        self.standing = standing if standing is not None else Standing()
+        self.attended = attended
+        self.auto_allow = auto_allow
+        self._audit = audit
+
+    def decide(self, act: Act, arguments: Mapping[str, Any] | None = None) -> Decision:
+        """What is to happen. An ask is a question to be put to the person, and comes only while there is one."""
+        decision = self._decide(act, arguments)
+        if self._audit is not None:
+            self._audit.record(decision, arguments)
+        return decision
+
+    def settle(
+        self, decision: Decision, answer: Answer, arguments: Mapping[str, Any] | None = None, *, pattern: str = ""
+    ) -> Decision:
+        """What is to happen now that the person has answered; see `Standing.settle`."""
+        settled = self.standing.settle(decision, answer, arguments, pattern=pattern)
+        if self._audit is not None:
+            self._audit.record(settled, arguments)
+        return settled
+
+    def explain(self, act: Act, arguments: Mapping[str, Any] | None = None) -> Explanation:
+        """What the rules say, and what a person said that stands. Records nothing."""
+        denies: list[Rule] = [rule for rule in self.standing.rules if rule.action == "deny"]
+        found = explain(Policy([*denies, *self.policy.rules]) if denies else self.policy, act, arguments)
+        return structs.replace(found, decision=self.standing.allows(found.decision, arguments))
+
+    def _decide(self, act: Act, arguments: Mapping[str, Any] | None) -> Decision:
+        denied = self.standing.denies(act, arguments)
+        if denied is not None:
+            return denied
+        decision = self.standing.allows(self.policy.decide(act, arguments), arguments)
+        return decision if self.attended else decision.unattended(auto_allow=self.auto_allow)

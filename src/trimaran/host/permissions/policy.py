@@ -1,0 +1,231 @@
+"""Who may do what: rules in, a decision out. The order of R239 stands here, once.
+
+Pure: no I/O, no clock, nothing remembered but what follows from the rules.
+
+    1 global deny    2 server deny    3 server ask    4 server allow    5 global ask    6 global allow    7 default: ask
+
+The first rule that matches decides. Within a tier all rules say the same, so their order (by source, then as written)
+only settles which of them is named. A rule that matches *perhaps* (see `globs.py`, `arguments.py`) counts as matching if
+it denies or asks, and as not matching if it allows: what cannot be told is never allowed.
+
+What a rule says about names is worked out once per act and kept; a decision then looks at arguments, where a rule does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import Any, Final, Literal, NamedTuple, final
+
+from msgspec import Struct, structs
+
+from .acts import Act
+from .arguments import plain_text
+from .globs import Fit
+from .rules import Action, Rule
+
+__all__ = ["Decision", "Policy", "Tier", "tier_of"]
+
+_MOST_KEPT: Final = 4096  # acts; a model that invents names must not fill the memory
+_NO_ARGUMENTS: Final[Mapping[str, Any]] = {}
+
+
+class Tier(IntEnum):
+    """The seven places of a rule, in the order they are asked (R239)."""
+
+    GLOBAL_DENY = 1
+    SERVER_DENY = 2
+    SERVER_ASK = 3
+    SERVER_ALLOW = 4
+    GLOBAL_ASK = 5
+    GLOBAL_ALLOW = 6
+    DEFAULT = 7
+
+    @property
+    def label(self) -> str:
+        return self.name.lower().replace("_", " ")
+
+
+_TIERS: Final[dict[tuple[bool, Action], Tier]] = {
+    (False, "deny"): Tier.GLOBAL_DENY,
+    (True, "deny"): Tier.SERVER_DENY,
+    (True, "ask"): Tier.SERVER_ASK,
+    (True, "allow"): Tier.SERVER_ALLOW,
+    (False, "ask"): Tier.GLOBAL_ASK,
+    (False, "allow"): Tier.GLOBAL_ALLOW,
+}
+
+
+def tier_of(rule: Rule) -> Tier:
+    return _TIERS[rule.server is not None, rule.action]
+
+
+By = Literal["rule", "default", "person", "remembered", "nobody", "auto-allow"]
+
+
+class Decision(Struct, frozen=True):
+    """What is to happen with an act, and why."""
+
+    act: Act
+    action: Action
+    tier: Tier
+    rule: Rule | None
+    """The rule that decided; None for the default."""
+    is_certain: bool = True
+    """False where the rule fits perhaps, and holds to be on the safe side."""
+    by: By = "rule"
+    """Who said so. Beyond rules and the default: a person asked just now, one asked before whose answer stands, or, where
+    nobody could be asked, the setting for that case."""
+
+    @property
+    def is_allowed(self) -> bool:
+        return self.action == "allow"
+
+    @property
+    def is_denied(self) -> bool:
+        return self.action == "deny"
+
+    def unattended(self, *, auto_allow: bool = False) -> Decision:
+        """The same where no person can be asked (R245): an ask becomes a deny, or an allow if that was asked for.
+
+        What a server wants to ask a person is never answered by a setting.
+        """
+        if self.action != "ask":
+            return self
+        if auto_allow and self.act.kind == "tool":
+            return structs.replace(self, action="allow", by="auto-allow")
+        return structs.replace(self, action="deny", by="nobody")
+
+    @property
+    def because(self) -> str:
+        """The rule in one line: tier, pattern, source (R240)."""
+        if self.rule is None:
+            return "no rule matches it, and the default is ask"
+        certain = "" if self.is_certain else ", which fits perhaps"
+        return f"{self.tier.label} {self.rule.text}{certain} ({self.rule.source})"
+
+    @property
+    def refusal(self) -> str:
+        """What to tell the model, and whoever reads along, about a call that does not take place."""
+        if self.by == "nobody" and self.act.kind == "elicit":
+            return f"{self.act} needs a person to answer, and nobody is here."
+        if self.by == "nobody":
+            return (
+                f"{self.act} needs a person's consent ({self.because}), and nobody is here to ask. "
+                f'To allow it, add allow = ["{self.act}"] under [permissions] in mcp.toml, or run with --allow {self.act}.'
+            )
+        if self.by in ("person", "remembered"):
+            return f"{self.act} was refused by the person at the keyboard. Do not try it again unless they ask for it."
+        reason = self.rule.reason if self.rule is not None else ""
+        return f"{self.act} is denied by a rule: {self.because}.{f' {reason}' if reason else ''}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "act": self.act.name,
+            "kind": self.act.kind,
+            "server": self.act.server,
+            "action": self.action,
+            "tier": int(self.tier),
+            "tier_name": self.tier.label,
+            "by": self.by,
+            "certain": self.is_certain,
+            "rule": None if self.rule is None else rule_to_json(self.rule),
+        }
+
+
+def rule_to_json(rule: Rule) -> dict[str, Any]:
+    source = rule.source
+    found = {
+        "action": rule.action,
+        "pattern": rule.text,
+        "compiled": str(rule.pattern),
+        "server": rule.server,
+        "source": {"kind": source.kind, "where": source.where, "key": source.key},
+    }
+    more = {"comment": rule.comment, "reason": rule.reason, "expires_at": rule.expires_at}
+    return {**found, **{key: value for key, value in more.items() if value}}
+
+
+class _Candidate(NamedTuple):
+    """A rule whose name fits, and the two decisions it can lead to."""
+
+    rule: Rule
+    certain: Decision
+    perhaps: Decision | None
+    quick: tuple[str, str] | None
+    """An argument, and how it must begin if it is a plain text: most rules are done with that."""
+
+
+class _Known(NamedTuple):
+    """What the rules say about one act: those that look at its arguments, in order, then what holds whatever they are."""
+
+    conditional: tuple[_Candidate, ...]
+    otherwise: Decision
+
+
+@final
+class Policy:
+    """The rules, in order. Immutable; safe to use from several threads."""
+
+    __slots__ = ("_known", "rules")
+
+    def __init__(self, rules: Iterable[Rule] = ()) -> None:
+        # Stable: within tier and source the written order stays.
+        self.rules: Final = tuple(sorted(rules, key=lambda rule: (tier_of(rule), rule.source.rank)))
+        """In the order they are asked."""
+        self._known: dict[Act, _Known] = {}
+
+    def decide(self, act: Act, arguments: Mapping[str, Any] | None = None) -> Decision:
+        """What is to happen with a call of these arguments; None is none, as in a call (R276)."""
+        known = self._known.get(act)
+        if known is None:
+            known = self._learn(act)
+        if known.conditional:
+            given = _NO_ARGUMENTS if arguments is None else arguments
+            plain: dict[str, str | None] = {}
+            for candidate in known.conditional:
+                if candidate.quick is not None:
+                    key, start = candidate.quick
+                    text = plain[key] if key in plain else plain.setdefault(key, plain_text(given.get(key)))
+                    if text is not None and not text.startswith(start):
+                        continue
+                fit = candidate.rule.pattern.fit_arguments(act, given)
+                if fit is Fit.YES:
+                    return candidate.certain
+                if fit is not Fit.NO and candidate.perhaps is not None:
+                    return candidate.perhaps
+        return known.otherwise
+
+    def deciding(self, act: Act) -> tuple[Rule, ...]:
+        """The rules that can decide about it, whatever the arguments are, in order."""
+        conditional, otherwise = self._known.get(act) or self._learn(act)
+        last = () if otherwise.rule is None else (otherwise.rule,)
+        return (*(candidate.rule for candidate in conditional), *last)
+
+    def _learn(self, act: Act) -> _Known:
+        if len(self._known) >= _MOST_KEPT:
+            self._known.clear()
+        self._known[act] = known = self._work_out(act)
+        return known
+
+    def _work_out(self, act: Act) -> _Known:
+        conditional: list[_Candidate] = []
+        for rule in self.rules:
+            if rule.server is not None and rule.server != act.server:
+                # By who the server is, not by the text of the name: `mcp__a__b__c` may be of server `a__b`.
+                continue
+            if not rule.pattern.fits_name(act):
+                continue
+            certain = Decision(act, rule.action, tier_of(rule), rule)
+            if not rule.pattern.has_conditions:
+                return _Known(tuple(conditional), certain)
+            perhaps = None if rule.action == "allow" else structs.replace(certain, is_certain=False)
+            conditional.append(_Candidate(rule, certain, perhaps, _quick(rule, act)))
+        return _Known(tuple(conditional), Decision(act, "ask", Tier.DEFAULT, None, by="default"))
+
+
+def _quick(rule: Rule, act: Act) -> tuple[str, str] | None:
+    pattern = rule.pattern
+    if pattern.main is not None:
+        return None if act.main is None or not pattern.main.start else (act.main, pattern.main.start)
+    return next(((key, glob.start) for key, glob in pattern.keys if "." not in key and glob.start), None)
