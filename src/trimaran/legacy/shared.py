@@ -440,13 +440,17 @@ class Shared:
         try:
             await request.stream_start(outlet.event_headers)
             await reader.write(COMMENT)
+            has_sent = False
             while not reader.over:
                 for number, data in page.events:
                     if number > 1:  # the first is the head
                         await reader.write(encode_event(data, id=event_id(stream, number)))
+                        has_sent = True
                     after = number
                 if page.is_ended and after >= page.last:
-                    if after > page.last:  # its client had heard more than was written down before the process died
+                    # Who comes back has not had its answer. Its count may be ahead of ours, if the process died before
+                    # all was written down: so what the stream ended with is sent in any case.
+                    if not has_sent:
                         await self._send_last(session.id, stream, page.last, reader)
                     break
                 if not page.events and not await self._wait(session.id, stream, after, reader):
