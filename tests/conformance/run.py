@@ -236,6 +236,14 @@ def print_table(side: str, legs: dict[str, dict[str, Scenario]]) -> None:
     print(f"{'total':{wide}}" + "".join(f"  {total:>{columns[leg]}}" for leg, total in totals.items()) + "\n")
 
 
+def print_coverage(side: str, legs: dict[str, dict[str, Any]], results: dict[str, dict[str, Scenario]]) -> None:
+    """How many different scenarios of each release were run, over all legs."""
+    for package in dict.fromkeys(leg["package"] for leg in legs.values()):
+        run = {name for leg, found in results.items() if legs[leg]["package"] == package for name in found}
+        wanted = {name for leg in legs.values() if leg["package"] == package for name in leg["minimum"]}
+        print(f"{package}, {side}: {len(run & wanted)}/{len(wanted)} scenarios\n")
+
+
 def main() -> int:
     expected = read_expected()
     parser = argparse.ArgumentParser(description="Run the official conformance suite and compare with expected.toml.")
@@ -262,6 +270,7 @@ def main() -> int:
                     url = stack.enter_context(start_server(command, work / "server.log"))
                 results = {name: run_leg(leg, url, work / name) for name, leg in legs.items()}
             print_table(side, results)
+            print_coverage(side, legs, results)
             problems += [f"[{name}] {line}" for name in legs for line in find_problems(legs[name], results[name])]
         if problems:
             print(f"{len(problems)} problems:")

@@ -458,4 +458,6 @@ async def complete_arg1(value: str) -> list[str]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=3001)
-    server.run("http", port=parser.parse_args().port)
+    parser.add_argument("--store", help="the same on a store, as one of several processes would be")
+    options = parser.parse_args()
+    server.run("http", port=options.port, store=options.store)

@@ -31,3 +31,18 @@ def test_official_suite_finds_what_is_expected(leg: str) -> None:
     """Whose rule: the spec's, as its authors test it."""
     done = subprocess.run([sys.executable, RUN, "--leg", leg], capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, f"\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.slow
+@pytest.mark.deadline(240)
+@pytest.mark.parametrize("leg", ["25", "more-26"])
+def test_official_suite_finds_the_same_on_a_store(leg: str, tmp_path: Path) -> None:
+    """Sessions, replay and tasks in a store, as one of several processes has them."""
+    server = f"{sys.executable} {RUN.with_name('server.py')} --store sqlite:///{tmp_path / 'store.db'}"
+    done = subprocess.run(
+        [sys.executable, RUN, "--leg", leg, "--server", server],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 0, f"\n{done.stdout}\n{done.stderr}"
