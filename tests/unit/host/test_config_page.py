@@ -11,7 +11,7 @@ from trimaran.host import Machine, OAuthEntry, Source, read_config
 from trimaran.host.config import CLIENTS
 from trimaran.host.config import entry as reading
 
-PAGE = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "configuration.md").read_text()
 BLOCKS = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 MACHINE = Machine(home="/u", workspace="/w", environ={"LINEAR_API_KEY": "k", "VAULT_SECRET": "s"})
 
