@@ -533,3 +533,44 @@ async def test_processes_hear_ask_and_wait_for_each_other(url: str) -> None:
                     break
             assert events == [b"%d" % number for number in range(40)]
             assert await line(appending) == "done"
+
+
+def test_a_write_that_meets_a_reset_connection_is_a_store_that_is_away_on_uvloop_too(redis: RedisServer) -> None:
+    """There it is a RuntimeError, where asyncio drops what was to be written."""
+    uvloop = pytest.importorskip("uvloop")
+
+    async def main() -> None:
+        async with RedisStore(redis.url) as store:
+            await store.sessions.create(SessionRecord(id="s"), ttl=60)
+            pool: Any = store.sessions._database.client.connection_pool  # pyright: ignore[reportPrivateUsage]
+            for connection in list(pool._available_connections):
+                connection._writer.transport.abort()
+            await asyncio.sleep(0)
+            with pytest.raises(StoreUnavailable):
+                await store.sessions.get("s")
+            assert await eventually("it mends by itself", lambda: store.sessions.get("s"))
+
+    uvloop.run(main())
+
+
+async def test_a_wait_can_be_cancelled_at_every_turn(redis: RedisServer) -> None:
+    """Python 3.11's wait_for, within the library, swallows a cancellation that meets a result."""
+    async with RedisStore(redis.url) as store:
+        for turns in range(30):
+            waiting = asyncio.ensure_future(store.events.wait("s", "g", 10**6, timeout=60))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.wait({waiting}, timeout=PATIENCE)
+            assert waiting.cancelled(), f"cancelled after {turns} turns, it goes on"
+
+
+async def test_a_store_that_is_closed_waits_for_what_is_under_way(redis: RedisServer) -> None:
+    """A connection in use would be given back to nobody, and left open."""
+    store = RedisStore(redis.url)
+    await store.start()
+    reading = [asyncio.ensure_future(store.sessions.get("s")) for _ in range(20)]
+    await asyncio.sleep(0)
+    await store.close()
+    await asyncio.wait(reading)
+    assert all(one.exception() is None or isinstance(one.exception(), StoreUnavailable) for one in reading)

@@ -440,11 +440,20 @@ def _shown(url: str) -> str:
 
 
 @contextlib.contextmanager
-def _cancellable() -> Generator[None]:
-    """Python 3.11's `wait_for`, which the library uses, swallows a cancellation that meets a result: bring it up again."""
+def _orderly() -> Generator[None]:
+    """What the library does not expect of those below it.
+
+    Python 3.11's `wait_for`, which it uses, swallows a cancellation that meets a result: it is brought up again. And
+    uvloop raises a RuntimeError where a write meets a connection that was reset, which is a lost connection like any other.
+    """
     task = asyncio.current_task()
     before = task.cancelling() if task is not None else 0
-    yield
+    try:
+        yield
+    except RuntimeError as error:
+        if "closed" not in str(error):
+            raise
+        raise ConnectionResetError("the connection was reset") from error
     if task is not None and task.cancelling() > before:
         raise asyncio.CancelledError
 
@@ -495,7 +504,7 @@ class _Database:
         try:
             # Over all of it: the wait for a connection, its making, the command.
             async with asyncio.timeout(self.patience), self._room:
-                with _cancellable():
+                with _orderly():
                     if not self._is_checked:
                         await self._check_schema()
                     result = await work()
@@ -814,7 +823,7 @@ class _Bus:
         async with self._turn:
             for topic in topics:
                 self._asked[topic] = self._asked.get(topic, 0) + 1
-            with _cancellable():
+            with _orderly():
                 await heard.subscribe(*(self._prefix + topic for topic in topics))
 
     def _left(self, topic: str) -> None:
@@ -830,7 +839,8 @@ class _Bus:
         with contextlib.suppress(*self._database.failures):
             async with self._turn:
                 if topic not in self.board:  # nobody came back meanwhile
-                    await heard.unsubscribe(self._prefix + topic)
+                    with _orderly():
+                        await heard.unsubscribe(self._prefix + topic)
 
     async def _listen(self) -> None:
         """Hear for this process; over and over, if the connection breaks."""
@@ -879,7 +889,8 @@ class _Bus:
                 raise TimeoutError(f"it said nothing for {_SILENCE:g} s")
             if now - pinged >= _PING:
                 pinged = now
-                await heard.ping()
+                with _orderly():
+                    await heard.ping()
 
     def _take(self, message: Any) -> str:
         """Deal with one thing heard; the topic, if that is confirmed by it."""
