@@ -13,7 +13,7 @@ REDIS_READY := .tools/redis/.ready
 NGINX_READY := .tools/nginx/.ready
 
 export PYTHON
-unexport PYTHONDONTWRITEBYTECODE # without the bytecode of the last run, a test run compiles for ten seconds in each worker
+unexport PYTHONDONTWRITEBYTECODE # each worker and each program a test starts would compile everything anew
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .PHONY: help

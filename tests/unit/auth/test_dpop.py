@@ -22,6 +22,7 @@ URL = "https://mcp.example.com/mcp"
 TOKEN = "an.access-token"
 KEY = ECKey.generate_key("P-256")
 OTHER = ECKey.generate_key("P-256")
+RSA = RSAKey.generate_key(2048)
 REMOVED: Any = object()
 
 
@@ -97,8 +98,8 @@ async def test_a_good_proof_passes() -> None:
         (ECKey.generate_key("P-384"), "ES384"),
         (ECKey.generate_key("P-521"), "ES512"),
         (OKPKey.generate_key("Ed25519"), "EdDSA"),
-        (RSAKey.generate_key(2048), "RS256"),
-        (RSAKey.generate_key(2048), "PS256"),
+        (RSA, "RS256"),
+        (RSA, "PS256"),
     ],
     ids=["ES256", "ES384", "ES512", "EdDSA", "RS256", "PS256"],
 )
@@ -119,9 +120,7 @@ def test_a_thumbprint_is_that_of_rfc_7638() -> None:
     assert thumbprint(jwk) == "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs"
 
 
-@pytest.mark.parametrize(
-    "key", [KEY, RSAKey.generate_key(2048), OKPKey.generate_key("Ed25519")], ids=["EC", "RSA", "OKP"]
-)
+@pytest.mark.parametrize("key", [KEY, RSA, OKPKey.generate_key("Ed25519")], ids=["EC", "RSA", "OKP"])
 def test_a_thumbprint_is_what_others_compute(key: Any) -> None:
     assert thumbprint(public(key)) == key.thumbprint()
 

@@ -25,6 +25,12 @@ from trimaran.oauth.assertions import SigningKey, client_assertion
 RSA = rsa.generate_private_key(65537, 2048)
 P256, P384, P521 = (ec.generate_private_key(curve()) for curve in (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1))
 ED25519 = ed25519.Ed25519PrivateKey.generate()
+# Parameters that were made beforehand: to find some takes seconds.
+DSA = dsa.DSAParameterNumbers(
+    p=0xF720D6CCC8B88B9342E8A3DB565A512225DEC58EFE5E71C24FED0880B57EC3367B6E50BFF08E0395E8DFFF9A2702646E798FB7A50DDC5D6373CB0C2F7601B7BD8B876F2327AEE0D1BDD49D1B11FC5C54628074D23FFAF82F6CD5AC295B45E534BDA618D7D4F98C16ECF068EA0879556C08D9CF0245A1B8B543A150E9692E003B,
+    q=0xC550B26EC4AC123A2EFE9E09ED59F7BD2EAC5807,
+    g=0xC0D4F5412EB0C9DE00C392DD7847213B4DBD71290DF93CAD1A61BCA8CC626E8CD20EA45CEF0BDB1431B0C53B9E83EE26331FDD13979B16E8EF8CCBE3F1AF3312406420037D6654CF9EBDF53F8CD8D2231283D346FC5D25C7C5B8C7D065F0F7E3F4F5389869A568F44A7474CE233807944F434E4B5B1F0F2CB59829328CB70392,
+)
 KEYS = {"RSA": RSA, "P-256": P256, "P-384": P384, "P-521": P521, "Ed25519": ED25519}
 
 
@@ -124,7 +130,7 @@ def encrypted(form: PrivateFormat) -> bytes:
         pytest.param("", None, "this is not PEM", id="empty"),
         pytest.param(pem(P256).replace(b"\n", b"\\n"), None, "turn them into real ones", id="escaped line breaks"),
         pytest.param(pem(P256)[:80] + b"\n-----END PRIVATE KEY-----\n", None, "cannot be read", id="cut"),
-        pytest.param(pem(dsa.generate_private_key(2048)), None, "a key of this kind", id="DSA"),
+        pytest.param(pem(DSA.parameters().generate_private_key()), None, "a key of this kind", id="DSA"),
         pytest.param(pem(ec.generate_private_key(ec.SECP256K1())), None, "curve secp256k1", id="another curve"),
         pytest.param(pem(P256), "RS256", "this P-256 key cannot sign with 'RS256'; use ES256", id="RS256 by EC"),
         pytest.param(pem(P384), "ES256", "use ES384", id="ES256 by P-384"),

@@ -279,6 +279,7 @@ def test_a_trailer_without_end_is_refused() -> None:
         read(b"0\r\n", *[b"X: y\r\n"] * 20_000)
 
 
+@pytest.mark.slow
 def test_many_small_chunks_cost_what_their_bytes_do() -> None:
     """One read of the loop may hold 256 KiB: tens of thousands of chunks, not each moving all that follow it."""
     # Moving the rest at each of so many would take minutes, past any deadline.

@@ -628,6 +628,7 @@ def signature_for(annotation):
 COMPILED = [(signature := signature_for(annotation), Validator(signature.input_schema)) for annotation in ANNOTATIONS]
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
 @given(VALUES)
 @example("a\n")

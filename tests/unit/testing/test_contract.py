@@ -37,12 +37,14 @@ async def test_channel_in_memory_keeps_the_contract(check: Any, make: Make) -> N
     await check(make)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", CHANNEL_CHECKS)
 async def test_channel_to_a_child_keeps_the_contract(check: Any) -> None:
     """R207."""
     await check(child)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", CHANNEL_CHECKS)
 async def test_channel_over_sse_keeps_the_contract(check: Any) -> None:
     """R207, R136."""
@@ -62,10 +64,18 @@ async def test_recorded_channel_keeps_the_contract(check: Any, tmp_path: Any) ->
         await check(make)
 
 
+@pytest.fixture
+def briefly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For all checks at once: above, each is given its time to see that a send waits."""
+    monkeypatch.setattr("trimaran.testing.contract._WAITING", 0.02)
+
+
+@pytest.mark.usefixtures("briefly")
 async def test_all_checks_run_in_one_call() -> None:
     await check_channel(channel_pair)
 
 
+@pytest.mark.usefixtures("briefly")
 async def test_a_pair_may_be_made_by_a_coroutine() -> None:
     async def make() -> tuple[Channel, Channel]:
         return channel_pair()
@@ -239,6 +249,7 @@ async def test_a_channel_that_never_tells_its_loss_is_noticed_in_time(monkeypatc
         await check(make)
 
 
+@pytest.mark.usefixtures("briefly")
 async def test_the_report_names_each_check_that_failed_and_skips_what_it_is_told_to() -> None:
     def make() -> tuple[Channel, Channel]:
         near, far = channel_pair()

@@ -242,6 +242,7 @@ async def test_a_damaged_reply_is_an_error_in_time(server: Server, era: Any) -> 
         assert "tools" in await client.request("tools/list")
 
 
+@pytest.mark.slow
 async def test_delays_of_all_kinds_change_no_answer(server: Server) -> None:
     channel = FaultChannel(server, seeded_plan(11, messages=200, delay=0.3, duplicate=0.2, reorder=0.2, longest=0.003))
     async with connect(channel, era="modern", timeout=10) as client:

@@ -19,6 +19,7 @@ GOOD = "alice~-29"
 SOON = "alice~-59.4"
 
 
+@pytest.mark.slow
 async def test_a_listen_stream_ends_properly_with_its_credentials(binding: str) -> None:
     """protocol.md 1.4: with its result, so that the client knows and listens again."""
     async with serve(binding, demo(), auth=Badges()) as wire:
@@ -31,6 +32,7 @@ async def test_a_listen_stream_ends_properly_with_its_credentials(binding: str) 
             assert await stream.event() is None
 
 
+@pytest.mark.slow
 async def test_a_session_stream_ends_and_is_taken_up_with_newer_credentials(binding: str) -> None:
     """R125: what happened in between is replayed to whoever comes back, and the session lives on."""
     server = demo()
@@ -45,6 +47,7 @@ async def test_a_session_stream_ends_and_is_taken_up_with_newer_credentials(bind
             assert (await stream.message())["method"] == "notifications/tools/list_changed"
 
 
+@pytest.mark.slow
 async def test_a_resumed_call_ends_with_the_credentials_of_who_resumed_it(binding: str) -> None:
     server = Server("slow", version="1")
     release = asyncio.Event()
@@ -67,6 +70,7 @@ async def test_a_resumed_call_ends_with_the_credentials_of_who_resumed_it(bindin
             assert (await resumed.message())["result"]["content"][0]["text"] == "done"
 
 
+@pytest.mark.slow
 async def test_http_with_sse_ends_unless_newer_credentials_come(binding: str) -> None:
     """R137: there the stream is the session, so each message renews it."""
     async with serve(binding, demo(), auth=Badges(), sse_path="/sse") as wire:
