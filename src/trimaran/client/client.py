@@ -83,6 +83,7 @@ OnProgress = Callable[[float, float | None, str | None], Any]
 
 _MAX_PAGES: Final = 1000
 _KEEP_BYTES: Final = 1024 * 1024  # of one result in the cache
+_PASSING: Final = frozenset({429, 502, 503, 504})
 _LOOKUPS: Final = 3  # readings of a list that keeps changing
 _LOOKUP_PAGES: Final = 50  # to find one tool's definition before it is called
 _NO_PARAMS: Final[Mapping[str, Any]] = {}
@@ -407,16 +408,17 @@ class Client:
 
     async def _learn_tools(self) -> dict[str, KnownTool]:
         """Read the list; what it says. A change that is heard meanwhile makes the next call read it again, not this one."""
+        is_whole = False
         for _ in range(_LOOKUPS):
             began = self._tools.generation
-            await self._read_tools()
+            is_whole = await self._read_tools()
             if self._tools.generation == began:
-                # Also where it could not be read to its end: it is not asked for again at every call.
-                self._tools.is_complete = True
+                self._tools.is_complete = is_whole
                 break
-        return self._tools.now()
+        return self._tools.now(is_whole=is_whole)
 
-    async def _read_tools(self) -> None:
+    async def _read_tools(self) -> bool:
+        """Take note of every page; False if the list cannot be had at the moment."""
         cursor: str | None = None
         seen: set[str] = set()
         try:
@@ -427,6 +429,9 @@ class Client:
                 seen.add(cursor)
         except ProtocolError as error:
             log.warning("the tools cannot be listed, so they are called without their schemas: %s", error)
+            # A server that refuses for a moment is asked again with the next call; one that has no such list is not.
+            return error.status not in _PASSING
+        return True
 
     def _forget_tools(self) -> None:
         self._tools.forget()

@@ -111,6 +111,8 @@ def _is_envelope(schema: dict[str, Any], *, legacy: bool) -> bool:
 class KnownTools:
     def __init__(self) -> None:
         self._known: dict[str, KnownTool] = {}
+        self._before: dict[str, KnownTool] = {}
+        """What was known when it was last forgotten: better than nothing, where the list cannot be had."""
         self.generation = 0
         """Grows whenever what was known is forgotten."""
         self.is_complete = False
@@ -137,11 +139,15 @@ class KnownTools:
             kept.append(tool)
         return kept
 
-    def now(self) -> dict[str, KnownTool]:
-        """What is known at this moment, for one who must not be disturbed by what is heard next."""
-        return dict(self._known)
+    def now(self, *, is_whole: bool) -> dict[str, KnownTool]:
+        """What is known at this moment, for one who must not be disturbed by what is heard next.
+
+        If it is not the whole list, what was known before fills the gaps.
+        """
+        return dict(self._known) if is_whole else {**self._before, **self._known}
 
     def forget(self) -> None:
+        self._before = {**self._before, **self._known} if not self.is_complete else dict(self._known)
         self._known.clear()
         self.is_complete = False
         self.generation += 1

@@ -766,3 +766,19 @@ async def test_a_call_that_waits_for_a_person_has_all_the_time_they_need(site: S
         task = asyncio.ensure_future(client.call_tool("t", timeout=0.1))
         async with finishing(task):
             assert (await bounded(task)).text == "thanks"
+
+
+async def test_a_list_that_is_refused_for_a_moment_does_not_make_a_tool_unknown(site: Site) -> None:
+    """A server whose store is away says 503; what was known of the tool before still holds."""
+    wrapped = {"type": "object", "properties": {"result": {}}, "x-fastmcp-wrap-result": True}
+    listing = result({"tools": [{**tool("t"), "outputSchema": wrapped}]})
+    site.legacy(capabilities={"tools": {"listChanged": True}})
+    site.on("tools/list", listing, error(-32603, "not now", status=503), listing)
+    site.on("tools/call", result({"content": [], "structuredContent": {"result": 12}}))
+    async with connect(site.url) as client:
+        assert (await client.call_tool("t")).data == 12
+        client._forget_tools()
+        assert (await client.call_tool("t")).data == 12, "the list was refused"
+        assert (await client.call_tool("t")).data == 12
+        assert (await client.call_tool("t")).data == 12
+    assert len(site.all("tools/list")) == 3, "asked again after the refusal, and then not any more"
