@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from trimaran.client.client import Client
     from trimaran.dialers import connect, open_client, run_flow
     from trimaran.errors import Error, ProtocolError, ToolError
+    from trimaran.host.host import Host
     from trimaran.server.context import Context
     from trimaran.server.limits import Limits
     from trimaran.server.server import Server
@@ -38,6 +39,7 @@ __all__ = [
     "Client",
     "Context",
     "Error",
+    "Host",
     "Limits",
     "LoopbackLogin",
     "ProtocolError",
@@ -55,6 +57,7 @@ _HOMES = {
     "Client": "trimaran.client.client",
     "Context": "trimaran.server.context",
     "Error": "trimaran.errors",
+    "Host": "trimaran.host.host",
     "Limits": "trimaran.server.limits",
     "LoopbackLogin": "trimaran.transports.loopback",
     "ProtocolError": "trimaran.errors",

@@ -29,6 +29,9 @@ PUBLIC = [
     "trimaran.ext",
     "trimaran.testing",
     "trimaran.schema",
+    "trimaran.host",
+    "trimaran.host.permissions",
+    "trimaran.format",
 ]
 
 

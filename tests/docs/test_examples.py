@@ -381,6 +381,21 @@ async def test_sampling_host_asks_the_model_and_may_refuse() -> None:
     ]
 
 
+async def test_agent_host_calls_two_servers_under_one_roof() -> None:
+    """R285: two ids, a namespaced catalogue, routed calls; one is asked about, one refused."""
+    lines = await output_of("agent_host.py", env={"TRIMARAN_MCP_TIMEOUT": "9s"})
+    assert lines[:5] == [
+        "● stock: connected (1 tool), stdio",
+        "● till: connected (2 tools), stdio",
+        "- mcp__stock__count: How many there are",
+        "- mcp__till__refund: Give the money back",
+        "- mcp__till__sell: Sell one",
+    ]
+    assert lines[5:8] == ["12", '? Call mcp__till__sell? {"item": "rope", "price": 9.5}', "sold one rope for 9.50"]
+    assert lines[8].startswith("refused: mcp__till__refund is denied by a rule")
+    assert '{"rope": 12, "anchor": 2}' in lines
+
+
 async def test_watch_changes_sees_the_tide_rise() -> None:
     lines = await output_of("watch_changes.py")
     assert lines[0].startswith("tools: look")

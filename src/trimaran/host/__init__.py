@@ -10,6 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from .asking import PermissionDenied
     from .config import (
         ConfigUnusable,
         FailedEntry,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
         read_config,
     )
     from .consent import Bridge, ConsentLost, Question, Questions
-    from .host import AlreadyRegistered, Host, NotRegistered, PermissionDenied
+    from .host import AlreadyRegistered, Host, NotRegistered
     from .mentions import Expansion, Mention, ResourceUnknown, TemplateArity
     from .names import UnknownName
     from .output import OutputLimits, OutputMissing, OutputPage
@@ -52,7 +53,7 @@ _HOMES = {
     "AlreadyRegistered": "host",
     "Host": "host",
     "NotRegistered": "host",
-    "PermissionDenied": "host",
+    "PermissionDenied": "asking",
     "Expansion": "mentions",
     "Mention": "mentions",
     "ResourceUnknown": "mentions",

@@ -1,0 +1,169 @@
+"""What a host lets happen, and whom it asks: calls of tools, servers that want to know something, or to use our model.
+
+The rules decide (`permissions/`), a person answers where they say ask (`consent.py`), and both are written down. Nothing is
+done on anything but a yes: no answer, an answer too late, nobody there and a person who left are all noes.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, final
+
+from trimaran.errors import Error, ProtocolError
+from trimaran.types import Tool
+
+from .consent import Bridge, ConsentLost, Question
+from .permissions import Act, Decision, Gate, Recorder
+
+if TYPE_CHECKING:
+    from trimaran.client import Elicitation, Sampling
+
+__all__ = ["Asking", "PermissionDenied"]
+
+log: Final = logging.getLogger("trimaran.host")
+
+
+class PermissionDenied(Error):
+    """A call was not made: a rule forbids it, a person said no, or nobody could be asked. The message is for the model."""
+
+    def __init__(self, decision: Decision, note: str = "") -> None:
+        super().__init__(decision.refusal + (f" ({note})" if note else ""))
+        self.decision = decision
+
+
+@final
+class Asking:
+    """Between the servers of a host, its rules and its person.
+
+    Args:
+        on_sample: Called with (server, Sampling), once that is allowed.
+    """
+
+    def __init__(
+        self,
+        gate: Gate,
+        bridge: Bridge | None,
+        *,
+        audit: Recorder | None = None,
+        on_sample: Callable[[str, Sampling], Any] | None = None,
+    ) -> None:
+        self._gate = gate
+        self._bridge = bridge
+        self._audit = audit
+        self._on_sample = on_sample
+        self._sampling: dict[str, bool] = {}
+        """What a person said for good about servers that want to use our model."""
+
+    @property
+    def _is_attended(self) -> bool:
+        return self._bridge is not None and self._bridge.is_attended
+
+    def _decide(self, act: Act, arguments: Mapping[str, Any] | None) -> Decision:
+        self._gate.attended = self._is_attended
+        return self._gate.decide(act, arguments)
+
+    async def permit(self, act: Act, tool: Tool, arguments: dict[str, Any]) -> None:
+        """Returns if the call may be made.
+
+        Raises:
+            PermissionDenied: it may not.
+            ConsentLost: whoever was asked left.
+        """
+        decision = self._decide(act, arguments)
+        note = ""
+        if decision.action == "ask":
+            assert self._bridge is not None
+            question = await self._bridge.ask(
+                Question(
+                    "permission",
+                    act.server,
+                    f"Call {act.name}?",
+                    tool=act.name,
+                    arguments=arguments,
+                    decision=decision,
+                    request=tool,
+                )
+            )
+            decision, note = self._settle(decision, question, arguments), question.note
+        if not decision.is_allowed:
+            raise PermissionDenied(decision, note)
+
+    def _settle(self, decision: Decision, question: Question, arguments: Mapping[str, Any] | None) -> Decision:
+        """The decision after a question. What nobody answered is denied, and no setting changes that."""
+        if question.note:
+            settled = decision.unattended()
+            if self._audit is not None:
+                self._audit.record(settled, arguments)
+            return settled
+        answer: Any = question.reply
+        if question.kind in ("elicit", "url"):
+            answer = "allow once" if question.reply == "accept" else "deny"
+        return self._gate.settle(decision, answer, arguments, pattern=question.pattern)
+
+    # --- servers -----------------------------------------------------------------------------------------------------
+
+    def handlers(self, server: str) -> dict[str, Any]:
+        """What a server may ask of us (R261): a person only where there can be one, our model only where we have one."""
+        made: dict[str, Any] = {}
+
+        async def on_elicit(ask: Elicitation) -> Any:
+            return await self._elicit(server, ask)
+
+        async def on_sample(ask: Sampling) -> Any:
+            return await self._sample(server, ask)
+
+        if self._bridge is not None:
+            made["on_elicit"] = on_elicit
+        if self._on_sample is not None and (self._bridge is not None or self._gate.auto_allow):
+            made["on_sample"] = on_sample
+        return made
+
+    async def _ask_for_server(self, question: Question) -> Question:
+        assert self._bridge is not None
+        try:
+            return await self._bridge.ask(question)
+        except ConsentLost as error:
+            raise ProtocolError.internal_error(str(error)) from None
+
+    async def _elicit(self, server: str, ask: Elicitation) -> Any:
+        """A server's question to the person. A rule may forbid it, and then nobody sees it (R260)."""
+        decision = self._decide(Act.elicit(server), None)
+        if decision.is_denied:
+            log.info("the server %r asked, and was declined: %s", server, decision.refusal)
+            return ask.decline()
+        question = await self._ask_for_server(
+            Question(
+                "url" if ask.mode == "url" else "elicit",
+                server,
+                ask.message,
+                schema=ask.schema,
+                url=ask.url,
+                request=ask,
+            )
+        )
+        if decision.action == "ask":
+            self._settle(decision, question, None)
+        if question.reply == "accept":
+            return ask.accept(question.content)
+        return ask.cancel() if question.reply == "cancel" else ask.decline()
+
+    async def _sample(self, server: str, ask: Sampling) -> Any:
+        """A server wants to use our model: a person allows it, each time or for good. None: no."""
+        assert self._on_sample is not None
+        if not await self._may_sample(server, ask):
+            return None
+        made = self._on_sample(server, ask)
+        return await made if inspect.isawaitable(made) else made
+
+    async def _may_sample(self, server: str, ask: Sampling) -> bool:
+        if (said := self._sampling.get(server)) is not None:
+            return said
+        if not self._is_attended:
+            return self._gate.auto_allow
+        question = await self._ask_for_server(Question("sampling", server, ask.text, request=ask))
+        is_allowed = question.reply in ("allow once", "allow always")
+        if question.reply in ("allow always", "deny always"):
+            self._sampling[server] = is_allowed
+        return is_allowed

@@ -1,0 +1,401 @@
+"""The way to a person: questions go out, answers come back, and nothing waits for ever (R257-R261).
+
+Four kinds of question go the same way: a form that a server wants filled in, a page that it wants visited, a call that the
+rules say to ask about, and a server that wants to use our model. A `Bridge` has room for one who answers: a subscriber,
+
+    async with bridge.attend() as questions:
+        async for question in questions:
+            question.decline()
+
+or a function, `Bridge(on_question=...)`. A subscriber that is there is asked before the function.
+
+Silence is never consent. With nobody there a question is declined at once; one that is not answered in five minutes, or
+that comes while 64 wait, is declined with a warning; and when a subscriber leaves, whoever waits for its answer gets
+`ConsentLost`. A page is never looked at here, let alone opened: its URL is shown whole, and visiting it is the person's act.
+
+Questions are answered on the event loop that asks them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import itertools
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final, Literal, Self, TypeAlias, final
+from urllib.parse import urlsplit
+
+from trimaran.errors import ConfigError, DeclarationError, Error, LocalProtocolError
+from trimaran.types import Json
+
+from .permissions import Decision, Standing
+
+__all__ = ["CAP", "MOST_WAITING", "Bridge", "ConsentLost", "Question", "Questions", "Reply"]
+
+log: Final = logging.getLogger("trimaran.host")
+
+CAP: Final = 300.0  # R259: seconds until a question counts as declined
+MOST_WAITING: Final = 64  # R259: questions without an answer, shown or not
+
+Kind: TypeAlias = Literal["elicit", "url", "permission", "sampling"]
+Reply: TypeAlias = Literal["accept", "decline", "cancel", "allow once", "allow always", "deny", "deny always"]
+
+_FORM: Final[frozenset[Kind]] = frozenset({"elicit", "url"})
+
+
+class ConsentLost(Error):
+    """Whoever was to answer a question left before doing so. Nothing was done."""
+
+
+@final
+class Question:
+    """One question to a person. Answer it once; a second answer, or one that comes too late, counts for nothing.
+
+    A form (`elicit`) and a page (`url`) are answered by `accept`, `decline` or `cancel`; a call (`permission`) and the use of
+    our model (`sampling`) by `allow` or `deny`. The texts of the first two, and of sampling, are the server's words: show
+    them as such.
+    """
+
+    def __init__(
+        self,
+        kind: Kind,
+        server: str,
+        message: str,
+        *,
+        schema: Mapping[str, Json] | None = None,
+        url: str | None = None,
+        tool: str | None = None,
+        arguments: Mapping[str, Any] | None = None,
+        decision: Decision | None = None,
+        request: Any = None,
+    ) -> None:
+        self.kind: Final = kind
+        self.server: Final = server
+        """Who wants to know."""
+        self.message: Final = message
+        self.schema: Final[Mapping[str, Json]] = schema or {}
+        """The form: a flat object schema."""
+        self.url: Final = url
+        """The page to visit, whole. Show it, ask, and open it only after a yes."""
+        self.tool: Final = tool
+        """What the catalog calls the tool that is to be called."""
+        self.arguments: Final = arguments
+        """What the tool is to be called with."""
+        self.decision: Final = decision
+        """Why a person is asked: the rule, its tier and where it is written."""
+        self.request: Final = request
+        """What it is about: the `Elicitation`, the `Sampling`, or the `Tool` that is to be called."""
+        self.id: int = 0
+        self.reply: Reply | None = None
+        self.content: dict[str, Json] = {}
+        """What was filled in, once the question is accepted."""
+        self.pattern: str = ""
+        """What an "always" is about, where it is not just this tool."""
+        self.note: str = ""
+        """Why nobody answered, if nobody did."""
+        self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def __repr__(self) -> str:
+        return f"<Question {self.id}: {self.kind} of {self.server!r}, {self.reply or ('open' if self.is_open else 'gone')}>"
+
+    @property
+    def host(self) -> str:
+        """The host of the page to visit: what to look at before saying yes. Punycode stays as it is."""
+        try:
+            return urlsplit(self.url or "").netloc.rpartition("@")[2]
+        except ValueError:
+            return ""
+
+    @property
+    def is_open(self) -> bool:
+        """Does somebody still wait for the answer?"""
+        return not self._future.done()
+
+    async def wait_closed(self) -> None:
+        """Returns when nobody waits for an answer any more: it was given, came too late, or is no longer wanted."""
+        await asyncio.wait((self._future,))
+
+    @property
+    def defaults(self) -> dict[str, Json]:
+        """The form's default values."""
+        properties: Any = self.schema.get("properties")
+        if not isinstance(properties, Mapping):
+            return {}
+        fields: Mapping[str, Any] = properties  # pyright: ignore[reportUnknownVariableType]
+        return {name: one["default"] for name, one in fields.items() if isinstance(one, Mapping) and "default" in one}
+
+    def problems(self, content: Mapping[str, Json]) -> list[str]:
+        """What is wrong with these fields, in the words of the form; nothing, if they may be sent."""
+        if not self.schema:
+            return []
+        from trimaran.schema.validate import Validator
+
+        try:
+            found = Validator(dict(self.schema)).errors({**self.defaults, **content})
+        except DeclarationError:
+            return []  # a form that cannot be checked is the server's to check
+        return [str(one) for one in found]
+
+    # --- answers -----------------------------------------------------------------------------------------------------
+
+    def accept(self, content: Mapping[str, Json] | None = None) -> bool:
+        """Yes: to a form with these fields, those left out get their defaults; to a page, that it will be visited.
+
+        Returns whether the answer counted.
+
+        Raises:
+            LocalProtocolError: a field does not fit the form; the question stays open.
+        """
+        self._must_be(_FORM, "accept", "allow")
+        given = dict(content or {})
+        if self.kind == "elicit" and (wrong := self.problems(given)):
+            raise LocalProtocolError.invalid_params("the answer does not fit the form: " + "; ".join(wrong))
+        return self._answer("accept", content={} if self.kind == "url" else {**self.defaults, **given})
+
+    def decline(self) -> bool:
+        """No. A call is denied, this once."""
+        return self._answer("decline" if self.kind in _FORM else "deny")
+
+    def cancel(self) -> bool:
+        """Neither yes nor no: the question was closed. A call is denied, this once."""
+        return self._answer("cancel" if self.kind in _FORM else "deny")
+
+    def allow(self, how: Literal["once", "always"] = "once", *, pattern: str = "") -> bool:
+        """Yes to a call, or to sampling: now, or for the rest of the session.
+
+        Args:
+            pattern: for "always", the rule to remember, such as `mcp__files__read_*`; without one, this tool.
+        """
+        self._must_be({"permission", "sampling"}, "allow", "accept")
+        return self._answer("allow always" if _always(how) else "allow once", pattern=pattern)
+
+    def deny(self, how: Literal["once", "always"] = "once", *, pattern: str = "") -> bool:
+        """No to a call, or to sampling: now, or for the rest of the session."""
+        self._must_be({"permission", "sampling"}, "deny", "decline")
+        return self._answer("deny always" if _always(how) else "deny", pattern=pattern)
+
+    def _must_be(self, kinds: frozenset[Kind] | set[Kind], said: str, better: str) -> None:
+        if self.kind not in kinds:
+            raise ConfigError(f"a question of the kind {self.kind!r} has no {said}(): use {better}()")
+
+    def _answer(self, reply: Reply, *, content: dict[str, Json] | None = None, pattern: str = "") -> bool:
+        if not self.is_open:
+            return False
+        if pattern:
+            self._try(reply, pattern)
+        self.reply, self.content, self.pattern = reply, content or {}, pattern
+        self._future.set_result(None)
+        return True
+
+    def _try(self, reply: Any, pattern: str) -> None:
+        """RuleError or ConfigError for a pattern that cannot be, while the person is still there to mend it."""
+        if self.decision is None or not reply.endswith("always"):
+            raise ConfigError(f'a pattern is for "always", and for a call: not for {reply!r} to {self.kind!r}')
+        Standing().settle(self.decision, reply, self.arguments, pattern=pattern)
+
+    # --- for the bridge ----------------------------------------------------------------------------------------------
+
+    def refuse(self, note: str) -> None:
+        """Nobody answered: that is a no, and `note` says why."""
+        if self.decline():
+            self.note = note
+
+    def fail(self, error: Error) -> None:
+        if self.is_open:
+            self._future.set_exception(error)
+            self._future.exception()  # whoever waits has it; nobody may be waiting any more
+
+    async def answered(self) -> None:
+        """Returns with the answer. Whoever gives up waiting withdraws the question."""
+        await self._future
+
+
+def _always(how: str) -> bool:
+    if how not in ("once", "always"):
+        raise ConfigError(f'an answer holds "once" or "always", not {how!r}')
+    return how == "always"
+
+
+@final
+class Questions:
+    """The questions of one subscriber, as they come."""
+
+    def __init__(self) -> None:
+        self._coming: deque[Question] = deque()
+        self._wake = asyncio.Event()
+        self._is_over = False
+
+    def put(self, question: Question) -> None:
+        self._coming.append(question)
+        self._wake.set()
+
+    def end(self) -> None:
+        self._is_over = True
+        self._wake.set()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Question:
+        while True:
+            while self._coming:
+                question = self._coming.popleft()
+                if question.is_open:
+                    return question
+            if self._is_over:
+                raise StopAsyncIteration
+            self._wake.clear()
+            await self._wake.wait()
+
+
+@final
+class Bridge:
+    """Where questions to a person meet somebody who puts them to one. It belongs to one host, and is closed with it.
+
+    Args:
+        on_question: Called with each question while no subscriber is there. It answers by the question's methods, at once
+            or later; a coroutine function may take its time. A plain function must not block.
+        cap: Seconds until a question counts as declined.
+        most: Questions that may wait at the same time.
+    """
+
+    def __init__(
+        self,
+        *,
+        on_question: Callable[[Question], Any] | None = None,
+        cap: float = CAP,
+        most: int = MOST_WAITING,
+    ) -> None:
+        if on_question is not None and not callable(on_question):
+            raise ConfigError(f"on_question is a function, not {type(on_question).__name__}")
+        if cap <= 0 or most < 1:
+            raise ConfigError(f"a bridge needs time and room: cap and most above 0, not cap={cap}, most={most}")
+        self.on_question = on_question
+        self.cap = cap
+        self.most = most
+        self._subscriber: Questions | None = None
+        self._open: dict[int, Question] = {}
+        self._ids = itertools.count(1)
+        self._running: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        return f"<Bridge, {'attended' if self.is_attended else 'nobody there'}, {len(self._open)} questions open>"
+
+    @property
+    def is_attended(self) -> bool:
+        """Is there somebody to ask?"""
+        return not self._is_closed and (self._subscriber is not None or self.on_question is not None)
+
+    @property
+    def waiting(self) -> tuple[Question, ...]:
+        """The questions that are open, the oldest first."""
+        return tuple(self._open.values())
+
+    @asynccontextmanager
+    async def attend(self) -> AsyncGenerator[Questions]:
+        """Be the one who answers, for as long as the block lasts.
+
+        Raises:
+            ConfigError: somebody is there already.
+        """
+        if self._subscriber is not None:
+            raise ConfigError("somebody answers the questions of this bridge already: one at a time")
+        mine = self._subscriber = Questions()
+        if self._is_closed:
+            mine.end()
+        before = set(self._open)
+        try:
+            yield mine
+        finally:
+            self._subscriber = None
+            mine.end()
+            for number, question in tuple(self._open.items()):
+                if number not in before:
+                    question.fail(ConsentLost(f"whoever was to answer left: {_what(question)} was not answered"))
+
+    async def ask(self, question: Question) -> Question:
+        """Put a question, and wait for its `reply`. It has one when this returns, whatever happens.
+
+        Raises:
+            ConsentLost: the subscriber left while the question was open.
+        """
+        if not self.is_attended:
+            question.refuse("nobody is here to ask")
+            return question
+        if len(self._open) >= self.most:
+            log.warning("%s is declined: %d questions wait for an answer already", _what(question), self.most)
+            question.refuse(f"{self.most} questions wait for an answer already")
+            return question
+        question.id = next(self._ids)
+        self._open[question.id] = question
+        try:
+            self._show(question)
+            async with asyncio.timeout(self.cap):
+                await question.answered()
+        except TimeoutError:
+            # The wait was given up, and took the question's future with it; an answer of the last moment counts.
+            if question.reply is None:
+                log.warning("%s is declined: nobody answered within %g s", _what(question), self.cap)
+                question.reply, question.note = _no(question), f"nobody answered within {self.cap:g} s"
+        finally:
+            del self._open[question.id]
+        return question
+
+    def _show(self, question: Question) -> None:
+        if self._subscriber is not None:
+            self._subscriber.put(question)
+            return
+        assert self.on_question is not None
+        try:
+            promised = self.on_question(question)
+        except Exception:
+            log.exception("on_question failed, and %s is declined", _what(question))
+            question.refuse("on_question failed")
+            return
+        if inspect.isawaitable(promised):
+            task = asyncio.ensure_future(self._run(promised, question))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+
+    async def _run(self, promised: Any, question: Question) -> None:
+        work = asyncio.ensure_future(promised)
+        try:
+            closing = asyncio.ensure_future(question.wait_closed())
+            try:
+                # A question that nobody waits for any more needs no dialog either; an answered one may end it in peace.
+                await asyncio.wait((work, closing), return_when=asyncio.FIRST_COMPLETED)
+                if question.is_open or (question.reply is not None and not question.note):
+                    await work
+            finally:
+                closing.cancel()
+        except Exception:
+            log.exception("on_question failed, and %s is declined", _what(question))
+            question.refuse("on_question failed")
+        finally:
+            work.cancel()
+
+    async def close(self) -> None:
+        """No more questions: those that wait fail, and subscribers come to their end."""
+        self._is_closed = True
+        if self._subscriber is not None:
+            self._subscriber.end()
+        for question in tuple(self._open.values()):
+            question.fail(ConsentLost(f"the host was closed: {_what(question)} was not answered"))
+        running = tuple(self._running)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+def _no(question: Question) -> Reply:
+    return "decline" if question.kind in _FORM else "deny"
+
+
+def _what(question: Question) -> str:
+    if question.kind == "permission":
+        return f"the call of {question.tool}"
+    return f"the question of the server {question.server!r}"

@@ -1,0 +1,82 @@
+"""What the environment says to a host: how long to wait, how much to pass on, and whether to begin at all (R267-R269).
+
+    TRIMARAN_MCP_TIMEOUT         to start a server     a duration, "10s", or seconds      else MCP_TIMEOUT, milliseconds
+    TRIMARAN_MCP_TOOL_TIMEOUT    for a call            the same                           else MCP_TOOL_TIMEOUT
+    TRIMARAN_NO_MCP              1: no server is started
+    TRIMARAN_ALLOW_PRIVATE       1: a login may lead to private addresses
+
+What stands in `mcp.toml` is heard before all of these. Pure: the variables are passed in. A value that cannot be read is a
+ConfigError that names the variable; MCP_* is other programs' own, so one of those is passed over with a warning instead.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final, final
+
+from msgspec import Struct
+
+from trimaran.errors import ConfigError
+
+from .config.values import LONGEST, read_duration, write_duration
+
+__all__ = ["CALL_TIMEOUT", "STARTUP_TIMEOUT", "Environment", "read_environment"]
+
+log: Final = logging.getLogger("trimaran.host")
+
+STARTUP_TIMEOUT: Final = 5.0
+CALL_TIMEOUT: Final = 60.0
+
+_YES: Final = frozenset({"1", "true", "yes", "on"})
+_NO: Final = frozenset({"", "0", "false", "no", "off"})
+
+
+@final
+class Environment(Struct, frozen=True):
+    """What holds for every server that says nothing else."""
+
+    startup_timeout: float = STARTUP_TIMEOUT
+    call_timeout: float = CALL_TIMEOUT
+    no_servers: bool = False
+    allow_private: bool = False
+
+
+def read_environment(variables: Mapping[str, str]) -> Environment:
+    """What these variables say.
+
+    Raises:
+        ConfigError: one of ours cannot be read.
+    """
+    return Environment(
+        _timeout(variables, "MCP_TIMEOUT", STARTUP_TIMEOUT),
+        _timeout(variables, "MCP_TOOL_TIMEOUT", CALL_TIMEOUT),
+        _flag(variables, "TRIMARAN_NO_MCP"),
+        _flag(variables, "TRIMARAN_ALLOW_PRIVATE"),
+    )
+
+
+def _timeout(variables: Mapping[str, str], name: str, default: float) -> float:
+    ours, theirs = variables.get(f"TRIMARAN_{name}", "").strip(), variables.get(name, "").strip()
+    if ours:
+        try:
+            return read_duration(ours)
+        except ValueError as error:
+            raise ConfigError(f"TRIMARAN_{name}: {error}") from None
+    if not theirs:
+        return default
+    if not theirs.isascii() or not theirs.isdigit() or int(theirs) == 0:
+        log.warning("%s is %r, which is no number of milliseconds, and is passed over", name, theirs[:50])
+        return default
+    if int(theirs) > LONGEST * 1000:
+        log.warning("%s is more than the most that is allowed, %s, which holds", name, write_duration(LONGEST))
+    return min(int(theirs) / 1000, LONGEST)  # C34
+
+
+def _flag(variables: Mapping[str, str], name: str) -> bool:
+    said = variables.get(name, "").strip().lower()
+    if said in _YES:
+        return True
+    if said in _NO:
+        return False
+    raise ConfigError(f"{name} is {said[:50]!r}: write 1, or leave it out")

@@ -1,0 +1,739 @@
+"""`Host`: many servers as one, with a person's consent.
+
+    async with Host.load() as host:
+        tools = host.tools(format="anthropic")
+        result = await host.call("mcp__github__search", {"query": "sails"})
+
+This is the facade. What servers there are is `config/`, how each is kept running `supervise.py`, what a tool is called
+`names.py`, who may do what `permissions/`, how a person is asked `asking.py` and `consent.py`, how much of a result is passed on `output.py`,
+what a message mentions `mentions.py`. Here they meet, in one path for every call:
+
+    name -> server and tool -> decision -> question, if the rules say ask -> call -> limits -> result
+
+Nothing is sent to a server before the decision is an allow, and what is sent is what was decided about: arguments are copied
+first, and a tool that changed while a person thought about it is not called.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, cast, final
+
+import msgspec
+from msgspec import UNSET, Raw
+from msgspec.structs import replace
+
+from trimaran.client.client import Client
+from trimaran.client.results import ResourceResult, ToolResult
+from trimaran.errors import Closed, ConfigError, Error, LocalProtocolError
+from trimaran.types import CallToolResult, TextContent, TextResourceContents, Tool
+
+from .asking import Asking
+from .config import FailedEntry, HostConfig, Machine, ServerEntry, load_config
+from .config.values import LONGEST
+from .consent import Bridge, Question
+from .environment import read_environment
+from .mentions import Expansion, Mention, Mentions
+from .names import Address, Names, UnknownName, check_server_name
+from .output import OutputLimits, OutputPage, Shelf, limit_output
+from .permissions import (
+    Act,
+    AuditLog,
+    Explanation,
+    Gate,
+    Policy,
+    Reading,
+    Recorder,
+    RuleProblem,
+    check,
+    read_config_rules,
+    read_options,
+)
+from .plans import Logins, Plan, plan_for
+from .supervise import ServerStatus, Supervised
+
+if TYPE_CHECKING:
+    from trimaran.client import Sampling
+    from trimaran.dialers import Target
+    from trimaran.format import Format, ToolCall
+
+__all__ = ["AlreadyRegistered", "Host", "NotRegistered"]
+
+log: Final = logging.getLogger("trimaran.host")
+
+_OWNER: Final = "host"
+
+
+class AlreadyRegistered(Error):
+    """A server of this name is there already."""
+
+
+class NotRegistered(Error):
+    """There is no server of this name."""
+
+
+class _Listed(NamedTuple):
+    """A tool of the catalog, and what it is to the rules."""
+
+    tool: Tool
+    act: Act
+
+
+@final
+class Host:
+    """Servers, their tools under one roof, and who may use them. Use it as `async with`, or `start` and `close` it.
+
+    Args:
+        config: A loaded configuration; or a mapping of names to whatever `connect` takes: a URL, a command, a Server.
+        allow, ask, deny: Rules on top of the configured ones, as on a command line.
+        bridge: The way to a person. With one, servers are told that they may ask (R261); without, no server may, and what
+            the rules would ask about is denied. `on_question=` makes one.
+        on_question: Called with each question; see `Bridge`.
+        on_sample: Called with (server, Sampling) once a person allowed it; returns the text, or a CreateMessageResult. A
+            coroutine function, unless it is quick.
+        auto_allow: With nobody there, allow what a person would be asked about (R245): calls, and the use of our model.
+            Dangerous.
+        separator: What stands between server and tool in the catalog's names, as in `github:search`; without, they are
+            the names for providers, `mcp__github__search`.
+        limits: How much of a result is passed on; of configured servers, as many bytes as the configuration says.
+        audit: The file for decisions, or a Recorder.
+        tokens: Where logins are kept: a store, a path; None for the keyring, or else a file.
+        login: How `authorize` asks a person to log in; None opens a browser. See `OAuth`.
+        allow_private: May a login lead to private addresses? None leaves it to TRIMARAN_ALLOW_PRIVATE.
+        roots: Folders that every server is told of.
+        environ: The variables to read; None for those of this process.
+        wait: Has entering to wait until every server was tried once?
+        on_change: Called, without arguments, whenever a server's state or tools changed. It must be quick.
+        options: Given to every `connect`, such as `era` or `client_info`.
+
+    Raises:
+        ConfigError: an option, a variable of the environment or a global rule cannot be used; says which and why.
+    """
+
+    def __init__(
+        self,
+        config: HostConfig | Mapping[str, Target] | None = None,
+        *,
+        allow: Iterable[str] = (),
+        ask: Iterable[str] = (),
+        deny: Iterable[str] = (),
+        bridge: Bridge | None = None,
+        on_question: Callable[[Question], Any] | None = None,
+        on_sample: Callable[[str, Sampling], Any] | None = None,
+        auto_allow: bool = False,
+        separator: str | None = None,
+        limits: OutputLimits | None = None,
+        audit: Recorder | str | os.PathLike[str] | None = None,
+        tokens: Any = None,
+        login: Any = None,
+        allow_private: bool | None = None,
+        roots: Any = None,
+        environ: Mapping[str, str] | None = None,
+        wait: bool = True,
+        on_change: Callable[[], Any] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        if bridge is not None and on_question is not None:
+            raise ConfigError("give bridge= or on_question=, not both: a Bridge takes on_question itself")
+        variables = os.environ if environ is None else environ
+        self._environment = read_environment(variables)
+        self.config: Final = config if isinstance(config, HostConfig) else HostConfig()
+        self.bridge: Final = Bridge(on_question=on_question) if on_question is not None else bridge
+        """The way to a person; None where there is none."""
+        self._reading = self._read_rules(allow, ask, deny)
+        self._audit: Recorder | None = AuditLog(audit) if isinstance(audit, (str, os.PathLike)) else audit
+        self._owns_audit = self._audit is not audit
+        self.gate: Final = Gate(Policy(self._reading.rules), audit=self._audit, attended=False, auto_allow=auto_allow)
+        """Rules, and the answers that stand."""
+        self._asking = Asking(self.gate, self.bridge, audit=self._audit, on_sample=on_sample)
+        self._limits = (limits or OutputLimits()).with_environment(variables)
+        self._shelf = Shelf()
+        self._logins = Logins(
+            tokens, allow_private=self._environment.allow_private if allow_private is None else allow_private
+        )
+        self._login = login
+        self._options = {**(options or {}), **({} if roots is None else {"roots": roots})}
+        self._wait = wait
+        self._on_change = on_change
+        self._names = Names({}, separator=separator)
+        self._separator = separator
+        self._listed: dict[Address, _Listed] = {}
+        self._servers: dict[str, Supervised] = {}
+        self._plans: dict[str, Plan] = {}
+        self._mentions = Mentions(lambda: tuple(self._servers), lambda name: self._server(name).require(), self._shown)
+        self._is_open = False
+        self._closing: asyncio.Task[None] | None = None
+        self._configure(config)
+        self._renew()
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        workspace: str | os.PathLike[str] | None = None,
+        **options: Any,
+    ) -> Self:
+        """A host for `mcp.toml` of this user and this workspace; with a path, for that file alone.
+
+        Args:
+            workspace: The directory of the project, instead of the current one.
+            options: As for `Host`.
+
+        Raises:
+            ConfigUnusable: a file cannot be used; names file, line and key.
+            ConfigError: as `Host` does.
+        """
+        return cls(load_config(path, machine=Machine.here(workspace)), **options)
+
+    def __repr__(self) -> str:
+        return f"<Host: {len(self._servers)} servers, {len(self._listed)} tools>"
+
+    # --- what is configured ------------------------------------------------------------------------------------------
+
+    def _read_rules(self, allow: Iterable[str], ask: Iterable[str], deny: Iterable[str]) -> Reading:
+        for action, texts in (("allow", allow), ("ask", ask), ("deny", deny)):
+            if isinstance(texts, str):  # its characters would be rules, and "*" is one
+                raise ConfigError(f"{action} is a list of rules: write {action}=[{texts!r}]")
+        reading = read_config_rules(self.config) + read_options(allow=allow, ask=ask, deny=deny)
+        general = [problem for problem in reading.errors if problem.server is None]
+        if general:
+            raise ConfigError("\n".join(map(str, general)))
+        for problem in reading.problems:
+            if problem.severity == "warning":
+                log.warning("%s", problem)
+        return reading
+
+    def _configure(self, config: HostConfig | Mapping[str, Target] | None) -> None:
+        """Make what is to run. A server with a mistake in it, or in its rules, has failed before it began."""
+        given: Mapping[str, Any] = (
+            self.config.servers if config is None or config is self.config else cast("Any", config)
+        )
+        for name, target in given.items():
+            self._add(name, target)
+        for name, failed in self.config.failed.items():
+            self._add_failed(name, failed)
+
+    def _add(self, name: str, target: Any) -> Supervised:
+        plan = plan_for(check_server_name(name), target, self._environment)
+        # Rules that could not be read hold for whatever runs under this name: one of them might be the one that denies.
+        failed = self.config.failed.get(name)
+        errors = [failed.reason] if failed is not None else []
+        problem = "\n".join([*errors, *(str(one) for one in self._reading.errors if one.server == name)])
+
+        def dial(**more: Any) -> Client:
+            return self._logins.client(plan, {**self._options, **self._asking.handlers(name), **more})
+
+        made = Supervised(
+            name,
+            plan.transport,
+            None if problem else dial,
+            startup_timeout=plan.startup_timeout,
+            call_timeout=plan.call_timeout,
+            tool_timeouts=plan.tool_timeouts,
+            output_limit=plan.output_limit,
+            can_log_in=plan.can_log_in,
+            where=plan.where,
+            problem=problem,
+            changed=self._changed,
+            forgotten=self._mentions.forget,
+        )
+        self._plans[name] = plan
+        self._servers[name] = made
+        return made
+
+    def _add_failed(self, name: str, failed: FailedEntry) -> None:
+        said = failed.table.get("transport", failed.table.get("type", "http" if "url" in failed.table else "stdio"))
+        place = failed.source.file if failed.line is None else f"{failed.source.file}:{failed.line}"
+        self._servers[name] = Supervised(
+            name,
+            said if isinstance(said, str) else "stdio",
+            None,
+            startup_timeout=self._environment.startup_timeout,
+            call_timeout=self._environment.call_timeout,
+            where=place,
+            problem=failed.reason,
+            changed=self._changed,
+        )
+
+    def _is_enabled(self, name: str) -> bool:
+        entry = self.config.servers.get(name) or self.config.failed.get(name)
+        return entry is None or not entry.disabled
+
+    # --- life --------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start every server that is not disabled, all at once; returns when each was tried, unless `wait=False`.
+
+        No server can make this fail: how it went is in `status()`.
+        """
+        if self._closing is not None:
+            raise Closed("the host is closed; make a new one")
+        if self._is_open:
+            return
+        self._is_open = True
+        if self._environment.no_servers:
+            for server in self._servers.values():
+                await server.stop("disabled", "TRIMARAN_NO_MCP is set")
+            return
+        for name, server in self._servers.items():
+            if self._is_enabled(name):
+                server.start()
+        if self._wait:
+            try:
+                await self.ready()
+            except BaseException:
+                await self.close()
+                raise
+
+    async def ready(self) -> None:
+        """Returns when every server that was started has been tried once, well or not."""
+        await asyncio.gather(*(one.settled() for one in tuple(self._servers.values()) if one.state != "disabled"))
+
+    async def close(self) -> None:
+        """End every connection and every child process; from any task, any number of times."""
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        if self.bridge is not None:
+            await self.bridge.close()
+        await asyncio.gather(*(one.stop(for_good=True) for one in tuple(self._servers.values())))
+        if self._owns_audit and isinstance(self._audit, AuditLog):
+            await asyncio.to_thread(self._audit.close)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def _require_open(self) -> None:
+        if self._closing is not None:
+            raise Closed("the host is closed")
+        if not self._is_open:
+            raise Closed("the host is not started yet: use `async with`, or await host.start()")
+
+    # --- servers -----------------------------------------------------------------------------------------------------
+
+    def status(self) -> list[ServerStatus]:
+        """How it is with each server, in the order of their names (R273)."""
+        return [self._servers[name].status for name in sorted(self._servers)]
+
+    def stderr(self, name: str) -> list[str]:
+        """The last 200 lines that a server wrote to stderr, where it is our child."""
+        return self._server(name).stderr
+
+    def problems(self) -> list[str]:
+        """What is odd about the configuration and its rules, and stops nothing: unknown keys, rules without effect (R243)."""
+        catalog = {name: list(one.tools) if one.state == "connected" else None for name, one in self._servers.items()}
+        rules: list[RuleProblem] = [one for one in self._reading.problems if one.severity == "warning"]
+        rules += check(self._reading.rules, catalog)
+        return [*map(str, self.config.problems), *map(str, rules)]
+
+    async def start_server(self, name: str, target: Target | ServerEntry) -> None:
+        """Add a server, and connect to it: once this returns its tools are in the catalog (R216).
+
+        Raises:
+            AlreadyRegistered: there is one of this name, or one is being started (R217).
+            ConfigError: the name or the target cannot be used.
+            Error: the connection failed; the server is not there then.
+        """
+        self._require_open()
+        check_server_name(name)
+        if name in self._servers:
+            raise AlreadyRegistered(f"there is a server {name!r} already: stop it first, or use another name")
+        server = self._add(name, target)
+        try:
+            server.start()
+            await server.settled()
+            server.require()
+        except BaseException:
+            if self._servers.get(name) is server:
+                await self._remove(name)
+            raise
+
+    async def stop_server(self, name: str) -> None:
+        """End a server and take it out of the catalog.
+
+        Raises:
+            NotRegistered: there is none of this name (R217).
+        """
+        self._server(name)
+        await self._remove(name)
+
+    async def _remove(self, name: str) -> None:
+        server = self._servers.pop(name, None)
+        if server is not None:
+            self._plans.pop(name, None)
+            await server.stop(for_good=True)
+            self._renew()
+
+    def whereis(self, name: str) -> Client | None:
+        """The client of a server, while it is connected (R216, R218)."""
+        found = self._servers.get(name)
+        return found.client if found is not None and found.state == "connected" else None
+
+    def connected(self) -> list[str]:
+        """The names of the servers that are connected now; one that crashes is no longer among them (R218)."""
+        return sorted(name for name, one in self._servers.items() if one.state == "connected")
+
+    # The names that R216 gives them.
+    start_client = start_server
+    stop_client = stop_server
+    whereis_client = whereis
+    list_clients = connected
+
+    async def reload(self, name: str) -> ServerStatus:
+        """End a server's connection and make it anew, now. What is in files is not read again (R237)."""
+        self._require_open()
+        server = self._server(name)
+        await server.restart()
+        await server.settled()
+        return server.status
+
+    async def enable(self, name: str) -> ServerStatus:
+        """Start a server that is disabled, for as long as this host lives."""
+        self._require_open()
+        server = self._server(name)
+        if server.state == "disabled":
+            server.start()
+            await server.settled()
+        return server.status
+
+    async def disable(self, name: str) -> ServerStatus:
+        """End a server, and leave it so."""
+        server = self._server(name)
+        await server.stop("disabled")
+        return server.status
+
+    async def authorize(self, name: str, *, login: Any = None) -> ServerStatus:
+        """Have a person log in to a server, then connect to it anew. Call it when a person asked for it.
+
+        Args:
+            login: How, instead of the host's way: see `OAuth`.
+
+        Raises:
+            ConfigError: nobody can log in there.
+            AuthorizationFailed: the login did not come to an end.
+        """
+        self._require_open()
+        self._server(name)
+        plan = self._plans.get(name)
+        if plan is None:
+            raise ConfigError(f"nobody can log in to the server {name!r}: mend its configuration first")
+        await self._logins.log_in(plan, login if login is not None else self._login)
+        return await self.reload(name)
+
+    def _server(self, name: str) -> Supervised:
+        found = self._servers.get(name)
+        if found is None:
+            known = ", ".join(sorted(self._servers)) or "none"
+            raise NotRegistered(f"there is no server {name!r}; there are: {known}")
+        return found
+
+    # --- the catalog -------------------------------------------------------------------------------------------------
+
+    def _changed(self, server: Supervised) -> None:
+        if server.state == "connected":
+            self._renew()
+        if self._on_change is not None:
+            try:
+                self._on_change()
+            except Exception:
+                log.exception("on_change failed")
+
+    def _renew(self) -> None:
+        """Names for what there is now. Those of a server that is away stay known: it may be back in a moment (C40)."""
+        self._names = self._names.renewed({name: list(one.tools) for name, one in self._servers.items()})
+        listed: dict[Address, _Listed] = {}
+        for name, server in self._servers.items():
+            for tool in server.tools.values():
+                address = Address(name, tool.name)
+                known = self._listed.get(address)
+                listed[address] = known if known is not None and known.tool is tool else self._list(address, tool)
+        self._listed = listed
+
+    def _list(self, address: Address, tool: Tool) -> _Listed:
+        catalog = self._names.catalog(*address)
+        act = Act.tool(*address, schema=tool.input_schema, definition=_definition(tool), name=catalog)
+        return _Listed(tool, act)
+
+    def tools(self, format: Format | str | None = None, **options: Any) -> list[Any]:
+        """The tools of every connected server, under the catalog's names; or declared as a provider wants them (R219, R220).
+
+        Args:
+            format: "anthropic", "openai", "openai-responses" or "gemini"; without, `trimaran.types.Tool`s.
+            options: for the format, such as `strict=True`; see `trimaran.format`.
+        """
+        named = self._names.catalog if format is None else self._names.provider
+        found = [
+            replace(self._listed[address].tool, name=named(*address))
+            for address in self._names
+            if address in self._listed and self._servers[address.server].state == "connected"
+        ]
+        if format is None:
+            return found
+        from trimaran.format import to_provider
+
+        return to_provider(found, format, **options)
+
+    def find(self, name: str) -> Address:
+        """Server and tool of a name, in either form.
+
+        Raises:
+            UnknownName: no tool has it; its `reason` says how far it could be read (R221).
+            ServerUnavailable: it may be a tool of a server that could not be asked for its tools yet.
+        """
+        try:
+            return self._names.find(name)
+        except UnknownName:
+            for server in self._servers.values():
+                begins = (f"mcp__{server.name}__", f"{server.name}__", f"{server.name}{self._separator or '__'}")
+                if not server.tools and server.state != "connected" and name.startswith(begins):
+                    server.require()
+            raise
+
+    def from_call(self, call: Any, format: Format | str) -> ToolCall:
+        """A call that a model made, for `call`: unpacks into the catalog's name, and arguments (R223).
+
+        Arguments that strict mode made null, because the model left them out, are left out again.
+
+        Raises:
+            LocalProtocolError: it is no call, or its arguments are no object.
+            UnknownName: no tool has this name.
+        """
+        from trimaran.format import (
+            FORMATS,
+            ToolCall,
+            from_anthropic_call,
+            from_gemini_call,
+            from_openai_call,
+            restore_arguments,
+        )
+
+        readers = {
+            "anthropic": from_anthropic_call,
+            "openai": from_openai_call,
+            "openai-responses": from_openai_call,
+            "gemini": from_gemini_call,
+        }
+        if format not in readers:
+            raise ConfigError(f"there is no format {format!r}; the known ones are {', '.join(FORMATS)}")
+        read = readers[format](call)
+        address = self.find(read.name)
+        schema: Any = self._listed[address].tool.input_schema
+        arguments = restore_arguments(read.arguments, schema)
+        return ToolCall(self._names.catalog(*address), arguments, read.id)
+
+    def to_result(self, result: Any, call: ToolCall, format: Format | str) -> dict[str, Any]:
+        """A result as the content that answers the model's call: a block, a message, an item or a part, by format.
+
+        Args:
+            result: What `call` returned; or the Error it raised, which the model is told of as the tool's failure.
+            call: What `from_call` returned.
+        """
+        from trimaran.format import (
+            FORMATS,
+            result_to_anthropic,
+            result_to_gemini,
+            result_to_openai,
+            result_to_openai_responses,
+        )
+
+        if isinstance(result, Error):
+            result = CallToolResult(content=[TextContent(text=str(result))], is_error=True)
+        if format == "gemini":
+            return result_to_gemini(result, self._names.provider(*self._names.find(call.name)), call.id)
+        writers = {
+            "anthropic": result_to_anthropic,
+            "openai": result_to_openai,
+            "openai-responses": result_to_openai_responses,
+        }
+        if format not in writers:
+            raise ConfigError(f"there is no format {format!r}; the known ones are {', '.join(FORMATS)}")
+        return writers[format](result, call.id)
+
+    # --- calls -------------------------------------------------------------------------------------------------------
+
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        max_timeout: float | None = None,
+        on_progress: Callable[[float, float | None, str | None], Any] | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> ToolResult:
+        """Call a tool, if that is allowed (R221, R239, R274).
+
+        Cancel the task to give it up: the server is told. A tool that fails says so in the result, `is_error`.
+
+        Args:
+            name: What the catalog, or a provider, calls it.
+            arguments: An object; None for none (R276).
+            timeout: Seconds, instead of the configured ones; the time a person takes to answer does not count.
+            max_timeout: Let progress extend the wait, up to this many seconds (C39).
+            on_progress: Called with (progress, total, message).
+
+        Raises:
+            UnknownName: no tool has this name.
+            LocalProtocolError: the arguments are no object.
+            PermissionDenied: it is not allowed; names the rule. Nothing was sent.
+            ConsentLost: whoever was to be asked left. Nothing was sent.
+            ServerUnavailable: the server cannot be used now.
+            Error: the client's own; see trimaran.errors.
+        """
+        self._require_open()
+        given = _object(name, arguments)
+        address = self.find(name)
+        server = self._server(address.server)
+        server.require()
+        listed = self._listed[address]
+        await self._asking.permit(listed.act, listed.tool, given)
+        if self._listed.get(address) is None or self._listed[address].act != listed.act:
+            raise LocalProtocolError.invalid_params(
+                f"{name} changed while it was decided whether it may be called; look at it again, and call it anew"
+            )
+        limit = timeout if timeout is not None else server.tool_timeouts.get(address.tool, server.call_timeout)
+        limit = min(limit, LONGEST)
+        try:
+            result = await server.require().call_tool(
+                address.tool,
+                given,
+                timeout=limit,
+                max_timeout=limit if max_timeout is None else max(min(max_timeout, LONGEST), limit),
+                on_progress=on_progress,
+                meta=meta,
+                raise_on_error=False,
+            )
+        except Error as error:
+            server.suspect(error)
+            raise
+        return self._limited(result, server, name)
+
+    def explain(self, name: str, arguments: Mapping[str, Any] | None = None) -> Explanation:
+        """Why a call would be allowed, asked about or denied: the rules that have a say, in order (R240). Nothing is done.
+
+        Args:
+            name: A tool; or `Elicit(server)`, for a server's questions.
+            arguments: Of the call; None where they are not known.
+        """
+        if name.startswith("Elicit(") and name.endswith(")"):
+            return self.gate.explain(Act.elicit(name[7:-1]))
+        given = None if arguments is None else _object(name, arguments)
+        return self.gate.explain(self._listed[self.find(name)].act, given)
+
+    def output(self, output_id: str, offset: int = 0, limit: int = 20_000) -> OutputPage:
+        """A page of an output that was too large to be passed on whole (R270).
+
+        Raises:
+            OutputMissing: it is not kept, or no longer.
+        """
+        return self._shelf.page(output_id, owner=_OWNER, offset=offset, limit=limit)
+
+    def _limits_of(self, server: Supervised) -> OutputLimits:
+        return self._limits if server.output_limit is None else replace(self._limits, bytes=server.output_limit)
+
+    def _limited(self, result: ToolResult, server: Supervised, source: str) -> ToolResult:
+        found = limit_output(result, self._limits_of(server), shelf=self._shelf, owner=_OWNER, source=source)
+        if not found.notices:
+            return result
+        kept = found.result
+        made = ToolResult(
+            list(cast("Iterable[Any]", kept.content)),
+            kept.structured_content,
+            result.is_error,
+            result.meta,
+            Raw(msgspec.json.encode(kept)),
+        )
+        if kept.structured_content is not UNSET:
+            made.data = result.data
+        elif isinstance(result.data, str):
+            made.data = made.text
+        return made
+
+    # --- resources ---------------------------------------------------------------------------------------------------
+
+    async def expand(self, text: str) -> Expansion:
+        """A person's message with each `@server:resource args` replaced by what it holds (R264).
+
+        What cannot be found is left as it stands, and told in `problems`.
+
+        Raises:
+            TemplateArity: a template is followed by too few words; nothing was sent (R265).
+        """
+        self._require_open()
+        return await self._mentions.expand(text)
+
+    async def complete_mention(self, prefix: str) -> list[str]:
+        """What a mention that begins so may become: `@do` -> `@docs:`, `@docs:re` -> `@docs:readme` (R264)."""
+        self._require_open()
+        return await self._mentions.complete(prefix)
+
+    async def read_resource(self, server: str, resource: str, *words: str) -> ResourceResult:
+        """Read a resource by name or URI, or a template by name with exactly the words it takes.
+
+        Raises:
+            ResourceUnknown, TemplateArity, ServerUnavailable: nothing was sent.
+        """
+        self._require_open()
+        return await self._mentions.read(server, await self._mentions.resolve(server, resource, words))
+
+    def _shown(self, mention: Mention, found: ResourceResult) -> str:
+        """A resource as a block of a message, within the limits of its server."""
+        parts: list[str] = []
+        for one in found.contents:
+            if isinstance(one, TextResourceContents):
+                parts.append(one.text)
+            else:
+                size = len(one.blob) * 3 // 4 - one.blob[-2:].count("=")
+                parts.append(f"[{one.mime_type or 'binary data'}, {size} bytes: not shown]")
+        whole = CallToolResult(content=[TextContent(text="\n".join(parts))])
+        limits = self._limits_of(self._server(mention.server))
+        kept = limit_output(whole, limits, shelf=self._shelf, owner=_OWNER, source=mention.text).result
+        text = "\n".join(block.text for block in cast("Iterable[Any]", kept.content))
+        kind = next((one.mime_type for one in found.contents if one.mime_type), "text/plain")
+        fence = "`" * max(3, _longest_run(text) + 1)
+        return f"\n[{mention.uri} of the server {mention.server}, {kind}]\n{fence}\n{text}\n{fence}\n"
+
+
+def _object(name: str, arguments: Any) -> dict[str, Any]:
+    """Arguments as plain JSON values of our own, so that what is decided about is what is sent."""
+    if arguments is None:
+        return {}
+    if not isinstance(arguments, Mapping):
+        raise LocalProtocolError.invalid_params(
+            f"the arguments of {name} are a {type(arguments).__name__}: give an object, or None for none"
+        )
+    from trimaran.schema.convert import to_jsonable
+
+    try:
+        return cast("dict[str, Any]", to_jsonable(dict(cast("Mapping[str, Any]", arguments))))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise LocalProtocolError.invalid_params(f"the arguments of {name} have no JSON form: {error}") from None
+
+
+def _definition(tool: Tool) -> str:
+    """A digest of what a tool says about itself; what has no say in what it does is left out."""
+    said = [tool.name, tool.title, tool.description, tool.input_schema, tool.output_schema, tool.annotations]
+    return hashlib.sha256(msgspec.json.encode(said, order="deterministic")).hexdigest()
+
+
+def _longest_run(text: str) -> int:
+    """Of backticks: the fence around a text has more than any in it."""
+    longest = run = 0
+    for character in text:
+        run = run + 1 if character == "`" else 0
+        longest = max(longest, run)
+    return longest

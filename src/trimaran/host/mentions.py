@@ -1,0 +1,316 @@
+"""`@server:resource args` in a person's message, replaced by what the resource holds (R262-R266).
+
+    Compare @docs:readme with @issues:issue 42 please.
+
+A resource is named by its name or its URI, a template by its name. A template takes as many of the words that follow on the
+line as it has placeholders, in their order; what ends a sentence is not part of a word, and a word with blanks in it, or
+one that ends so, is written in quotes. Too few words is a `TemplateArity` before anything is sent. What cannot be found is left as it stands, and reported: an address in a message is no mention.
+
+Nothing is listed before somebody mentions a server. Its lists are then read once, and again only after it said that they
+changed, or came back from the dead.
+
+This is for what people write. It asks no permission, so a model's text must not be run through it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple, final
+
+from msgspec import Struct
+
+from trimaran.client.client import Client
+from trimaran.client.results import ResourceResult
+from trimaran.errors import CODE_METHOD_NOT_FOUND, DeclarationError, Error, TimedOut, Unsupported
+from trimaran.protocol.uritemplate import UriTemplate
+from trimaran.types import Resource, ResourceTemplate
+
+__all__ = ["Expansion", "Mention", "Mentions", "ResourceUnknown", "TemplateArity"]
+
+_MENTION: Final = re.compile(r"(?<![\w@.])@([a-z0-9_-]{1,32}):([^\s@]+)")
+_WORD: Final = re.compile(r"""[ \t]+(?:"([^"\n]*)"|'([^'\n]*)'|(\S+))""")
+_EXPRESSION: Final = re.compile(r"\{[^{}]*\}")
+_PUNCTUATION: Final = ".,;:!?)]}>'\""
+_MOST: Final = 50  # mentions in one message
+_MOST_PAGES: Final = 200
+_PATIENCE: Final = 30.0  # seconds for a server's lists
+
+
+class ResourceUnknown(Error):
+    """No resource, or no server, of this name; or more than one resource."""
+
+
+class TemplateArity(Error):
+    """A template was given more or fewer words than it has placeholders. Nothing was sent."""
+
+    def __init__(self, message: str, *, wanted: int, given: int) -> None:
+        super().__init__(message)
+        self.wanted = wanted
+        self.given = given
+
+
+@final
+class Mention(Struct, frozen=True):
+    """A resource that a message mentions."""
+
+    server: str
+    name: str
+    uri: str
+    text: str
+    """As it stood in the message."""
+
+
+@final
+class Expansion(Struct, frozen=True):
+    """A message with its mentions replaced."""
+
+    text: str
+    mentions: tuple[Mention, ...] = ()
+    """What was put in."""
+    problems: tuple[str, ...] = ()
+    """What was left as it stood, and why."""
+
+
+class _Known(NamedTuple):
+    resources: list[Resource]
+    templates: list[tuple[ResourceTemplate, UriTemplate]]
+
+
+class _Found(NamedTuple):
+    """A mention, and where it stands."""
+
+    start: int
+    end: int
+    mention: Mention
+
+
+@final
+class Mentions:
+    """The resources of a host's servers, as far as anybody asked for them.
+
+    Args:
+        servers: The names of all servers.
+        client_of: A client of one, or an Error that says why there is none.
+        show: What is put into the message for a resource's content.
+    """
+
+    def __init__(
+        self,
+        servers: Callable[[], Iterable[str]],
+        client_of: Callable[[str], Client],
+        show: Callable[[Mention, ResourceResult], str],
+    ) -> None:
+        self._servers = servers
+        self._client_of = client_of
+        self._show = show
+        self._known: dict[str, _Known] = {}
+        self._reading: dict[str, asyncio.Lock] = {}
+        self._changes: dict[str, int] = {}
+
+    def forget(self, server: str) -> None:
+        """The server's lists are, or may be, others now (R263)."""
+        self._known.pop(server, None)
+        self._changes[server] = self._changes.get(server, 0) + 1
+
+    async def known(self, server: str) -> _Known:
+        """What the server has; asked for once, however many want to know (R262)."""
+        async with self._reading.setdefault(server, asyncio.Lock()):
+            if (found := self._known.get(server)) is not None:
+                return found
+            before = self._changes.get(server, 0)
+            client = self._client_of(server)
+            if "resources" not in client.server_capabilities:
+                found = _Known([], [])
+            else:
+                found = await _read_lists(client, server)
+            if before == self._changes.get(server, 0):
+                self._known[server] = found
+            return found
+
+    # --- reading one -------------------------------------------------------------------------------------------------
+
+    async def resolve(self, server: str, name: str, words: Sequence[str]) -> str:
+        """The URI of a resource, or of a template with these words filled in.
+
+        Raises:
+            ResourceUnknown: there is no such server, no such resource, or more than one.
+            TemplateArity: the words are not as many as the template has placeholders.
+        """
+        uri, taken = await self._find(server, name, words, is_uri=True)
+        if taken != len(words):
+            raise _arity(f"{server}:{name}", taken, len(words))
+        return uri
+
+    async def _find(self, server: str, name: str, words: Sequence[str], *, is_uri: bool) -> tuple[str, int]:
+        """The URI, and how many of the words it took. `is_uri`: the name may also be a URI of one of the templates."""
+        if server not in self._servers():
+            raise ResourceUnknown(f"there is no server {server!r}; {_listed(self._servers())}")
+        known = await self.known(server)
+        uris = {one.uri for one in known.resources if name in (one.name, one.uri)}
+        exact = {one.uri for one in known.resources if name == one.uri}
+        if len(uris) == 1 or exact:
+            return (exact or uris).pop(), 0
+        if uris:
+            raise ResourceUnknown(
+                f"the server {server!r} has {len(uris)} resources called {name!r}: give the URI of one"
+            )
+        matching = [made for one, made in known.templates if name in (one.name, one.uri_template)]
+        if len(matching) > 1:
+            raise ResourceUnknown(f"the server {server!r} has {len(matching)} templates called {name!r}")
+        if matching:
+            wanted = len(matching[0].variables)
+            if len(words) < wanted:
+                raise _arity(f"{server}:{name}", wanted, len(words), matching[0].variables)
+            return _expand(matching[0], words[:wanted]), wanted
+        if is_uri and any(made.match(name) is not None for _, made in known.templates if ":" in name):
+            return name, 0
+        raise ResourceUnknown(f"the server {server!r} has no resource {name!r}")
+
+    async def read(self, server: str, uri: str) -> ResourceResult:
+        return await self._client_of(server).read_resource(uri)
+
+    # --- a whole message ---------------------------------------------------------------------------------------------
+
+    async def expand(self, text: str) -> Expansion:
+        """The message with its mentions replaced. All of them are found before the first one is read.
+
+        Raises:
+            TemplateArity: a mentioned template is followed by too few words.
+        """
+        problems: list[str] = []
+        found = await self._mentioned(text, problems)
+        wanted = list(dict.fromkeys((one.mention.server, one.mention.uri) for one in found))
+        contents = await asyncio.gather(*(self.read(*one) for one in wanted), return_exceptions=True)
+        held = dict(zip(wanted, contents, strict=True))
+        pieces: list[str] = []
+        put_in: list[Mention] = []
+        at = 0
+        for start, end, mention in found:
+            content = held[mention.server, mention.uri]
+            if isinstance(content, Error):
+                problems.append(f"{mention.text}: {content}")
+                continue
+            if isinstance(content, BaseException):
+                raise content
+            pieces += [text[at:start], self._show(mention, content)]
+            put_in.append(mention)
+            at = end
+        return Expansion("".join([*pieces, text[at:]]), tuple(put_in), tuple(problems))
+
+    async def _mentioned(self, text: str, problems: list[str]) -> list[_Found]:
+        found: list[_Found] = []
+        until = 0
+        for match in _MENTION.finditer(text):
+            if match.start() < until:
+                continue  # a word of the one before
+            if len(found) >= _MOST:
+                problems.append(f"there are more than {_MOST} mentions: the rest is left as it stands")
+                break
+            try:
+                one = await self._one(text, match)
+            except TemplateArity:
+                raise
+            except Error as error:
+                problems.append(f"{match[0]}: {error}")
+                continue
+            found.append(one)
+            until = one.end
+        return found
+
+    async def _one(self, text: str, match: re.Match[str]) -> _Found:
+        server, name = match[1], match[2]
+        words, ends = _words_after(text, match.end())
+        bare = name.rstrip(_PUNCTUATION)
+        # What ends a sentence may also end a name; the name as it stands is tried first. A template's URI ends before it.
+        if bare in ("", name) or await self._has(server, name):
+            bare = name
+        uri, taken = await self._find(server, bare, words if bare == name else [], is_uri=True)
+        end = ends[taken - 1] if taken else match.start(2) + len(bare)
+        return _Found(match.start(), end, Mention(server, bare, uri, text[match.start() : end]))
+
+    async def _has(self, server: str, name: str) -> bool:
+        try:
+            await self._find(server, name, (), is_uri=False)
+        except ResourceUnknown:
+            return False
+        except TemplateArity:
+            return True
+        return True
+
+    async def complete(self, prefix: str) -> list[str]:
+        """What a mention that begins so may become: servers, then the names of what they have (R264)."""
+        server, colon, begun = prefix.removeprefix("@").partition(":")
+        if not colon:
+            return [f"@{name}:" for name in sorted(self._servers()) if name.startswith(server)]
+        if server not in self._servers():
+            return []
+        known = await self.known(server)
+        names = [one.name for one in known.resources] + [one.name for one, _ in known.templates]
+        return [f"@{server}:{name}" for name in sorted(set(names)) if name.startswith(begun)]
+
+
+async def _read_lists(client: Client, server: str) -> _Known:
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            return _Known(await client.list_resources_all(max_pages=_MOST_PAGES), await _templates(client))
+    except TimeoutError:
+        raise TimedOut(f"the server {server!r} did not list its resources within {_PATIENCE:g} s") from None
+
+
+async def _templates(client: Client) -> list[tuple[ResourceTemplate, UriTemplate]]:
+    made: list[tuple[ResourceTemplate, UriTemplate]] = []
+    try:
+        listed = await client.list_resource_templates_all(max_pages=_MOST_PAGES)
+    except Unsupported:
+        return made
+    except Error as error:
+        if (
+            getattr(error, "code", None) != CODE_METHOD_NOT_FOUND
+        ):  # a server may well have resources and know of no templates
+            raise
+        return made
+    for one in listed:
+        try:
+            made.append((one, UriTemplate(one.uri_template)))
+        except DeclarationError:
+            continue  # what cannot be filled in cannot be mentioned
+    return made
+
+
+def _expand(template: UriTemplate, words: Sequence[str]) -> str:
+    """Fill the words in. The template's own text stays as it is, also where it is not ASCII (R266)."""
+    values = dict(zip(template.variables, words, strict=True))
+    return _EXPRESSION.sub(lambda one: UriTemplate(one[0]).expand(values), template.text)
+
+
+def _words_after(text: str, at: int) -> tuple[list[str], list[int]]:
+    """The words on the rest of the line, and where each ends."""
+    words: list[str] = []
+    ends: list[int] = []
+    while (match := _WORD.match(text, at)) is not None:
+        at = match.end()
+        bare = match[3]
+        if bare is None:
+            words.append(match[1] if match[1] is not None else match[2])
+            ends.append(at)
+        else:
+            word = bare.rstrip(_PUNCTUATION) or bare
+            words.append(word)
+            ends.append(at - (len(bare) - len(word)))
+    return words, ends
+
+
+def _arity(name: str, wanted: int, given: int, placeholders: Sequence[str] = ()) -> TemplateArity:
+    what = f" ({', '.join(placeholders)})" if placeholders else ""
+    return TemplateArity(
+        f"@{name} takes {wanted} word{'' if wanted == 1 else 's'} after it{what}, and got {given}; nothing was sent",
+        wanted=wanted,
+        given=given,
+    )
+
+
+def _listed(servers: Iterable[str]) -> str:
+    names = sorted(servers)
+    return f"the servers are {', '.join(names)}" if names else "there are no servers"

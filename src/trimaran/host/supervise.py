@@ -1,0 +1,455 @@
+"""One server of a host's, kept running: started, watched, healed, started again; and what to tell about it (R216-R218, R272, R273).
+
+    starting -> connected <-> failed          needs_auth, disabled: until somebody does something
+
+Each server has a task of its own, and nothing that goes wrong in it reaches another. A start has a time limit, from nothing
+to the list of tools. What fails is tried again in the background, with growing pauses, unless trying again cannot help: a
+configuration that cannot be right, a login that only a person can make. What dies heals in the client (`trimaran.client`);
+here it is noticed, told, and the list is read again. Announced changes of the list are read when they come, but never more
+often than every fifth of a second, whatever the server announces.
+
+The list is read whole, every page, and stays known while a server is away: names must not move (C40).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Final, Literal, TypeAlias, final
+
+from msgspec import Struct
+
+from trimaran.client.asks import StateEvent
+from trimaran.client.client import Client
+from trimaran.client.watch import Changes
+from trimaran.errors import (
+    AuthorizationFailed,
+    ConfigError,
+    Error,
+    LoginRequired,
+    ProtocolError,
+    TimedOut,
+    TransportError,
+    Unauthorized,
+    UnsafeUrl,
+    Unsupported,
+)
+from trimaran.types import Tool
+
+__all__ = ["GLYPHS", "ServerStatus", "ServerUnavailable", "State", "Supervised"]
+
+log: Final = logging.getLogger("trimaran.host")
+
+State: TypeAlias = Literal["starting", "connected", "needs_auth", "failed", "disabled"]
+
+GLYPHS: Final[Mapping[State, str]] = {
+    "connected": "●",
+    "starting": "◐",
+    "needs_auth": "◐",
+    "failed": "○",
+    "disabled": "○",
+}
+
+_PAUSES: Final = (0.5, 1.0, 2.0, 5.0, 15.0, 30.0, 60.0)  # between attempts
+_HEALTH: Final = 30.0  # seconds of quiet after which a server is asked for a sign of life
+_REST: Final = 0.2  # seconds between two readings of a list that keeps changing
+_TO_LISTEN: Final = 2.0  # seconds for a server to agree to tell of changes; it is not worth a start
+_MOST_PAGES: Final = 200
+_MOST_TOOLS: Final = 10_000  # of one server; one that lists on and on is not one to use
+_LATER: Final = 30.0  # seconds for a start that nobody waits for: what is slow the first time may be downloading itself
+_TAIL: Final = 200  # R273: lines of stderr
+
+
+class ServerUnavailable(Error):
+    """A server that is needed cannot be used now; `status` says why."""
+
+    def __init__(self, message: str, *, status: ServerStatus) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@final
+class ServerStatus(Struct, frozen=True, kw_only=True):
+    """How it is with one server, at one moment."""
+
+    name: str
+    state: State
+    transport: str
+    """stdio, http, sse or memory."""
+    tools: int = 0
+    reason: str = ""
+    """Why it is not connected."""
+    where: str = ""
+    """Where it is configured."""
+    retries: bool = False
+    """Is it being tried again, without anybody's help?"""
+
+    @property
+    def glyph(self) -> str:
+        return GLYPHS[self.state]
+
+    @property
+    def text(self) -> str:
+        """R273: connected (3 tools), needs re-auth, failed (the first line of the reason), disabled."""
+        if self.state == "connected":
+            return f"connected ({self.tools} tool{'' if self.tools == 1 else 's'})"
+        if self.state == "needs_auth":
+            return "needs re-auth"
+        return f"failed ({self.reason.partition(chr(10))[0]})" if self.state == "failed" else self.state
+
+    def __str__(self) -> str:
+        return f"{self.glyph} {self.name}: {self.text}, {self.transport}"
+
+
+@final
+class Supervised:
+    """One server. `dial` makes a client that is not open yet; it is given the callbacks and limits that are ours.
+
+    Args:
+        can_log_in: could a person's login help where the server wants credentials?
+        changed: called whenever state or tools are others than before.
+        forgotten: called when the server's resources are, or may be, others than before.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        transport: str,
+        dial: Callable[..., Client] | None,
+        *,
+        startup_timeout: float,
+        call_timeout: float,
+        tool_timeouts: Mapping[str, float] | None = None,
+        output_limit: int | None = None,
+        can_log_in: bool = False,
+        where: str = "",
+        problem: str = "",
+        changed: Callable[[Supervised], None] = lambda server: None,
+        forgotten: Callable[[str], None] = lambda name: None,
+    ) -> None:
+        self.name: Final = name
+        self.transport: Final = transport
+        self.startup_timeout: Final = startup_timeout
+        self.call_timeout: Final = call_timeout
+        self.tool_timeouts: Final = tool_timeouts or {}
+        self.output_limit: Final = output_limit
+        self.state: State = "disabled"
+        self.reason = ""
+        self.tools: dict[str, Tool] = {}
+        """As last listed, by their own names."""
+        self.client: Client | None = None
+        """Open, or on its way to be open again; None where there is none."""
+        self._dial = dial
+        self._can_log_in = can_log_in
+        self._where = where
+        self._problem = problem
+        self._changed = changed
+        self._forgotten = forgotten
+        self._stderr: deque[str] = deque(maxlen=_TAIL)
+        self._task: asyncio.Task[None] | None = None
+        self._turn = asyncio.Lock()
+        """One ends or begins it at a time."""
+        self._is_retired = False
+        self._settled = asyncio.Event()
+        """The first attempt has ended, either way."""
+        self._wake = asyncio.Event()
+        self._is_dirty = False
+        """The list of tools may be another one than we know."""
+        self._refusal: Unauthorized | None = None
+        self._retries = False
+
+    def __repr__(self) -> str:
+        return f"<Supervised {self.status}>"
+
+    # --- what is to be known -----------------------------------------------------------------------------------------
+
+    @property
+    def status(self) -> ServerStatus:
+        return ServerStatus(
+            name=self.name,
+            state=self.state,
+            transport=self.transport,
+            tools=len(self.tools) if self.state == "connected" else 0,
+            reason=self.reason,
+            where=self._where,
+            retries=self._retries,
+        )
+
+    @property
+    def stderr(self) -> list[str]:
+        """The last lines that the server wrote to stderr, also from before it was started again."""
+        return list(self._stderr)
+
+    @property
+    def is_healing(self) -> bool:
+        """Is it away, but on its way back by itself, so that a call may wait for it?"""
+        return self.client is not None and self.client.state in ("ready", "reconnecting")
+
+    def require(self) -> Client:
+        """A client to call through. One whose connection heals will do: the call waits for it, within its time.
+
+        Raises:
+            ServerUnavailable: there is none; says why, and what to do.
+        """
+        if self.client is not None and self.state in ("connected", "failed") and self.is_healing:
+            return self.client
+        advice = {
+            "disabled": f"enable it first: host.enable({self.name!r})",
+            "needs_auth": f"a person has to log in: host.authorize({self.name!r})",
+            "starting": "it is being started; try again in a moment",
+            "connected": "it is being closed",
+            "failed": "it is tried again in the background"
+            if self._retries
+            else f"mend that, then host.reload({self.name!r})",
+        }[self.state]
+        raise ServerUnavailable(
+            f"the server {self.name!r} cannot be used now, {self.status.text}: {advice}", status=self.status
+        )
+
+    # --- what is to be done ------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin, in the background; no-op if it runs, or is to run no more."""
+        if self._is_retired or (self._task is not None and not self._task.done()):
+            return
+        self._settled.clear()
+        if self._dial is None:
+            self._enter("failed", self._problem)
+            self._settled.set()
+            return
+        self._retries = False
+        self._enter("starting")
+        self._task = asyncio.create_task(self._run(), name=f"trimaran-host-{self.name}")
+
+    async def settled(self) -> None:
+        """Returns when the first attempt since `start` has ended, well or not."""
+        await self._settled.wait()
+
+    async def restart(self) -> None:
+        """End it, then begin anew."""
+        async with self._turn:
+            await self._end("disabled" if self._is_retired else "starting", "")
+            self.start()
+
+    async def stop(self, state: State = "disabled", reason: str = "", *, for_good: bool = False) -> None:
+        """End it: the connection is closed, and a child process is gone when this returns."""
+        self._is_retired = self._is_retired or for_good
+        async with self._turn:
+            await self._end(state, reason)
+
+    async def _end(self, state: State, reason: str) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait((task,))
+        self._retries = False
+        self._settled.set()
+        self._enter(state, reason)
+
+    def suspect(self, error: Error) -> None:
+        """A call ended with this: have a look whether the server is still there, or still wants us."""
+        if isinstance(error, Unauthorized) and (error.status == 401 or isinstance(error, LoginRequired)):
+            self._refusal = error
+            self._wake.set()
+        elif isinstance(error, TransportError) and not isinstance(error, (TimedOut, Unauthorized)):
+            self._wake.set()
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _enter(self, state: State, reason: str = "") -> None:
+        if (state, reason) == (self.state, self.reason):
+            return
+        if state == "failed" and self.state != "failed":
+            log.warning("the server %r failed: %s", self.name, reason)
+        elif state != "failed":
+            log.info("the server %r: %s%s", self.name, state, f" ({reason})" if reason else "")
+        self.state, self.reason = state, reason
+        self._changed(self)
+
+    def _heard(self, line: str) -> None:
+        self._stderr.append(line)
+
+    def _told(self, event: StateEvent) -> None:
+        if self.client is None or self.state in ("starting", "disabled"):
+            return
+        if event.state == "reconnecting":
+            if isinstance(event.error, Unauthorized):
+                self._refusal = event.error
+            self._retries = self._is_dirty = True
+            self._enter("failed", str(event.error or "the connection was lost"))
+        elif event.state == "ready":
+            self._is_dirty = True
+            self._forgotten(self.name)
+        self._wake.set()
+
+    async def _run(self) -> None:
+        failures = 0
+        limit = self.startup_timeout
+        while True:
+            self._refusal = None
+            self._wake.clear()
+            try:
+                lived = await self._once(limit)
+            except Error as error:
+                lived = False
+                self._fail(error)
+            except Exception as error:
+                log.exception("the server %r failed in a way that nobody thought of", self.name)
+                lived = False
+                self._retries = True
+                self._enter("failed", f"{type(error).__name__}: {error}")
+            self._settled.set()
+            if not self._retries:
+                return
+            limit = max(limit, _LATER)
+            failures = 0 if lived else failures + 1
+            await asyncio.sleep(_PAUSES[min(failures, len(_PAUSES)) - 1 if failures else 0])
+
+    def _fail(self, error: Error) -> None:
+        """Say why, and whether trying again can help."""
+        if isinstance(error, Unauthorized) and self._can_log_in and not isinstance(error, UnsafeUrl):
+            self._retries = isinstance(error, AuthorizationFailed) and not isinstance(error, LoginRequired)
+            self._enter("needs_auth", str(error))
+            return
+        self._retries = not isinstance(error, (ConfigError, Unauthorized))
+        self._enter("failed", str(error) or type(error).__name__)
+
+    async def _once(self, limit: float) -> bool:
+        """One life, from dialing to the end; True if it was ever connected."""
+        assert self._dial is not None
+        client = self._dial(
+            on_state=self._told,
+            on_stderr=self._heard,
+            connect_timeout=limit,
+            timeout=self.call_timeout,
+        )
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        async with contextlib.AsyncExitStack() as stack:
+            stack.push_async_callback(self._close, client)
+            try:
+                await client.open()
+                async with asyncio.timeout(max(limit - (clock() - began), 0.5)):
+                    changes = await self._listen(client, stack)
+                    await self._list(client)
+            except TimeoutError:
+                raise TimedOut(
+                    f"it did not list its tools within {limit:g} s; a slow start needs a larger startup_timeout"
+                ) from None
+            except TimedOut as error:
+                raise TimedOut(str(error).replace("connect_timeout", "startup_timeout")) from None
+            self.client = client
+            self._retries = False
+            self._enter("connected")
+            self._settled.set()
+            if changes is not None:
+                follow = asyncio.create_task(self._follow(changes))
+                stack.push_async_callback(_ended, follow)
+            await self._live(client)
+        return True
+
+    async def _close(self, client: Client) -> None:
+        if self.client is client:
+            self.client = None
+        self._forgotten(self.name)
+        await asyncio.shield(client.close())
+
+    async def _listen(self, client: Client, stack: contextlib.AsyncExitStack) -> Changes | None:
+        """Changes are listened to before the first look, so that none falls in between."""
+        offered = client.server_capabilities
+        if "tools" not in offered and "resources" not in offered:
+            return None
+        changes = client.listen(tools="tools" in offered, resources_list="resources" in offered)
+        try:
+            async with asyncio.timeout(_TO_LISTEN):
+                return await stack.enter_async_context(changes)
+        except Unsupported:
+            log.debug("the server %r does not tell of changes", self.name)
+        except (TimeoutError, ProtocolError, TransportError) as error:
+            log.info("the server %r was not ready to tell of changes: %s", self.name, error or "no answer")
+        return None
+
+    async def _follow(self, changes: Changes) -> None:
+        async for change in changes:
+            if change.kind in ("resources", "reconnected"):
+                self._forgotten(self.name)
+            if change.kind in ("tools", "reconnected"):
+                self._is_dirty = True
+                self._wake.set()
+
+    async def _list(self, client: Client) -> None:
+        found: dict[str, Tool] = {}
+        if "tools" in client.server_capabilities:
+            listed = await client.list_tools_all(max_pages=_MOST_PAGES, fresh=True)
+            if len(listed) > _MOST_TOOLS:
+                raise ServerUnavailable(
+                    f"it lists {len(listed)} tools, more than the {_MOST_TOOLS} that are taken of one server",
+                    status=self.status,
+                )
+            for tool in listed:
+                if tool.name in found:
+                    log.warning("the server %r lists the tool %r twice; the first is taken", self.name, tool.name)
+                found.setdefault(tool.name, tool)
+        if found != self.tools:
+            self.tools = found
+            if self.state == "connected":
+                self._changed(self)
+
+    async def _live(self, client: Client) -> None:
+        """Watch over it, until it is over for good."""
+        failures = 0
+        while True:
+            pause = _HEALTH if not failures else _PAUSES[min(failures, len(_PAUSES)) - 1]
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+            self._wake.clear()
+            error = await self._look(client)
+            if isinstance(error, Unauthorized):
+                raise error
+            if client.state == "closed":
+                self._retries = True
+                self._enter("failed", str(error or "the connection was closed"))
+                return
+            if error is None:
+                failures = 0
+                self._retries = False
+                self._enter("connected")
+                await asyncio.sleep(_REST)
+            else:
+                failures += 1
+                self._is_dirty = True
+                self._retries = True
+                self._enter("failed", str(error))
+
+    async def _look(self, client: Client) -> Error | None:
+        """Is it there? Read its list, if that may have changed; what went wrong, if anything did."""
+        if (refusal := self._refusal) is not None:
+            self._refusal = None
+            return refusal
+        is_dirty, self._is_dirty = self._is_dirty, False
+        try:
+            async with asyncio.timeout(self.startup_timeout):
+                if is_dirty and "tools" in client.server_capabilities:
+                    await self._list(client)
+                else:
+                    await client.ping(timeout=self.startup_timeout)
+        except (TimeoutError, TimedOut):
+            if not is_dirty and client.requests:
+                return None  # busy with a call, which has a limit of its own
+            return TimedOut(f"no answer within {self.startup_timeout:g} s")
+        except ProtocolError as error:
+            return error if is_dirty else None  # an error is a sign of life
+        except Error as error:
+            return error
+        return None
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait((task,))
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("following the changes of a server failed", exc_info=error)

@@ -1,0 +1,86 @@
+"""A host and children that misbehave: each fails alone, with its reason, and none is left behind (R272, R275)."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from trimaran import Host, Server
+
+LIMIT = 20.0
+
+DIES = "import sys; sys.exit('the licence has run out')"
+HANGS = "import sys, time\nfor line in sys.stdin: pass"
+BABBLES = "import sys\nfor line in sys.stdin: print('what?', flush=True)"
+FLOODS = """
+import sys
+while True:
+    sys.stdout.write("x" * 65536)
+"""
+LISTS_FOR_EVER = """
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    id, method = message.get("id"), message["method"]
+    if id is None:
+        continue
+    if method == "initialize":
+        info = {"name": "liar", "version": "1"}
+        version = message["params"]["protocolVersion"]
+        result = {"protocolVersion": version, "serverInfo": info, "capabilities": {"tools": {}}}
+    elif method == "tools/list":
+        number = int(message.get("params", {}).get("cursor", 0)) + 1
+        schema = {"type": "object"}
+        result = {"tools": [{"name": f"t{number}", "inputSchema": schema}], "nextCursor": str(number)}
+    else:
+        print(json.dumps({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "no"}}), flush=True)
+        continue
+    print(json.dumps({"jsonrpc": "2.0", "id": id, "result": result}), flush=True)
+"""
+NOISY = """
+import sys
+from trimaran import Server
+server = Server("noisy", version="1")
+@server.tool
+def shout(lines: int) -> str:
+    for number in range(lines):
+        print("noise", number, file=sys.stderr)
+    return "shouted"
+server.run()
+"""
+
+
+@pytest.mark.deadline(60)
+async def test_children_that_misbehave_fail_alone_and_with_a_reason() -> None:
+    calm = Server("calm", version="1")
+    calm.add_tool(lambda: "ok", name="ping_it")
+    bad = {"dies": DIES, "hangs": HANGS, "babbles": BABBLES, "floods": FLOODS, "lists": LISTS_FOR_EVER}
+    servers = {name: [sys.executable, "-c", script] for name, script in bad.items()}
+    environ = {"TRIMARAN_MCP_TIMEOUT": "2s"}
+    async with asyncio.timeout(LIMIT), Host({"calm": calm, **servers}, allow=["*"], environ=environ) as host:
+        found = {status.name: status for status in host.status()}
+        assert found["calm"].state == "connected"
+        assert {found[name].state for name in bad} == {"failed"}, [str(one) for one in found.values()]
+        assert "the licence has run out" in found["dies"].reason
+        assert "the licence has run out" in host.stderr("dies")
+        for name, told in (("hangs", "2 s"), ("lists", "pages")):
+            assert told in found[name].reason, found[name].reason
+        assert all(found[name].retries and found[name].reason for name in bad)
+        assert (await host.call("mcp__calm__ping_it")).data == "ok"
+        assert [tool.name for tool in host.tools()] == ["mcp__calm__ping_it"]
+
+
+async def test_a_child_that_floods_stderr_is_heard_in_its_last_lines(tmp_path: Path) -> None:
+    """R273, R275: 200 of them, and it is not held up."""
+    script = tmp_path / "noisy.py"
+    script.write_text(NOISY)
+    environ = {"TRIMARAN_MCP_TIMEOUT": "15s"}
+    async with Host({"noisy": [sys.executable, str(script)]}, allow=["*"], environ=environ) as host:
+        async with asyncio.timeout(LIMIT):
+            assert (await host.call("mcp__noisy__shout", {"lines": 20_000})).data == "shouted"
+            while not host.stderr("noisy")[-1:] == ["noise 19999"]:
+                await asyncio.sleep(0.01)
+        assert host.stderr("noisy") == [f"noise {number}" for number in range(19_800, 20_000)]

@@ -1,0 +1,307 @@
+"""Servers that are late, die, flood or lie: each is its own affair, is told of, and heals where it can (R218, R272, R273)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from trimaran import Host, Server
+from trimaran.client.link import Owner, Postmortem
+from trimaran.errors import (
+    AuthorizationFailed,
+    ConfigError,
+    ConnectFailed,
+    ConnectionLost,
+    Error,
+    LoginRequired,
+    Unauthorized,
+    UnsafeUrl,
+)
+from trimaran.host import PermissionDenied, ServerStatus, ServerUnavailable, supervise
+from trimaran.host.supervise import GLYPHS, Supervised
+from trimaran.testing import channel_to
+
+LIMIT = 5.0
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervise, "_PAUSES", (0.001, 0.01))
+    monkeypatch.setattr(supervise, "_REST", 0.001)
+
+
+class Moody:
+    """A channel to a server in this process, which can be down, be cut, or keep silent."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.is_down = False
+        self.is_silent = False
+        self.opened = 0
+        self.swallowed = 0
+        self._inner: Any = None
+        self._owner: Owner | None = None
+
+    async def open(self, owner: Owner) -> None:
+        if self.is_down:
+            raise ConnectFailed("nobody home")
+        self.opened += 1
+        self._owner = owner
+        self._inner = channel_to(self.server)
+        await self._inner.open(owner)
+
+    async def send(self, message: bytes) -> None:
+        if self._owner is None:
+            raise ConnectionLost("cut")
+        if self.is_silent:
+            self.swallowed += 1
+        else:
+            await self._inner.send(message)
+
+    async def close(self) -> None:
+        self._owner = None
+        if self._inner is not None:
+            await self._inner.close()
+
+    def cut(self) -> None:
+        owner, self._owner = self._owner, None
+        assert owner is not None
+        owner.lost(ConnectionLost("struck by lightning"))
+
+    def describe(self) -> str:
+        return "the moody one"
+
+    def postmortem(self) -> Postmortem:
+        return Postmortem()
+
+
+def make_server() -> Server:
+    server = Server("moody", version="1")
+    server.add_tool(lambda: "ok", name="ping_it")
+    return server
+
+
+def make_host(target: Any, **options: Any) -> tuple[Host, Callable[[Callable[[], bool]], Any]]:
+    """A host of one server, and a way to wait until something is so."""
+    changed = asyncio.Event()
+
+    async def until(is_so: Callable[[], bool]) -> None:
+        async with asyncio.timeout(LIMIT):
+            while not is_so():
+                changed.clear()
+                await changed.wait()
+
+    options.setdefault("environ", {"TRIMARAN_MCP_TIMEOUT": "1s"})
+    return Host({"moody": target}, allow=["*"], on_change=changed.set, **options), until
+
+
+async def test_a_server_that_is_down_at_first_is_tried_again_in_the_background() -> None:
+    """R272."""
+    moody = Moody(make_server())
+    moody.is_down = True
+    host, until = make_host(moody)
+    async with host:
+        (status,) = host.status()
+        assert (status.state, status.retries, status.tools) == ("failed", True, 0)
+        assert "nobody home" in status.reason
+        assert host.tools() == []
+        moody.is_down = False
+        await until(lambda: host.status()[0].state == "connected")
+        assert [tool.name for tool in host.tools()] == ["mcp__moody__ping_it"]
+        assert not host.status()[0].retries
+
+
+async def test_death_is_told_and_so_is_healing() -> None:
+    """R218: it disappears by itself; and it comes back."""
+    moody = Moody(make_server())
+    host, until = make_host(moody)
+    async with host:
+        assert host.list_clients() == ["moody"]
+        moody.is_down = True
+        moody.cut()
+        (status,) = host.status()
+        assert (status.state, status.glyph) == ("failed", "○")
+        assert "struck by lightning" in status.reason
+        assert (host.list_clients(), host.whereis("moody"), host.tools()) == ([], None, [])
+        moody.is_down = False
+        moody.server.add_tool(lambda: "new", name="second")
+        await until(lambda: host.status()[0].state == "connected")
+        assert len(host.tools()) == 2
+        assert moody.opened == 2
+        assert (await host.call("mcp__moody__second")).data == "new"
+
+
+async def test_a_call_waits_for_a_server_that_heals() -> None:
+    moody = Moody(make_server())
+    host, _ = make_host(moody)
+    async with host:
+        moody.cut()
+        async with asyncio.timeout(LIMIT):
+            assert (await host.call("mcp__moody__ping_it")).data == "ok"
+
+
+async def test_a_server_that_never_answers_is_given_up_in_time() -> None:
+    """R272."""
+    moody = Moody(make_server())
+    moody.is_silent = True
+    host, _ = make_host(moody, environ={"TRIMARAN_MCP_TIMEOUT": "50ms"})
+    async with asyncio.timeout(LIMIT), host:
+        (status,) = host.status()
+        assert status.state == "failed"
+        assert "within 0.05 s" in status.reason
+
+
+async def test_a_list_that_does_not_end_is_not_taken() -> None:
+    server = Server("moody", version="1", page_size=1)
+    for number in range(5):
+        server.add_tool(lambda: "x", name=f"tool_{number}")
+    host, _ = make_host(server)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(supervise, "_MOST_PAGES", 3)
+        async with host:
+            assert "more than 3 pages" in host.status()[0].reason
+    host, _ = make_host(server)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(supervise, "_MOST_TOOLS", 4)
+        async with host:
+            assert "5 tools, more than the 4" in host.status()[0].reason
+
+
+async def test_a_flood_of_changes_is_read_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two readings there is a rest; here one that outlasts the test."""
+    monkeypatch.setattr(supervise, "_REST", 60.0)
+    server = make_server()
+    listings: list[str] = []
+
+    @server.middleware("tools/list")
+    async def note(call: Any, call_next: Any) -> Any:
+        listings.append(call.method)
+        return await call_next(call)
+
+    host, until = make_host(server)
+    async with host:
+        server.add_tool(lambda: "new", name="new")
+        await until(lambda: len(host.tools()) == 2)
+        before = len(listings)
+        for _ in range(200):
+            server.notify.tools_changed()
+            await asyncio.sleep(0)
+        assert len(listings) == before
+
+
+async def test_what_was_stopped_for_good_does_not_begin_again() -> None:
+    server = supervised(ConnectFailed("not now"))
+    await server.stop(for_good=True)
+    server.start()
+    await server.restart()
+    async with asyncio.timeout(LIMIT):
+        await server.settled()
+    assert (server.state, server.reason) == ("disabled", "")
+
+
+async def test_a_server_that_went_silent_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervise, "_HEALTH", 0.02)
+    moody = Moody(make_server())
+    host, until = make_host(moody, environ={"TRIMARAN_MCP_TIMEOUT": "100ms"})
+    async with host:
+        moody.is_silent = True
+        await until(lambda: host.status()[0].state == "failed")
+        assert "no answer within 0.1 s" in host.status()[0].reason
+        moody.is_silent = False
+        await until(lambda: host.status()[0].state == "connected")
+
+
+async def test_a_server_that_is_busy_with_a_call_is_not_taken_for_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervise, "_HEALTH", 0.001)
+    moody = Moody(make_server())
+    host, _ = make_host(moody, environ={"TRIMARAN_MCP_TIMEOUT": "20ms"})
+    async with host:
+        began, ended = asyncio.Event(), asyncio.Event()
+
+        async def work() -> None:
+            began.set()
+            await ended.wait()
+
+        moody.server.add_tool(work, name="ping_it", replace=True)
+        call = asyncio.ensure_future(host.call("mcp__moody__ping_it"))
+        async with asyncio.timeout(LIMIT):
+            await began.wait()
+            moody.is_silent = True
+            while moody.swallowed < 6:  # a request that nobody answers, and its cancellation
+                assert host.status()[0].state == "connected"
+                await asyncio.sleep(0.001)
+            ended.set()
+            await call
+
+
+async def test_a_server_without_tools_is_connected_all_the_same() -> None:
+    server = Server("docs", version="1")
+    server.add_resource("docs://x", lambda: "x", name="x")
+    async with Host({"docs": server}, environ={}) as host:
+        assert host.status()[0].text == "connected (0 tools)"
+
+
+# --- credentials -----------------------------------------------------------------------------------------------------
+
+
+def supervised(failure: Error, *, can_log_in: bool = True) -> Supervised:
+    def dial(**options: Any) -> Any:
+        raise failure
+
+    return Supervised("one", "http", dial, startup_timeout=1, call_timeout=1, can_log_in=can_log_in)
+
+
+@pytest.mark.parametrize(
+    ("failure", "can_log_in", "state", "retries"),
+    [
+        (LoginRequired("log in", step="login"), True, "needs_auth", False),
+        (Unauthorized("who are you?"), True, "needs_auth", False),
+        (AuthorizationFailed("a bad day", step="token request"), True, "needs_auth", True),
+        (UnsafeUrl("http://inside", step="metadata"), True, "failed", False),
+        (Unauthorized("who are you?"), False, "failed", False),
+        (ConfigError("cannot be"), True, "failed", False),
+        (ConnectFailed("not now"), True, "failed", True),
+    ],
+    ids=["login", "401", "issuer-down", "unsafe", "401-without-login", "config", "connect"],
+)
+async def test_what_a_start_fails_with_says_what_comes_next(
+    failure: Error, can_log_in: bool, state: str, retries: bool
+) -> None:
+    """R254, R272, R273."""
+    server = supervised(failure, can_log_in=can_log_in)
+    server.start()
+    await server.settled()
+    assert (server.state, server.status.retries, server.reason) == (state, retries, str(failure))
+    with pytest.raises(ServerUnavailable, match="authorize" if state == "needs_auth" else "one"):
+        server.require()
+    await server.stop()
+
+
+async def test_a_login_that_ends_in_the_middle_is_noticed_by_the_call() -> None:
+    moody = Moody(make_server())
+    host, until = make_host(moody)
+    async with host:
+        one = host._servers["moody"]  # pyright: ignore[reportPrivateUsage]
+        one._can_log_in = True  # pyright: ignore[reportPrivateUsage]
+        one.suspect(Unauthorized("not enough", status=403))
+        one.suspect(LoginRequired("the token ended", step="refresh"))
+        await until(lambda: host.status()[0].state == "needs_auth")
+        status = host.status()[0]
+        assert (status.text, status.glyph, status.reason) == ("needs re-auth", "◐", "the token ended")
+        with pytest.raises(ServerUnavailable, match=r"host.authorize\('moody'\)"):
+            await host.call("mcp__moody__ping_it")
+        assert (await host.reload("moody")).state == "connected"
+
+
+def test_every_state_has_its_glyph() -> None:
+    """R273."""
+    shown = {state: ServerStatus(name="a", state=state, transport="http").glyph for state in GLYPHS}
+    assert shown == {"connected": "●", "starting": "◐", "needs_auth": "◐", "failed": "○", "disabled": "○"}
+    assert ServerStatus(name="a", state="connected", transport="http", tools=1).text == "connected (1 tool)"
+
+
+def test_denials_and_failures_are_different_errors() -> None:
+    assert not issubclass(PermissionDenied, ServerUnavailable)
