@@ -31,7 +31,7 @@ from trimaran.server.access import owner_text
 from trimaran.server.changes import LIST_CHANGED
 from trimaran.server.handlers import incident, logger
 from trimaran.state import open_store
-from trimaran.state.contracts import Event, Gap, Health, NoAnswer, Store, StoreClosed, StoreUnavailable
+from trimaran.state.contracts import Event, Gap, Health, NoAnswer, Store, StoreClosed, StoreFull, StoreUnavailable
 
 if TYPE_CHECKING:
     from trimaran.server.server import Server
@@ -51,6 +51,10 @@ _MOST_WAITING: Final = 1000
 _PING_SECONDS: Final = 2.0
 _START_SECONDS: Final = 1.0
 _CLOSE_SECONDS: Final = 1.0
+# What must not be lost, and waits to be given to one process: beyond that it is lost all the same.
+_MOST_ASKING: Final = 1000
+# Numbers of changes may come in another order than they were given out; one that is later than this was missed.
+_HOLE_SECONDS: Final = 1.0
 
 _encode: Final = msgspec.msgpack.encode
 _decode: Final = msgspec.msgpack.Decoder(tuple[str, str, Any]).decode
@@ -59,8 +63,12 @@ Change: TypeAlias = "tuple[str, str | None, dict[str, Any]]"
 """What changed: its kind, its URI if it has one, and what goes with it."""
 
 
-def unavailable(error: StoreUnavailable) -> ProtocolError:
+def unavailable(error: StoreUnavailable | StoreFull) -> ProtocolError:
     """The refusal of what cannot be done without the store: 503, and the client may come back."""
+    if isinstance(error, StoreFull):
+        return ProtocolError.internal_error(
+            "the server's store is full, and this needs room in it; try again", status=503
+        )
     return ProtocolError.internal_error(
         f"the server cannot reach its store at the moment, and this needs it; try again ({error})", status=503
     )
@@ -79,13 +87,17 @@ class Fleet:
         self.poisoned = 0
         """News that could not be understood, and was dropped."""
         self.seen_change = 0
-        """The number of the last change that was heard of."""
+        """Every change up to this number has been heard of."""
+        self._ahead: set[int] = set()
+        """Those after it that have been, too: between them something is missing, or late."""
+        self._waiting_for: asyncio.Task[Any] | None = None
         self.hearing = 0
-        """The number of the change that is being told at this moment, if it came from another process."""
+        """The number of the change that is being told at this moment, if it came from the log or another process."""
         self._hear: dict[str, Hear] = {"change": self._hear_change}
         self._respond: dict[str, Respond] = {"ping": _pong}
         self._on_gap: list[Callable[[], object]] = [self._catch_up]
         self._gaps = 0
+        self._asking = 0
         self._waiting: deque[tuple[str, Any]] = deque()
         self._pumping: asyncio.Task[Any] | None = None
         self._errands: set[asyncio.Task[Any]] = set()
@@ -173,6 +185,10 @@ class Fleet:
         await self.store.close()
         if self._url is not None:  # a server may be started again; a closed store may not
             self.store = self._open(self._url)
+        # Whoever starts again is another: nobody must wait for what this one had begun.
+        self.name = secrets.token_hex(6)
+        self.seen_change = 0
+        self._ahead.clear()
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Do something in the background, for as long as we are part of the fleet."""
@@ -229,12 +245,15 @@ class Fleet:
         return self._pumping is None
 
     async def _pump(self) -> None:
+        written, number = None, 0
         try:
             while self._waiting:
-                kind, news = self._waiting[0]
+                kind, news = item = self._waiting[0]
                 try:
                     if kind == "change":
-                        number = await self.store.events.append(*_LOG, _encode(news), ttl=_LOG_SECONDS)
+                        if written is not item:
+                            number = await self.store.events.append(*_LOG, _encode(news), ttl=_LOG_SECONDS)
+                            written = item
                         await self.tell(kind, (number, *news))
                         self._saw(number)
                     else:
@@ -244,9 +263,12 @@ class Fleet:
                 except StoreUnavailable as error:
                     await asyncio.sleep(max(0.05, error.retry_after))
                     continue
-                except Error as error:  # full, or what was said cannot be written: the others can do without
+                except (Error, OverflowError, TypeError, ValueError) as error:
+                    # Full, or MessagePack has no form for it, as for long numbers: the others can do without.
                     logger.warning("the other processes could not be told of %s: %s", kind, error)
-                if self._waiting and self._waiting[0] == (kind, news):
+                except Exception as error:  # nor may it keep all that follows from being told
+                    incident("telling the other processes", error)
+                if self._waiting and self._waiting[0] is item:
                     self._waiting.popleft()
         finally:
             self._pumping = None
@@ -267,7 +289,7 @@ class Fleet:
                     async for message in heard:
                         if isinstance(message, Gap):
                             self._look_again()
-                        elif message.sender != self.store.bus.name:
+                        else:
                             self._take(message.data)
             except StoreClosed:
                 return
@@ -276,13 +298,16 @@ class Fleet:
                     logger.error("the other processes cannot be heard: %s", error)
                 await asyncio.sleep(max(pause, getattr(error, "retry_after", 2.0)))
                 pause = min(2.0, 2 * pause)
+            except Exception as error:  # whatever it is, nobody else would listen again
+                incident("hearing the other processes", error)
+                await asyncio.sleep(2.0)
 
     def _take(self, data: bytes) -> None:
         try:
-            _, kind, news = _decode(data)
+            sender, kind, news = _decode(data)
             hear = self._hear.get(kind)
-            if hear is None:
-                return  # of a newer version, perhaps
+            if hear is None or sender == self.name:
+                return  # of a newer version, perhaps; or our own
             doing = hear(news)
             if asyncio.iscoroutine(doing):
                 self.spawn(doing)
@@ -318,24 +343,33 @@ class Fleet:
 
     async def _answer(self, data: bytes) -> bytes:
         _, kind, question = _decode(data)
-        return _encode(await self._respond[kind](question))
+        respond = self._respond.get(kind)
+        if respond is None:
+            raise NoAnswer("this process does not know such questions")
+        return _encode(await respond(question))
 
     def ask_soon(self, name: str, kind: str, question: Any, *, within: float) -> asyncio.Task[None]:
         """Tell one process something that must not be lost, in the background: tried until it has it, or is gone."""
         return self.spawn(self._ask_on(name, kind, question, within))
 
     async def _ask_on(self, name: str, kind: str, question: Any, within: float) -> None:
+        if self._asking >= _MOST_ASKING:
+            return
+        self._asking += 1
         until = asyncio.get_running_loop().time() + within
-        while asyncio.get_running_loop().time() < until:
-            try:
-                await self.ask(name, kind, question)
-                return
-            except (NoAnswer, StoreClosed):
-                return  # nobody waits for it any more
-            except TimedOut:
-                continue
-            except StoreUnavailable as error:
-                await asyncio.sleep(max(0.05, error.retry_after))
+        try:
+            while asyncio.get_running_loop().time() < until:
+                try:
+                    await self.ask(name, kind, question)
+                    return
+                except (NoAnswer, StoreClosed):
+                    return  # nobody waits for it any more
+                except TimedOut:
+                    continue
+                except StoreUnavailable as error:
+                    await asyncio.sleep(max(0.05, error.retry_after))
+        finally:
+            self._asking -= 1
 
     async def is_there(self, name: str) -> bool:
         """Is a process at work? One that cannot be reached at the moment may be."""
@@ -355,20 +389,50 @@ class Fleet:
         self.tell_soon("change", (kind, uri, extra))
 
     def _saw(self, number: int) -> None:
-        self.seen_change = max(self.seen_change, number)
+        if number > self.seen_change:
+            self._ahead.add(number)
+        while self.seen_change + 1 in self._ahead:
+            self.seen_change += 1
+            self._ahead.discard(self.seen_change)
+        if self._ahead and self._waiting_for is None:
+            self._waiting_for = self.spawn(self._mind_the_hole())
+
+    def _is_news(self, number: int) -> bool:
+        return number > self.seen_change and number not in self._ahead
+
+    def _settle(self, last: int) -> None:
+        """All up to this one is known."""
+        self.seen_change = last
+        self._ahead = {number for number in self._ahead if number > last}
+
+    async def _mind_the_hole(self) -> None:
+        """Something was told that we did not hear, with no gap to show for it: its process died in the middle, perhaps."""
+        try:
+            while self._ahead:
+                seen = self.seen_change
+                await asyncio.sleep(_HOLE_SECONDS)
+                if self._ahead and self.seen_change == seen:
+                    await self._catch_up()
+        finally:
+            self._waiting_for = None
 
     def _hear_change(self, news: Any) -> None:
         number, kind, uri, extra = news
+        if number > self.seen_change and number in self._ahead:
+            return  # read from the log meanwhile
         self._saw(number)
+        self._deliver(number, (kind, uri, extra))
+
+    def _deliver(self, number: int, change: Change) -> None:
         self.hearing = number
         try:
-            self.server.changes.deliver(kind, uri, extra)
+            self.server.changes.deliver(*change)
         finally:
             self.hearing = 0
 
     async def _find_place(self) -> None:
         """Where the log of changes is now: what came before us is old news."""
-        self._saw((await self.store.events.read(*_LOG, 0, limit=1)).last)
+        self._settle(max(self.seen_change, (await self.store.events.read(*_LOG, 0, limit=1)).last))
 
     async def _catch_up(self) -> None:
         """After a gap: hear of the changes that were missed."""
@@ -376,7 +440,7 @@ class Fleet:
         mine = self._gaps
         while True:
             try:
-                changes, last = await self.changes_since(self.seen_change)
+                changes, last = await self._read_since(self.seen_change)
                 break
             except StoreClosed:
                 return
@@ -384,19 +448,25 @@ class Fleet:
                 await asyncio.sleep(max(0.05, error.retry_after))
                 if mine != self._gaps:
                     return  # a later gap is being looked after
-        self._saw(last)
-        for kind, uri, extra in changes if changes is not None else _EVERYTHING:
-            self.server.changes.deliver(kind, uri, extra)
+        missed = [(0, change) for change in _EVERYTHING] if changes is None else changes
+        news = [(number, change) for number, change in missed if not number or self._is_news(number)]
+        self._settle(last if changes is None else max(last, self.seen_change))
+        for number, change in news:
+            self._deliver(number, change)
 
     async def changes_since(self, number: int) -> tuple[list[Change] | None, int]:
         """The changes after a number, and the number of the last; None instead if some are no longer known."""
-        found: list[Change] = []
+        found, last = await self._read_since(number)
+        return None if found is None else [change for _, change in found], last
+
+    async def _read_since(self, number: int) -> tuple[list[tuple[int, Change]] | None, int]:
+        found: list[tuple[int, Change]] = []
         after = number
         while True:
             page = await self.store.events.read(*_LOG, after)
             if page.is_truncated:
                 return None, page.last
-            found += [change for event in page.events if (change := _read_change(event)) is not None]
+            found += [(event.number, change) for event in page.events if (change := _read_change(event)) is not None]
             if not page.events or page.events[-1].number >= page.last:
                 return found, page.last
             after = page.events[-1].number

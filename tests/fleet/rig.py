@@ -13,6 +13,7 @@ import contextlib
 import functools
 import json
 import os
+import re
 import socket
 import struct
 import subprocess
@@ -201,8 +202,12 @@ class Program:
             assert time.monotonic() < deadline, f"{self.name} does not listen:\n{self.log()}"
             await asyncio.sleep(0.02)
 
+    def everything(self) -> str:
+        """All it ever logged."""
+        return self._log.read_text(errors="replace") if self._log.exists() else ""
+
     def log(self) -> str:
-        return self._log.read_text(errors="replace")[-4000:] if self._log.exists() else ""
+        return self.everything()[-4000:]
 
 
 # --- what happened ---------------------------------------------------------------------------------------------------
@@ -276,6 +281,15 @@ class Rig:
             self.cable.cut(how)
             await asyncio.sleep(seconds)
             self.cable.mend()
+
+    def incidents(self) -> list[str]:
+        """What the servers did not expect, and logged with a traceback or by way of asyncio."""
+        found: list[str] = []
+        for server in self.servers:
+            text = server.everything()
+            found += [f"{server.name}: {one}" for one in re.findall(r"(?m)^(.+)\nTraceback \(most recent", text)]
+            found += [f"{server.name}: {one}" for one in re.findall(r"(?m)^.*never (?:retrieved|awaited).*$", text)]
+        return found
 
     def logs(self) -> str:
         return "\n".join(f"--- {program.name}\n{program.log()}" for program in (*self.servers, self.nginx))

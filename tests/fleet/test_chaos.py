@@ -125,6 +125,7 @@ async def weather(folder: Path, fate: Fate) -> None:
     if IS_FULL:
         print(f"\n{os.environ['PYTEST_CURRENT_TEST']}\n{shown}", file=sys.stderr)
     assert not verdict.problems, "\n".join([shown, *verdict.problems[:40], *verdict.failures[:40], fleet.logs()])
+    assert not fleet.incidents(), fleet.logs()
     assert verdict.calls >= CALLS
     assert any(job.client == "sdk" and job.error is None for job in verdict.jobs)
 

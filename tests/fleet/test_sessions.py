@@ -475,3 +475,13 @@ async def test_a_server_has_one_store(store: str, tmp_path: Path) -> None:
 def test_a_store_that_is_none_is_refused(wrong: Any) -> None:
     with pytest.raises(ConfigError, match="store= takes a URL"):
         Boat().server.engine(store=wrong)
+
+
+async def test_an_app_whose_lifespan_nobody_runs_tells_the_others_of_its_changes(store: str) -> None:
+    async with pair(store, "asgi") as (one, two):
+        assert (await one.wire.call("add", {"a": 1, "b": 2})).status == 200
+        wanted = {"notifications": {"toolsListChanged": True}}
+        async with await two.wire.open_modern("subscriptions/listen", wanted) as stream:
+            await stream.message()
+            one.server.notify.tools_changed()
+            assert (await stream.message())["method"] == "notifications/tools/list_changed"

@@ -196,7 +196,7 @@ class LegacyHttp:
         id = request.headers.get("mcp-session-id")
         if id is None:
             raise ProtocolError.invalid_request(_NOT_INITIALIZED, status=400)
-        session = await self._shared.find(id, request.principal)
+        session = await self._shared.find(id, request.principal, self)
         if session is None:
             raise _unknown_session()
         return session

@@ -88,10 +88,15 @@ class Session:
         self.voice = LegacyVoice(server.writer, self)
         self._answers: dict[RequestId, asyncio.Future[Any]] = {}
         self._numbers = itertools.count(1)
+        # A process may forget a session that is used elsewhere, and meet it again: its questions have other ids then.
+        self._first = 0
 
     def next_id(self) -> str:
-        number = next(self._numbers)
-        return f"srv-{number}" if self.shared is None else f"srv-{self.shared.name}-{number}"
+        if self.shared is None:
+            return f"srv-{next(self._numbers)}"
+        if not self._first:
+            self._first = 1 + secrets.randbelow(2**32)
+        return f"srv-{self.shared.name}-{self._first + next(self._numbers)}"
 
     def touch(self) -> None:
         self.seen = time.monotonic()
@@ -114,13 +119,13 @@ class Session:
 
     def deliver(self, kind: str, uri: str | None, extra: dict[str, Any]) -> None:
         """Hear of a change (see `server/changes.py`)."""
-        if self.shared is not None and (not self.outlet.is_read_here or self.shared.was_told(self)):
+        if self.shared is not None and not self.shared.may_tell(self, (kind, uri, extra)):
             return  # whoever has its stream tells it, or will, from the log of changes
         if kind == BROADCAST:
-            if self.initialized:
-                self.send(extra["method"], extra["params"])
+            if self.initialized and "method" in extra:
+                self.send(extra["method"], extra.get("params"))
         elif uri is None:
-            if self.initialized:
+            if self.initialized and kind in LIST_CHANGED:
                 self.send(LIST_CHANGED[kind])
         elif uri in self.subscriptions and self.server.dispatcher.resources.may_watch(uri, self.principal):
             self.send(RESOURCE_UPDATED, {"uri": uri, **extra})
@@ -330,9 +335,9 @@ class Sessions:
 
     @staticmethod
     def _is_owner(session: Session, principal: Any) -> bool:
-        if session.owner_key is not None:
-            return session.owner_key == owner_text(principal)
-        return same_principal(session.principal, principal)
+        if same_principal(session.principal, principal):
+            return True
+        return session.owner_key is not None and session.owner_key == owner_text(principal)
 
     def here(self, id: str) -> Session | None:
         """The session of this id, whoever's it is, if this process knows it."""
@@ -351,9 +356,9 @@ class Sessions:
         session.close()
 
     def end_all(self, owner: Any) -> None:
-        """End the sessions that came in by this door."""
+        """End the sessions that came in by this door; those that came in by none go with the first."""
         for session in self:
-            if session.owner is owner:
+            if session.owner is owner or (session.owner is None and session.shared is not None):
                 self.end(session)
         if self._sweeper is not None and not self._live:
             self._sweeper.cancel()
@@ -377,11 +382,15 @@ class Sessions:
         return idle is not None and now - session.seen > idle and not session.is_busy
 
     def _schedule(self) -> None:
-        self._sweeper = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
+        often = min(_SWEEP_SECONDS, (self._limits.session_idle_timeout or _SWEEP_SECONDS) / 3)
+        self._sweeper = asyncio.get_running_loop().call_later(often, self._sweep)
 
     def _sweep(self) -> None:
         self._sweeper = None
         self._sweep_now()
+        for session in self:
+            if session.shared is not None and session.is_busy:
+                session.shared.prolong(session)
         if self._live:
             self._schedule()
 
@@ -390,5 +399,3 @@ class Sessions:
         for session in self:
             if self._is_over(session, now):
                 self.end(session)
-            elif session.shared is not None and session.is_busy:
-                session.shared.prolong(session)

@@ -22,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import secrets
 import time
 from collections import deque
 from collections.abc import Callable
@@ -31,7 +32,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from trimaran.errors import Error, ProtocolError
+from trimaran.errors import Error, ProtocolError, TimedOut
 from trimaran.fleet import Change, Fleet, unavailable
 from trimaran.protocol.inbound import Answer, RequestId, as_request_id
 from trimaran.protocol.meta import Peer
@@ -41,7 +42,15 @@ from trimaran.server.access import at_expiry, owner_text
 from trimaran.server.changes import LIST_CHANGED
 from trimaran.server.context import ASK_TIMEOUT
 from trimaran.server.handlers import logger
-from trimaran.state.contracts import SessionRecord, StoreClosed, StoreConflict, StoreFull, StoreUnavailable
+from trimaran.state.contracts import (
+    EventsPage,
+    NoAnswer,
+    SessionRecord,
+    StoreClosed,
+    StoreConflict,
+    StoreFull,
+    StoreUnavailable,
+)
 from trimaran.transports.engine import Request
 from trimaran.types import Implementation
 
@@ -92,12 +101,12 @@ class Shared:
 
     def __init__(self, server: Server, fleet: Fleet, sessions: Sessions, retry: int | None) -> None:
         self.fleet = fleet
-        self.name = fleet.name
         self._server = server
         self._sessions = sessions
         self._retry = retry
         self._limits = server.limits
         self.ttl = server.limits.session_idle_timeout or _LONGEST_SECONDS
+        self._sure = min(_SURE_SECONDS, self.ttl / 3)
         self._loading: dict[str, asyncio.Task[Session | None]] = {}
         self.reading: set[Reader] = set()
         """The streams that are served from the store here and now."""
@@ -106,6 +115,7 @@ class Shared:
         fleet.on("ended", self._hear_ended)
         fleet.on("cancel", self._hear_cancel)
         fleet.on_ask("answer", self._take_answer)
+        fleet.on_ask("leave", self._give_up_stream)
         fleet.on("stream", self._hear_stream)
         fleet.on_gap(self._look_again)
 
@@ -116,6 +126,10 @@ class Shared:
         return (
             known if known is not None and known.fleet is server.fleet else cls(server, server.fleet, sessions, retry)
         )
+
+    @property
+    def name(self) -> str:
+        return self.fleet.name
 
     @property
     def _records(self) -> Any:
@@ -143,8 +157,13 @@ class Shared:
         )
         try:
             await self._records.create(record, ttl=self.ttl, most=self._limits.max_sessions)
-        except Error as error:
+        except BaseException as error:
             self._sessions.end(session)
+            if isinstance(error, (OverflowError, TypeError, ValueError)):
+                raise ProtocolError.invalid_params(
+                    "initialize: this server keeps sessions in a store, which has no form for something in capabilities or "
+                    "clientInfo; numbers have 64 bits there"
+                ) from None
             if isinstance(error, StoreUnavailable):
                 raise unavailable(error) from None
             if isinstance(error, StoreFull):
@@ -154,10 +173,10 @@ class Shared:
             if isinstance(error, StoreConflict):  # a chance of one in 2**128
                 raise ProtocolError.internal_error("the session could not be made; try again", status=503) from None
             raise
-        session.checked_until = time.monotonic() + _SURE_SECONDS
+        session.checked_until = time.monotonic() + self._sure
 
-    async def find(self, id: str, principal: Any) -> Session | None:
-        """The session of this id, if it is this principal's."""
+    async def find(self, id: str, principal: Any, door: Any = None) -> Session | None:
+        """The session of this id, if it is this principal's; one that was not known here belongs to this door now."""
         session = self._sessions.get(id, principal)
         if session is not None and session.shared is None:
             return session  # another door's
@@ -169,6 +188,8 @@ class Shared:
                 if loaded is None or loaded.owner_key != owner_text(principal):
                     return None
                 session = self._sessions.get(id, loaded.principal)
+                if session is not None and session.owner is None:
+                    session.owner = door
             if session is not None and not await self._is_there(session):
                 session = None
         except StoreUnavailable as error:
@@ -218,17 +239,21 @@ class Shared:
         session.state = await self._sessions.init()
         outlet.introduce(session, self._retry)
         self._follow(session, record)
-        session.checked_until = time.monotonic() + _SURE_SECONDS
+        # Not taken to be there: it may have been ended meanwhile, and to be met here is to be in use, which is to be told.
+        session.checked_until = 0.0
         self._sessions.add(session)
         return session
 
     @staticmethod
     def _follow(session: Session, record: SessionRecord) -> None:
-        """What others have settled."""
+        """What others have settled, unless something newer is known: news comes in any order."""
+        outlet: Any = session.outlet
+        if record.stamp < outlet.stamp:
+            return
+        outlet.stamp = record.stamp
         session.initialized = session.initialized or record.initialized
         session.log_level = record.log_level
         session.subscriptions = set(record.subscriptions)
-        outlet: Any = session.outlet
         outlet.read_by = record.worker
 
     async def _is_there(self, session: Session) -> bool:
@@ -236,16 +261,22 @@ class Shared:
         now = time.monotonic()
         if now < session.checked_until and session.initialized:
             return True
+        outlet: Any = session.outlet
+        must_read = outlet.is_in_doubt or not session.initialized
         # At once, so that of many calls one looks and the others go on.
-        session.checked_until = now + _SURE_SECONDS
+        session.checked_until = now + self._sure
         try:
             async with asyncio.timeout(_UNSURE_SECONDS):
                 is_there = await self._records.touch(session.id, ttl=self.ttl)
-                record = await self._records.get(session.id) if is_there and not session.initialized else None
+                record = await self._records.get(session.id) if is_there and must_read else None
         except (StoreUnavailable, TimeoutError):
-            session.checked_until = now + _UNSURE_SECONDS
+            session.checked_until = now + min(self._sure, _UNSURE_SECONDS)
             return True
+        except BaseException:  # whoever looked has left
+            session.checked_until = 0.0
+            raise
         if record is not None:
+            outlet.is_in_doubt = False
             self._follow(session, record)
         if not is_there:
             self._sessions.end(session)
@@ -259,10 +290,10 @@ class Shared:
         outlet: Any = session.outlet
         if await self._is_there(session) and outlet.is_read_here:
             # Should this process be killed, the next one goes on from here.
-            place = _encode((self.fleet.seen_change, outlet.delivered))
+            place = _encode(outlet.place)
             if place != outlet.noted:
-                with contextlib.suppress(StoreUnavailable):
-                    await self._amend(session.id, lambda found: replace(found, extra=place))
+                with contextlib.suppress(StoreUnavailable, StoreFull):
+                    await self._amend(session, lambda found: replace(found, extra=place))
                     outlet.noted = place
 
     async def end(self, session: Session) -> None:
@@ -280,29 +311,53 @@ class Shared:
     async def keep(self, session: Session, **changes: Any) -> None:
         """Write what has changed to the record, then tell the others."""
         try:
-            record = await self._amend(session.id, lambda found: _changed(found, **changes))
+            record = await self._amend(session, lambda found: _changed(found, **changes))
             if record is None:
                 self._sessions.end(session)
                 raise ProtocolError.invalid_request("this session has ended; send initialize again", status=404)
             self._follow(session, record)
             await self.fleet.tell("session", msgspec.to_builtins(replace(record, extra=b"")))
-        except StoreUnavailable as error:
-            raise unavailable(error) from None
+        except (StoreUnavailable, StoreFull) as error:
+            if not changes.get("initialized"):
+                raise unavailable(error) from None
+            # Said once, and by a notification: whoever said it could do nothing about a failure.
+            self.fleet.spawn(self._keep_on(session, **changes))
 
-    async def _amend(self, id: str, change: Callable[[SessionRecord], SessionRecord]) -> SessionRecord | None:
-        for _ in range(_ATTEMPTS):
-            record = await self._records.get(id)
-            if record is None:
-                return None
-            written = await self._records.put(change(record))
-            if written is not None:
-                return written
+    async def _keep_on(self, session: Session, **changes: Any) -> None:
+        while not session.closed:
+            await asyncio.sleep(_UNSURE_SECONDS)
+            with contextlib.suppress(StoreUnavailable, StoreFull):
+                record = await self._amend(session, lambda found: _changed(found, **changes))
+                if record is not None:
+                    self._follow(session, record)
+                return
+
+    async def _amend(self, session: Session, change: Callable[[SessionRecord], SessionRecord]) -> SessionRecord | None:
+        outlet: Any = session.outlet
+        async with (
+            outlet.amending
+        ):  # of this process, one at a time: its own are most of those that would be in the way
+            for attempt in range(_ATTEMPTS):
+                record = await self._records.get(session.id)
+                if record is None:
+                    return None
+                changed = change(record)
+                written = record if changed is record else await self._records.put(changed)
+                if written is not None:
+                    return written
+                await asyncio.sleep(secrets.randbelow(1 + attempt) / 500)
         raise StoreUnavailable("the session's record is being changed all the time")
 
-    def was_told(self, session: Session) -> bool:
-        """Has the client of this session heard already of the change that is being told?"""
+    def may_tell(self, session: Session, change: Change) -> bool:
+        """Is it for us to tell the client of this session what is being told, and now?"""
         outlet: Any = session.outlet
-        return 0 < self.fleet.hearing <= outlet.told
+        number = self.fleet.hearing
+        if not outlet.is_read_here or 0 < number <= outlet.told:
+            return False
+        if number and not outlet.is_telling:
+            outlet.meanwhile.append((number, change))
+            return False
+        return True
 
     def _hear_record(self, news: Any) -> None:
         record = msgspec.convert(news, SessionRecord)
@@ -315,9 +370,25 @@ class Shared:
         if session is not None and session.shared is self:
             self._sessions.end(session)
 
-    def _look_again(self) -> None:
+    async def _look_again(self) -> None:
+        """News may have been missed: what the record says counts, as soon as it is needed."""
+        read_here: list[tuple[Session, set[str]]] = []
         for session in self._sessions:
-            session.checked_until = 0.0
+            if session.shared is self:
+                outlet: Any = session.outlet
+                session.checked_until = 0.0
+                outlet.is_in_doubt = True
+                if outlet.is_read_here:
+                    read_here.append((session, session.subscriptions))
+        for session, known in read_here:
+            outlet = session.outlet
+            while outlet.is_in_doubt and not session.closed:
+                session.checked_until = 0.0
+                if await self._is_there(session) and outlet.is_in_doubt:
+                    await asyncio.sleep(_UNSURE_SECONDS)
+            # It was not known here that they are watched, so what happened to them was not told.
+            for uri in session.subscriptions - known if not session.closed else ():
+                session.deliver("resource", uri, {})
 
     # --- answers and cancellations
 
@@ -353,32 +424,61 @@ class Shared:
 
     # --- the session's own stream
 
-    async def take_stream(self, session: Session) -> tuple[list[Change], int]:
-        """The stream is read here from now on: the changes nobody has told the client, and the last event it had.
+    async def take_stream(self, session: Session, reader: Reader) -> tuple[list[Change], int]:
+        """The stream is read here from now on: the changes nobody has told the client, and the last event it had. Whoever
+        read it before knows that best.
 
         Raises:
             ProtocolError: The store cannot say, or the session has ended.
         """
+        outlet: Any = session.outlet
+        before = ""
         try:
-            record = await self._amend(session.id, lambda found: replace(found, worker=self.name))
+
+            def take(found: SessionRecord) -> SessionRecord:
+                nonlocal before
+                before = found.worker
+                return replace(found, worker=self.name)
+
+            record = await self._amend(session, take)
             if record is None:
                 self._sessions.end(session)
                 raise ProtocolError.invalid_request("this session has ended; send initialize again", status=404)
             self._follow(session, record)
+            outlet.claim(reader, record.stamp)
             await self.fleet.flush(_LEAVE_SECONDS)  # what we have said ourselves must be in the log, too
-            await self.fleet.tell("stream", (session.id, self.name))
-            told, delivered = _place(record)
-            outlet: Any = session.outlet
-            told = max(told, outlet.told)  # what we know ourselves may not be written yet
+            # What others know, or we ourselves, may not be written yet.
+            places = (_place(record), outlet.place, await self._ask_place(record, before))
+            told, delivered = max(place[0] for place in places), max(place[1] for place in places)
+            await self.fleet.tell("stream", (session.id, self.name, record.stamp))
             changes, last = await self.fleet.changes_since(told)
             outlet.told = max(told, last)
-        except StoreUnavailable as error:
+        except (StoreUnavailable, StoreFull) as error:
             raise unavailable(error) from None
         if changes is not None:
             return changes, delivered
         everything: list[Change] = [(kind, None, {}) for kind in LIST_CHANGED]
         everything += [("resource", uri, {}) for uri in record.subscriptions]
         return everything, delivered
+
+    async def _ask_place(self, record: SessionRecord, name: str) -> tuple[int, int]:
+        """How far the client has been told by way of the process that reads its stream, which gives it up."""
+        if name and name != self.name:
+            with contextlib.suppress(NoAnswer, TimedOut, StoreUnavailable, msgspec.MsgspecError):
+                taken = record.id, self.name, record.stamp
+                place = await self.fleet.ask(name, "leave", taken, timeout=_UNSURE_SECONDS)
+                return msgspec.convert(place, tuple[int, int])
+        return 0, 0
+
+    async def _give_up_stream(self, question: Any) -> tuple[int, int]:
+        id, name, stamp = question
+        session = self._sessions.here(id)
+        if session is None or session.shared is not self:
+            return 0, 0
+        outlet: Any = session.outlet
+        place = outlet.place
+        outlet.hand_over(name, stamp)
+        return place
 
     async def leave_stream(self, session: Session, delivered: int) -> None:
         """Nobody reads it here any more. If this cannot be written down, the client is told some things twice."""
@@ -389,24 +489,17 @@ class Shared:
         def leave(record: SessionRecord) -> SessionRecord:
             return replace(record, worker="", extra=place) if record.worker == self.name else record
 
-        with contextlib.suppress(StoreUnavailable, TimeoutError):
+        with contextlib.suppress(StoreUnavailable, StoreFull, TimeoutError):
             async with asyncio.timeout(_LEAVE_SECONDS):
-                await self._amend(session.id, leave)
+                await self._amend(session, leave)
 
-    async def _hear_stream(self, news: Any) -> None:
+    def _hear_stream(self, news: Any) -> None:
         """Another process has taken over the stream of a session (R123)."""
-        id, name = news
+        id, name, stamp = news
         session = self._sessions.here(id)
-        if session is None or session.shared is not self:
-            return
-        outlet: Any = session.outlet
-        if not outlet.is_read_here:
-            outlet.read_by = name
-            return
-        # The news may be older than our own taking over: the record has the last word.
-        record = await self._records.get(id)
-        if record is not None and record.worker != self.name:
-            outlet.hand_over(record.worker)
+        if session is not None and session.shared is self:
+            outlet: Any = session.outlet
+            outlet.hand_over(name, stamp)
 
     # --- the streams of calls
 
@@ -440,7 +533,7 @@ class Shared:
         try:
             await request.stream_start(outlet.event_headers)
             await reader.write(COMMENT)
-            has_sent = False
+            has_sent = has_looked = False
             while not reader.over:
                 for number, data in page.events:
                     if number > 1:  # the first is the head
@@ -453,12 +546,16 @@ class Shared:
                     if not has_sent:
                         await self._send_last(session.id, stream, page.last, reader)
                     break
-                if not page.events and not await self._wait(session.id, stream, after, reader):
+                # At first at once: who comes back does so because something broke, perhaps the process.
+                seconds, has_looked = (_LOOK_SECONDS if has_looked else 0.05), True
+                if not page.events and not await self._wait(session.id, stream, after, reader, seconds):
                     if reader.over:
                         break
                     if not await self.fleet.is_there(named[1]):
                         await self._report_loss(session, stream, head.events[0].data if head.events else b"")
                 page = await self._read(session.id, stream, after, reader)
+                if page is None:
+                    break
         finally:
             if expiry is not None:
                 expiry.cancel()
@@ -468,9 +565,9 @@ class Shared:
             await request.responder.stream_end()
         return True
 
-    async def _wait(self, session: str, stream: str, after: int, reader: Reader) -> bool:
+    async def _wait(self, session: str, stream: str, after: int, reader: Reader, seconds: float) -> bool:
         """Wait for more; False if nothing came for a while, or the reader has left."""
-        waiting = asyncio.ensure_future(self.fleet.store.events.wait(session, stream, after, timeout=_LOOK_SECONDS))
+        waiting = asyncio.ensure_future(self.fleet.store.events.wait(session, stream, after, timeout=seconds))
         waiting.add_done_callback(lambda _: reader.wake())
         try:
             await reader.wait()
@@ -478,34 +575,33 @@ class Shared:
         finally:
             await _end(waiting)
 
-    async def _read(self, session: str, stream: str, after: int, reader: Reader) -> Any:
-        while True:
+    async def _read(self, session: str, stream: str, after: int, reader: Reader) -> EventsPage | None:
+        """What follows; None if nobody is there to read it, or will be."""
+        while not reader.over:
             try:
                 return await self.fleet.store.events.read(session, stream, after)
             except StoreClosed:
                 reader.end()
-                raise
             except StoreUnavailable as error:
                 await reader.pause(error.retry_after)
-                if reader.over:
-                    raise
+        return None
 
     async def _send_last(self, session: str, stream: str, last: int, reader: Reader) -> None:
         """What a stream ended with."""
         page = await self._read(session, stream, last - 1, reader)
-        for number, data in page.events:
+        for number, data in page.events if page is not None else ():
             if number > 1:
                 await reader.write(encode_event(data, id=event_id(stream, number)))
 
     async def _report_loss(self, session: Session, stream: str, head: bytes) -> None:
         """The process that worked on a call is gone: say so where its answer would have been."""
         events = self.fleet.store.events
-        with contextlib.suppress(StoreUnavailable):
+        with contextlib.suppress(StoreUnavailable, StoreFull):
             if head:
                 error = ProtocolError.internal_error(
                     "the server process that worked on this call has ended; whether it was done is not known"
                 )
-                id = msgspec.msgpack.decode(head)
+                id = msgspec.json.decode(head)
                 await events.append(session.id, stream, self._server.writer.error(id, error), ttl=_ENDED_SECONDS)
             await events.end(session.id, stream, ttl=_ENDED_SECONDS)
 
@@ -569,6 +665,19 @@ class SharedOutlet(HttpOutlet):
         """How far the client has been told, as last written down."""
         self.told = 0
         """The last change its client has been told of by way of this process."""
+        self._claimed: tuple[Reader | None, int] = None, 0
+        """The last one for whom it was written down that it is read here, and the stamp of that."""
+        self._claimed_elsewhere = 0
+        """The newest stamp with which that was written down by another process."""
+        self._telling: Reader | None = None
+        """The one who has been told of what happened before it came."""
+        self.meanwhile: list[tuple[int, Change]] = []
+        """What was heard, with its number, while it was found out what that is."""
+        self.stamp = 0
+        """That of the newest record of it that was seen."""
+        self.is_in_doubt = False
+        """May there be a newer one of which we were not told?"""
+        self.amending = asyncio.Lock()
 
     def introduce(self, session: Session, retry: int | None) -> None:
         super().introduce(session, retry)
@@ -580,14 +689,35 @@ class SharedOutlet(HttpOutlet):
     def is_open(self) -> bool:
         return self._reader is not None or bool(self.read_by)
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """Up to which change, and which event, its client has been told by way of this process."""
+        return max(self.told, self._shared.fleet.seen_change if self.is_telling else 0), self.delivered
+
+    def claim(self, reader: Reader, stamp: int) -> None:
+        """It is written down that it is read here now."""
+        self._claimed = reader, stamp
+        if stamp < self._claimed_elsewhere:
+            reader.end()
+
+    @property
+    def is_telling(self) -> bool:
+        """Does whoever reads it know what happened before it came?"""
+        return self._reader is not None and self._telling is self._reader
+
     def put(self, data: bytes) -> None:
         if self.scribe is not None:
             self.scribe.appended(STANDALONE, data)
 
-    def hand_over(self, name: str) -> None:
-        """Another process reads it now."""
-        self.read_by = name
-        if self._reader is not None:
+    def hand_over(self, name: str, stamp: int) -> None:
+        """Another process has written down that it reads it now. Who wrote last has it; of others this is old news."""
+        self._claimed_elsewhere = max(self._claimed_elsewhere, stamp)
+        reader, mine = self._claimed
+        if self._reader is None:
+            if stamp >= self.stamp:
+                self.read_by = name
+        elif self._reader is reader and stamp > mine:
+            self.read_by = name
             self._reader.end()
 
     async def stream(self, request: Request, after: int | None, writer: Writer, engine: Any) -> None:
@@ -595,6 +725,7 @@ class SharedOutlet(HttpOutlet):
         session = self._session
         assert session is not None
         if self._reader is not None:
+            self.told, _ = self.place
             self._reader.end()
         reader = self._reader = Reader(request)
         self._shared.reading.add(reader)
@@ -603,10 +734,15 @@ class SharedOutlet(HttpOutlet):
         expiry = at_expiry(request.principal, reader.end)
         has_begun = False
         try:
-            changes, self.delivered = await self._shared.take_stream(session)
+            changes, self.delivered = await self._shared.take_stream(session, reader)
             has_begun = True
+            self._telling = reader
+            # At once: from here on they count as told.
+            meanwhile, self.meanwhile = self.meanwhile, []
+            for change in (*changes, *(change for number, change in meanwhile if number > self.told)):
+                session.deliver(*change)
             await request.stream_start(self.event_headers)
-            await self._read_on(session, reader, after, changes, writer)
+            await self._read_on(session, reader, after, writer)
         finally:
             if expiry is not None:
                 expiry.cancel()
@@ -614,17 +750,18 @@ class SharedOutlet(HttpOutlet):
             engine.leave(reader)
             if self._reader is reader:
                 self._reader = None
+                self.meanwhile = []
                 if self.read_by == self._shared.name:
                     self.read_by = ""
-                if has_begun:
+            try:
+                if has_begun and self._reader is None:
                     await self._shared.leave_stream(session, self.delivered)
-            self._shared.reading.discard(reader)
-            if has_begun:
-                await request.responder.stream_end()
+            finally:
+                self._shared.reading.discard(reader)
+                if has_begun:
+                    await request.responder.stream_end()
 
-    async def _read_on(
-        self, session: Session, reader: Reader, after: int | None, changes: list[Change], writer: Writer
-    ) -> None:
+    async def _read_on(self, session: Session, reader: Reader, after: int | None, writer: Writer) -> None:
         events = self._shared.fleet.store.events
         is_lost = after is not None and after < 0
         position = self.delivered if after is None or is_lost else after
@@ -634,8 +771,6 @@ class SharedOutlet(HttpOutlet):
             await reader.write(encode_priming(event_id(STANDALONE, position)))
         else:
             await reader.write(COMMENT)  # the headers must leave now, not with the first event
-        for kind, uri, extra in changes:
-            session.deliver(kind, uri, extra)
         waiting: asyncio.Future[bool] | None = None
         try:
             while not reader.over and not self.closed:
@@ -650,6 +785,8 @@ class SharedOutlet(HttpOutlet):
                     await reader.write(encode_event(truncated(writer, position)))
                     position = page.events[0].number - 1 if page.events else page.last
                 for number, data in page.events:
+                    if reader.over:
+                        break  # whoever reads on begins here
                     await reader.write(encode_event(data, id=event_id(STANDALONE, number)))
                     position = number
                     self.delivered = max(self.delivered, number)
@@ -679,23 +816,26 @@ class _Scribe:
         self._ttl = shared.ttl
         self._most = most
         self._queue: deque[tuple[str, bytes | None]] = deque()
-        self._heads: dict[str, asyncio.Future[None]] = {}
+        self._heads: dict[str, asyncio.Future[bool]] = {}
+        self._broken: set[str] = set()
+        """Open streams that are not kept, since some of their events could not be."""
         self._task: asyncio.Task[Any] | None = None
 
     def opened(self, stream: str, id: RequestId) -> int:
         self._heads[stream] = asyncio.get_running_loop().create_future()
-        self._write(stream, _encode(id))  # the head: whose answer this stream is
+        self._write(stream, msgspec.json.encode(id))  # the head: whose answer this stream is
         return 1
 
     async def is_kept(self, stream: str) -> bool:
         """Is it known to the store, so that a client may come back for it by way of any process?"""
-        head = self._heads.get(stream)
+        head = self._heads[stream]
         try:
-            if head is not None:
-                await asyncio.wait({head}, timeout=_HEAD_SECONDS)
-            return head is not None and head.done()
+            await asyncio.wait({head}, timeout=_HEAD_SECONDS)
+            return head.done() and head.result()
         finally:
-            self._heads.pop(stream, None)
+            del self._heads[stream]
+            if not head.done():
+                self._give_up(stream)
 
     def appended(self, stream: str, data: bytes) -> None:
         self._write(stream, data)
@@ -704,11 +844,28 @@ class _Scribe:
         self._write(stream, None)
 
     def _write(self, stream: str, data: bytes | None) -> None:
+        if data is None:
+            self._broken.discard(stream)
+        elif stream in self._broken:
+            return
         if len(self._queue) > self._most:
-            self._queue.popleft()
+            oldest, lost = self._queue[0]
+            if oldest == STANDALONE or lost is None:
+                self._queue.popleft()
+            else:
+                self._give_up(oldest)
         self._queue.append((stream, data))
         if self._task is None:
             self._task = self._fleet.spawn(self._pump())
+
+    def _give_up(self, stream: str) -> None:
+        """A stream of which something is missing is not kept on: its numbers would not be those that its client has."""
+        if (stream, None) not in self._queue:
+            self._broken.add(stream)
+        self._queue = deque(item for item in self._queue if item[0] != stream or item[1] is None)
+        head = self._heads.get(stream)
+        if head is not None and not head.done():
+            head.set_result(False)
 
     async def _pump(self) -> None:
         events = self._fleet.store.events
@@ -728,11 +885,13 @@ class _Scribe:
                     continue
                 except Error as error:
                     logger.warning("an event of a session cannot be kept for a client that comes back: %s", error)
+                    if data is not None and stream != STANDALONE:
+                        self._give_up(stream)
                 if self._queue and self._queue[0] is item:
                     self._queue.popleft()
                 head = self._heads.get(stream)
                 if head is not None and not head.done():
-                    head.set_result(None)
+                    head.set_result(True)
         finally:
             self._task = None
 

@@ -145,8 +145,12 @@ class SseDoor:
             return False
         try:
             return bool(await self._fleet.ask(name, "sse", (id, owner_text(request.principal), body)))
-        except (NoAnswer, TimedOut):
+        except NoAnswer:
             return False
+        except TimedOut:  # not 404: it may be there and busy, and its client must not take its session for lost
+            raise ProtocolError.internal_error(
+                "the process that has this session's stream does not answer at the moment; try again", status=503
+            ) from None
         except StoreUnavailable as error:
             raise unavailable(error) from None
 

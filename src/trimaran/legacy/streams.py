@@ -12,6 +12,7 @@ A reader holds a position in the log and nothing else, so one that does not read
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
@@ -60,7 +61,8 @@ class EventLog:
         self._events: deque[tuple[str, int, bytes]] = deque(maxlen=size)
         self._last: dict[str, int] = {}
         self._open: set[str] = set()
-        self._calls = 0
+        # With others: a process may forget a session and meet it again, and no name may come twice.
+        self._calls = 0 if mirror is None else secrets.randbelow(2**32)
 
     def open_call(self, id: RequestId) -> str:
         """The name of a new stream for the answer to this request."""
@@ -309,9 +311,15 @@ class CallStream:
 
     async def _start(self) -> None:
         assert self._request is not None
-        self.name = name = self._outlet.log.open_call(self._id)
+        log = self._outlet.log
+        name = log.open_call(self._id)
+        try:
+            self._has_ids = await log.is_kept(name)
+        except BaseException:  # cancelled: nothing was sent, and the answer may still be what it likes
+            log.close_call(name)
+            raise
+        self.name = name
         self._reader = Reader(self._request)
-        self._has_ids = await self._outlet.log.is_kept(name)
         await self._request.stream_start(self._outlet.event_headers)
         if self.can_be_resumed and self._has_ids:
             await self._reader.write(

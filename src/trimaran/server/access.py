@@ -45,6 +45,9 @@ SKEW_SECONDS: Final = 60.0
 _LONGEST_SECONDS: Final = 30 * 86400.0
 _PLAIN: Final = (str, int, bool, float)
 _NONCE: Final = secrets.token_hex(8)
+# The marks of principals that only this process can tell apart; whoever was not seen for longest gives way.
+_MARKS: Final[dict[Any, str]] = {}
+_MOST_MARKS: Final = 10_000
 
 
 class InsufficientScope(ProtocolError):
@@ -153,15 +156,26 @@ def owner_text(principal: Any) -> str:
         return ""
     subject = getattr(principal, "subject", None)
     if subject is not None:
-        return msgspec.json.encode(["sub", str(getattr(principal, "issuer", None) or ""), str(subject)]).decode()
+        kind = [] if isinstance(subject, str) else [type(subject).__name__]  # 1 is not "1"
+        return msgspec.json.encode(["sub", str(getattr(principal, "issuer", None) or ""), str(subject), *kind]).decode()
     if isinstance(principal, _PLAIN):
         return msgspec.json.encode(["is", type(principal).__name__, str(principal)]).decode()
+    return msgspec.json.encode(["here", _NONCE, type(principal).__qualname__, _mark(principal)]).decode()
+
+
+def _mark(principal: Any) -> str:
+    """A mark for whatever equals this principal, and for nothing else: two that are not equal may have the same hash."""
+    new = secrets.token_hex(8)
+    if type(principal).__hash__ is object.__hash__:
+        return new
     try:
-        by_value = type(principal).__hash__ is not object.__hash__
-        mark = f"{hash(principal)}" if by_value else secrets.token_hex(8)
+        hash(principal)
     except TypeError:
-        mark = secrets.token_hex(8)
-    return msgspec.json.encode(["here", _NONCE, type(principal).__qualname__, mark]).decode()
+        return new
+    _MARKS[principal] = mark = _MARKS.pop(principal, new)
+    if len(_MARKS) > _MOST_MARKS:
+        del _MARKS[next(iter(_MARKS))]
+    return mark
 
 
 def at_expiry(principal: Any, end: Callable[[], None]) -> asyncio.TimerHandle | None:

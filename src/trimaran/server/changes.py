@@ -183,7 +183,7 @@ class Listeners:
         limits, changes = server.limits, server.changes
         if limits.max_listen_streams is not None and self._open >= limits.max_listen_streams:
             raise ProtocolError.internal_error("the server is busy: too many listen streams are open", status=503)
-        call.timeout = float("inf")
+        call.exchange.limit(float("inf"))
         await server.start()  # so that other processes are heard
         honoured = await self._honoured(call.params.notifications, call)
         signature = {KEY_SUBSCRIPTION_ID: call.id}

@@ -99,12 +99,20 @@ class Exchange:
     """Ends a call that would go on for ever, properly; used when its transport is told to stop."""
     on_stuck: Callable[[], None] | None = None
     """Answers for a handler that has had its time and does not end."""
+    rearm: Callable[[float], None] | None = None
+    """Sets another deadline, while one is running."""
 
     def __init__(self, call: Call, sink: Sink, voice: Voice) -> None:
         self.call = call
         self.sink = sink
         self.voice = voice
         call.exchange = self
+
+    def limit(self, seconds: float) -> None:
+        """The call may take this long, from its beginning."""
+        self.call.timeout = seconds
+        if self.rearm is not None:
+            self.rearm(seconds)
 
     def end(self) -> None:
         """The call is over. Whatever a handler left running may still speak, and is not heard."""

@@ -81,7 +81,17 @@ class Flights:
         exchange.task = task
         limit = call.timeout if call.timeout is not None else self._limits.request_timeout
         call.timeout = limit
+        began = loop.time()
         timer = loop.call_later(limit, exchange.expire) if limit is not None and limit != float("inf") else None
+
+        def rearm(seconds: float) -> None:
+            # Behind middleware that waits, a tool says only now how long it may take.
+            nonlocal timer
+            if timer is not None:
+                timer.cancel()
+            timer = None if seconds == float("inf") else loop.call_at(began + seconds, exchange.expire)
+
+        exchange.rearm = rearm
         self.open.add(exchange)
         self._listening += listens
         try:
@@ -108,6 +118,7 @@ class Flights:
         finally:
             if timer is not None:
                 timer.cancel()
+            exchange.rearm = None
             exchange.task = None
             self.open.discard(exchange)
             self._listening -= listens

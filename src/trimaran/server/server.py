@@ -345,9 +345,13 @@ class Server:
             kind, name, argument = key.split("\0")
             return "\0".join((kind, rename(name) if kind == "prompt" else name, argument))
 
+        def look_for_long_ones() -> None:
+            if any(entry.long_running for entry in other.tools.entries()):
+                self._enable_tasks()
+
         self.tools.mount(other.tools, rename)
-        if any(entry.long_running for entry in self.tools.entries()):
-            self._enable_tasks()
+        other.tools.watch(look_for_long_ones)
+        look_for_long_ones()
         self.prompts.mount(other.prompts, rename)
         self.resources.mount(other.resources, same)
         self.templates.mount(other.templates, same)

@@ -282,7 +282,7 @@ class Tools:
         if entry.context is not None:
             kwargs[entry.context] = Context(call, self._server)
         if entry.timeout is not None:
-            call.timeout = entry.timeout
+            exchange.limit(entry.timeout)
         handler = entry.handler
         mode = handler.mode
         try:

@@ -52,6 +52,7 @@ from .memory import (
     Switchboard,
     cut_page,
     is_closed,
+    logger,
     page_of,
     read_record,
     taken,
@@ -852,6 +853,9 @@ class _Bus:
             try:
                 await self._hear(heard, backoff, gap)
             except self._database.failures as error:
+                failure = backoff.failed(str(error))
+            except Exception as error:  # whatever it is, nobody else would listen again
+                logger.exception("the bus of the store failed, and begins anew")
                 failure = backoff.failed(str(error))
             finally:
                 self._heard = None

@@ -107,6 +107,8 @@ class AsgiApp:
             await self._other(kind, receive, send)
             return
         engine = self.engine
+        if not engine.is_started and not engine.closing and engine.server.fleet is not None:
+            await engine.start()  # no lifespan was run, and other processes must be heard
         responder = _Responder(scope, receive, send)
         # Blanks around a value are not part of it, whatever the HTTP server above left there.
         headers = Headers([(k.decode("latin-1"), v.decode("latin-1").strip(" \t")) for k, v in scope["headers"]])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from trimaran import CallToolResult, Context, ProtocolError, Server, ToolError
-from trimaran.errors import DeclarationError
+from trimaran import CallToolResult, Context, ProtocolError, Server, ToolError, connect
+from trimaran.errors import CallError, DeclarationError
 from trimaran.types import ListToolsResult
 
 from .peer import MODERN, Peer, texts
@@ -208,3 +209,27 @@ async def test_a_tool_error_it_raises_is_told_to_the_model(server: Server, caplo
         with caplog.at_level("ERROR", "trimaran"):
             message = await peer.modern("tools/call", {"name": "a"})
     assert "the budget is spent" in str(message)
+
+
+async def test_a_tools_own_time_holds_behind_middleware_that_waits() -> None:
+    server = Server("x", version="1", request_timeout=0.2)
+
+    @server.middleware
+    async def wait(call: Any, call_next: Any) -> Any:
+        await asyncio.sleep(0.01)
+        return await call_next(call)
+
+    @server.tool(timeout=5)
+    async def patient() -> str:
+        await asyncio.sleep(0.4)
+        return "done"
+
+    @server.tool(timeout=0.05)
+    async def hasty() -> str:
+        await asyncio.sleep(5)
+        return "never"
+
+    async with connect(server) as client:
+        assert (await client.call_tool("patient")).data == "done"
+        with pytest.raises(CallError, match="took longer than 0.05 s"):
+            await client.call_tool("hasty")

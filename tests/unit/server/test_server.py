@@ -783,7 +783,13 @@ def test_a_way_to_serve_that_does_not_exist_is_refused(transport: str, options: 
 
 
 def test_an_endpoint_option_that_does_not_exist_is_refused() -> None:
-    wrong: list[dict[str, Any]] = [{"colour": 1}, {"store": "nowhere://"}, {"tasks": "elsewhere"}, {"gauges": "yes"}, {"auth": object()}]
+    wrong: list[dict[str, Any]] = [
+        {"colour": 1},
+        {"store": "nowhere://"},
+        {"tasks": "elsewhere"},
+        {"gauges": "yes"},
+        {"auth": object()},
+    ]
     for options in wrong:
         with pytest.raises(ConfigError):
             Server("x").engine(**options)

@@ -25,11 +25,12 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 import msgspec
+from msgspec.structs import replace
 
-from trimaran.errors import ProtocolError
+from trimaran.errors import ConfigError, ProtocolError
 from trimaran.protocol.inbound import Call
 from trimaran.server.handlers import incident, logger
-from trimaran.state.contracts import StoreClosed, StoreUnavailable, TaskRecord
+from trimaran.state.contracts import StoreClosed, StoreFull, StoreUnavailable, TaskRecord
 
 from .journal import read_journal
 from .keeper import FOR_EVER, Keeper, store_errors
@@ -53,9 +54,14 @@ MOST_STARTS: Final = 6
 # Bodies at work here beyond which none is taken over: others may have room.
 _MOST_RUNNING: Final = 1000
 _PAGE: Final = 100
+# Passed over in one look, since they are not for us: beyond so many, others behind them have to wait for those who know them.
+_MOST_PASSED: Final = 2000
 # A process without the tool leaves it to others for this many leases: in the middle of a new release, some have it.
 _PATIENT_LEASES: Final = 10
 _SWEEP_SECONDS: Final = 60.0
+_SWEPT: Final = 1000
+# How long a task is taken back of which nobody was told. While the store is away nobody can run it, and then we are first.
+_UNDO_SECONDS: Final = 3600.0
 
 
 class Runner(Protocol):
@@ -78,8 +84,16 @@ class Crew:
         self.runner = runner
         self.running: dict[str, Run] = {}
         self.is_closing = False
+        self.closings = 0
+        """How often it was closed: who waits here finds by it that the time has come, however short it was."""
         self._anonymous = 0
         self._dealing: set[str] = set()
+        self._fresh: dict[str, float] = {}
+        """When we first saw, by our own clock, tasks that were made and not held."""
+        self._passed = 0
+        """How many tasks that are not for us stood before the others, the last time."""
+        self._is_holding = True
+        """Could the leases be renewed the last time?"""
         self._fleet: Any = None
         self._loops: dict[str, asyncio.Task[Any]] = {}
         self._work = asyncio.Event()
@@ -120,6 +134,7 @@ class Crew:
     async def close(self) -> None:
         """The server stops. What can go on elsewhere is left to others; the rest ends with the process, and says so."""
         self.is_closing = True
+        self.closings += 1
         try:
             find = self._loops.pop("find", None)
             if find is not None:
@@ -186,6 +201,8 @@ class Crew:
         """Make the task of a run, and hold it."""
         if not draft.owner and self._anonymous >= self.keeper.most_per_owner:
             raise self.keeper.too_many()
+        if self.is_closing:  # what runs has been counted, and this would be left over
+            raise ProtocolError.internal_error("the server is stopping; try again in a moment", status=503)
         worker = self.new_name()
         record, at = await self._make(draft, worker, self._seconds)
         run.hold_by(record, worker, at)
@@ -198,7 +215,7 @@ class Crew:
             with store_errors():
                 await runner.begin(record)
         except BaseException:
-            self.keeper.spawn(self.keeper.undo(record.id, HANDED_SECONDS / 2))
+            self.keeper.undo(record.id, _UNDO_SECONDS)
             raise
         return record
 
@@ -219,7 +236,7 @@ class Crew:
                     raise ProtocolError.internal_error("the task could not be begun; try again", status=503)
             except BaseException as error:
                 if is_made or not isinstance(error, ProtocolError):
-                    keeper.spawn(keeper.undo(draft.id, self.lease))  # nobody was told of it, so it must not be run
+                    keeper.undo(draft.id, _UNDO_SECONDS)  # nobody was told of it, so it must not be run
                 raise
             return claimed, at
 
@@ -231,6 +248,13 @@ class Crew:
         if self.keeper.is_shared:
             self._loop("renew", self._renew)
             self._loop("fence", self._fence)
+
+    def take_back(self, run: Run) -> None:
+        """A task was made for a body that had ended meanwhile."""
+        assert run.record is not None
+        self.forget(run)
+        run.lose()
+        self.keeper.undo(run.record.id, _UNDO_SECONDS)
 
     def forget(self, run: Run) -> None:
         assert run.record is not None
@@ -246,19 +270,28 @@ class Crew:
         while self.running:
             due = time.monotonic() - self.lease / 3
             late = [run for run in self.running.values() if run.is_ours and run.renewed <= due]
-            try:
-                # All at once: what the bodies write stands in the same queue, and one after the other would be late.
-                for run, is_news in zip(
-                    late, await asyncio.gather(*(run.renew(self.lease) for run in late)), strict=True
-                ):
-                    if is_news:
-                        self.keeper.spawn(self._refresh(run))
-            except StoreClosed:
+            # All at once: what the bodies write stands in the same queue, and one after the other would be late.
+            found = await asyncio.gather(*(run.renew(self.lease) for run in late), return_exceptions=True)
+            errors = [error for error in found if isinstance(error, Exception)]
+            if any(isinstance(error, StoreClosed) for error in errors):
                 return
-            except StoreUnavailable as error:
-                logger.warning("%d tasks could not be held: %s; it is tried again", len(late), error)
-                # The store refuses by itself to be asked too often.
-            await asyncio.sleep(self.lease / 12)
+            for run, is_news in zip(late, found, strict=True):
+                if is_news is True:
+                    self.keeper.spawn(self._refresh(run))
+            if found:
+                self._say_whether_held(errors)
+            await asyncio.sleep(self.lease / 12)  # the store refuses by itself to be asked too often
+
+    def _say_whether_held(self, errors: list[Exception]) -> None:
+        """Once when it begins and once when it is over: it is tried several times a second."""
+        if errors and self._is_holding:
+            if isinstance(errors[0], (StoreUnavailable, StoreFull, ConfigError)):
+                logger.warning("%d tasks could not be held: %s; it is tried again", len(errors), errors[0])
+            else:
+                incident("holding tasks", errors[0])
+        elif not errors and not self._is_holding:
+            logger.warning("tasks can be held again")
+        self._is_holding = not errors
 
     async def _fence(self) -> None:
         """Stop what could soon be somebody else's. Not what is done: if it is still ours when it is written, it counts."""
@@ -289,13 +322,13 @@ class Crew:
                 is_full = await self._look() >= _PAGE
                 if time.monotonic() - swept > _SWEEP_SECONDS:
                     swept = time.monotonic()
-                    await self.keeper.tasks.sweep()
+                    await self._sweep()
             except StoreClosed:
                 return
-            except StoreUnavailable as error:
+            except (StoreUnavailable, StoreFull, ConfigError) as error:
                 is_full = False
                 self._not_before = time.monotonic() + self.lease / 3
-                await asyncio.sleep(error.retry_after)
+                await asyncio.sleep(getattr(error, "retry_after", 1.0))
             except Exception as error:  # of a record that nobody foresaw; the others must be looked after all the same
                 is_full = False
                 incident("looking after tasks", error)
@@ -305,16 +338,28 @@ class Crew:
                     await self._work.wait()
             self._work.clear()
 
+    async def _sweep(self) -> None:
+        """Some at a time, for others want the store too; as long as there are that many, more."""
+        while len(await self.keeper.tasks.sweep(limit=_SWEPT)) >= _SWEPT:
+            await asyncio.sleep(0.05)
+
     async def _look(self) -> int:
         """Deal with some; how many of them were taken up."""
         left = self._not_before - time.monotonic()
         if left > 0:
             await asyncio.sleep(left)
         taken = 0
-        for record in await self.keeper.tasks.due(limit=_PAGE):
+        found = await self.keeper.tasks.due(limit=_PAGE + self._passed)
+        now = time.monotonic()
+        # Clocks differ from machine to machine, and a record may have been long on its way: ours, from when we saw it.
+        self._fresh = {record.id: self._fresh.get(record.id, now) for record in found if _was_never_held(record)}
+        for record in found:
             if self.may_take(record):
                 taken += 1
                 self.deal(record)
+                if taken >= _PAGE:
+                    break
+        self._passed = min(len(found) - taken, _MOST_PASSED)
         return taken
 
     def may_take(self, record: TaskRecord) -> bool:
@@ -323,10 +368,10 @@ class Crew:
             return False
         if len(self.running) + len(self._dealing) >= _MOST_RUNNING:
             return False
-        now = self.keeper.now_ms()
-        idle = (now - max(record.lease_ms, record.updated_ms)) / 1000
-        if _was_never_held(record) and idle < self.lease:
-            return False  # somebody is about to hold it
+        if _was_never_held(record):
+            seen = self._fresh.get(record.id)
+            return seen is not None and time.monotonic() - seen >= self.lease  # until then somebody is about to hold it
+        idle = (self.keeper.now_ms() - max(record.lease_ms, record.updated_ms)) / 1000
         if record.name in self._server.tools.view or read_extra(record.extra).is_host:
             return True
         return idle > self.lease * _PATIENT_LEASES
@@ -391,9 +436,11 @@ class Crew:
         run.hold_by(record, worker, at)
         self.add(run)
         try:
-            # Before the body begins: a process that it ends must not be forgotten.
+            # Before the body begins: a process that it ends must not be forgotten. Nor that it kept no journal here.
             run.starts = extra.starts + 1
-            await run.write(lambda record: started(record, run.starts), is_told=False)
+            await run.write(
+                lambda record: replace(started(record, run.starts), is_resumable=run.is_resumable), is_told=False
+            )
             body = run.begin()
         except BaseException:
             self.forget(run)
@@ -444,7 +491,8 @@ class Crew:
             incident(f"task {record.id}", error)
             return None
         inner = server.voice if session is None else session.voice
-        return Run(self, call, self._serve, inner, timeout=entry.timeout, is_resumable=entry.resumable)
+        is_resumable = record.is_resumable and entry.resumable
+        return Run(self, call, self._serve, inner, timeout=entry.timeout, is_resumable=is_resumable)
 
     async def _serve(self, call: Call) -> Any:
         # Through everything that is around calls, once more: our own part of that lets it pass.

@@ -28,12 +28,15 @@ from msgspec import UNSET, Raw, UnsetType, field
 from msgspec.structs import replace
 
 from trimaran.errors import (
+    CODE_INVALID_PARAMS,
     CODE_METHOD_NOT_FOUND,
     CODE_MISSING_CAPABILITY,
     ConfigError,
     DeclarationError,
+    Disconnected,
     MissingCapability,
     ProtocolError,
+    TimedOut,
 )
 from trimaran.fleet import owner_text, unavailable
 from trimaran.protocol.inbound import Call
@@ -43,7 +46,7 @@ from trimaran.server.access import is_hidden
 from trimaran.server.dispatch import Serve
 from trimaran.server.results import call_result
 from trimaran.server.tools import ToolEntry
-from trimaran.state.contracts import StoreUnavailable, TaskRecord
+from trimaran.state.contracts import StoreClosed, StoreFull, StoreUnavailable, TaskRecord
 from trimaran.types import CallToolResult, ListParams, Params
 
 from .crew import Crew, Runner
@@ -52,7 +55,7 @@ from .keeper import Keeper, store_errors
 from .model import EXTENSION, RELATED, inputs_of, legacy_form, modern_form, read_error, unknown, write_inputs
 from .origin import Extra, write_extra, write_origin
 from .run import Run
-from .voice import TaskSink, TaskVoice
+from .voice import TaskVoice
 
 if TYPE_CHECKING:
     from trimaran.server.server import Server
@@ -199,6 +202,13 @@ class Tasks:
                 raise _required(call)
             return await call_next(call)
         assert entry is not None
+        if owner_text(call.principal) != owner_text(call.principal):
+            # It would be a task that nobody can ever look at.
+            if wish is None and support != "required":
+                return await call_next(call)
+            raise ProtocolError.internal_error(
+                "tasks need a caller that can be known again: the principal its authenticator gives has no subject"
+            )
         ttl_ms = wish.ttl if wish is not None else None
         # Who asks for a task gets one, whatever the body would do.
         at_once = support != "on_detach" or wish is not None
@@ -225,7 +235,10 @@ class Tasks:
 
         def draft(run: Run) -> TaskRecord:
             made = self._draft(run.call, entry, ttl_ms)
-            return replace(made, journal=write_journal(run.voice.early)) if made.is_resumable else made
+            try:
+                return replace(made, journal=write_journal(run.voice.early)) if made.is_resumable else made
+            except JournalFull as error:
+                raise ProtocolError.internal_error(str(error)) from None
 
         is_resumable = entry.resumable and self.keeper.is_shared
         outer = call.exchange
@@ -244,7 +257,6 @@ class Tasks:
         record = run.record
         if record is None:
             return body.result()
-        run.exchange.sink = TaskSink(call.session)
         return _receipt(call, record)
 
     async def _around_listen(self, call: Call, call_next: Serve, /) -> Any:
@@ -340,8 +352,9 @@ class Tasks:
 
     async def _result(self, call: Call) -> Any:
         """Wait for the end (R81). Whoever waits here is asked what the task wants to know."""
+        call.exchange.limit(float("inf"))
+        closings = self._crew.closings
         record = await self._find(call)
-        call.timeout = float("inf")
         asking: dict[str, asyncio.Task[None]] = {}
         try:
             with self.keeper.watch(record.id) as bell:
@@ -349,15 +362,18 @@ class Tasks:
                     for key, request in inputs_of(record).items():
                         if key not in asking:
                             asking[key] = asyncio.ensure_future(self._put(call, record.id, key, request))
-                    if self._crew.is_closing:
+                            asking[key].add_done_callback(lambda _: bell.set())
+                    for one in asking.values():
+                        if one.done() and not one.cancelled():
+                            one.result()  # what went wrong there would be waited for in vain here
+                    if self._crew.closings != closings:
                         raise ProtocolError.internal_error("the server stops; ask again for the result", status=503)
                     self._look_after(record)
                     await self._news(bell)
         finally:
             for one in asking.values():
                 one.cancel()
-            if asking:
-                await asyncio.wait(asking.values())
+            await asyncio.gather(*asking.values(), return_exceptions=True)
         if record.error is not None:
             raise read_error(record.error)
         if record.status == "cancelled":
@@ -380,7 +396,7 @@ class Tasks:
             try:
                 record = await self.keeper.tasks.get(id)
             except StoreUnavailable as error:
-                if time.monotonic() > deadline or self._crew.is_closing:
+                if time.monotonic() > deadline or self._crew.is_closing or isinstance(error, StoreClosed):
                     raise unavailable(error) from error
                 await asyncio.sleep(max(0.05, error.retry_after))
                 continue
@@ -394,8 +410,24 @@ class Tasks:
             reply = Reply(await call.exchange.voice.ask(call.exchange, request["method"], params, None, None))
         except ProtocolError as error:
             reply = Reply.raised(error)  # the body's to deal with, as on a plain call
-        with store_errors():
-            await self._answer(id, {key: reply})
+        except (Disconnected, TimedOut):
+            return  # it cannot be asked here; another one who waits may be
+        # The client has answered, and will not do so again: it is kept until it can be written.
+        while True:
+            try:
+                await self._answer(id, {key: reply})
+                return
+            except StoreClosed:
+                return
+            except (StoreUnavailable, StoreFull) as error:
+                await asyncio.sleep(max(0.05, getattr(error, "retry_after", 1.0)))
+            except ProtocolError as error:
+                if reply.code is not None:
+                    raise
+                if error.code == CODE_INVALID_PARAMS:
+                    reply = Reply.raised(error)  # that it cannot be kept is an answer too
+                else:
+                    await asyncio.sleep(0.05)
 
     # --- the end
 
@@ -421,11 +453,12 @@ class Tasks:
             except ProtocolError:
                 return None
             except StoreUnavailable as error:
-                if time.monotonic() > deadline or self._crew.is_closing:
+                if time.monotonic() > deadline or self._crew.is_closing or isinstance(error, StoreClosed):
                     raise unavailable(error) from error
                 await asyncio.sleep(max(0.05, error.retry_after))
             else:
                 break
+        self._look_after(record)
         self._heard.pop(id, None)
         if not record.is_terminal and self.keeper.is_shared:
             self._heard[id] = None

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from msgspec.structs import replace
 
-from trimaran.errors import ProtocolError
+from trimaran.errors import ConfigError, ProtocolError
 from trimaran.fleet import unavailable
 from trimaran.server.handlers import incident, logger
 from trimaran.state.contracts import (
@@ -47,6 +47,8 @@ FOR_EVER: Final = 10 * 365 * 86_400.0
 """Seconds that stand for no end: everything in a store has one."""
 # In the memory of one process, in all: some hundred megabytes of small tasks. A named caller has `most_per_caller`.
 MOST: Final = 250_000
+# Tasks that could not be made and may yet be there, in all. Beyond it, what nobody was told of is found by its lease.
+_MOST_UNDONE: Final = 10_000
 # A write that lost this often against others is a storm, and not waited out.
 TRIES: Final = 50
 STATUS: Final = "notifications/tasks/status"
@@ -54,11 +56,15 @@ STATUS: Final = "notifications/tasks/status"
 
 @contextmanager
 def store_errors() -> Generator[None]:
-    """For what a client asked: a store that is away is a refusal that it may come back from."""
+    """For what a client asked: a store that is away, or full, is a refusal that it may come back from."""
     try:
         yield
     except StoreUnavailable as error:
         raise unavailable(error) from error
+    except StoreFull as error:
+        raise ProtocolError.internal_error(
+            f"the server has no room for this; try again later ({error})", status=503
+        ) from error
 
 
 @final
@@ -74,6 +80,9 @@ class Keeper:
         self._own = MemoryStore(max_records=MOST, clock=self.now_ms)
         self._bells: dict[str, set[asyncio.Event]] = {}
         self._errands: set[asyncio.Task[Any]] = set()
+        self._undone: dict[str, float] = {}
+        """Tasks to be taken back, and until when that is tried."""
+        self._is_undoing = False
         self.server: Server | None = None
 
     def now_ms(self) -> int:
@@ -111,7 +120,7 @@ class Keeper:
     ) -> TaskRecord:
         """A new task, working; the client may ask for a shorter life than we would give it, not for a longer one."""
         now = self.now_ms()
-        ttls = [ttl for ttl in (ttl_ms, self._ttl_ms) if ttl is not None]
+        ttls = [min(ttl, int(FOR_EVER * 1000)) for ttl in (ttl_ms, self._ttl_ms) if ttl is not None]
         return TaskRecord(
             id=new_task_id(),
             owner=owner,
@@ -256,6 +265,8 @@ class Keeper:
                     session.send(STATUS, legacy_form(record))
             except StoreUnavailable as error:
                 logger.info("a session was not told of its task: %s", error)
+            except Exception as error:  # it has changed all the same, and whoever changed it goes on
+                incident("telling a session of its task", error)
         self.ring(record.id)
         if server is not None:
             server.changes.deliver("task", record.id)
@@ -305,14 +316,29 @@ class Keeper:
         if errands:
             await asyncio.wait(errands)
 
-    async def undo(self, id: str, seconds: float) -> None:
+    def undo(self, id: str, seconds: float) -> None:
         """Take back a task that nobody was told of, for as long as that can make a difference."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            try:
-                await self.tasks.delete(id)
-                return
-            except StoreClosed:
-                return
-            except StoreUnavailable as error:
-                await asyncio.sleep(max(0.05, error.retry_after))
+        if len(self._undone) >= _MOST_UNDONE:
+            return
+        self._undone[id] = time.monotonic() + seconds
+        if not self._is_undoing:
+            self._is_undoing = True
+            self.spawn(self._undo())
+
+    async def _undo(self) -> None:
+        # One after the other, whatever their number: a store that comes back has other things to do.
+        try:
+            while self._undone:
+                id, deadline = next(iter(self._undone.items()))
+                try:
+                    if time.monotonic() < deadline:
+                        await self.tasks.delete(id)
+                except StoreClosed:
+                    return
+                except (StoreUnavailable, StoreFull, ConfigError) as error:
+                    await asyncio.sleep(max(0.05, getattr(error, "retry_after", 1.0)))
+                    continue
+                del self._undone[id]
+        finally:
+            self._undone.clear()
+            self._is_undoing = False

@@ -21,14 +21,14 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from trimaran.errors import ProtocolError, ToolError
+from trimaran.errors import ConfigError, Disconnected, ProtocolError, ToolError
 from trimaran.protocol.inbound import Call
 from trimaran.server.dispatch import Serve
 from trimaran.server.exchange import Exchange, Voice
 from trimaran.server.flights import timed_out
 from trimaran.server.handlers import incident
 from trimaran.server.results import error_result
-from trimaran.state.contracts import StoreClosed, StoreUnavailable, TaskRecord, TaskStatus
+from trimaran.state.contracts import StoreClosed, StoreFull, StoreUnavailable, TaskRecord, TaskStatus
 
 from .journal import Journal, read_journal
 from .origin import started
@@ -108,7 +108,16 @@ class Run:
         async with self._lock:
             if self.record is None:
                 assert self._draft is not None
+                if self._is_given_up():
+                    raise Disconnected("the call is over; it cannot become a task any more")
                 await self._crew.create(self, self._draft(self))
+                if self._is_given_up():  # meanwhile, by a body that cannot be stopped: nobody would end it
+                    self._crew.take_back(self)
+                    raise Disconnected("the call is over; it cannot become a task any more")
+                self.exchange.sink = TaskSink(self.call.session)  # the request's own may be gone with its client
+
+    def _is_given_up(self) -> bool:
+        return self.body is not None and (self.body.done() or self.exchange.cancelled)
 
     def hold_by(self, record: TaskRecord, worker: str, at: float) -> None:
         self.record, self.worker, self.renewed = record, worker, at
@@ -120,23 +129,28 @@ class Run:
             Lost: it is not ours any more, and nothing was written.
         """
         async with self._lock:
-            pause = _PAUSE
+            pause, is_unsure = _PAUSE, False
             while True:
                 try:
-                    return await self._write(make, is_told)
+                    return await self._write(make, is_told, is_unsure)
                 except StoreClosed:
                     self.lose()
-                except StoreUnavailable as error:
-                    await asyncio.sleep(max(pause, error.retry_after))
+                except (StoreUnavailable, StoreFull, ConfigError) as error:
+                    # Full, or refused: for the moment, as far as this task is concerned. It may be over by then.
+                    is_unsure = is_told
+                    await asyncio.sleep(max(pause, getattr(error, "retry_after", 0.0)))
                     pause = min(2.0, 2 * pause)
 
-    async def _write(self, make: Make, is_told: bool) -> TaskRecord:
+    async def _write(self, make: Make, is_told: bool, is_unsure: bool) -> TaskRecord:
+        """`is_unsure`: it may have been written before, and nobody told of it."""
         while True:
             if not self.is_ours:
                 raise Lost("the task is over, or another process has it; nothing more can be said for it here")
             assert self.record is not None
             changed = make(self.record)
             if changed is None:
+                if is_unsure:
+                    await self.keeper.tell(self.record)
                 return self.record
             written = await self.keeper.tasks.update(changed)
             if written is not None:
@@ -144,7 +158,10 @@ class Run:
                 if is_told:
                     await self.keeper.tell(written)
                 return written
-            self._adopt(await self.keeper.tasks.get(self.record.id))
+            fresh = await self.keeper.tasks.get(self.record.id)
+            if is_unsure and fresh is not None and fresh.is_terminal:
+                await self.keeper.tell(fresh)
+            self._adopt(fresh)
 
     def _adopt(self, fresh: TaskRecord | None) -> None:
         """The record as somebody else left it: perhaps with answers, perhaps no longer ours."""
@@ -188,6 +205,7 @@ class Run:
         self.exchange.cancelled = True
         if self.body is not None and not self.is_ending:  # else it finds out by itself
             self.body.cancel()
+        self.voice.let_go()
 
     async def hold(self, exchange: Exchange) -> None:
         """Let only those pass who may begin something new for the task. The others are about to be cancelled."""
@@ -208,7 +226,17 @@ class Run:
     async def _run(self) -> Any:
         try:
             return await self._work()
+        except Exception as error:
+            if self.record is None:
+                raise
+            # What it came to could not be written, and not because of the store. It must not look as if it went on.
+            number = incident(f"the end of task {self.call.params.name!r}", error)
+            failure = ProtocolError.internal_error(f"internal error (error {number})")
+            with contextlib.suppress(Exception):
+                await self.write(lambda record: self.keeper.ended(record, "failed", failure.message, error=failure))
+            return None
         finally:
+            self.voice.let_go()
             if self.record is not None:
                 self._crew.forget(self)
                 self.exchange.end()
@@ -283,12 +311,16 @@ class Run:
         try:
             async with asyncio.timeout(_LAST_SECONDS):
                 await self._stop(reason)
-        except (TimeoutError, StoreUnavailable, Lost, ProtocolError):
-            pass  # the lease runs out, and whoever finds the task does the same
+        except (TimeoutError, StoreUnavailable, StoreFull, Lost, ProtocolError):
+            # The lease runs out, and whoever finds the task does the same. The body was not cancelled by its client: what
+            # it makes of being stopped is not to be read in the task.
+            if not (self.is_ending or self.is_leaving):
+                self.is_ours = False
         finally:
             self.exchange.cancelled = True
             if self.body is not None:
                 self.body.cancel()  # also one that has swallowed it before
+            self.voice.let_go()
 
     async def _stop(self, reason: ProtocolError) -> None:
         if self.record is None or not self.is_ours:

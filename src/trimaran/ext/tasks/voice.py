@@ -70,6 +70,9 @@ class TaskVoice:
         self._waiting: dict[str, asyncio.Future[Reply]] = {}
         self._notes: deque[str] = deque(maxlen=_MOST_NOTES)
         self._noting = False
+        self._said: deque[str] = deque(maxlen=_MOST_NOTES)
+        """What a thread has noted, on its way to the loop."""
+        self._is_said = False
         self._steps = 0
         self.is_quiet = asyncio.Event()
         """Set while no step is under way."""
@@ -103,11 +106,7 @@ class TaskVoice:
     ) -> Any:
         run = self._run
         if not self.is_task:
-            answer = await self._inner.ask(exchange, method, params, key, timeout)
-            if run.is_resumable:
-                key = self._key(method, key)
-                self.early = _answered(self.early, Ask(key, method, digest(method, params)), Reply(answer))
-            return answer
+            return await self._ask_early(exchange, method, params, key, timeout)
         if not run.is_ours:
             raise Disconnected("the task is over; its client can no longer be asked")
         if self._is_modern and method not in ASKABLE:
@@ -127,6 +126,22 @@ class TaskVoice:
         except Lost:
             await run.hold(exchange)
             raise
+
+    async def _ask_early(
+        self, exchange: Exchange, method: str, params: dict[str, Any], key: str | None, timeout: float | None
+    ) -> Any:
+        """Ask on the request itself, and remember what came of it for a body that may run again."""
+        if not self._run.is_resumable:
+            return await self._inner.ask(exchange, method, params, key, timeout)
+        # Its place is where it was asked, not when it was answered.
+        ask = Ask(self._key(method, key), method, digest(method, params))
+        try:
+            reply = Reply(await self._inner.ask(exchange, method, params, key, timeout))
+        except ProtocolError as error:
+            self.early = _answered(self.early, ask, Reply.raised(error))
+            raise
+        self.early = _answered(self.early, ask, reply)
+        return reply.value
 
     def _key(self, method: str, name: str | None) -> str:
         """A key of its own for the life of the task, and the same one whenever the body runs again."""
@@ -190,6 +205,13 @@ class TaskVoice:
             if key in answers and not waiting.done():
                 waiting.set_result(answers[key])
 
+    def let_go(self) -> None:
+        """No answer will come any more. A body that waits in the loop is cancelled, one in a thread has to be told."""
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(Lost("the task is over, or goes on elsewhere; it is not answered here any more"))
+                waiting.exception()  # nobody may be waiting after all
+
     # --- doing
 
     async def step(self, exchange: Exchange, name: str, run: Callable[[], Awaitable[Any]]) -> Any:
@@ -199,9 +221,7 @@ class TaskVoice:
         place = self._place("step:" + name)
         key = name if place == 1 else f"{name}#{place}"
         if not self.is_task:
-            result = await self._inner.step(exchange, name, run)
-            self.early = replace(self.early, steps={**self.early.steps, key: Reply(result)})
-            return result
+            return await self._step_early(exchange, name, key, run)
         kept = work.journal.steps.get(key)
         if kept is not None:
             return kept.get()
@@ -218,6 +238,32 @@ class TaskVoice:
             if not self._steps:
                 self.is_quiet.set()
 
+    async def _step_early(self, exchange: Exchange, name: str, key: str, run: Callable[[], Awaitable[Any]]) -> Any:
+        """Before the call is a task. It may become one meanwhile, so that the step is known from its beginning."""
+        self.early = replace(self.early, begun=[*self.early.begun, key])
+        try:
+            reply = Reply(await self._inner.step(exchange, name, run))
+        except Exception as error:
+            await self._keep_early(key, Reply.raised(error))
+            raise
+        await self._keep_early(key, reply)
+        return reply.value
+
+    async def _keep_early(self, key: str, reply: Reply) -> None:
+        self.early = _done(self.early, key, reply)
+        if not self.is_task:
+            return
+        journal_of, moved = self._run.journal_of, self._run.keeper.moved
+        try:
+            await self._run.write(
+                lambda record: moved(record, journal=write_journal(_done(journal_of(record), key, reply))),
+                is_told=False,
+            )
+        except JournalFull as full:
+            raise ProtocolError.internal_error(
+                f"step {key!r} was done, but its result cannot be kept: {full}"
+            ) from None
+
     async def _once(self, key: str, run: Callable[[], Awaitable[Any]]) -> Any:
         work = self._run
 
@@ -228,9 +274,7 @@ class TaskVoice:
             return work.keeper.moved(record, journal=write_journal(journal))
 
         def done(record: TaskRecord, reply: Reply) -> TaskRecord:
-            journal = work.journal_of(record)
-            left = [one for one in journal.begun if one != key]
-            journal = replace(journal, begun=left, steps={**journal.steps, key: reply})
+            journal = _done(work.journal_of(record), key, reply)
             work.starts = 1  # it got further than ever, so whatever ended its processes was not this
             return work.keeper.moved(started(record, 1), journal=write_journal(journal))
 
@@ -261,7 +305,10 @@ class TaskVoice:
         if not self.is_task:
             return
         if not _is_current(self._loop):
-            self._loop.call_soon_threadsafe(self.note, message)
+            self._said.append(message)
+            if not self._is_said:  # a thread that says more than is read must not fill the loop
+                self._is_said = True
+                self._loop.call_soon_threadsafe(self._take_notes)
             return
         if not self._run.keeper.is_shared:
             self._notes.append(message)
@@ -272,6 +319,11 @@ class TaskVoice:
         if not self._noting:
             self._noting = True
             self._run.keeper.spawn(self._write_notes())
+
+    def _take_notes(self) -> None:
+        self._is_said = False  # before they are read: what comes after is taken the next time
+        while self._said:
+            self.note(self._said.popleft())
 
     def _at_once(self, work: Coroutine[Any, Any, None]) -> None:
         """Memory keeps nobody waiting: what is said is said before whatever comes next. If it has to wait, then later."""
@@ -333,6 +385,11 @@ class TaskVoice:
 
     def lacks(self, capability: str, required: dict[str, Any]) -> ProtocolError:
         return self._inner.lacks(capability, required)
+
+
+def _done(journal: Journal, key: str, reply: Reply) -> Journal:
+    left = [one for one in journal.begun if one != key]
+    return replace(journal, begun=left, steps={**journal.steps, key: reply})
 
 
 def _answered(journal: Journal, ask: Ask, reply: Reply) -> Journal:
