@@ -71,6 +71,7 @@ _FASTMCP = peer_python("fastmcp", "fm")
 _QUIET = {"FASTMCP_LOG_LEVEL": "ERROR", "FASTMCP_CHECK_FOR_UPDATES": "off", "FASTMCP_SHOW_SERVER_BANNER": "false"}
 
 OURS = Contender("ours", "trimaran", OURS_PYTHON, "trimaran_server.py", "trimaran")
+FLEET = Contender("fleet", "trimaran", OURS_PYTHON, "trimaran_fleet.py", "trimaran")
 SDK = Contender("sdk", "mcp", _SDK, "sdk.py", "mcp")
 FASTMCP = Contender("fastmcp", "FastMCP", _FASTMCP, "fastmcp_server.py", "fastmcp", env=_QUIET)
 SDK_STATELESS = Contender("sdk-stateless", "mcp (stateless)", _SDK, "sdk.py", "mcp", ("--stateless",))

@@ -37,6 +37,8 @@ class Outcome:
     seconds: float
     p50_ms: float
     p99_ms: float
+    sent: int = 0
+    """All requests, also those before the clock started and after it stopped."""
 
     @property
     def rate(self) -> float:
@@ -170,6 +172,7 @@ class Run:
             seconds=self.finished_at - self.started,
             p50_ms=ordered[len(ordered) // 2] * 1e3,
             p99_ms=ordered[len(ordered) * 99 // 100] * 1e3,
+            sent=next(self.ids) - messages.FIRST_ID,
         )
 
 

@@ -6,6 +6,7 @@ sender only joins three byte strings; every request of a run has its own id, as 
 
 import http.client
 import json
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -49,7 +50,7 @@ def http_template(
 ) -> Template:
     """Build the POST of one request, with some more headers, ready to be filled with ids."""
     if era == "modern":
-        params = {**params, "_meta": META}
+        params = {**params, "_meta": params.get("_meta", META)}
     body = _encode({"jsonrpc": "2.0", "id": _MARK, "method": method, "params": params})
     headers = {**request_headers(method, params, era=era, session=session), **(more or {})}
     head = [f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}"]
@@ -78,6 +79,19 @@ def request_headers(method: str, params: dict[str, Any], *, era: Era, session: s
     if session:
         headers["Mcp-Session-Id"] = session
     return headers
+
+
+def ask(port: int, template: Template) -> dict[str, Any]:
+    """Send one request on a connection of its own; return its result."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(template.fill(FIRST_ID))
+        response = http.client.HTTPResponse(connection)
+        response.begin()
+        body = response.read()
+    answer = json.loads(body) if response.status == 200 else {}
+    if "result" not in answer:
+        raise RuntimeError(f"answered {response.status}: {body[:200]!r}")
+    return answer["result"]
 
 
 def open_session(port: int) -> str | None:

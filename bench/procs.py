@@ -20,6 +20,7 @@ from typing import IO, Self, cast
 
 READY_SECONDS = 120  # a rival with 10,000 tools takes tens of seconds to register them
 STOP_SECONDS = 5
+BUSY = 0.1  # of the machine: with more for others, some things cannot be judged
 
 
 class UnavailableError(Exception):
@@ -88,6 +89,48 @@ def cpu_seconds(pid: int) -> float:
             fields = Path(f"/proc/{member}/stat").read_text().rpartition(")")[2].split()
             ticks += int(fields[11]) + int(fields[12])
     return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def exact_cpu_seconds(pid: int) -> float:
+    """The same to the microsecond, where the kernel counts so; threads that have ended are left out.
+
+    For slices of some milliseconds: the other count is in hundredths of a second.
+    """
+    total = 0
+    for member in tree(pid):
+        with contextlib.suppress(OSError):
+            for thread in Path(f"/proc/{member}/task").iterdir():
+                total += int((thread / "schedstat").read_text().split()[0])
+    return total / 1e9 if total else cpu_seconds(pid)
+
+
+def machine_seconds() -> float:
+    """Return the processor time that the whole machine has used so far, also what its host gave to others."""
+    try:
+        first = Path("/proc/stat").read_text().partition("\n")[0].split()
+    except OSError:
+        raise UnavailableError(
+            "the machine's processor time is read from /proc/stat, which this system lacks"
+        ) from None
+    user, nice, system, _idle, _waiting, irq, softirq, stolen = map(int, first[1:9])
+    return (user + nice + system + irq + softirq + stolen) / os.sysconf("SC_CLK_TCK")
+
+
+class Neighbours:
+    """Which part of the machine goes to processes that are not ours, from when this is made."""
+
+    def __init__(self, *pids: int) -> None:
+        self._pids = pids
+        self._before = self._account()
+
+    def _account(self) -> tuple[float, float]:
+        ours = time.process_time() + sum(cpu_seconds(pid) for pid in self._pids)
+        return time.perf_counter() * (os.cpu_count() or 1), machine_seconds() - ours
+
+    def share(self) -> float:
+        """Between 0 and 1."""
+        capacity, used = (now - before for now, before in zip(self._account(), self._before, strict=True))
+        return min(1.0, max(0.0, used / capacity))
 
 
 class Conversation:

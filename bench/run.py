@@ -1,6 +1,6 @@
 """The benchmark suite: every budget of the design, measured against the rivals in one run.
 
-    .venv/bin/python bench/run.py                    everything, about 12 minutes
+    .venv/bin/python bench/run.py                    everything, about 20 minutes
     .venv/bin/python bench/run.py --quick            a quarter of the load, about half the time
     .venv/bin/python bench/run.py --only http,stdio  some sections
 
@@ -22,7 +22,21 @@ import contenders
 import procs
 import report
 from plan import Plan
-from sections import auth, calls, clients, imports, listing, memory, registry, shutdown, stdio
+from sections import (
+    auth,
+    calls,
+    clients,
+    fanout,
+    imports,
+    listing,
+    memory,
+    registry,
+    shutdown,
+    stdio,
+    stores,
+    tasks,
+    workers,
+)
 
 SECTIONS: dict[str, Callable[[Plan], report.Section]] = {
     "http": calls.run_async,
@@ -37,6 +51,10 @@ SECTIONS: dict[str, Callable[[Plan], report.Section]] = {
     "registry": registry.run,
     "memory": memory.run,
     "sigterm": shutdown.run,
+    "workers": workers.run,
+    "stores": stores.run,
+    "tasks": tasks.run,
+    "fanout": fanout.run,
 }
 
 
@@ -73,7 +91,9 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds: a quarter of the load")
     parser.add_argument("--only", metavar="A,B", help=f"sections to run, of: {', '.join(SECTIONS)}")
-    parser.add_argument("--streams", type=int, default=10_000, help="open listen streams in the memory section")
+    parser.add_argument(
+        "--streams", type=int, default=10_000, help="open listen streams in the memory and fanout sections"
+    )
     parser.add_argument("--pin", action="store_true", help="servers on core 0, load on core 1")
     parser.add_argument("--strict", action="store_true", help="exit 1 when a budget is missed or could not be measured")
     return parser.parse_args()

@@ -3,10 +3,11 @@
 Driven by lines on stdin, answered by one JSON line each:
 
     (start)  opens all streams, waits for every acknowledgement        {"acked": 10000, "seconds": 2.1}
-    poke     calls the server's `poke` tool, waits for the change      {"reached": 10000, "seconds": 0.2}
+    poke     calls the `poke` tool, waits for the change               {"reached": 10000, "seconds": 0.2}
     watch    answers at once, {"watching": 10000}; then, once all streams have ended (the bench sends SIGTERM),
              {"completed": 1000, "clean": 1000, "dropped": 0, "seconds": 0.4}
 
+`poke 8001` calls the tool of the server on that port, another process than the one that has the streams.
 `completed` streams got the final result event; `clean` ones also saw the HTTP body end properly; the rest were dropped.
 `Holder` is the bench's end of that conversation.
 """
@@ -68,6 +69,12 @@ class Listener(asyncio.Protocol):
         if not self.ended.done():
             self.ended.set_result(None)
 
+    def rearm(self) -> None:
+        """Wait for another change."""
+        if self.changed.done() and not self.ended.done():
+            self.changed = asyncio.get_running_loop().create_future()
+            self.seen = self.seen[self.seen.rfind(CHANGED) + len(CHANGED) :]
+
     @property
     def is_completed(self) -> bool:
         return RESULT in self.seen
@@ -99,10 +106,12 @@ class Crowd:
         answer: dict[str, Any] = {"acked": len(outcomes) - len(failures), "seconds": time.perf_counter() - started}
         return answer | ({"failure": str(failures[0])} if failures else {})
 
-    async def poke(self) -> dict[str, Any]:
+    async def poke(self, port: int) -> dict[str, Any]:
+        for listener in self.listeners:
+            listener.rearm()
         params = {"name": "poke", "arguments": {}}
-        request = messages.http_template(self.port, "tools/call", params, era="modern").fill(messages.FIRST_ID)
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        request = messages.http_template(port, "tools/call", params, era="modern").fill(messages.FIRST_ID)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
         started = time.perf_counter()
         writer.write(request)
         outcomes = await asyncio.gather(*(one.changed for one in self.listeners), return_exceptions=True)
@@ -136,8 +145,8 @@ async def converse(port: int, count: int) -> None:
     await bounded(crowd.open())
     loop = asyncio.get_running_loop()
     while command := (await loop.run_in_executor(None, sys.stdin.readline)).strip():
-        if command == "poke":
-            await bounded(crowd.poke())
+        if command.startswith("poke"):
+            await bounded(crowd.poke(int(command.removeprefix("poke") or port)))
         elif command == "watch":
             say({"watching": count})
             await bounded(crowd.watch())
@@ -159,6 +168,14 @@ class Holder(procs.Conversation):
         if "failure" in answer:
             raise procs.UnavailableError(answer["failure"])
         return answer
+
+    def poke(self, count: int, port: int | None = None) -> float:
+        """Return the seconds that a change takes to reach all of so many streams."""
+        self.send(b"poke\n" if port is None else b"poke %d\n" % port)
+        poked = self.answer()
+        if poked["reached"] != count:
+            raise procs.UnavailableError(f"the change reached only {poked['reached']} of {count} streams")
+        return poked["seconds"]
 
 
 def main() -> None:

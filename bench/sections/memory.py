@@ -98,8 +98,5 @@ def _hold(live: Live, count: int) -> tuple[float, float, float]:
             raise UnavailableError(f"only {opened['acked']} of {count} streams were acknowledged")
         time.sleep(0.5)
         after = size(live.process.pid).rss_mb
-        holder.send(b"poke\n")
-        poked = holder.answer()
-        if poked["reached"] != count:
-            raise UnavailableError(f"the change reached only {poked['reached']} of {count} streams")
-    return (after - before) * 1024 / count, poked["seconds"], opened["seconds"]
+        reached = holder.poke(count)
+    return (after - before) * 1024 / count, reached, opened["seconds"]
