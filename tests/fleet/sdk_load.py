@@ -4,7 +4,7 @@
     sdk_load.py URL COUNT HANDS DEADLINE REPORT
 
 It opens a legacy session, says `ready`, calls until it has made COUNT calls and a line has come on stdin, says `done`, waits
-for another line, makes one last call in the session it has then, and writes its report.
+for another line, makes one last call in the session it has then, hears out what is still said, and writes its report.
 """
 
 from __future__ import annotations
@@ -157,6 +157,10 @@ async def main(url: str, count: int, hands: int, deadline: float, path: Path) ->
                 last = Job("sdk", "add", "sdk-last-0", deadline)
                 report.jobs.append(last)
                 await load.one(last)
+                while (
+                    report.deaf_since is None and time.time() - max([last.ended, *(at for at, _ in report.heard)]) < 2
+                ):
+                    await asyncio.sleep(0.1)  # it may be on its way back to its stream
                 break
         except* Exception as errors:
             if is_first or (len(report.jobs) and report.jobs[-1].key == "sdk-last-0"):

@@ -10,6 +10,7 @@ import asyncio
 import json
 import os
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict
@@ -20,7 +21,7 @@ import pytest
 from .jobs import Report
 from .load import client_load
 from .rig import HERE, TOOLS, Rig, rig
-from .verdict import judge, table
+from .verdict import HEARING, RELISTENING, judge, table
 
 CALLS = int(os.environ.get("TRIMARAN_CHAOS") or 500)
 IS_FULL = "TRIMARAN_CHAOS" in os.environ
@@ -75,6 +76,13 @@ async def sdk_client(fleet: Rig, count: int) -> AsyncIterator[SdkClient]:
         await process.communicate()
 
 
+async def hear_out(reports: list[Report], fleet: Rig) -> None:
+    """A client may still be on its way back to its stream: give it the time it has."""
+    deadline = time.monotonic() + HEARING + RELISTENING
+    while judge(reports, fleet.faults, fleet.entries()).unheard and time.monotonic() < deadline:
+        await asyncio.sleep(0.5)
+
+
 async def weather(folder: Path, fate: Fate) -> None:
     """All clients call, one process after the other is killed, and fate strikes in the middle."""
     async with (
@@ -113,6 +121,7 @@ async def weather(folder: Path, fate: Fate) -> None:
             await asyncio.gather(modern.settle(), legacy.settle())
             sdk.tell()
             reports = [modern.report, legacy.report, await sdk.report()]
+            await hear_out(reports, fleet)
         finally:
             for task in tasks:
                 task.cancel()

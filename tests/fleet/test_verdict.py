@@ -12,7 +12,9 @@ from .verdict import LEGS, judge, table
 
 KILL = Fault("kill", 100.0, 101.0, pid=7)
 KEY = "modern-1"
+LATER = Fault("kill", 214.0, 214.5, pid=8)
 CUT = Fault("cut", 200.0, 210.0)
+FAULTS = [KILL, CUT, LATER]
 
 
 def job(kind: str = "record", client: str = "modern", at: float = 50.0, seconds: float = 1.0, **more: Any) -> Job:
@@ -38,6 +40,7 @@ GOOD: list[tuple[str, list[Job], list[dict[str, Any]]]] = [
     ("a task begun again by nobody", [job("errand"), job("task", error="Failed")], [entry("errand")]),
     ("a task that failed", [job("voyage"), job("task", error="Failed")], voyage(2)),
     ("a change that died with its process", [job("announce", at=99.8)], [entry("announce", at=99.9, pid=7)]),
+    ("a change that waited for the store", [job("announce", at=211)], [entry("announce", at=211, pid=8)]),
 ]
 BAD: list[tuple[str, str, list[Job], list[dict[str, Any]]]] = [
     ("answered, not done", "lost", [job()], []),
@@ -56,20 +59,21 @@ BAD: list[tuple[str, str, list[Job], list[dict[str, Any]]]] = [
     ("answered wrongly", "wrong", [job(at=100.5, error="wrong")], []),
     ("failed in peace", "unexplained", [job(error="HTTP 502")], []),
     ("failed for want of a store it does not need", "unexplained", [job(at=205, error="refused -32603")], []),
+    ("a change told long before the kill", "unheard", [job("announce", at=98)], [entry("announce", at=98, pid=7)]),
     ("a change that nobody heard of", "unheard", [job("announce")], [entry("announce")]),
 ]
 
 
 @pytest.mark.parametrize(("jobs", "entries"), [case[1:] for case in GOOD], ids=[case[0] for case in GOOD])
 def test_nothing_is_held_against_what_may_happen(jobs: list[Job], entries: list[dict[str, Any]]) -> None:
-    verdict = judge([Report("modern", jobs)], [KILL, CUT], entries)
+    verdict = judge([Report("modern", jobs)], FAULTS, entries)
     assert verdict.problems == []
     assert table(verdict).endswith("lost = 0, doubled = 0, late = 0, wrong = 0, unexplained = 0, unheard = 0")
 
 
 @pytest.mark.parametrize(("what", "jobs", "entries"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
 def test_what_must_not_be_is_seen(what: str, jobs: list[Job], entries: list[dict[str, Any]]) -> None:
-    verdict = judge([Report("modern", jobs)], [KILL, CUT], entries)
+    verdict = judge([Report("modern", jobs)], FAULTS, entries)
     assert [problem.partition(":")[0] for problem in verdict.problems] == [what]
 
 

@@ -146,9 +146,12 @@ def _hearing(verdict: Verdict, report: Report) -> None:
 
 
 def _may_be_untold(entry: dict[str, Any], faults: Iterable[Fault]) -> bool:
-    """A change is told after the call is answered: it goes with a process that is killed in that moment."""
-    outages = [fault for fault in faults if fault.what != "kill" and fault.began - 1 <= entry["at"] <= fault.ended]
-    until = max([entry["at"] + 0.5, *(fault.ended + PATIENCE[fault.what] for fault in outages)])
+    """A change is told after the call is answered, and when the store can take it: it goes with a process killed before."""
+    until = entry["at"] + 0.5
+    for fault in faults:
+        over = fault.ended + PATIENCE[fault.what]
+        if fault.what != "kill" and fault.began - 1 <= entry["at"] <= over:
+            until = max(until, over)
     kills = (fault for fault in faults if fault.what == "kill" and fault.pid == entry["pid"])
     return any(entry["at"] <= kill.began <= until for kill in kills)
 
