@@ -6,6 +6,7 @@ done on anything but a yes: no answer, an answer too late, nobody there and a pe
 
 from __future__ import annotations
 
+import copy
 import inspect
 import logging
 from collections.abc import Callable, Mapping
@@ -81,7 +82,7 @@ class Asking:
                     act.server,
                     f"Call {act.name}?",
                     tool=act.name,
-                    arguments=arguments,
+                    arguments=copy.deepcopy(arguments),  # whoever shows them cannot change what is sent
                     decision=decision,
                     request=tool,
                 )
@@ -101,6 +102,12 @@ class Asking:
         if question.kind in ("elicit", "url"):
             answer = "allow once" if question.reply == "accept" else "deny"
         return self._gate.settle(decision, answer, arguments, pattern=question.pattern)
+
+    def forget(self, server: str) -> None:
+        """Another server may come under this name: what was allowed for good was not about that one. Denials stand."""
+        self._gate.standing.forget(server, action="allow")
+        if self._sampling.get(server):
+            del self._sampling[server]
 
     # --- servers -----------------------------------------------------------------------------------------------------
 

@@ -39,6 +39,7 @@ log: Final = logging.getLogger("trimaran.host")
 
 CAP: Final = 300.0  # R259: seconds until a question counts as declined
 MOST_WAITING: Final = 64  # R259: questions without an answer, shown or not
+_LAST_WORDS: Final = 2.0  # seconds for a dialog to put its things away
 
 Kind: TypeAlias = Literal["elicit", "url", "permission", "sampling"]
 Reply: TypeAlias = Literal["accept", "decline", "cancel", "allow once", "allow always", "deny", "deny always"]
@@ -105,7 +106,8 @@ class Question:
     def host(self) -> str:
         """The host of the page to visit: what to look at before saying yes. Punycode stays as it is."""
         try:
-            return urlsplit(self.url or "").netloc.rpartition("@")[2]
+            # To a browser "\\" is "/": what follows it is no part of the host, whatever "@" comes later.
+            return urlsplit((self.url or "").replace("\\", "/")).netloc.rpartition("@")[2]
         except ValueError:
             return ""
 
@@ -372,11 +374,17 @@ class Bridge:
                     await work
             finally:
                 closing.cancel()
+        except asyncio.CancelledError:
+            question.refuse("the dialog was ended")  # no-op where it is the question that ended
+            raise
         except Exception:
             log.exception("on_question failed, and %s is declined", _what(question))
             question.refuse("on_question failed")
         finally:
             work.cancel()
+            await asyncio.wait((work,), timeout=_LAST_WORDS)
+            if work.done() and not work.cancelled():
+                work.exception()  # told above, or nobody waits for it any more
 
     async def close(self) -> None:
         """No more questions: those that wait fail, and subscribers come to their end."""

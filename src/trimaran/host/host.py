@@ -67,6 +67,7 @@ __all__ = ["AlreadyRegistered", "Host", "NotRegistered"]
 log: Final = logging.getLogger("trimaran.host")
 
 _OWNER: Final = "host"
+_LONGEST_WORD: Final = 1000  # characters
 
 
 class AlreadyRegistered(Error):
@@ -140,6 +141,11 @@ class Host:
     ) -> None:
         if bridge is not None and on_question is not None:
             raise ConfigError("give bridge= or on_question=, not both: a Bridge takes on_question itself")
+        for name in ("on_elicit", "on_sample"):
+            if name in (options or {}):  # it would be asked before the rules are
+                raise ConfigError(
+                    f"{name} is not for options=: a host's servers ask through bridge=, or on_question=, and on_sample="
+                )
         variables = os.environ if environ is None else environ
         self._environment = read_environment(variables)
         self.config: Final = config if isinstance(config, HostConfig) else HostConfig()
@@ -167,6 +173,7 @@ class Host:
         self._plans: dict[str, Plan] = {}
         self._mentions = Mentions(lambda: tuple(self._servers), lambda name: self._server(name).require(), self._shown)
         self._is_open = False
+        self._logging_in: set[asyncio.Future[None]] = set()
         self._closing: asyncio.Task[None] | None = None
         self._configure(config)
         self._renew()
@@ -240,6 +247,7 @@ class Host:
             can_log_in=plan.can_log_in,
             where=plan.where,
             problem=problem,
+            mask=plan.mask,
             changed=self._changed,
             forgotten=self._mentions.forget,
         )
@@ -304,6 +312,10 @@ class Host:
     async def _close(self) -> None:
         if self.bridge is not None:
             await self.bridge.close()
+        logging_in = tuple(self._logging_in)
+        for work in logging_in:
+            work.cancel()
+        await asyncio.gather(*logging_in, return_exceptions=True)
         await asyncio.gather(*(one.stop(for_good=True) for one in tuple(self._servers.values())))
         if self._owns_audit and isinstance(self._audit, AuditLog):
             await asyncio.to_thread(self._audit.close)
@@ -375,8 +387,9 @@ class Host:
         server = self._servers.pop(name, None)
         if server is not None:
             self._plans.pop(name, None)
+            self._asking.forget(name)
+            self._renew()  # first: while it ends, the catalog is read already
             await server.stop(for_good=True)
-            self._renew()
 
     def whereis(self, name: str) -> Client | None:
         """The client of a server, while it is connected (R216, R218)."""
@@ -425,13 +438,24 @@ class Host:
         Raises:
             ConfigError: nobody can log in there.
             AuthorizationFailed: the login did not come to an end.
+            Closed: the host was closed meanwhile.
         """
         self._require_open()
         self._server(name)
         plan = self._plans.get(name)
         if plan is None:
             raise ConfigError(f"nobody can log in to the server {name!r}: mend its configuration first")
-        await self._logins.log_in(plan, login if login is not None else self._login)
+        work = asyncio.ensure_future(self._logins.log_in(plan, login if login is not None else self._login))
+        self._logging_in.add(work)
+        try:
+            await work
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._closing is None or (task is not None and task.cancelling()):
+                raise
+            raise Closed("the host was closed during the login") from None
+        finally:
+            self._logging_in.discard(work)
         return await self.reload(name)
 
     def _server(self, name: str) -> Supervised:
@@ -551,7 +575,10 @@ class Host:
         )
 
         if isinstance(result, Error):
-            result = CallToolResult(content=[TextContent(text=str(result))], is_error=True)
+            told = str(result)
+            for plan in self._plans.values():
+                told = plan.mask(told)  # a client's error may name the whole command, or the whole URL
+            result = CallToolResult(content=[TextContent(text=told)], is_error=True)
         if format == "gemini":
             return result_to_gemini(result, self._names.provider(*self._names.find(call.name)), call.id)
         writers = {
@@ -607,8 +634,9 @@ class Host:
             )
         limit = timeout if timeout is not None else server.tool_timeouts.get(address.tool, server.call_timeout)
         limit = min(limit, LONGEST)
+        client = server.require()
         try:
-            result = await server.require().call_tool(
+            result = await client.call_tool(
                 address.tool,
                 given,
                 timeout=limit,
@@ -618,7 +646,8 @@ class Host:
                 raise_on_error=False,
             )
         except Error as error:
-            server.suspect(error)
+            if server.client is client:  # what went wrong with one that is gone says nothing about the next
+                server.suspect(error)
             raise
         return self._limited(result, server, name)
 
@@ -705,7 +734,7 @@ class Host:
         text = "\n".join(block.text for block in cast("Iterable[Any]", kept.content))
         kind = next((one.mime_type for one in found.contents if one.mime_type), "text/plain")
         fence = "`" * max(3, _longest_run(text) + 1)
-        return f"\n[{mention.uri} of the server {mention.server}, {kind}]\n{fence}\n{text}\n{fence}\n"
+        return f"\n[{_word(mention.uri)} of the server {mention.server}, {_word(kind)}]\n{fence}\n{text}\n{fence}\n"
 
 
 def _object(name: str, arguments: Any) -> dict[str, Any]:
@@ -728,6 +757,12 @@ def _definition(tool: Tool) -> str:
     """A digest of what a tool says about itself; what has no say in what it does is left out."""
     said = [tool.name, tool.title, tool.description, tool.input_schema, tool.output_schema, tool.annotations]
     return hashlib.sha256(msgspec.json.encode(said, order="deterministic")).hexdigest()
+
+
+def _word(text: str) -> str:
+    """What a server says, where it stands outside a fence: one short word, so that it cannot say anything else there."""
+    kept = "".join(one if one.isprintable() and one not in " `[]" else "_" for one in text)
+    return kept if len(kept) <= _LONGEST_WORD else kept[:_LONGEST_WORD] + "..."
 
 
 def _longest_run(text: str) -> int:

@@ -153,7 +153,7 @@ class Names:
         ConfigError: a server's name is not one, or the length leaves no room.
     """
 
-    __slots__ = ("_address", "_catalog", "_length", "_provider", "_remembered", "_separator", "_servers")
+    __slots__ = ("_address", "_catalog", "_length", "_provider", "_remembered", "_separator", "_servers", "_spoken")
 
     def __init__(
         self, tools: Mapping[str, Iterable[str]], *, separator: str | None = None, length: int = MAX_NAME
@@ -165,6 +165,7 @@ class Names:
         self._separator = separator
         self._length = length
         self._remembered: dict[str, Address] = {}
+        self._spoken: dict[str, Address] = {}
         self._assign(tools)
 
     def renewed(self, tools: Mapping[str, Iterable[str]]) -> Self:
@@ -174,6 +175,8 @@ class Names:
         made._length = self._length
         kept = {**self._remembered, **{name: address for address, name in self._provider.items()}}
         made._remembered = dict(list(kept.items())[-_MOST_REMEMBERED:])
+        spoken = {**self._spoken, **{name: address for address, name in self._catalog.items()}}
+        made._spoken = {} if self._separator is None else dict(list(spoken.items())[-_MOST_REMEMBERED:])
         made._assign(tools)
         return made
 
@@ -239,10 +242,15 @@ class Names:
         # Of two that join to the same, the one that `split_name` would find has it; the other keeps to its own.
         for address in sorted(addresses, key=lambda one: (len(one.server), one)):
             name = join_name(*address, separator=separator)
-            is_free = name not in owners and self._address.get(name, address) == address
-            owners.setdefault(name, address)
+            is_free = all(known.get(name, address) == address for known in (owners, self._address, *self._before()))
+            if is_free:
+                owners[name] = address
             joined[address] = name if is_free else self._provider[address]
         return joined
+
+    def _before(self) -> tuple[Mapping[str, Address], ...]:
+        """Who had a name, in either form: it is not given to another."""
+        return self._remembered, self._spoken
 
     # --- asking -------------------------------------------------------------------------------------------------------
 

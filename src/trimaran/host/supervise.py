@@ -17,8 +17,8 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Final, Literal, TypeAlias, final
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final, Literal, TypeAlias, final
 
 from msgspec import Struct
 
@@ -55,6 +55,7 @@ GLYPHS: Final[Mapping[State, str]] = {
 
 _PAUSES: Final = (0.5, 1.0, 2.0, 5.0, 15.0, 30.0, 60.0)  # between attempts
 _HEALTH: Final = 30.0  # seconds of quiet after which a server is asked for a sign of life
+_SOON: Final = 1.0  # seconds until a list that a busy server did not give is asked for again
 _REST: Final = 0.2  # seconds between two readings of a list that keeps changing
 _TO_LISTEN: Final = 2.0  # seconds for a server to agree to tell of changes; it is not worth a start
 _MOST_PAGES: Final = 200
@@ -110,6 +111,7 @@ class Supervised:
 
     Args:
         can_log_in: could a person's login help where the server wants credentials?
+        mask: what may be told of a text that may hold a secret of the configuration.
         changed: called whenever state or tools are others than before.
         forgotten: called when the server's resources are, or may be, others than before.
     """
@@ -127,6 +129,7 @@ class Supervised:
         can_log_in: bool = False,
         where: str = "",
         problem: str = "",
+        mask: Callable[[str], str] = str,
         changed: Callable[[Supervised], None] = lambda server: None,
         forgotten: Callable[[str], None] = lambda name: None,
     ) -> None:
@@ -146,18 +149,22 @@ class Supervised:
         self._can_log_in = can_log_in
         self._where = where
         self._problem = problem
+        self._mask = mask
         self._changed = changed
         self._forgotten = forgotten
         self._stderr: deque[str] = deque(maxlen=_TAIL)
         self._task: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
         """One ends or begins it at a time."""
+        self._turns: set[asyncio.Task[None]] = set()
         self._is_retired = False
         self._settled = asyncio.Event()
         """The first attempt has ended, either way."""
         self._wake = asyncio.Event()
         self._is_dirty = False
         """The list of tools may be another one than we know."""
+        self._is_deaf = False
+        """It would tell of changes, but we do not hear of them: its list is looked at now and then."""
         self._refusal: Unauthorized | None = None
         self._retries = False
 
@@ -230,6 +237,9 @@ class Supervised:
 
     async def restart(self) -> None:
         """End it, then begin anew."""
+        await self._in_turn(self._restart())
+
+    async def _restart(self) -> None:
         async with self._turn:
             await self._end("disabled" if self._is_retired else "starting", "")
             self.start()
@@ -237,8 +247,18 @@ class Supervised:
     async def stop(self, state: State = "disabled", reason: str = "", *, for_good: bool = False) -> None:
         """End it: the connection is closed, and a child process is gone when this returns."""
         self._is_retired = self._is_retired or for_good
+        await self._in_turn(self._stop(state, reason))
+
+    async def _stop(self, state: State, reason: str) -> None:
         async with self._turn:
             await self._end(state, reason)
+
+    async def _in_turn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Whoever gives up waiting does not leave the server half ended: what was begun is finished."""
+        task = asyncio.create_task(work)
+        self._turns.add(task)
+        task.add_done_callback(self._turns.discard)
+        await asyncio.shield(task)
 
     async def _end(self, state: State, reason: str) -> None:
         task, self._task = self._task, None
@@ -260,6 +280,7 @@ class Supervised:
     # --- inside ------------------------------------------------------------------------------------------------------
 
     def _enter(self, state: State, reason: str = "") -> None:
+        reason = self._mask(reason)
         if (state, reason) == (self.state, self.reason):
             return
         if state == "failed" and self.state != "failed":
@@ -294,9 +315,13 @@ class Supervised:
             try:
                 lived = await self._once(limit)
             except Error as error:
+                if self._task is not asyncio.current_task():
+                    return  # it was ended, and this is what came of it
                 lived = False
                 self._fail(error)
             except Exception as error:
+                if self._task is not asyncio.current_task():
+                    return
                 log.exception("the server %r failed in a way that nobody thought of", self.name)
                 lived = False
                 self._retries = True
@@ -355,10 +380,18 @@ class Supervised:
         if self.client is client:
             self.client = None
         self._forgotten(self.name)
-        await asyncio.shield(client.close())
+        closing = asyncio.ensure_future(client.close())
+        try:
+            await asyncio.shield(closing)
+        except asyncio.CancelledError:
+            await asyncio.wait((closing,))  # who ends us is told that the child is gone when it is
+            if not closing.cancelled() and (error := closing.exception()) is not None:
+                log.warning("the server %r could not be closed in good order: %s", self.name, self._mask(str(error)))
+            raise
 
     async def _listen(self, client: Client, stack: contextlib.AsyncExitStack) -> Changes | None:
         """Changes are listened to before the first look, so that none falls in between."""
+        self._is_deaf = False
         offered = client.server_capabilities
         if "tools" not in offered and "resources" not in offered:
             return None
@@ -369,6 +402,7 @@ class Supervised:
         except Unsupported:
             log.debug("the server %r does not tell of changes", self.name)
         except (TimeoutError, ProtocolError, TransportError) as error:
+            self._is_deaf = True
             log.info("the server %r was not ready to tell of changes: %s", self.name, error or "no answer")
         return None
 
@@ -379,6 +413,7 @@ class Supervised:
             if change.kind in ("tools", "reconnected"):
                 self._is_dirty = True
                 self._wake.set()
+        self._is_deaf = True
 
     async def _list(self, client: Client) -> None:
         found: dict[str, Tool] = {}
@@ -402,7 +437,7 @@ class Supervised:
         """Watch over it, until it is over for good."""
         failures = 0
         while True:
-            pause = _HEALTH if not failures else _PAUSES[min(failures, len(_PAUSES)) - 1]
+            pause = _PAUSES[min(failures, len(_PAUSES)) - 1] if failures else _SOON if self._is_dirty else _HEALTH
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._wake.wait()
@@ -430,7 +465,7 @@ class Supervised:
         if (refusal := self._refusal) is not None:
             self._refusal = None
             return refusal
-        is_dirty, self._is_dirty = self._is_dirty, False
+        is_dirty, self._is_dirty = self._is_dirty or (self._is_deaf and not client.requests), False
         try:
             async with asyncio.timeout(self.startup_timeout):
                 if is_dirty and "tools" in client.server_capabilities:
@@ -438,7 +473,8 @@ class Supervised:
                 else:
                     await client.ping(timeout=self.startup_timeout)
         except (TimeoutError, TimedOut):
-            if not is_dirty and client.requests:
+            if client.requests and (not is_dirty or self.state == "connected"):
+                self._is_dirty = self._is_dirty or is_dirty
                 return None  # busy with a call, which has a limit of its own
             return TimedOut(f"no answer within {self.startup_timeout:g} s")
         except ProtocolError as error:

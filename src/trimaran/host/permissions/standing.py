@@ -86,9 +86,17 @@ class Standing:
         """Take one answer back; the question is asked again."""
         self._answers = [one for one in self._answers if one.rule is not rule]
 
-    def forget(self, server: str | None = None) -> None:
-        """Take back all that was answered about a server, or about any: for one that was configured anew."""
-        self._answers = [one for one in self._answers if server is not None and one.server != server]
+    def forget(self, server: str | None = None, *, action: Action | None = None) -> None:
+        """Take back all that was answered about a server, or about any: for one that was configured anew.
+
+        Args:
+            action: only the answers of this kind. A denial may be about more than the server that it was given for.
+        """
+        self._answers = [
+            one
+            for one in self._answers
+            if (server is not None and one.server != server) or (action is not None and one.rule.action != action)
+        ]
 
     def _find(self, action: Action, act: Act, arguments: Mapping[str, Any] | None) -> Rule | None:
         needed = Fit.YES if action == "allow" else Fit.PERHAPS
