@@ -15,6 +15,7 @@ import faulthandler
 import gc
 import inspect
 import os
+import secrets
 import signal
 import socket
 import time
@@ -35,10 +36,11 @@ GRACE = 0.5  # seconds in which what was told to end may still end
 
 @pytest.fixture
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nothing listened on a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A TCP port of 127.0.0.1 that nothing listened on a moment ago: not one that an outgoing connection may get."""
+    while True:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", 20_000 + secrets.randbelow(12_000)))
+            return probe.getsockname()[1]
 
 
 # --- nothing left behind ---------------------------------------------------------------------------------------------

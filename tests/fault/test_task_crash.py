@@ -21,7 +21,7 @@ import pytest
 from trimaran import connect
 from trimaran.errors import CallError
 
-from ..unit.state.redis_server import redis_server
+from ..unit.state.redis_server import find_port, redis_server
 
 SERVER = Path(__file__).with_name("task_server.py")
 PATIENCE = 60.0
@@ -138,7 +138,7 @@ async def test_a_process_that_slept_through_its_lease_does_nothing_that_another_
 ) -> None:
     """SIGSTOP: it is neither dead nor alive, and when it wakes it thinks that no time has passed."""
     ledger = tmp_path / "ledger"
-    other_port = free_port + 1 if free_port < 65000 else free_port - 1
+    other_port = find_port()
     with (
         redis_server(tmp_path) as redis,
         running(free_port, redis.url, ledger) as sleeper,

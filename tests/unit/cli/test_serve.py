@@ -107,7 +107,7 @@ def test_options_that_contradict_each_other_are_refused(trimaran: Run, boat: Pat
 
 
 def test_what_the_server_refuses_is_said_in_one_line(trimaran: Run, boat: Path) -> None:
-    done = trimaran("serve", str(boat), "--http", "--store", "redis://nowhere")
+    done = trimaran("serve", str(boat), "--http", "--store", "nowhere://at-all")
     assert done.returncode == 2
     assert done.stderr.startswith("trimaran: ")
     assert "Traceback" not in done.stderr

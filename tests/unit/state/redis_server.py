@@ -26,7 +26,7 @@ class RedisServer:
     def __init__(self, folder: Path, *options: str, port: int | None = None) -> None:
         assert BINARY.exists(), "there is no Redis server for the tests: run scripts/setup-redis"
         self.folder = folder
-        self.port = port or _free_port()
+        self.port = port or find_port()
         self._options = options
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -86,8 +86,8 @@ class RedisServer:
         os.kill(self._process.pid, signal.SIGCONT)
 
 
-def _free_port() -> int:
-    """Low enough that a node of a cluster can have the one 10,000 above it too."""
+def find_port() -> int:
+    """Below those that outgoing connections get, and low enough that a node of a cluster can have the one 10,000 above."""
     while True:
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", 20_000 + secrets.randbelow(12_000)))
