@@ -15,9 +15,7 @@ import faulthandler
 import gc
 import inspect
 import os
-import secrets
 import signal
-import socket
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -25,6 +23,8 @@ from types import FrameType
 from typing import Any
 
 import pytest
+
+from .ports import find_port
 
 # A test run in the background inherits a SIGINT that is ignored, and so would the programs it starts and interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -36,11 +36,7 @@ GRACE = 0.5  # seconds in which what was told to end may still end
 
 @pytest.fixture
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nothing listened on a moment ago: not one that an outgoing connection may get."""
-    while True:
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", 20_000 + secrets.randbelow(12_000)))
-            return probe.getsockname()[1]
+    return find_port()
 
 
 # --- nothing left behind ---------------------------------------------------------------------------------------------

@@ -44,6 +44,7 @@ from trimaran.transports.grants import GrantAuthority
 from trimaran.transports.http import HttpWire
 from trimaran.transports.loopback import LoopbackLogin
 
+from ..ports import find_port
 from .mean import Mean, Seen
 
 KEY = token_key("mcp.example.com", SERVER)
@@ -359,12 +360,7 @@ async def test_a_plain_function_that_asks_a_person_does_not_stop_the_loop() -> N
 
 async def test_the_redirect_uri_that_is_given_is_the_one_that_is_used() -> None:
     """A client registered beforehand has one redirect URI; a login that listens elsewhere can only fail."""
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    wanted = f"http://127.0.0.1:{port}/callback"
+    wanted = f"http://127.0.0.1:{find_port()}/callback"
     stage = Stage()
     shown: list[str] = []
 

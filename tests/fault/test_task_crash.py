@@ -21,7 +21,8 @@ import pytest
 from trimaran import connect
 from trimaran.errors import CallError
 
-from ..unit.state.redis_server import find_port, redis_server
+from ..ports import find_port
+from ..unit.state.redis_server import redis_server
 
 SERVER = Path(__file__).with_name("task_server.py")
 PATIENCE = 60.0

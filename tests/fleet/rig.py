@@ -25,18 +25,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from ..ports import find_port
 from ..unit.state.redis_server import RedisServer
 
 HERE = Path(__file__).resolve().parent
 TOOLS = HERE.parents[1] / ".tools"
 NGINX = TOOLS / "nginx" / "nginx"
 START_LIMIT = 30.0  # seconds; a process needs about one on a busy machine
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def listens(port: int) -> bool:
@@ -307,8 +302,8 @@ async def rig(folder: Path, *, servers: int = 3, store: bool = True) -> AsyncIte
     assert NGINX.exists(), "there is no nginx for the tests: run scripts/setup-nginx"
     redis = RedisServer(folder)
     cable = Cable(redis.port)
-    ports = [free_port() for _ in range(servers)]
-    port = free_port()
+    ports = [find_port() for _ in range(servers)]
+    port = find_port()
     config = folder / "nginx.conf"
     config.write_text(nginx_config(folder, port, ports))
     nginx = Program("nginx", port, [str(NGINX), "-p", str(folder), "-c", str(config)], folder / "nginx.log")

@@ -28,9 +28,10 @@ from trimaran.ext.tasks.crew import HANDED
 from trimaran.ext.tasks.docket import Docket
 from trimaran.serve import HttpServer
 
+from ..ports import find_port
 from ..unit.state.redis_server import RedisServer, redis_server
 from .docket_server import harbour
-from .rig import Program, free_port
+from .rig import Program
 
 FILE = Path(__file__).with_name("docket_server.py")
 PATIENCE = 30.0  # seconds; everything here takes well below ten
@@ -148,7 +149,7 @@ def port(tmp_path: Path, redis: RedisServer) -> Iterator[Harbour]:
 
 async def test_a_task_of_any_server_is_run_by_a_worker_and_known_to_every_server(port: Harbour) -> None:
     """With the command line alone: nothing in the file says that there is a docket."""
-    ports = [free_port(), free_port()]
+    ports = [find_port(), find_port()]
     servers = [
         Program(
             f"server {number}",

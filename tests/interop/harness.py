@@ -19,6 +19,8 @@ from typing import Any
 
 import pytest
 
+from ..ports import find_port
+
 HERE = Path(__file__).resolve().parent
 TOOLS = HERE.parents[1] / ".tools"
 NODE = TOOLS / "node" / "node_modules" / ".bin" / "node"
@@ -77,9 +79,7 @@ def target(transport: str, log: Path) -> Iterator[list[str]]:
     if transport == "stdio":
         yield server_command(log)
         return
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = find_port()
     with tempfile.TemporaryFile() as output:
         server = subprocess.Popen(
             [*server_command(log), "--http", str(port)], stdin=subprocess.DEVNULL, stdout=output, stderr=output

@@ -11,8 +11,9 @@ from urllib.parse import parse_qsl, quote_plus, urljoin, urlsplit
 import aiohttp
 from joserfc.jwk import ECKey
 
+from ...ports import find_port
 from ..harness import MODULES, NODE, need
-from ..servers.places import HERE, Listening, free_port
+from ..servers.places import HERE, Listening
 
 Client = dict[str, Any]
 SCOPES = ["notes:read", "notes:write"]
@@ -53,7 +54,7 @@ class Authority(Listening):
             },
             self.guard | no_login | {"grant_types": []},
         ]
-        port = free_port()
+        port = find_port()
         script = str(HERE / "oidc.mjs")
         super().__init__([str(NODE), script, "--http", str(port), "--clients", json.dumps(clients)], port)
         self.issuer = self.origin

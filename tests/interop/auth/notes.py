@@ -10,7 +10,7 @@ from trimaran import Context, Server
 from trimaran.auth import DPoP, Introspection, ProtectedResource
 from trimaran.serve import HttpServer
 
-from ..servers.places import free_port
+from ...ports import find_port
 from .authority import Authority
 
 
@@ -51,7 +51,7 @@ async def guarded_notes(
     required: Sequence[str] = ("notes:read",),
 ) -> AsyncIterator[str]:
     """The notebook on a port of its own, for those with a token of the authority: its URL."""
-    port = free_port()
+    port = find_port()
     path = "/opaque" if opaque else "/mcp"
     resource = f"http://127.0.0.1:{port}{path}"
     guard = ProtectedResource(

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from ...ports import find_port
 from ..harness import DRIVER_LIMIT, NODE, TOOLS, need
-from ..servers.places import Listening, free_port
+from ..servers.places import Listening
 from .authority import Person
 
 HERE = Path(__file__).resolve().parent
@@ -61,5 +62,5 @@ def guarded(server: str, issuer: str) -> Listening:
     """Somebody else's server that trusts the issuer."""
     program, script = SERVERS[server]
     need(program)
-    port = free_port()
+    port = find_port()
     return Listening([str(program), str(script), str(port), issuer], port)

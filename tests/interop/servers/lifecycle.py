@@ -16,7 +16,8 @@ import pytest
 
 from trimaran import connect, errors
 
-from .places import LIMIT, Listening, Program, call_that_waits, free_port, is_alive, names, soon
+from ...ports import find_port
+from .places import LIMIT, Listening, Program, call_that_waits, is_alive, names, soon
 
 ERAS = ["modern", "legacy"]
 
@@ -124,7 +125,7 @@ class OverHttp:
     async def test_where_nobody_listens_no_connection_is_made(self, era: str) -> None:
         """P5: one typed error, no group of them."""
         with pytest.raises(errors.ConnectFailed):
-            async with connect(f"http://127.0.0.1:{free_port()}/mcp", era=era):
+            async with connect(f"http://127.0.0.1:{find_port()}/mcp", era=era):
                 pass
 
     @pytest.mark.parametrize("era", ERAS)

@@ -22,18 +22,13 @@ import pytest_asyncio
 
 from trimaran import Client, connect, types
 
+from ...ports import find_port
 from ..harness import MODULES, NODE, START_LIMIT, TOOLS, need
 
 HERE = Path(__file__).resolve().parent
 LIMIT = 20.0  # seconds for what is waited for; it comes within milliseconds, or the test fails
 T = TypeVar("T")
 names = (f"name-{number}" for number in itertools.count())
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Program:
@@ -48,7 +43,7 @@ class Program:
         return [*self.command, "--log", str(log)]
 
     def over_http(self, log: Path) -> Listening:
-        port = free_port()
+        port = find_port()
         return Listening([*self.over_pipes(log), "--http", str(port)], port)
 
 
@@ -65,7 +60,7 @@ class Reference(Program):
 
     def over_http(self, log: Path) -> Listening:
         need(*self.needs)
-        port = free_port()
+        port = find_port()
         return Listening([*self.command, self._http], port, {"PORT": str(port)})
 
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from ...ports import find_port
 
 ROOT = Path(__file__).resolve().parents[3]
 BINARY = ROOT / ".tools" / "redis" / "redis-server"
@@ -26,7 +27,8 @@ class RedisServer:
     def __init__(self, folder: Path, *options: str, port: int | None = None) -> None:
         assert BINARY.exists(), "there is no Redis server for the tests: run scripts/setup-redis"
         self.folder = folder
-        self.port = port or find_port()
+        # Nodes of a cluster talk to each other on the port 10,000 above.
+        self.port = port or find_port(also=10_000 if "--cluster-enabled" in options else 0)
         self._options = options
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -43,15 +45,17 @@ class RedisServer:
     def _run(self, *words: str) -> None:
         config = [words[0]] if words[0].endswith(".conf") else []
         common = ("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder))
-        self._process = subprocess.Popen(
-            [str(BINARY), *config, *common, *words[len(config) :]],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        log = self.folder / "redis.log"
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                [str(BINARY), *config, *common, *words[len(config) :]],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
         deadline = time.monotonic() + PATIENCE
         while not self._answers():
-            assert self._process.poll() is None, "redis-server did not start"
-            assert time.monotonic() < deadline, "redis-server does not answer"
+            assert self._process.poll() is None, f"redis-server did not start: {log.read_text(errors='replace')}"
+            assert time.monotonic() < deadline, f"redis-server does not answer: {log.read_text(errors='replace')}"
             time.sleep(0.01)
 
     def _answers(self) -> bool:
@@ -84,14 +88,6 @@ class RedisServer:
     def resume(self) -> None:
         assert self._process is not None
         os.kill(self._process.pid, signal.SIGCONT)
-
-
-def find_port() -> int:
-    """Below those that outgoing connections get, and low enough that a node of a cluster can have the one 10,000 above."""
-    while True:
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", 20_000 + secrets.randbelow(12_000)))
-            return probe.getsockname()[1]
 
 
 @contextlib.contextmanager
