@@ -27,7 +27,8 @@ LAYERS = [
     {"legacy", "ext"},
     {"serve", "dialers"},
     {"sync", "testing", "host"},
-    {"cli", "inspector", "console", "demo"},
+    {"inspector", "console", "demo"},
+    {"cli"},
 ]
 
 # Top-level modules that belong to a unit of another name.
