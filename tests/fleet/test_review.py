@@ -420,10 +420,10 @@ class Slow:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._events, name)
 
-    async def append(self, *arguments: Any, **options: Any) -> int:
+    async def write(self, writes: Any) -> None:
         self.asked.set()
         await self.gate.wait()
-        return await self._events.append(*arguments, **options)
+        await self._events.write(writes)
 
 
 async def test_a_call_that_is_cancelled_while_its_stream_begins_ends_properly(file: str) -> None:
@@ -441,7 +441,7 @@ async def test_a_call_that_is_cancelled_while_its_stream_begins_ends_properly(fi
         assert not log._open
         assert not log._mirror._heads
         slow.gate.set()
-        await until(lambda: log._mirror._task is None, "all is written")
+        await until(lambda: log._mirror._logbook._task is None, "all is written")
         assert not log._mirror._broken
 
 
@@ -462,17 +462,18 @@ class Full:
 
     def __init__(self, events: Any) -> None:
         self._events = events
+        self.number = 0
+        """The number of the event of a call that is refused, and whatever is to be written with it."""
         self.refused = 0
-        """So many more are refused."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._events, name)
 
-    async def append(self, *arguments: Any, **options: Any) -> int:
-        if self.refused:
-            self.refused -= 1
+    async def write(self, writes: Any) -> None:
+        if any(write.number and write.number == self.number for write in writes):
+            self.refused += 1
             raise StoreFull("full")
-        return await self._events.append(*arguments, **options)
+        await self._events.write(writes)
 
 
 async def test_a_stream_whose_head_had_no_room_has_no_ids(file: str) -> None:
@@ -480,7 +481,7 @@ async def test_a_stream_whose_head_had_no_room_has_no_ids(file: str) -> None:
         session = await one.wire.initialize()
         store = one.server.fleet.store
         store.events = full = Full(store.events)
-        full.refused = 1
+        full.number = 1
         async with await session.open_call("work", id="w", progress="p") as stream:
             event = await stream.next()
             assert (event.id, event.message["params"]["progress"]) == (None, 1)
@@ -497,12 +498,12 @@ async def test_events_that_found_no_room_do_not_shift_the_numbers_of_the_others(
         async with await session.open_call("work", id="w", progress="p") as stream:
             seen = await stream.next()
             scribe = inner(one).outlet.scribe
-            await until(lambda: scribe._task is None, "it is written")
-            full.refused = 1
+            await until(lambda: scribe._logbook._task is None, "it is written")
+            full.number = 3
             one.go.set()
             assert len(await stream.rest()) == 2
-        await until(lambda: scribe._task is None, "all is said")
-        assert full.refused == 0
+        await until(lambda: scribe._logbook._task is None, "all is said")
+        assert full.refused
         name = (seen.id or "").partition(":")[0]
         page = await two.server.fleet.store.events.read(session.id, name, 0)
         assert page.is_ended

@@ -24,7 +24,6 @@ import contextlib
 import re
 import secrets
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -32,7 +31,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from trimaran.errors import Error, ProtocolError, TimedOut
+from trimaran.errors import ProtocolError, TimedOut
 from trimaran.fleet import Change, Fleet, unavailable
 from trimaran.protocol.inbound import Answer, RequestId, as_request_id
 from trimaran.protocol.meta import Peer
@@ -41,7 +40,6 @@ from trimaran.protocol.versions import V2025_11
 from trimaran.server.access import at_expiry, owner_text
 from trimaran.server.changes import LIST_CHANGED
 from trimaran.server.context import ASK_TIMEOUT
-from trimaran.server.handlers import logger
 from trimaran.state.contracts import (
     EventsPage,
     NoAnswer,
@@ -54,6 +52,7 @@ from trimaran.state.contracts import (
 from trimaran.transports.engine import Request
 from trimaran.types import Implementation
 
+from .scribe import ENDED_SECONDS, Logbook, Scribe
 from .session import Session, Sessions
 from .streams import STANDALONE, EventLog, HttpOutlet, Reader, event_id, truncated
 
@@ -69,16 +68,11 @@ _SURE_SECONDS: Final = 5.0
 _UNSURE_SECONDS: Final = 1.0
 # For sessions without an end by idleness: every record ends by itself.
 _LONGEST_SECONDS: Final = 30 * 86_400.0
-# The stream of a call: while it is open, and for a client that comes back for its end.
-_OPEN_SECONDS: Final = 3600.0
-_ENDED_SECONDS: Final = 120.0
 _ATTEMPTS: Final = 10
 _WAIT_SECONDS: Final = 300.0
 # How often a process is looked for whose call somebody waits for.
 _LOOK_SECONDS: Final = 3.0
 _LEAVE_SECONDS: Final = 2.0
-# What the beginning of a stream may wait for the store; after that it is one that cannot be resumed.
-_HEAD_SECONDS: Final = 0.5
 _ID: Final = re.compile(r"mcp_[0-9a-f]{32}")
 _ASKED: Final = re.compile(r"srv-([0-9a-f]{12})-[0-9]{1,12}")
 _STREAM: Final = re.compile(r"r([0-9a-f]{12})-[0-9]{1,12}")
@@ -107,6 +101,7 @@ class Shared:
         self._limits = server.limits
         self.ttl = server.limits.session_idle_timeout or _LONGEST_SECONDS
         self._sure = min(_SURE_SECONDS, self.ttl / 3)
+        self.logbook = Logbook(fleet, self.ttl)
         self._loading: dict[str, asyncio.Task[Session | None]] = {}
         self.reading: set[Reader] = set()
         """The streams that are served from the store here and now."""
@@ -604,19 +599,16 @@ class Shared:
                     "the server process that worked on this call has ended; whether it was done is not known"
                 )
                 id = msgspec.json.decode(head)
-                await events.append(session.id, stream, self._server.writer.error(id, error), ttl=_ENDED_SECONDS)
-            await events.end(session.id, stream, ttl=_ENDED_SECONDS)
+                await events.append(session.id, stream, self._server.writer.error(id, error), ttl=ENDED_SECONDS)
+            await events.end(session.id, stream, ttl=ENDED_SECONDS)
 
     # --- the end
 
     async def close(self) -> None:
         """This process leaves; its sessions stay."""
-        outlets: list[Any] = [s.outlet for s in self._sessions if s.shared is self]
         for reader in tuple(self.reading):
             reader.end()
-        scribes = [outlet.scribe for outlet in outlets if outlet.scribe is not None]
-        if scribes:
-            await asyncio.gather(*(scribe.flush() for scribe in scribes))
+        await self.logbook.flush()
         until = time.monotonic() + _LEAVE_SECONDS
         while self.reading and time.monotonic() < until:
             await asyncio.sleep(0.01)
@@ -660,7 +652,7 @@ class SharedOutlet(HttpOutlet):
         self._shared = shared
         self._size = size
         self._session: Session | None = None
-        self.scribe: _Scribe | None = None
+        self.scribe: Scribe | None = None
         self.read_by = ""
         """The process by way of which it is read, as far as we have heard."""
         self.noted = b""
@@ -684,7 +676,7 @@ class SharedOutlet(HttpOutlet):
     def introduce(self, session: Session, retry: int | None) -> None:
         super().introduce(session, retry)
         self._session = session
-        self.scribe = _Scribe(self._shared, session.id, self._size)
+        self.scribe = Scribe(self._shared.logbook, session.id, self._size)
         self.log = EventLog(self._size, self.scribe)
 
     @property
@@ -709,7 +701,7 @@ class SharedOutlet(HttpOutlet):
 
     def put(self, data: bytes) -> None:
         if self.scribe is not None:
-            self.scribe.appended(STANDALONE, data)
+            self.scribe.announced(data)
 
     def hand_over(self, name: str, stamp: int) -> None:
         """Another process has written down that it reads it now. Who wrote last has it; of others this is old news."""
@@ -805,99 +797,3 @@ class SharedOutlet(HttpOutlet):
         finally:
             if waiting is not None:
                 await _end(waiting)
-
-
-@final
-class _Scribe:
-    """Writes the events of one session to the store: behind, in order, and again until it has worked."""
-
-    def __init__(self, shared: Shared, session: str, most: int) -> None:
-        self.name = shared.name
-        self._fleet = shared.fleet
-        self._session = session
-        self._ttl = shared.ttl
-        self._most = most
-        self._queue: deque[tuple[str, bytes | None]] = deque()
-        self._heads: dict[str, asyncio.Future[bool]] = {}
-        self._broken: set[str] = set()
-        """Open streams that are not kept, since some of their events could not be."""
-        self._task: asyncio.Task[Any] | None = None
-
-    def opened(self, stream: str, id: RequestId) -> int:
-        self._heads[stream] = asyncio.get_running_loop().create_future()
-        self._write(stream, msgspec.json.encode(id))  # the head: whose answer this stream is
-        return 1
-
-    async def is_kept(self, stream: str) -> bool:
-        """Is it known to the store, so that a client may come back for it by way of any process?"""
-        head = self._heads[stream]
-        try:
-            await asyncio.wait({head}, timeout=_HEAD_SECONDS)
-            return head.done() and head.result()
-        finally:
-            del self._heads[stream]
-            if not head.done():
-                self._give_up(stream)
-
-    def appended(self, stream: str, data: bytes) -> None:
-        self._write(stream, data)
-
-    def ended(self, stream: str) -> None:
-        self._write(stream, None)
-
-    def _write(self, stream: str, data: bytes | None) -> None:
-        if data is None:
-            self._broken.discard(stream)
-        elif stream in self._broken:
-            return
-        if len(self._queue) > self._most:
-            oldest, lost = self._queue[0]
-            if oldest == STANDALONE or lost is None:
-                self._queue.popleft()
-            else:
-                self._give_up(oldest)
-        self._queue.append((stream, data))
-        if self._task is None:
-            self._task = self._fleet.spawn(self._pump())
-
-    def _give_up(self, stream: str) -> None:
-        """A stream of which something is missing is not kept on: its numbers would not be those that its client has."""
-        if (stream, None) not in self._queue:
-            self._broken.add(stream)
-        self._queue = deque(item for item in self._queue if item[0] != stream or item[1] is None)
-        head = self._heads.get(stream)
-        if head is not None and not head.done():
-            head.set_result(False)
-
-    async def _pump(self) -> None:
-        events = self._fleet.store.events
-        try:
-            while self._queue:
-                stream, data = item = self._queue[0]
-                try:
-                    if data is None:
-                        await events.end(self._session, stream, ttl=_ENDED_SECONDS)
-                    else:
-                        ttl = self._ttl if stream == STANDALONE else _OPEN_SECONDS
-                        await events.append(self._session, stream, data, ttl=ttl)
-                except StoreClosed:
-                    return
-                except StoreUnavailable as error:
-                    await asyncio.sleep(max(0.05, error.retry_after))
-                    continue
-                except Error as error:
-                    logger.warning("an event of a session cannot be kept for a client that comes back: %s", error)
-                    if data is not None and stream != STANDALONE:
-                        self._give_up(stream)
-                if self._queue and self._queue[0] is item:
-                    self._queue.popleft()
-                head = self._heads.get(stream)
-                if head is not None and not head.done():
-                    head.set_result(True)
-        finally:
-            self._task = None
-
-    async def flush(self) -> None:
-        """Wait for what is still to be written, but not for long."""
-        if self._task is not None:
-            await asyncio.wait({self._task}, timeout=_LEAVE_SECONDS)

@@ -47,7 +47,7 @@ class Mirror(Protocol):
         """May a client be given ids of this stream: will another process know it?"""
         ...
 
-    def appended(self, stream: str, data: bytes) -> None: ...
+    def appended(self, stream: str, number: int, data: bytes) -> None: ...
     def ended(self, stream: str) -> None: ...
 
 
@@ -87,7 +87,7 @@ class EventLog:
         self._last[stream] = number
         self._events.append((stream, number, data))
         if self._mirror is not None:
-            self._mirror.appended(stream, data)
+            self._mirror.appended(stream, number, data)
         return number
 
     def last(self, stream: str) -> int:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         Event,
         Events,
         EventsPage,
+        EventWrite,
         Gap,
         Health,
         Message,
@@ -54,6 +55,7 @@ _HOMES = {
     "contracts": (
         "Bus",
         "Event",
+        "EventWrite",
         "Events",
         "EventsPage",
         "Gap",
@@ -92,6 +94,7 @@ _HOMES = {
 __all__ = [
     "Bus",
     "Event",
+    "EventWrite",
     "Events",
     "EventsPage",
     "FileTokens",

@@ -19,7 +19,7 @@ Any object with these methods will do: `trimaran.testing.check_store` tells whet
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Final, Literal, NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
@@ -33,6 +33,7 @@ __all__ = [
     "TERMINAL",
     "Bus",
     "Event",
+    "EventWrite",
     "Events",
     "EventsPage",
     "Gap",
@@ -162,6 +163,21 @@ class Event(NamedTuple):
     data: bytes
 
 
+class EventWrite(NamedTuple):
+    """One thing to be written to a stream."""
+
+    session: str
+    stream: str
+    data: bytes | None
+    """The event; None ends the stream."""
+    ttl: float
+    """Seconds that the stream lives from now."""
+    number: int = 0
+    """Which event of its stream this is, where only one writer adds to it: then it is added once, however often it is
+    written. 0 for the next one, whichever that is.
+    """
+
+
 class EventsPage(NamedTuple):
     """Events of a stream after a number."""
 
@@ -183,6 +199,10 @@ class Events(Protocol):
 
     async def end(self, session: str, stream: str, *, ttl: float) -> None:
         """Nothing more will be added to this stream. It can be read for `ttl` seconds more."""
+        ...
+
+    async def write(self, writes: Sequence[EventWrite]) -> None:
+        """Do many of these at once, in their order: all of them, or none."""
         ...
 
     async def read(self, session: str, stream: str, after: int, *, limit: int = 100) -> EventsPage: ...

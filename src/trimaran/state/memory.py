@@ -14,7 +14,7 @@ import secrets
 import time
 from bisect import bisect_right, insort
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar, final
@@ -30,6 +30,7 @@ from .contracts import (
     TERMINAL,
     Event,
     EventsPage,
+    EventWrite,
     Gap,
     Health,
     Message,
@@ -558,6 +559,14 @@ def topic_of(session: str, stream: str) -> str:
     return f"events/{session}/{stream}"
 
 
+def by_stream(writes: Sequence[EventWrite]) -> dict[tuple[str, str], list[EventWrite]]:
+    """The same, each stream's together, in their order."""
+    found: dict[tuple[str, str], list[EventWrite]] = {}
+    for write in writes:
+        found.setdefault((write.session, write.stream), []).append(write)
+    return found
+
+
 @final
 class _Events:
     def __init__(self, ground: _Ground, bus: _Bus) -> None:
@@ -596,6 +605,22 @@ class _Events:
     async def end(self, session: str, stream: str, *, ttl: float) -> None:
         self._open(session, stream, ttl).is_ended = True
         self._bus.tell(topic_of(session, stream))
+
+    async def write(self, writes: Sequence[EventWrite]) -> None:
+        self._ground.require_open()
+        names = {f"{write.session}\0{write.stream}" for write in writes}
+        new = sum(self._logs.get(name) is None for name in names)
+        if new:
+            self._ground.require_room(self._logs.size + new - 1)  # before anything is written
+        for write in writes:
+            log = self._open(write.session, write.stream, write.ttl)
+            number = write.number or log.last + 1
+            if write.data is None:
+                log.is_ended = True
+            elif number > log.last:
+                log.last = number
+                log.events.append(Event(number, bytes(write.data)))
+            self._bus.tell(topic_of(write.session, write.stream))
 
     async def read(self, session: str, stream: str, after: int, *, limit: int = 100) -> EventsPage:
         self._ground.require_open()

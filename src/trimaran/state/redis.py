@@ -19,7 +19,7 @@ import hashlib
 import importlib
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Self, TypeVar, final
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -36,6 +36,7 @@ from .contracts import (
     SCHEMA,
     Event,
     EventsPage,
+    EventWrite,
     Health,
     Message,
     SessionRecord,
@@ -50,6 +51,7 @@ from .memory import (
     Mailbox,
     Router,
     Switchboard,
+    by_stream,
     cut_page,
     is_closed,
     logger,
@@ -167,6 +169,38 @@ redis.call('SADD', KEYS[3], ARGV[1])
 prolong(KEYS[3], now + tonumber(ARGV[2]))
 redis.call('PUBLISH', ARGV[3], ARGV[4])
 return number
+""")
+
+# KEYS: three for each stream, as above. ARGV: most; then for each stream: its name, ttl, channel, envelope, whether it ends, how
+# many events, and of each its number and data. Each stream begins with a write that a full Redis refuses.
+_EVENTS_WRITE: Final = _Script("""
+local at = 2
+for place = 1, #KEYS, 3 do
+    local log, facts, streams = KEYS[place], KEYS[place + 1], KEYS[place + 2]
+    local ttl, count = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 5])
+    local ends = int(now + ttl)
+    local last = tonumber(redis.call('HGET', facts, 'last') or '0')
+    for event = at + 6, at + 4 + 2 * count, 2 do
+        local number = tonumber(ARGV[event])
+        if number == 0 then number = last + 1 end
+        if number > last then
+            redis.call('XADD', log, 'MAXLEN', ARGV[1], int(number) .. '-0', 'd', ARGV[event + 1])
+            last = number
+        end
+    end
+    if ARGV[at + 4] == '1' then
+        redis.call('HSET', facts, 'last', int(last), 'ended', '1')
+    else
+        redis.call('HSET', facts, 'last', int(last))
+    end
+    redis.call('PEXPIREAT', log, ends)
+    redis.call('PEXPIREAT', facts, ends)
+    redis.call('SADD', streams, ARGV[at])
+    prolong(streams, now + ttl)
+    redis.call('PUBLISH', ARGV[at + 2], ARGV[at + 3])
+    at = at + 6 + 2 * count
+end
+return 1
 """)
 
 _EVENT_READ: Final = _Script("""
@@ -651,6 +685,18 @@ class _Events:
 
     async def end(self, session: str, stream: str, *, ttl: float) -> None:
         await self._add(session, stream, ttl)
+
+    async def write(self, writes: Sequence[EventWrite]) -> None:
+        keys: list[str] = []
+        arguments: list[Any] = [self._max_events]
+        for (session, stream), those in by_stream(writes).items():
+            channel, envelope = self._bus.sealed(topic_of(session, stream), b"")
+            events = [item for write in those if write.data is not None for item in (write.number, write.data)]
+            is_over = any(write.data is None for write in those)
+            keys += self._keys(session, stream)
+            arguments += (stream, _ms(those[-1].ttl), channel, envelope, int(is_over), len(events) // 2, *events)
+        if keys:
+            await self._database.run(_EVENTS_WRITE, keys, *arguments)
 
     async def read(self, session: str, stream: str, after: int, *, limit: int = 100) -> EventsPage:
         keys = self._keys(session, stream)[:2]

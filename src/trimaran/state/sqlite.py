@@ -18,7 +18,7 @@ import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -37,6 +37,7 @@ from .contracts import (
     TERMINAL,
     Event,
     EventsPage,
+    EventWrite,
     Health,
     Message,
     SessionRecord,
@@ -51,6 +52,7 @@ from .memory import (
     Mailbox,
     Router,
     Switchboard,
+    by_stream,
     cut_page,
     is_closed,
     now_ms,
@@ -430,6 +432,34 @@ class _Events:
 
         await self._database.write(work)
         self._bus.look()
+
+    async def write(self, writes: Sequence[EventWrite]) -> None:
+        def work(connection: Connection) -> None:
+            for (session, stream), those in by_stream(writes).items():
+                key = (session, stream)
+                last = self._open(connection, session, stream, those[-1].ttl)
+                events: list[tuple[str, str, int, bytes]] = []
+                for write in those:
+                    number = write.number or last + 1
+                    if write.data is not None and number > last:
+                        last = number
+                        events.append((session, stream, number, bytes(write.data)))
+                is_over = any(write.data is None for write in those)
+                connection.execute(
+                    "UPDATE streams SET last = ?, ended = ended OR ? WHERE session = ? AND stream = ?",
+                    (last, is_over, *key),
+                )
+                connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?)", events)
+                if last > self._max_events:
+                    connection.execute(
+                        "DELETE FROM events WHERE session = ? AND stream = ? AND number <= ?",
+                        (*key, last - self._max_events),
+                    )
+                self._bus.insert(connection, topic_of(session, stream), b"")
+
+        if writes:
+            await self._database.write(work)
+            self._bus.look()
 
     async def read(self, session: str, stream: str, after: int, *, limit: int = 100) -> EventsPage:
         def work(connection: Connection) -> EventsPage:

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from trimaran.errors import Error, ProtocolError, TimedOut
 from trimaran.state.contracts import (
+    EventWrite,
     Gap,
     Message,
     NoAnswer,
@@ -267,6 +268,40 @@ async def numbers_are_neither_lost_nor_doubled(make: Make) -> None:
             *(store.events.append(session, "g", b"x", ttl=_LONG) for store in [one, other] * 20)
         )
         assert sorted(numbers) == list(range(1, 41)), f"40 events were numbered {sorted(numbers)}"
+
+
+async def many_writes_are_done_at_once_and_in_order(make: Make) -> None:
+    """Of several streams and sessions; what has a number is added once, however often it is written."""
+    async with _two(make) as (one, other):
+        first, second = _id(), _id()
+        await one.events.append(first, "g", b"before", ttl=_LONG)
+        writes = [
+            EventWrite(first, "r1", b"head", _LONG, 1),
+            EventWrite(second, "g", b"a", _LONG),
+            EventWrite(first, "r1", b"\0\xff", _LONG, 2),
+            EventWrite(first, "g", b"after", _LONG),
+            EventWrite(second, "g", b"b", _LONG),
+            EventWrite(first, "r1", None, _LONG),
+        ]
+        waiting = asyncio.ensure_future(other.events.wait(first, "r1", 0, timeout=_PATIENCE))
+        await one.events.write(writes)
+        assert await waiting, "the wait ended without news"
+        assert (await other.events.read(first, "r1", 0)) == ([(1, b"head"), (2, b"\0\xff")], 2, False, True)
+        assert (await other.events.read(first, "g", 0)) == ([(1, b"before"), (2, b"after")], 2, False, False)
+        assert (await other.events.read(second, "g", 0)) == ([(1, b"a"), (2, b"b")], 2, False, False)
+        await one.events.write([write for write in writes if write.stream == "r1"])
+        assert (await other.events.read(first, "r1", 0)) == ([(1, b"head"), (2, b"\0\xff")], 2, False, True)
+        await one.events.write([EventWrite(first, "r2", b"x", _LONG, 7), EventWrite(first, "r2", b"y", _LONG, 9)])
+        page = await other.events.read(first, "r2", 0)
+        assert ([e.number for e in page.events], page.is_truncated) == ([7, 9], True), "the numbers given are not kept"
+        many = [EventWrite(second, "r1", b"%d" % number, _LONG) for number in range(_MOST_EVENTS)]
+        await one.events.write(many)
+        page = await other.events.read(second, "r1", _MOST_EVENTS - 2)
+        assert [e.number for e in page.events] == [_MOST_EVENTS - 1, _MOST_EVENTS]
+        assert (await other.events.read(second, "r1", 0)).is_truncated, "a log of many events was kept whole"
+        await one.events.write([])
+        await one.events.delete(first)
+        assert (await other.events.read(first, "r2", 0)).last == 0, "a stream is still there"
 
 
 async def old_events_give_way_and_the_reader_is_told(make: Make) -> None:
@@ -737,6 +772,7 @@ STORE_CHECKS: Final[tuple[Callable[[Make], Any], ...]] = (
     sessions_are_counted_and_capped,
     events_are_numbered_and_read_in_order,
     numbers_are_neither_lost_nor_doubled,
+    many_writes_are_done_at_once_and_in_order,
     old_events_give_way_and_the_reader_is_told,
     a_reader_waits_for_more,
     streams_end_with_their_session_or_their_time,
