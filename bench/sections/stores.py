@@ -22,7 +22,7 @@ QUIET_SECONDS = 0.3
 STEP_SECONDS = 0.05
 IDLE = 0.1
 REPORTS = 3  # as in servers/trimaran_fleet.py
-WRITES = REPORTS + 3  # the head of the stream, each report, the answer, the end
+EVENTS = REPORTS + 2  # the head of the stream, each report, the answer
 LABELS = {"memory": "memory", "redis": "Redis", "sqlite": "SQLite"}
 RIVALS = (who.SDK, who.FASTMCP)
 
@@ -62,8 +62,8 @@ def run(plan: Plan) -> Section:
         ]
     if kept:
         section.notes.append(
-            f"Redis ran {number(sum(kept) / len(kept))} scripts for a streamed call; {WRITES} are its writes, fewer would be "
-            "writes lost, more keep sessions alive. The rate is until the last was done, not only until the last answer."
+            f"Redis keeps {number(sum(kept) / len(kept))} events of a streamed call, which has {EVENTS}: fewer would be events "
+            "lost. The rate is until the last was kept, not only until the last answer."
         )
     _add_sessions(section, plan)
     return section
@@ -97,12 +97,12 @@ def _call_rate(
 
     def measure() -> float:
         before = exact_cpu_seconds(live.process.pid)
-        writes = 0 if redis is None else _scripts_run(redis)
+        writes = 0 if redis is None else _events_kept(redis)
         outcome = load.measure(live.port, templates, seconds=plan.seconds)
         drained = _settle(live) if is_behind else 0.0
         costs.append((exact_cpu_seconds(live.process.pid) - before) / outcome.sent * 1e6)
         if redis is not None:
-            kept.append((_scripts_run(redis) - writes) / outcome.sent)
+            kept.append((_events_kept(redis) - writes) / outcome.sent)
         return outcome.answers / (outcome.seconds + drained)
 
     return measure
@@ -126,8 +126,8 @@ def _settle(live: Live) -> float:
     return last - started
 
 
-def _scripts_run(redis: Redis) -> int:
-    return int(redis.fact("commandstats", "cmdstat_evalsha:calls"))
+def _events_kept(redis: Redis) -> int:
+    return int(redis.fact("commandstats", "cmdstat_xadd:calls"))
 
 
 # --- sessions --------------------------------------------------------------------------------------------------------

@@ -384,6 +384,35 @@ async def test_old_news_of_another_reader_does_not_end_a_stream_that_begins(file
             assert (await stream.message())["method"] == TOOLS
 
 
+async def test_a_stream_that_was_taken_over_before_it_began_leaves_the_other_its_news(
+    file: str, monkeypatch: Any
+) -> None:
+    async with pair(file) as (one, _):
+        session = await one.wire.initialize()
+        shared = one.server.sessions.shared
+        take = shared.take_stream
+        came, go = asyncio.Event(), asyncio.Event()
+
+        async def held(*arguments: Any) -> Any:
+            taken = await take(*arguments)
+            if not came.is_set():
+                came.set()
+                await go.wait()
+            return taken
+
+        monkeypatch.setattr(shared, "take_stream", held)
+        first = asyncio.ensure_future(session.get())
+        await asyncio.wait_for(came.wait(), 3)
+        async with await session.get() as second:
+            await second.raw_event()
+            go.set()
+            async with await first as ended:
+                while await ended.raw_event() is not None:
+                    pass
+            one.server.notify.tools_changed()
+            assert (await second.message())["method"] == TOOLS
+
+
 async def test_two_streams_that_are_opened_at_once_leave_one(store: str) -> None:
     """R123."""
     async with pair(store) as (one, two):

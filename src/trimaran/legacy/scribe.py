@@ -149,13 +149,15 @@ class Scribe:
     async def is_kept(self, stream: str) -> bool:
         """Is it known to the store, so that a client may come back for it by way of any process?"""
         head = self._heads[stream]
+        # Cheaper than a timeout: this is on the path of every call that streams.
+        timer = asyncio.get_running_loop().call_later(_HEAD_SECONDS, self.give_up, stream)
         try:
-            await asyncio.wait({head}, timeout=_HEAD_SECONDS)
-            return head.done() and head.result()
+            return await head
         finally:
-            del self._heads[stream]
-            if not head.done():
+            timer.cancel()
+            if not head.done() or head.cancelled():
                 self.give_up(stream)
+            del self._heads[stream]
 
     def appended(self, stream: str, number: int, data: bytes) -> None:
         self._write(EventWrite(self._session, stream, data, _OPEN_SECONDS, number))

@@ -728,13 +728,17 @@ class SharedOutlet(HttpOutlet):
         expiry = at_expiry(request.principal, reader.end)
         has_begun = False
         try:
-            changes, self.delivered = await self._shared.take_stream(session, reader)
+            changes, delivered = await self._shared.take_stream(session, reader)
             has_begun = True
-            self._telling = reader
             # At once: from here on they count as told.
-            meanwhile, self.meanwhile = self.meanwhile, []
-            for change in (*changes, *(change for number, change in meanwhile if number > self.told)):
+            for change in changes:
                 session.deliver(*change)
+            if self._reader is reader:  # else another has come, and may even be done with this
+                self._telling, self.delivered = reader, delivered
+                meanwhile, self.meanwhile = self.meanwhile, []
+                for number, change in meanwhile:
+                    if number > self.told:
+                        session.deliver(*change)
             await request.stream_start(self.event_headers)
             await self._read_on(session, reader, after, writer)
         finally:

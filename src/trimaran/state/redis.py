@@ -171,34 +171,36 @@ redis.call('PUBLISH', ARGV[3], ARGV[4])
 return number
 """)
 
-# KEYS: three for each stream, as above. ARGV: most; then for each stream: its name, ttl, channel, envelope, whether it ends, how
-# many events, and of each its number and data. Each stream begins with a write that a full Redis refuses.
+# Many at once, packed: to put each into the command as an argument costs more than all the rest. ARGV: the prefix of keys,
+# that of channels, envelope, most; for each stream session, name, ttl, whether it ends, numbers and sizes of its events; the
+# events in a row. Each stream begins with a write that a full Redis refuses.
 _EVENTS_WRITE: Final = _Script("""
-local at = 2
-for place = 1, #KEYS, 3 do
-    local log, facts, streams = KEYS[place], KEYS[place + 1], KEYS[place + 2]
-    local ttl, count = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 5])
+local from = 1
+for _, part in ipairs(cmsgpack.unpack(ARGV[5])) do
+    local session, stream, ttl, numbers = part[1], part[2], part[3], part[5]
+    local place = session .. ':' .. stream
+    local log, facts, streams = ARGV[1] .. 'events:' .. place, ARGV[1] .. 'stream:' .. place, ARGV[1] .. 'streams:' .. session
     local ends = int(now + ttl)
     local last = tonumber(redis.call('HGET', facts, 'last') or '0')
-    for event = at + 6, at + 4 + 2 * count, 2 do
-        local number = tonumber(ARGV[event])
-        if number == 0 then number = last + 1 end
+    for at, size in ipairs(part[6]) do
+        local number = numbers[at] > 0 and numbers[at] or last + 1
+        local data = string.sub(ARGV[6], from, from + size - 1)
+        from = from + size
         if number > last then
-            redis.call('XADD', log, 'MAXLEN', ARGV[1], int(number) .. '-0', 'd', ARGV[event + 1])
+            redis.call('XADD', log, 'MAXLEN', ARGV[4], int(number) .. '-0', 'd', data)
             last = number
         end
     end
-    if ARGV[at + 4] == '1' then
+    if part[4] then
         redis.call('HSET', facts, 'last', int(last), 'ended', '1')
     else
         redis.call('HSET', facts, 'last', int(last))
     end
     redis.call('PEXPIREAT', log, ends)
     redis.call('PEXPIREAT', facts, ends)
-    redis.call('SADD', streams, ARGV[at])
+    redis.call('SADD', streams, stream)
     prolong(streams, now + ttl)
-    redis.call('PUBLISH', ARGV[at + 2], ARGV[at + 3])
-    at = at + 6 + 2 * count
+    redis.call('PUBLISH', ARGV[2] .. 'events/' .. session .. '/' .. stream, ARGV[3])
 end
 return 1
 """)
@@ -687,16 +689,15 @@ class _Events:
         await self._add(session, stream, ttl)
 
     async def write(self, writes: Sequence[EventWrite]) -> None:
-        keys: list[str] = []
-        arguments: list[Any] = [self._max_events]
-        for (session, stream), those in by_stream(writes).items():
-            channel, envelope = self._bus.sealed(topic_of(session, stream), b"")
-            events = [item for write in those if write.data is not None for item in (write.number, write.data)]
-            is_over = any(write.data is None for write in those)
-            keys += self._keys(session, stream)
-            arguments += (stream, _ms(those[-1].ttl), channel, envelope, int(is_over), len(events) // 2, *events)
-        if keys:
-            await self._database.run(_EVENTS_WRITE, keys, *arguments)
+        if writes:
+            prefix = self._database.prefix
+            events: list[bytes] = []
+            parts = [_part(*key, those, events) for key, those in by_stream(writes).items()]
+            channel, envelope = self._bus.sealed("", b"")
+            # The one key says where all of them are.
+            await self._database.run(
+                _EVENTS_WRITE, ["streams"], prefix, channel, envelope, self._max_events, _pack(parts), b"".join(events)
+            )
 
     async def read(self, session: str, stream: str, after: int, *, limit: int = 100) -> EventsPage:
         keys = self._keys(session, stream)[:2]
@@ -716,6 +717,18 @@ class _Events:
         await self._database.run(
             _EVENTS_DELETE, [f"streams:{session}"], f"{prefix}events:{session}:", f"{prefix}stream:{session}:"
         )
+
+
+def _part(session: str, stream: str, writes: list[EventWrite], events: list[bytes]) -> Any:
+    """What is written to one stream; its events go to those of the others."""
+    numbers: list[int] = []
+    sizes: list[int] = []
+    for write in writes:
+        if write.data is not None:
+            numbers.append(write.number)
+            sizes.append(len(write.data))
+            events.append(write.data)
+    return session, stream, _ms(writes[-1].ttl), len(sizes) < len(writes), numbers, sizes
 
 
 def _hidden(owner: str) -> str:
