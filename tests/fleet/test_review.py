@@ -387,7 +387,7 @@ async def test_old_news_of_another_reader_does_not_end_a_stream_that_begins(file
 async def test_a_stream_that_was_taken_over_before_it_began_leaves_the_other_its_news(
     file: str, monkeypatch: Any
 ) -> None:
-    async with pair(file) as (one, _):
+    async with pair(file) as (one, two):
         session = await one.wire.initialize()
         shared = one.server.sessions.shared
         take = shared.take_stream
@@ -409,7 +409,7 @@ async def test_a_stream_that_was_taken_over_before_it_began_leaves_the_other_its
             async with await first as ended:
                 while await ended.raw_event() is not None:
                     pass
-            one.server.notify.tools_changed()
+            two.server.notify.tools_changed()
             assert (await second.message())["method"] == TOOLS
 
 
