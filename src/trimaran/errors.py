@@ -313,6 +313,9 @@ class AuthorizationFailed(Unauthorized):
 class LoginRequired(AuthorizationFailed):
     """A person has to log in, and this program cannot ask one."""
 
+    is_final: bool = False
+    """The issuer has refused to refresh: the tokens there were are worth nothing any more."""
+
 
 class UnsafeUrl(AuthorizationFailed):
     """A URL that a server gave is not fetched: not https, an address inside, or a redirect to such."""

@@ -86,7 +86,7 @@ def _only(pairs: list[tuple[str, str]], name: str) -> str | None:
     return values[0] if values else None
 
 
-def read_callback(callback: str, *, state: str, metadata: ServerMetadata) -> str:
+def read_callback(callback: str, *, state: str, metadata: ServerMetadata, check_issuer: bool = True) -> str:
     """The code in the URL that the browser came back with.
 
     Who answered is checked before anything it says is believed, errors included (RFC 9207, protocol.md 4.1):
@@ -119,7 +119,7 @@ def read_callback(callback: str, *, state: str, metadata: ServerMetadata) -> str
             step=LOGIN_STEP,
             url=endpoint,
         )
-    if issuer is not None and issuer != metadata.issuer:
+    if check_issuer and issuer is not None and issuer != metadata.issuer:
         raise AuthorizationFailed(
             f"the answer to the login is from {shown(issuer)!r}, not from {metadata.issuer!r}, which was asked; "
             f"it is not trusted. {_AGAIN}",

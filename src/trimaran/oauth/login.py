@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, cast, final
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -268,7 +270,7 @@ class OAuth(Grant):
             if error.code == "invalid_client":
                 clients = {name: client for name, client in held.clients.items() if name != issuer}
                 held = msgspec.structs.replace(held, clients=clients)
-            return None, held
+            return None, held.without_tokens()
 
     # --- logging in
 
@@ -309,7 +311,9 @@ class OAuth(Grant):
             entropy=world.entropy,
         )
         callback = cast("str", (yield Browse(request.url, request.state, redirect_uri)))
-        code = read_callback(callback, state=request.state, metadata=metadata)
+        # Endpoints given by hand do not say whose they are; then an `iss` can be compared with nothing.
+        is_named = self.token_endpoint is None or self.issuer is not None
+        code = read_callback(callback, state=request.state, metadata=metadata, check_issuer=is_named)
         prover = self._prover(world, None, metadata)
         token_endpoint = self._token_endpoint(metadata)
         reply = yield from exchange_code(
@@ -338,15 +342,20 @@ class OAuth(Grant):
 
     def _login_required(self, need: Need, held: Credentials | None, place: Place) -> LoginRequired:
         wanted = self._choose_scopes(place, need, held) if need.why == "scopes" else ()
-        how = "".join(f" --scope {scope}" for scope in wanted)
+        # The store goes by name: a login under another one would not be found here.
+        is_named = self.name not in (None, "", urlsplit(need.server_url).netloc)
+        called = f" --name {shlex.quote(self.name or '')}" if is_named else ""
+        how = called + "".join(f" --scope {scope}" for scope in wanted)
         what = "a login" if need.why == "refused" else f"a login with the scopes {' '.join(wanted)}"
-        return LoginRequired(
+        error = LoginRequired(
             f"{need.server_url} wants {what} at {place.metadata.issuer}, and this program cannot ask a person for one: run "
             f"`trimaran auth login {need.server_url}{how}` once, or give OAuth(login=True)",
             step="login",
             url=place.metadata.issuer,
             status=401 if need.why == "refused" else 403,
         )
+        error.is_final = held is not None and held.access_token is None and held.refresh_token is None
+        return error
 
     def _client(
         self,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast, final
 from urllib.parse import urlsplit
 
 from trimaran.client.patience import Suspension, is_in_background
-from trimaran.errors import AuthorizationFailed, ConfigError, Error, Unauthorized
+from trimaran.errors import AuthorizationFailed, ConfigError, Error, LoginRequired, Unauthorized
 from trimaran.oauth.challenges import Challenge, challenge_for, parse_www_authenticate
 from trimaran.oauth.credentials import Credentials
 from trimaran.oauth.dpop import Nonces, ProofKey
@@ -351,7 +351,12 @@ class GrantAuthority:
                     return
                 self._may_be_cut = False
                 has_asked = self._persons_asked
-                made = await self._run(self._grant.acquire(need, self._world, kept or self._held))
+                try:
+                    made = await self._run(self._grant.acquire(need, self._world, kept or self._held))
+                except LoginRequired as error:
+                    if error.is_final and kept is not None:  # R255: nobody is to try them again
+                        await self._keep(kept.without_tokens())
+                    raise
                 if made is None:
                     self._not_before = self._now() + _AGAIN_SECONDS
                     return

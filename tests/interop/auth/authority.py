@@ -64,10 +64,18 @@ class Authority(Listening):
         async with aiohttp.ClientSession() as http, http.post(self.url("/expire"), data=access_token) as answer:
             assert answer.status == 204
 
-    async def revoke(self, token: str | None) -> None:
-        """Take back a token of the client `app`, as RFC 7009 has it."""
+    async def revoke(self, token: str | None, *, client_id: str | None = None) -> None:
+        """Take back a token, as RFC 7009 has it: of the client `app`, or of one that registered itself and has no secret."""
         assert token is not None
-        status, _ = await self.post("/token/revocation", {"token": token}, client=self.app)
+        if client_id is None:
+            status, _ = await self.post("/token/revocation", {"token": token}, client=self.app)
+        else:
+            form = {"token": token, "client_id": client_id}
+            async with (
+                aiohttp.ClientSession() as http,
+                http.post(self.url("/token/revocation"), data=form) as answer,
+            ):
+                status = answer.status
         assert status == 200
 
     async def post(self, path: str, form: dict[str, str], *, client: Client) -> tuple[int, Any]:

@@ -1,5 +1,9 @@
 # pyright: reportMissingImports=false
-"""A FastMCP server, run by `.tools/peers/fastmcp`, that only those may call who have a token: fastmcp_guarded.py PORT ISSUER."""
+"""A FastMCP server, run by `.tools/peers/fastmcp`, that only those may call who have a token.
+
+fastmcp_guarded.py PORT ISSUER               /mcp: tokens are JWTs
+fastmcp_guarded.py PORT ISSUER ID SECRET     /opaque: the issuer is asked about each token, every time
+"""
 
 from __future__ import annotations
 
@@ -7,18 +11,21 @@ import sys
 from typing import Any
 
 from fastmcp import FastMCP
-from fastmcp.server.auth import RemoteAuthProvider
+from fastmcp.server.auth import RemoteAuthProvider, TokenVerifier
+from fastmcp.server.auth.providers.introspection import IntrospectionTokenVerifier
 from fastmcp.server.auth.providers.jwt import JWTVerifier
 from fastmcp.server.dependencies import get_access_token
 
-port, issuer = int(sys.argv[1]), sys.argv[2]
-verifier = JWTVerifier(
-    jwks_uri=f"{issuer}/jwks",
-    issuer=issuer,
-    audience=f"http://127.0.0.1:{port}/mcp",
-    algorithm="ES256",
-    required_scopes=["notes:read"],
-)
+port, issuer, inquirer = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
+path = "/opaque" if inquirer else "/mcp"
+limits: dict[str, Any] = {"audience": f"http://127.0.0.1:{port}{path}", "required_scopes": ["notes:read"]}
+verifier: TokenVerifier
+if inquirer:
+    verifier = IntrospectionTokenVerifier(
+        introspection_url=f"{issuer}/token/introspection", client_id=inquirer[0], client_secret=inquirer[1], **limits
+    )
+else:
+    verifier = JWTVerifier(jwks_uri=f"{issuer}/jwks", issuer=issuer, algorithm="ES256", **limits)
 guard = RemoteAuthProvider(verifier, authorization_servers=[issuer], base_url=f"http://127.0.0.1:{port}")
 server = FastMCP("guarded", auth=guard)
 
@@ -37,4 +44,4 @@ def write(text: str) -> dict[str, Any]:
     return {"written": len(text)}
 
 
-server.run("http", host="127.0.0.1", port=port, path="/mcp", show_banner=False, log_level="ERROR")
+server.run("http", host="127.0.0.1", port=port, path=path, show_banner=False, log_level="ERROR")

@@ -12,7 +12,7 @@ import pytest
 from ...ports import find_port
 from ..harness import DRIVER_LIMIT, NODE, TOOLS, need
 from ..servers.places import Listening
-from .authority import Person
+from .authority import Authority, Person
 
 HERE = Path(__file__).resolve().parent
 SDK = TOOLS / "peers" / "sdk" / "bin" / "python"
@@ -58,9 +58,15 @@ async def log_in(client: str, era: str, url: str, person: Person) -> dict[str, A
     return found["result"]
 
 
-def guarded(server: str, issuer: str) -> Listening:
-    """Somebody else's server that trusts the issuer."""
+def guarded(server: str, authority: Authority, *, path: str = "/mcp") -> Listening:
+    """Somebody else's server that trusts the authority.
+
+    Args:
+        path: At `/opaque` it asks the authority about each token, at `/sse` (the SDK's only) it speaks HTTP+SSE.
+    """
     program, script = SERVERS[server]
     need(program)
     port = find_port()
-    return Listening([str(program), str(script), str(port), issuer], port)
+    inquirer = [authority.guard["client_id"], authority.guard["client_secret"]]
+    more = {"/mcp": [], "/opaque": inquirer, "/sse": ["sse"]}[path]
+    return Listening([str(program), str(script), str(port), authority.issuer, *more], port)

@@ -33,7 +33,7 @@ async def test_their_client_logs_in_to_our_server(authority: Authority, client: 
 @pytest.mark.parametrize("server", SERVERS)
 async def test_our_client_logs_in_to_their_server(authority: Authority, server: str, era: str) -> None:
     person = Person("grace")
-    with guarded(server, authority.issuer).running() as there:
+    with guarded(server, authority).running() as there:
         async with connect(there.url(), era=era, auth=OAuth(login=person)) as client:
             assert [tool.name for tool in await client.list_tools()] == ["whoami", "write"]
             assert (await client.call_tool("whoami")).data == {"subject": "grace", "scopes": ["notes:read"]}
