@@ -8,16 +8,18 @@
     channel                              anything with open, send and close: see trimaran.client.link.Channel
 
 Only this module knows all transports; it loads the one that is needed. No server code is loaded for a remote server.
+
+A URL or a command may hold secrets. `describe` names the target without them, and `mask` takes them out of what is told
+about it elsewhere; `key` is for the memory only.
 """
 
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast, final
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, cast, final
 from urllib.parse import urlsplit
 
 from trimaran.client.asks import Asks
@@ -29,6 +31,7 @@ from trimaran.client.meeting import Dialer, EraMemory, Manner
 from trimaran.client.options import Options
 from trimaran.client.pipeline import Pipeline
 from trimaran.errors import ConfigError
+from trimaran.protocol.mask import Mask, mask_arguments, mask_command, mask_url
 
 if TYPE_CHECKING:
     from trimaran.oauth import Flow, UserAgent
@@ -59,7 +62,7 @@ def connect(target: Target, **options: Any) -> Client:
     from trimaran import __version__
 
     asks = Asks(made)
-    return Client(Connection(dialer, made, asks, _Dialects(made, asks, __version__), _memory))
+    return Client(Connection(dialer, made, asks, _Dialects(made, asks, __version__), _memory, dialer.mask))
 
 
 async def open_client(target: Target, **options: Any) -> Client:
@@ -107,7 +110,7 @@ class _Dialects:
 # --- targets ---------------------------------------------------------------------------------------------------------
 
 
-def _resolve(target: Any, options: dict[str, Any]) -> tuple[Dialer, Options]:
+def _resolve(target: Any, options: dict[str, Any]) -> tuple[_Dialer, Options]:
     if isinstance(target, Mapping):
         return _from_config(dict(cast("Mapping[str, Any]", target)), options)
     made = Options.make(options)
@@ -137,17 +140,19 @@ def _resolve(target: Any, options: dict[str, Any]) -> tuple[Dialer, Options]:
 
 def _script(text: str) -> list[str]:
     path = Path(text).expanduser()
+    words = mask_arguments(text.split())
+    shown = Mask(command=text.split())(text)
     if path.suffix not in _SCRIPTS:
-        hint = f"a command is a list: {text.split()!r}" if " " in text else "a URL begins with http://"
-        raise ConfigError(f"{text!r} is neither a URL nor a script (.py, .js); {hint}")
+        hint = f"a command is a list: {words!r}" if " " in text else "a URL begins with http://"
+        raise ConfigError(f"{shown!r} is neither a URL nor a script (.py, .js); {hint}")
     if not path.is_file():
         if " " in text:
-            raise ConfigError(f"there is no file {text!r}; if it is a command, give a list: {text.split()!r}")
+            raise ConfigError(f"there is no file {shown!r}; if it is a command, give a list: {words!r}")
         raise ConfigError(f"there is no file {text!r}; relative paths start at {Path.cwd()}")
     return [_SCRIPTS[path.suffix] or sys.executable, str(path)]
 
 
-def _from_config(entry: dict[str, Any], options: dict[str, Any]) -> tuple[Dialer, Options]:
+def _from_config(entry: dict[str, Any], options: dict[str, Any]) -> tuple[_Dialer, Options]:
     servers = entry.get("mcpServers", entry.get("servers"))
     if isinstance(servers, Mapping):
         named = cast("Mapping[str, Any]", servers)
@@ -193,6 +198,10 @@ def _mapping(name: str, value: Any) -> Mapping[str, Any]:
 # --- dialers ---------------------------------------------------------------------------------------------------------
 
 
+class _Dialer(Dialer, Protocol):
+    mask: Mask
+
+
 @final
 class _HttpDialer:
     def __init__(self, url: str, options: Options, *, sse: bool = False) -> None:
@@ -200,20 +209,21 @@ class _HttpDialer:
             parts = urlsplit(url)
             is_reachable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
         except ValueError as error:
-            raise ConfigError(f"{url!r} is not a URL: {error}") from None
+            raise ConfigError(f"{mask_url(url)!r} is not a URL: {error}") from None
         if parts.username or parts.password:
-            shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+            shown = mask_url(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}")
             raise ConfigError(
                 f"the URL of {shown} holds credentials, which would end up in logs; give auth= or headers="
             )
         if not is_reachable:
-            raise ConfigError(f"{url!r} is no http:// or https:// URL with a host")
+            raise ConfigError(f"{mask_url(url)!r} is no http:// or https:// URL with a host")
         if hasattr(options.auth, "subject"):
             raise ConfigError(
                 "auth is a Principal, which only a server in this process believes; give a token or a grant"
             )
         self._url = url
         self._options = options
+        self.mask = Mask(url)
         self._authority: Authority | None = None
         if hasattr(options.auth, "acquire"):  # a grant that cannot work here is told of here
             self._authority = self._make_authority()
@@ -222,12 +232,16 @@ class _HttpDialer:
         self.manners: tuple[Manner, ...] = ("sse",) if sse else ("modern", "legacy", "sse")
 
     def describe(self) -> str:
-        return self._url
+        return mask_url(self._url)
 
     def _make_authority(self) -> Authority | None:
         from trimaran.transports.authority import authority_for
 
-        return authority_for(self._options.auth, self._url, self._options.ssl)
+        try:
+            return authority_for(self._options.auth, self._url, self._options.ssl)
+        except ConfigError as error:
+            error.args = (self.mask(str(error)),)
+            raise
 
     async def dial(self, manner: Manner, inbox: Inbox, reuse: Link | None) -> Link:
         from trimaran.transports.http import HttpLink, HttpWire
@@ -270,12 +284,13 @@ class _ChildDialer:
         _refuse_auth(options, "a child process takes its credentials from its environment: give env=")
         self._command = list(command)
         self._options = options
+        self.mask = Mask(command=self._command)
         self.key = "\0".join(self._command)
 
     async def close(self) -> None: ...
 
     def describe(self) -> str:
-        return shlex.join(self._command)
+        return mask_command(self._command)
 
     async def dial(self, manner: Manner, inbox: Inbox, reuse: Link | None) -> Link:
         if reuse is not None:
@@ -305,6 +320,7 @@ class _MemoryDialer:
             )
         self._server = server
         self._options = options
+        self.mask = Mask()
         self.key = ""
 
     async def close(self) -> None: ...
@@ -336,6 +352,7 @@ class _ChannelDialer:
         _refuse_auth(options, "a channel carries no headers: let it authenticate by itself")
         self._channel = channel
         self._options = options
+        self.mask = Mask()
         self.key = ""
 
     async def close(self) -> None: ...

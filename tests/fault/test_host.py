@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
 from trimaran import Host, Server
+from trimaran.host import supervise
 
 LIMIT = 20.0
 
@@ -39,6 +42,24 @@ for line in sys.stdin:
         print(json.dumps({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "no"}}), flush=True)
         continue
     print(json.dumps({"jsonrpc": "2.0", "id": id, "result": result}), flush=True)
+"""
+TELLS_ITS_PID = """
+import json, os, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    id, method = message.get("id"), message["method"]
+    results = {
+        "initialize": {
+            "protocolVersion": "2025-06-18", "serverInfo": {"name": "p", "version": "1"}, "capabilities": {"tools": {}}
+        },
+        "tools/list": {"tools": [{"name": "pid", "inputSchema": {"type": "object"}}]},
+        "tools/call": {"content": [{"type": "text", "text": str(os.getpid())}]},
+        "ping": {},
+    }
+    if id is not None and method in results:
+        print(json.dumps({"jsonrpc": "2.0", "id": id, "result": results[method]}), flush=True)
+    elif id is not None:
+        print(json.dumps({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "no"}}), flush=True)
 """
 NOISY = """
 import sys
@@ -84,3 +105,37 @@ async def test_a_child_that_floods_stderr_is_heard_in_its_last_lines(tmp_path: P
             while not host.stderr("noisy")[-1:] == ["noise 19999"]:
                 await asyncio.sleep(0.01)
         assert host.stderr("noisy") == [f"noise {number}" for number in range(19_800, 20_000)]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="nothing stops a process there")
+@pytest.mark.deadline(60)
+async def test_a_child_that_hangs_is_ended_and_another_one_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R218, R275: it runs, it does not answer, and it does not even hear that it is to end."""
+    monkeypatch.setattr(supervise, "_HEALTH", 0.05)
+    changed = asyncio.Event()
+    host = Host(
+        {"hangs": [sys.executable, "-c", TELLS_ITS_PID]},
+        allow=["*"],
+        environ={"TRIMARAN_MCP_TIMEOUT": "1s"},
+        on_change=changed.set,
+        options={"era": "legacy"},
+    )
+
+    async def connected() -> int:
+        while host.status()[0].state != "connected":
+            changed.clear()
+            await changed.wait()
+        return int((await host.call("mcp__hangs__pid")).text)
+
+    async with asyncio.timeout(LIMIT), host:
+        first = await connected()
+        os.kill(first, signal.SIGSTOP)
+        while host.status()[0].state == "connected":
+            changed.clear()
+            await changed.wait()
+        second = await connected()
+        assert second != first
+        with pytest.raises(ProcessLookupError):
+            os.kill(first, 0)
+    with pytest.raises(ProcessLookupError):
+        os.kill(second, 0)

@@ -2,6 +2,9 @@
 
 Nothing is connected to and nothing started: `check` reads files, and looks whether commands are there. What is shown is
 masked: names of variables and headers, not their values. Files are changed in place and whole, with a backup beside them.
+
+`trust` is the exception: a person who is to trust a file sees the commands in it whole, since a command could be made to
+look like a secret.
 """
 
 from __future__ import annotations
@@ -9,18 +12,22 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from trimaran.host.config import CLIENTS, Client, HostConfig, Machine, ServerEntry, load_config, masked
 from trimaran.host.config.clients import client_of, read_content
 from trimaran.host.config.files import read_text, replace_text
-from trimaran.host.config.model import ConfigUnusable, Problem
+from trimaran.host.config.model import ConfigUnusable, Problem, Source
 from trimaran.host.config.tomltext import write_table
 from trimaran.host.config.transfer import Exported, export_servers, import_servers, merge_servers, write_servers
+from trimaran.host.trust import Trust, untrusted_in
 
 from .show import Screen, in_one_line, to_json
+
+if TYPE_CHECKING:
+    from trimaran.host.permissions import RuleProblem
 
 __all__ = ["command", "read_variables", "send_out"]
 
@@ -40,7 +47,7 @@ _DRY_RUN: Final = click.option(
 )
 
 
-@click.group("config", short_help="Check, show, import and export which servers the host uses.")
+@click.group("config", short_help="Check, show, import, export and trust which servers the host uses.")
 def command() -> None:
     """The host's configuration: mcp.toml of the user and of the project.
 
@@ -50,6 +57,7 @@ def command() -> None:
       trimaran config import cursor            take over the servers of another program
       trimaran config import .mcp.json
       trimaran config export vscode linear     and give it one of ours
+      trimaran config trust                    the project's file may start what it names
 
     The user's file is ~/.config/trimaran/mcp.toml ($XDG_CONFIG_HOME), the project's is .trimaran/mcp.toml.
     """
@@ -65,27 +73,70 @@ def command() -> None:
 def check(file: Path | None, workspace: Path | None, as_json: bool) -> int:
     """Read the configuration, FILE or that of the user and the project, and say what is wrong with it.
 
-    The exit code is 0 if all servers can be used as far as files tell, 1 if one cannot, 2 if nothing can be read.
+    The exit code is 0 if all servers and permission rules can be used as far as files tell, 1 if one cannot, 2 if nothing
+    can be read.
     """
     screen = Screen()
     machine = Machine.here(workspace)
     config = load_config(file, machine=machine)
-    missing = {name: wrong for name, entry in config.servers.items() if (wrong := _missing(entry, machine))}
-    is_good = not (config.problems or missing or any(not failed.disabled for failed in config.failed.values()))
+    rules = _rule_problems(config)
+    missing = _unusable(config, machine, rules)
+    off = {name for name, entry in config.servers.items() if entry.disabled}
+    bad = [problem for problem in rules if problem.severity == "error" and problem.server not in off]
+    is_good = not (config.problems or missing or bad or any(not failed.disabled for failed in config.failed.values()))
+    trusted = {source.file: _is_trusted(config, source) for source in config.sources if source.level == "project"}
     if as_json:
-        screen.raw(_report(config, missing, is_good))
+        screen.raw(_report(config, missing, rules, trusted, is_good))
         return 0 if is_good else FAILED
-    _say_sources(screen, config, machine)
+    _say_sources(screen, config, machine, trusted)
     for name, state, about in _states(config, missing):
         screen.text(f"{state:<8}  {name}: {about}" if about else f"{state:<8}  {name}")
     for problem in config.problems:
         screen.text(f"{'ignored':<8}  {problem}")
+    for problem in rules:
+        if problem.severity == "warning" or problem.server not in missing:
+            screen.text(f"{'rule' if problem.severity == 'error' else 'warning':<8}  {problem}")
     return 0 if is_good else FAILED
 
 
-def _say_sources(screen: Screen, config: HostConfig, machine: Machine) -> None:
+def _rule_problems(config: HostConfig) -> list[RuleProblem]:
+    """Rules that cannot be read or could never match, and those without effect, whatever tools the servers have (R243)."""
+    from trimaran.host.permissions import check as check_rules
+    from trimaran.host.permissions import read_config_rules
+
+    reading = read_config_rules(config)
+    servers = dict.fromkeys((*config.servers, *config.failed))
+    return [
+        *reading.errors,
+        *(one for one in reading.problems if one.severity == "warning"),
+        *check_rules(reading.rules, servers),
+    ]
+
+
+def _unusable(config: HostConfig, machine: Machine, rules: Sequence[RuleProblem]) -> dict[str, str]:
+    """Servers that cannot be used, though their entries can be read: a command is not there, a rule of theirs is none."""
+    found: dict[str, str] = {}
+    for name, entry in config.servers.items():
+        wrong = [str(one) for one in rules if one.server == name and one.severity == "error" and not entry.disabled]
+        if missing := _missing(entry, machine):
+            wrong.append(missing)
+        if wrong:
+            found[name] = "\n".join(wrong)
+    return found
+
+
+def _is_trusted(config: HostConfig, source: Source) -> bool:
+    return Trust().is_trusted(source.file, config.digests[source.file])
+
+
+def _say_sources(
+    screen: Screen, config: HostConfig, machine: Machine, trusted: Mapping[str, bool] | None = None
+) -> None:
     for source in config.sources:
-        screen.note(source.file if source.level == "file" else f"{source.file} ({source.level})", "dim")
+        level = "" if source.level == "file" else f" ({source.level})"
+        if trusted is not None and source.file in trusted:
+            level = " (project, trusted)" if trusted[source.file] else " (project, not trusted: trimaran config trust)"
+        screen.note(f"{source.file}{level}", "dim")
     if not config.sources:
         screen.note(f"There is no configuration: neither {machine.user_file} nor {machine.project_file} is there.")
 
@@ -123,7 +174,13 @@ def _states(config: HostConfig, missing: Mapping[str, str]) -> list[tuple[str, s
     return made
 
 
-def _report(config: HostConfig, missing: Mapping[str, str], is_good: bool) -> dict[str, Any]:
+def _report(
+    config: HostConfig,
+    missing: Mapping[str, str],
+    rules: Sequence[RuleProblem],
+    trusted: Mapping[str, bool],
+    is_good: bool,
+) -> dict[str, Any]:
     servers: dict[str, dict[str, Any]] = {}
     for name, state, about in _states(config, missing):
         one = servers.setdefault(name, {"state": state, "problems": []})
@@ -133,10 +190,59 @@ def _report(config: HostConfig, missing: Mapping[str, str], is_good: bool) -> di
             one["problems"].append(about)
     return {
         "good": is_good,
-        "files": [{"file": source.file, "level": source.level} for source in config.sources],
+        "files": [
+            {"file": source.file, "level": source.level}
+            | ({"trusted": trusted[source.file]} if source.file in trusted else {})
+            for source in config.sources
+        ],
         "servers": servers,
         "problems": [str(problem) for problem in config.problems],
+        "rules": [problem.to_json() for problem in rules],
     }
+
+
+# --- trust -----------------------------------------------------------------------------------------------------------
+
+
+@command.command("trust", short_help="Let the project's file start what it names.")
+@_WORKSPACE
+def trust(workspace: Path | None) -> int:
+    """Trust the project's mcp.toml: a host may start the servers it names, and heed what it allows.
+
+    What that is, is printed. It holds until the file changes.
+    """
+    screen = Screen()
+    machine, config, source = _project(workspace)
+    store = Trust(machine.trust_file)
+    if store.is_trusted(source.file, config.digests[source.file]):
+        screen.note(f"{source.file} is trusted already.")
+        return 0
+    for one in untrusted_in(config, (source,)):
+        screen.text(str(one))
+    store.add(source.file, config.digests[source.file])
+    screen.note(f"{source.file} is trusted, until it changes. Take that back with: trimaran config untrust")
+    return 0
+
+
+@command.command("untrust", short_help="Let the project's file start nothing any more.")
+@_WORKSPACE
+def untrust(workspace: Path | None) -> int:
+    """Trust the project's mcp.toml no more. Whoever starts a host that asks is asked again."""
+    screen = Screen()
+    machine = Machine.here(workspace)
+    file = str(machine.project_file)
+    was_trusted = Trust(machine.trust_file).remove(file)
+    screen.note(f"{file} is no longer trusted." if was_trusted else f"{file} was not trusted.")
+    return 0
+
+
+def _project(workspace: Path | None) -> tuple[Machine, HostConfig, Source]:
+    machine = Machine.here(workspace)
+    config = load_config(machine=machine)
+    for source in config.sources:
+        if source.level == "project":
+            return machine, config, source
+    raise ConfigUnusable(Problem(str(machine.project_file), "there is no such file: the project has nothing to trust"))
 
 
 # --- show ------------------------------------------------------------------------------------------------------------

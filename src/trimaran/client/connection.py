@@ -41,6 +41,7 @@ from trimaran.errors import (
     UnexpectedStatus,
 )
 from trimaran.protocol.inbound import RequestId
+from trimaran.protocol.mask import Mask
 from trimaran.protocol.methods import METHODS
 from trimaran.protocol.replies import Frame, excerpt
 from trimaran.types import as_object
@@ -57,6 +58,7 @@ from .patience import Clock, Expired, Limit, Patience, current_waits, in_backgro
 __all__ = ["Connection", "Unset"]
 
 T = TypeVar("T")
+AnError = TypeVar("AnError", bound=Error)
 
 log = logging.getLogger("trimaran.client")
 
@@ -119,9 +121,17 @@ class Flight:
 @final
 class Connection:
     def __init__(
-        self, dialer: Dialer, options: Options, asks: Asks, make_dialect: MakeDialect, memory: EraMemory
+        self,
+        dialer: Dialer,
+        options: Options,
+        asks: Asks,
+        make_dialect: MakeDialect,
+        memory: EraMemory,
+        mask: Mask | None = None,
     ) -> None:
         self.dialer = dialer
+        self._mask = mask or None
+        """What takes the target's secrets out of a text, where it has any."""
         self.options = options
         self.asks = asks
         self.state = "new"
@@ -209,6 +219,14 @@ class Connection:
             self._clock.close()
             self._enter("closed", error)
             await self._mail.close(within=_LAST_WORDS)
+
+    def discreet(self, error: AnError) -> AnError:
+        """The error, without what is secret in the target's URL or command: transports name both as they are."""
+        if self._mask is not None:
+            error.args = tuple(self._mask(one) if isinstance(one, str) else one for one in error.args)
+            if isinstance(error, ProtocolError):
+                error.message = self._mask(error.message)
+        return error
 
     def _enter(self, state: str, error: Error | None = None) -> None:
         previous, self.state = self.state, state
@@ -307,7 +325,7 @@ class Connection:
             self._fail(self._failure)
             raise self._failure from None
         except Error as error:
-            self._fail(error)
+            self._fail(self.discreet(error))
             raise
         again = self._last is not None
         conversation = meeting.inbox
@@ -321,7 +339,7 @@ class Connection:
                 exit_code=getattr(why, "exit_code", None),
                 stderr=getattr(why, "stderr", ()),
             )
-            self._fail(gone)
+            self._fail(self.discreet(gone))
             raise gone
         self._failure = None
         self._live = conversation
@@ -345,7 +363,7 @@ class Connection:
         if self._live is not conversation or self._closing is not None:
             return
         self._live = None
-        self._enter("reconnecting", error)
+        self._enter("reconnecting", None if error is None else self.discreet(error))
         now = asyncio.get_running_loop().time()
         if now - conversation.began > _SETTLED:
             self._failures = 0
@@ -474,6 +492,7 @@ class Connection:
         except Expired:
             raise TimedOut(self._late(method, flight.patience)) from None
         except (TransportError, ProtocolError) as error:
+            self.discreet(error)
             if self._closing is not None:
                 raise Closed(f"the client was closed while {method} was waiting for its answer") from error
             raise
@@ -690,6 +709,9 @@ class Connection:
             raise TimedOut(
                 f"{self.dialer.describe()} did not take {method} within {self.options.timeout or 0:g} s"
             ) from None
+        except Error as error:
+            self.discreet(error)
+            raise
 
     @contextlib.contextmanager
     def waiting_for_people(self, method: str) -> Any:

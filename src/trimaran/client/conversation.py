@@ -57,6 +57,8 @@ class Keeper(Protocol):
 
     def conversation_ended(self, conversation: Conversation, error: Error | None) -> None: ...
 
+    def discreet(self, error: Error) -> Error: ...
+
     def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]: ...
 
     def waiting_for_people(self, method: str) -> contextlib.AbstractContextManager[None]: ...
@@ -182,7 +184,7 @@ class Conversation:
             except (TransportError, ProtocolError) as error:
                 # Safe to send again: the question's id makes two answers one. And nobody else would.
                 if pause is None or self.is_over or not self.link.is_http or not _may_pass(error):
-                    log.debug("a reply could not be sent: %s", error)
+                    log.debug("a reply could not be sent: %s", self._keeper.discreet(error))
                     return
             await asyncio.sleep(pause)
 

@@ -26,11 +26,13 @@ if TYPE_CHECKING:
         read_config,
     )
     from .consent import Bridge, ConsentLost, Question, Questions
+    from .forms import Field, Form
     from .host import AlreadyRegistered, Host, NotRegistered
     from .mentions import Expansion, Mention, ResourceUnknown, TemplateArity
     from .names import UnknownName
     from .output import OutputLimits, OutputMissing, OutputPage
     from .supervise import ServerStatus, ServerUnavailable
+    from .trust import Trust, Untrusted
 
 # name -> the module of this package where it lives
 _HOMES = {
@@ -50,6 +52,8 @@ _HOMES = {
     "ConsentLost": "consent",
     "Question": "consent",
     "Questions": "consent",
+    "Field": "forms",
+    "Form": "forms",
     "AlreadyRegistered": "host",
     "Host": "host",
     "NotRegistered": "host",
@@ -64,6 +68,8 @@ _HOMES = {
     "OutputPage": "output",
     "ServerStatus": "supervise",
     "ServerUnavailable": "supervise",
+    "Trust": "trust",
+    "Untrusted": "trust",
 }
 
 __all__ = [
@@ -73,6 +79,8 @@ __all__ = [
     "ConsentLost",
     "Expansion",
     "FailedEntry",
+    "Field",
+    "Form",
     "Host",
     "HostConfig",
     "Machine",
@@ -94,7 +102,9 @@ __all__ = [
     "Source",
     "TemplateArity",
     "ToolEntry",
+    "Trust",
     "UnknownName",
+    "Untrusted",
     "load_config",
     "read_config",
 ]

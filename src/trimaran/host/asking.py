@@ -2,6 +2,9 @@
 
 The rules decide (`permissions/`), a person answers where they say ask (`consent.py`), and both are written down. Nothing is
 done on anything but a yes: no answer, an answer too late, nobody there and a person who left are all noes.
+
+An answer is about the server that it was asked for. One that is given after another took that server's name allows nothing.
+A page that a server wants visited is a web page, or nobody is asked: what else a system opens by a URL may do anything.
 """
 
 from __future__ import annotations
@@ -9,14 +12,17 @@ from __future__ import annotations
 import copy
 import inspect
 import logging
+import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, Literal, final
 
-from trimaran.errors import Error, ProtocolError
+from msgspec.structs import replace
+
+from trimaran.errors import Error, LocalProtocolError, ProtocolError
 from trimaran.types import Tool
 
 from .consent import Bridge, ConsentLost, Question
-from .permissions import Act, Decision, Gate, Recorder
+from .permissions import Act, Decision, Gate, Recorder, Tier
 
 if TYPE_CHECKING:
     from trimaran.client import Elicitation, Sampling
@@ -24,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["Asking", "PermissionDenied"]
 
 log: Final = logging.getLogger("trimaran.host")
+
+_WEB: Final = re.compile(r"https?://[^\s/?#\\]", re.IGNORECASE)
 
 
 class PermissionDenied(Error):
@@ -56,6 +64,8 @@ class Asking:
         self._on_sample = on_sample
         self._sampling: dict[str, bool] = {}
         """What a person said for good about servers that want to use our model."""
+        self._replaced: dict[str, int] = {}
+        """How often a name was given up: an answer that took longer is about a server that is gone."""
 
     @property
     def _is_attended(self) -> bool:
@@ -71,33 +81,58 @@ class Asking:
         Raises:
             PermissionDenied: it may not.
             ConsentLost: whoever was asked left.
+            LocalProtocolError: another server took the name while a person was asked.
         """
         decision = self._decide(act, arguments)
         note = ""
         if decision.action == "ask":
-            assert self._bridge is not None
-            question = await self._bridge.ask(
-                Question(
-                    "permission",
-                    act.server,
-                    f"Call {act.name}?",
-                    tool=act.name,
-                    arguments=copy.deepcopy(arguments),  # whoever shows them cannot change what is sent
-                    decision=decision,
-                    request=tool,
-                )
+            asked = Question(
+                "permission",
+                act.server,
+                f"Call {act.name}?",
+                tool=act.name,
+                arguments=copy.deepcopy(arguments),  # whoever shows them cannot change what is sent
+                decision=decision,
+                request=tool,
             )
+            before = self._replaced.get(act.server, 0)
+            question = await self._ask(asked, decision, arguments)
+            if before != self._replaced.get(act.server, 0) and _is_yes(question):
+                self._record(replace(decision, action="deny", by="nobody"), arguments)
+                raise LocalProtocolError.invalid_params(
+                    f"the server {act.server!r} was replaced while it was decided whether {act} may be called; call it anew"
+                )
             decision, note = self._settle(decision, question, arguments), question.note
         if not decision.is_allowed:
             raise PermissionDenied(decision, note)
 
+    def forbid(self, act: Act, arguments: Mapping[str, Any]) -> None:
+        """PermissionDenied where a rule forbids the call for certain, whatever may come to be known of the tool."""
+        decision = self._gate.explain(act, arguments).decision
+        if decision.is_denied and decision.is_certain:
+            self._record(decision, arguments)
+            raise PermissionDenied(decision)
+
+    def _record(self, decision: Decision, arguments: Mapping[str, Any] | None = None) -> Decision:
+        if self._audit is not None:
+            self._audit.record(decision, arguments)
+        return decision
+
+    async def _ask(
+        self, question: Question, decision: Decision, arguments: Mapping[str, Any] | None = None
+    ) -> Question:
+        """Put a question; where whoever was to answer left, that is a no, and is written down as one."""
+        assert self._bridge is not None
+        try:
+            return await self._bridge.ask(question)
+        except ConsentLost:
+            self._record(replace(decision, action="deny", by="nobody"), arguments)
+            raise
+
     def _settle(self, decision: Decision, question: Question, arguments: Mapping[str, Any] | None) -> Decision:
         """The decision after a question. What nobody answered is denied, and no setting changes that."""
         if question.note:
-            settled = decision.unattended()
-            if self._audit is not None:
-                self._audit.record(settled, arguments)
-            return settled
+            return self._record(replace(decision, action="deny", by="nobody"), arguments)
         answer: Any = question.reply
         if question.kind in ("elicit", "url"):
             answer = "allow once" if question.reply == "accept" else "deny"
@@ -105,6 +140,7 @@ class Asking:
 
     def forget(self, server: str) -> None:
         """Another server may come under this name: what was allowed for good was not about that one. Denials stand."""
+        self._replaced[server] = self._replaced.get(server, 0) + 1
         self._gate.standing.forget(server, action="allow")
         if self._sampling.get(server):
             del self._sampling[server]
@@ -127,15 +163,21 @@ class Asking:
             made["on_sample"] = on_sample
         return made
 
-    async def _ask_for_server(self, question: Question) -> Question:
-        assert self._bridge is not None
+    async def _ask_for_server(self, question: Question, decision: Decision) -> Question:
         try:
-            return await self._bridge.ask(question)
+            return await self._ask(question, decision)
         except ConsentLost as error:
             raise ProtocolError.internal_error(str(error)) from None
 
     async def _elicit(self, server: str, ask: Elicitation) -> Any:
         """A server's question to the person. A rule may forbid it, and then nobody sees it (R260)."""
+        if ask.mode == "url" and not _is_web(ask.url or ""):
+            log.warning(
+                "the server %r wants a page visited that is no web page (%r...), and was declined",
+                server,
+                (ask.url or "").partition(":")[0][:20],
+            )
+            return ask.decline()
         decision = self._decide(Act.elicit(server), None)
         if decision.is_denied:
             log.info("the server %r asked, and was declined: %s", server, decision.refusal)
@@ -148,7 +190,8 @@ class Asking:
                 schema=ask.schema,
                 url=ask.url,
                 request=ask,
-            )
+            ),
+            decision,
         )
         if decision.action == "ask":
             self._settle(decision, question, None)
@@ -166,11 +209,30 @@ class Asking:
 
     async def _may_sample(self, server: str, ask: Sampling) -> bool:
         if (said := self._sampling.get(server)) is not None:
-            return said
+            return self._sampled(server, said, "remembered")
         if not self._is_attended:
-            return self._gate.auto_allow
-        question = await self._ask_for_server(Question("sampling", server, ask.text, request=ask))
-        is_allowed = question.reply in ("allow once", "allow always")
-        if question.reply in ("allow always", "deny always"):
+            is_allowed = self._gate.auto_allow
+            return self._sampled(server, is_allowed, "auto-allow" if is_allowed else "nobody")
+        asking = Decision(Act.sample(server), "ask", Tier.DEFAULT, None, by="default")
+        before = self._replaced.get(server, 0)
+        question = await self._ask_for_server(Question("sampling", server, ask.text, request=ask), asking)
+        is_replaced = before != self._replaced.get(server, 0)
+        is_allowed = _is_yes(question) and not is_replaced
+        if question.reply == "deny always" or (question.reply == "allow always" and not is_replaced):
             self._sampling[server] = is_allowed
+        return self._sampled(server, is_allowed, "nobody" if question.note or is_replaced else "person")
+
+    def _sampled(
+        self, server: str, is_allowed: bool, by: Literal["person", "remembered", "nobody", "auto-allow"]
+    ) -> bool:
+        act = Act.sample(server)
+        self._record(Decision(act, "allow" if is_allowed else "deny", Tier.DEFAULT, None, by=by))
         return is_allowed
+
+
+def _is_yes(question: Question) -> bool:
+    return question.reply in ("accept", "allow once", "allow always")
+
+
+def _is_web(url: str) -> bool:
+    return _WEB.match(url) is not None and url.isprintable()

@@ -6,7 +6,7 @@
 
 This is the facade. What servers there are is `config/`, how each is kept running `supervise.py`, what a tool is called
 `names.py`, who may do what `permissions/`, how a person is asked `asking.py` and `consent.py`, how much of a result is passed on `output.py`,
-what a message mentions `mentions.py`. Here they meet, in one path for every call:
+what a message mentions `mentions.py`, whose files may start anything `trust.py`. Here they meet, in one path for every call:
 
     name -> server and tool -> decision -> question, if the rules say ask -> call -> limits -> result
 
@@ -20,7 +20,7 @@ import asyncio
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, cast, final
 
@@ -34,7 +34,7 @@ from trimaran.errors import Closed, ConfigError, Error, LocalProtocolError
 from trimaran.types import CallToolResult, TextContent, TextResourceContents, Tool
 
 from .asking import Asking
-from .config import FailedEntry, HostConfig, Machine, ServerEntry, load_config
+from .config import FailedEntry, HostConfig, Machine, ServerEntry, Source, load_config
 from .config.values import LONGEST
 from .consent import Bridge, Question
 from .environment import read_environment
@@ -56,6 +56,7 @@ from .permissions import (
 )
 from .plans import Logins, Plan, plan_for
 from .supervise import ServerStatus, Supervised
+from .trust import UNTRUSTED, Trust, Untrusted, untrusted_in
 
 if TYPE_CHECKING:
     from trimaran.client import Sampling
@@ -107,6 +108,9 @@ class Host:
         login: How `authorize` asks a person to log in; None opens a browser. See `OAuth`.
         allow_private: May a login lead to private addresses? None leaves it to TRIMARAN_ALLOW_PRIVATE.
         roots: Folders that every server is told of.
+        trust: Whose files may start anything. A `Trust`: a project's `mcp.toml` that is not in it starts nothing and allows
+            nothing, until `trust_project`. False: the same for any project's. None or True: all files are taken as they
+            are, so look at them first. A file that was named, and the user's own, are always taken.
         environ: The variables to read; None for those of this process.
         wait: Has entering to wait until every server was tried once?
         on_change: Called, without arguments, whenever a server's state or tools changed. It must be quick.
@@ -134,6 +138,7 @@ class Host:
         login: Any = None,
         allow_private: bool | None = None,
         roots: Any = None,
+        trust: Trust | bool | None = None,
         environ: Mapping[str, str] | None = None,
         wait: bool = True,
         on_change: Callable[[], Any] | None = None,
@@ -151,10 +156,12 @@ class Host:
         self.config: Final = config if isinstance(config, HostConfig) else HostConfig()
         self.bridge: Final = Bridge(on_question=on_question) if on_question is not None else bridge
         """The way to a person; None where there is none."""
+        self._trust = trust if isinstance(trust, Trust) else None
+        self._untrusted = self._suspicious(trust)
         self._reading = self._read_rules(allow, ask, deny)
         self._audit: Recorder | None = AuditLog(audit) if isinstance(audit, (str, os.PathLike)) else audit
         self._owns_audit = self._audit is not audit
-        self.gate: Final = Gate(Policy(self._reading.rules), audit=self._audit, attended=False, auto_allow=auto_allow)
+        self.gate: Final = Gate(self._policy(), audit=self._audit, attended=False, auto_allow=auto_allow)
         """Rules, and the answers that stand."""
         self._asking = Asking(self.gate, self.bridge, audit=self._audit, on_sample=on_sample)
         self._limits = (limits or OutputLimits()).with_environment(variables)
@@ -171,7 +178,13 @@ class Host:
         self._listed: dict[Address, _Listed] = {}
         self._servers: dict[str, Supervised] = {}
         self._plans: dict[str, Plan] = {}
-        self._mentions = Mentions(lambda: tuple(self._servers), lambda name: self._server(name).require(), self._shown)
+        self._mentions = Mentions(
+            lambda: tuple(self._servers),
+            lambda name: self._server(name).require(),
+            self._shown,
+            wake=self.wake,
+            failed=self._suspect,
+        )
         self._is_open = False
         self._logging_in: set[asyncio.Future[None]] = set()
         self._closing: asyncio.Task[None] | None = None
@@ -188,6 +201,8 @@ class Host:
     ) -> Self:
         """A host for `mcp.toml` of this user and this workspace; with a path, for that file alone.
 
+        The project's file starts programs as this user: where others write it, pass `trust=Trust()`.
+
         Args:
             workspace: The directory of the project, instead of the current one.
             options: As for `Host`.
@@ -200,6 +215,75 @@ class Host:
 
     def __repr__(self) -> str:
         return f"<Host: {len(self._servers)} servers, {len(self._listed)} tools>"
+
+    # --- whose files -------------------------------------------------------------------------------------------------
+
+    def _suspicious(self, trust: Trust | bool | None) -> tuple[Source, ...]:
+        """The files that are not trusted. What one of them says is not done; what it forbids still holds."""
+        if trust is None or trust is True:
+            return ()
+        if trust is not False and not isinstance(cast("Any", trust), Trust):
+            raise ConfigError(f"trust is a Trust, True or False, not {type(trust).__name__}: write trust=Trust(path)")
+        found = [source for source in self.config.sources if source.level == "project"]
+        digests = self.config.digests
+        if trust is not False:
+            found = [one for one in found if not trust.is_trusted(one.file, digests.get(one.file, ""))]
+        return tuple(found)
+
+    def _policy(self) -> Policy:
+        """The rules that hold. Of a file that is not trusted those that allow do not, and its words reach no model."""
+        rules = self._reading.rules
+        if self._untrusted:
+            rules = [
+                rule if rule.source.kind != "project" else replace(rule, reason="")
+                for rule in rules
+                if rule.source.kind != "project" or rule.action != "allow"
+            ]
+        return Policy(rules)
+
+    def _is_untrusted(self, name: str) -> bool:
+        plan = self._plans.get(name)
+        return plan is not None and plan.entry is not None and plan.entry.source in self._untrusted
+
+    @property
+    def untrusted(self) -> tuple[Untrusted, ...]:
+        """What the project's `mcp.toml` would start, and allow, if it were trusted; empty if it is. Show it, and ask."""
+        return untrusted_in(self.config, self._untrusted)
+
+    @property
+    def untrusted_files(self) -> tuple[str, ...]:
+        """The files that are not trusted."""
+        return tuple(source.file for source in self._untrusted)
+
+    async def trust_project(self) -> list[ServerStatus]:
+        """A person trusts the project's `mcp.toml`, as it was when it was read: start its servers, and let its rules hold.
+
+        That is remembered in the `Trust` that the host was given, until the file changes; without one, by this host alone.
+
+        Raises:
+            ConfigError: it cannot be remembered; nothing was started.
+        """
+        if self._closing is not None:
+            raise Closed("the host is closed")
+        trusted = self._untrusted
+        if self._trust is not None:
+            digests = {source.file: self.config.digests.get(source.file, "") for source in trusted}
+            for file, digest in digests.items():
+                if digest:
+                    await asyncio.to_thread(self._trust.add, file, digest)
+        names = [name for name in self._servers if self._is_untrusted(name)]
+        self._untrusted = tuple(one for one in self._untrusted if one not in trusted)
+        self.gate.policy = self._policy()
+        for name in names:
+            server = self._servers[name]
+            if server.reason != UNTRUSTED:
+                continue  # a person disabled it meanwhile
+            server.reason = ""
+            if self._is_open and not self._environment.no_servers:
+                self._begin(name)
+        if self._wait and self._is_open:
+            await self.ready()
+        return [self._servers[name].status for name in names if name in self._servers]
 
     # --- what is configured ------------------------------------------------------------------------------------------
 
@@ -253,6 +337,8 @@ class Host:
         )
         self._plans[name] = plan
         self._servers[name] = made
+        if self._is_untrusted(name):
+            made.reason = UNTRUSTED
         return made
 
     def _add_failed(self, name: str, failed: FailedEntry) -> None:
@@ -289,9 +375,9 @@ class Host:
             for server in self._servers.values():
                 await server.stop("disabled", "TRIMARAN_NO_MCP is set")
             return
-        for name, server in self._servers.items():
-            if self._is_enabled(name):
-                server.start()
+        for name in self._servers:
+            if not self._is_untrusted(name):
+                self._begin(name)
         if self._wait:
             try:
                 await self.ready()
@@ -299,9 +385,20 @@ class Host:
                 await self.close()
                 raise
 
+    def _begin(self, name: str) -> None:
+        """Start a server, or let it wait until it is needed, as the configuration says."""
+        server, plan = self._servers[name], self._plans.get(name)
+        if not self._is_enabled(name):
+            return
+        if plan is not None and plan.entry is not None and plan.entry.lazy:
+            server.rest()
+        else:
+            server.start()
+
     async def ready(self) -> None:
         """Returns when every server that was started has been tried once, well or not."""
-        await asyncio.gather(*(one.settled() for one in tuple(self._servers.values()) if one.state != "disabled"))
+        started = [one for one in self._servers.values() if one.state not in ("disabled", "idle")]
+        await asyncio.gather(*(one.settled() for one in started))
 
     async def close(self) -> None:
         """End every connection and every child process; from any task, any number of times."""
@@ -335,6 +432,17 @@ class Host:
         if not self._is_open:
             raise Closed("the host is not started yet: use `async with`, or await host.start()")
 
+    def _require_startable(self, name: str, plan: Plan | None) -> None:
+        if self._environment.no_servers:
+            raise ConfigError(
+                f"the server {name!r} is not started: TRIMARAN_NO_MCP is set; unset it, and make the host anew"
+            )
+        if plan is not None and plan.entry is not None and plan.entry.source in self._untrusted:
+            raise ConfigError(
+                f"the server {name!r} is not started: {UNTRUSTED} ({plan.entry.source.file}); once a person has read it, "
+                "await host.trust_project()"
+            )
+
     # --- servers -----------------------------------------------------------------------------------------------------
 
     def status(self) -> list[ServerStatus]:
@@ -357,13 +465,14 @@ class Host:
 
         Raises:
             AlreadyRegistered: there is one of this name, or one is being started (R217).
-            ConfigError: the name or the target cannot be used.
+            ConfigError: the name or the target cannot be used, or no server may be started (TRIMARAN_NO_MCP).
             Error: the connection failed; the server is not there then.
         """
         self._require_open()
         check_server_name(name)
         if name in self._servers:
             raise AlreadyRegistered(f"there is a server {name!r} already: stop it first, or use another name")
+        self._require_startable(name, plan_for(name, target, self._environment))
         server = self._add(name, target)
         try:
             server.start()
@@ -407,19 +516,42 @@ class Host:
     list_clients = connected
 
     async def reload(self, name: str) -> ServerStatus:
-        """End a server's connection and make it anew, now. What is in files is not read again (R237)."""
+        """End a server's connection and make it anew, now. What is in files is not read again (R237).
+
+        Raises:
+            ConfigError: it may not be started: TRIMARAN_NO_MCP is set, or the project's file is not trusted.
+        """
         self._require_open()
         server = self._server(name)
+        self._require_startable(name, self._plans.get(name))
         await server.restart()
         await server.settled()
         return server.status
 
     async def enable(self, name: str) -> ServerStatus:
-        """Start a server that is disabled, for as long as this host lives."""
+        """Start a server that is disabled, or waits to be needed, for as long as this host lives.
+
+        Raises:
+            ConfigError: as for `reload`.
+        """
         self._require_open()
         server = self._server(name)
-        if server.state == "disabled":
+        self._require_startable(name, self._plans.get(name))
+        if server.state in ("disabled", "idle"):
             server.start()
+            await server.settled()
+        return server.status
+
+    async def wake(self, name: str) -> ServerStatus:
+        """Start a server that waits to be needed (`lazy = true`), and return when that was tried.
+
+        One that is being started is waited for; any other is left as it is.
+        """
+        self._require_open()
+        server = self._server(name)
+        if server.state == "idle":
+            server.start()
+        if server.state == "starting":
             await server.settled()
         return server.status
 
@@ -443,6 +575,7 @@ class Host:
         self._require_open()
         self._server(name)
         plan = self._plans.get(name)
+        self._require_startable(name, plan)
         if plan is None:
             raise ConfigError(f"nobody can log in to the server {name!r}: mend its configuration first")
         work = asyncio.ensure_future(self._logins.log_in(plan, login if login is not None else self._login))
@@ -522,10 +655,29 @@ class Host:
             return self._names.find(name)
         except UnknownName:
             for server in self._servers.values():
-                begins = (f"mcp__{server.name}__", f"{server.name}__", f"{server.name}{self._separator or '__'}")
-                if not server.tools and server.state != "connected" and name.startswith(begins):
+                if not server.tools and server.state != "connected" and self._may_be_of(server, name):
                     server.require()
             raise
+
+    def _may_be_of(self, server: Supervised, name: str) -> bool:
+        return name.startswith((f"mcp__{server.name}__", f"{server.name}__", f"{server.name}{self._separator or '__'}"))
+
+    async def _find_awake(self, name: str, arguments: Mapping[str, Any]) -> Address:
+        """As `find`; a server that waits to be needed is started first, unless the rules forbid whatever the tool is.
+
+        One that is being started for the first time is waited for.
+        """
+        coming = [one for one in self._servers.values() if one.state in ("idle", "starting") and not one.tools]
+        for server in sorted(coming, key=lambda one: -len(one.name)):
+            if not self._may_be_of(server, name):
+                continue
+            if name in self._names:
+                break
+            between = "__" if name.startswith(("mcp__", f"{server.name}__")) else self._separator or "__"
+            tool = name.removeprefix("mcp__").removeprefix(f"{server.name}{between}")
+            self._asking.forbid(Act.tool(server.name, tool), arguments)
+            await self.wake(server.name)
+        return self.find(name)
 
     def from_call(self, call: Any, format: Format | str) -> ToolCall:
         """A call that a model made, for `call`: unpacks into the catalog's name, and arguments (R223).
@@ -623,12 +775,13 @@ class Host:
         """
         self._require_open()
         given = _object(name, arguments)
-        address = self.find(name)
+        address = await self._find_awake(name, given)
         server = self._server(address.server)
         server.require()
         listed = self._listed[address]
         await self._asking.permit(listed.act, listed.tool, given)
-        if self._listed.get(address) is None or self._listed[address].act != listed.act:
+        known = self._listed.get(address)
+        if known is None or known.act != listed.act or self._servers.get(address.server) is not server:
             raise LocalProtocolError.invalid_params(
                 f"{name} changed while it was decided whether it may be called; look at it again, and call it anew"
             )
@@ -646,10 +799,14 @@ class Host:
                 raise_on_error=False,
             )
         except Error as error:
-            if server.client is client:  # what went wrong with one that is gone says nothing about the next
-                server.suspect(error)
+            self._suspect(address.server, client, error)
             raise
         return self._limited(result, server, name)
+
+    def _suspect(self, name: str, client: Client, error: Error) -> None:
+        server = self._servers.get(name)
+        if server is not None and server.client is client:  # one that is gone says nothing about the next
+            server.suspect(error)
 
     def explain(self, name: str, arguments: Mapping[str, Any] | None = None) -> Explanation:
         """Why a call would be allowed, asked about or denied: the rules that have a say, in order (R240). Nothing is done.
@@ -709,6 +866,19 @@ class Host:
         """What a mention that begins so may become: `@do` -> `@docs:`, `@docs:re` -> `@docs:readme` (R264)."""
         self._require_open()
         return await self._mentions.complete(prefix)
+
+    async def complete_argument(self, server: str, name: str, words: Sequence[str], prefix: str) -> list[str]:
+        """What the next word after `@server:name word...` may be, by the server's own completion.
+
+        Nothing, where there is no such template, it takes no more words, or the server knows no answer soon enough.
+
+        Args:
+            name: Of a template.
+            words: Those before it, which are the values of its first placeholders.
+            prefix: What is written of it so far.
+        """
+        self._require_open()
+        return await self._mentions.complete_argument(server, name, words, prefix)
 
     async def read_resource(self, server: str, resource: str, *words: str) -> ResourceResult:
         """Read a resource by name or URI, or a template by name with exactly the words it takes.

@@ -7,7 +7,7 @@ line as it has placeholders, in their order; what ends a sentence is not part of
 one that ends so, is written in quotes. Too few words is a `TemplateArity` before anything is sent. What cannot be found is left as it stands, and reported: an address in a message is no mention.
 
 Nothing is listed before somebody mentions a server. Its lists are then read once, and again only after it said that they
-changed, or came back from the dead.
+changed, or came back from the dead. To mention a server that waits to be needed is to need it: it is started.
 
 This is for what people write. It asks no permission, so a model's text must not be run through it.
 """
@@ -15,8 +15,10 @@ This is for what people write. It asks no permission, so a model's text must not
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from typing import Final, NamedTuple, final
 
 from msgspec import Struct
@@ -25,9 +27,11 @@ from trimaran.client.client import Client
 from trimaran.client.results import ResourceResult
 from trimaran.errors import CODE_METHOD_NOT_FOUND, DeclarationError, Error, TimedOut, Unsupported
 from trimaran.protocol.uritemplate import UriTemplate
-from trimaran.types import Resource, ResourceTemplate
+from trimaran.types import Resource, ResourceReference, ResourceTemplate
 
 __all__ = ["Expansion", "Mention", "Mentions", "ResourceUnknown", "TemplateArity"]
+
+log: Final = logging.getLogger("trimaran.host")
 
 _MENTION: Final = re.compile(r"(?<![\w@.])@([a-z0-9_-]{1,32}):([^\s@]+)")
 _WORD: Final = re.compile(r"""[ \t]+(?:"([^"\n]*)"|'([^'\n]*)'|(\S+))""")
@@ -36,6 +40,8 @@ _PUNCTUATION: Final = ".,;:!?)]}>'\""
 _MOST: Final = 50  # mentions in one message
 _MOST_PAGES: Final = 200
 _PATIENCE: Final = 30.0  # seconds for a server's lists
+_SOON: Final = 5.0  # seconds for a completion: whoever types has gone on by then
+_MOST_COMPLETIONS: Final = 100  # what the specification lets a server send
 
 
 class ResourceUnknown(Error):
@@ -94,6 +100,8 @@ class Mentions:
         servers: The names of all servers.
         client_of: A client of one, or an Error that says why there is none.
         show: What is put into the message for a resource's content.
+        wake: Starts a server that waits to be needed.
+        failed: Told of a server's failure to answer, so that somebody looks after it.
     """
 
     def __init__(
@@ -101,10 +109,15 @@ class Mentions:
         servers: Callable[[], Iterable[str]],
         client_of: Callable[[str], Client],
         show: Callable[[Mention, ResourceResult], str],
+        *,
+        wake: Callable[[str], Awaitable[object]],
+        failed: Callable[[str, Client, Error], None],
     ) -> None:
         self._servers = servers
         self._client_of = client_of
         self._show = show
+        self._wake = wake
+        self._failed = failed
         self._known: dict[str, _Known] = {}
         self._reading: dict[str, asyncio.Lock] = {}
         self._changes: dict[str, int] = {}
@@ -119,15 +132,25 @@ class Mentions:
         async with self._reading.setdefault(server, asyncio.Lock()):
             if (found := self._known.get(server)) is not None:
                 return found
+            await self._wake(server)
             before = self._changes.get(server, 0)
             client = self._client_of(server)
             if "resources" not in client.server_capabilities:
                 found = _Known([], [])
             else:
-                found = await _read_lists(client, server)
+                with self._watched(server, client):
+                    found = await _read_lists(client, server)
             if before == self._changes.get(server, 0):
                 self._known[server] = found
             return found
+
+    @contextmanager
+    def _watched(self, server: str, client: Client) -> Generator[None]:
+        try:
+            yield
+        except Error as error:
+            self._failed(server, client, error)
+            raise
 
     # --- reading one -------------------------------------------------------------------------------------------------
 
@@ -169,7 +192,9 @@ class Mentions:
         raise ResourceUnknown(f"the server {server!r} has no resource {name!r}")
 
     async def read(self, server: str, uri: str) -> ResourceResult:
-        return await self._client_of(server).read_resource(uri)
+        client = self._client_of(server)
+        with self._watched(server, client):
+            return await client.read_resource(uri)
 
     # --- a whole message ---------------------------------------------------------------------------------------------
 
@@ -249,6 +274,27 @@ class Mentions:
         known = await self.known(server)
         names = [one.name for one in known.resources] + [one.name for one, _ in known.templates]
         return [f"@{server}:{name}" for name in sorted(set(names)) if name.startswith(begun)]
+
+    async def complete_argument(self, server: str, name: str, words: Sequence[str], prefix: str) -> list[str]:
+        """What the word after these may be, by the server's own completion; nothing, where that is not to be had."""
+        if server not in self._servers():
+            return []
+        try:
+            async with asyncio.timeout(_SOON):
+                known = await self.known(server)
+                matching = [made for one, made in known.templates if name in (one.name, one.uri_template)]
+                if len(matching) != 1 or len(words) >= len(matching[0].variables):
+                    return []
+                (template,) = matching
+                client = self._client_of(server)
+                before = dict(zip(template.variables, words, strict=False))
+                ref = ResourceReference(uri=template.text)
+                with self._watched(server, client):
+                    found = await client.complete(ref, template.variables[len(words)], prefix, before)
+        except (Error, TimeoutError) as error:
+            log.debug("the server %r did not complete a word of %r: %s", server, name, error)
+            return []
+        return list(found.values[:_MOST_COMPLETIONS])
 
 
 async def _read_lists(client: Client, server: str) -> _Known:

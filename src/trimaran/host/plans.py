@@ -8,9 +8,8 @@ the server's name and URL (C33).
 from __future__ import annotations
 
 import logging
-import shlex
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, cast, final
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -19,8 +18,8 @@ from trimaran.client.client import Client
 from trimaran.dialers import connect
 from trimaran.errors import ConfigError
 from trimaran.oauth.urls import is_loopback_host
+from trimaran.protocol.mask import Mask
 
-from .config.mask import mask_url, masked
 from .config.model import OAuthEntry, ServerEntry
 from .environment import Environment
 
@@ -54,9 +53,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     def mask(self, text: str) -> str:
         """The text without the secrets that the target's URL and arguments hold."""
-        for held, shown in _secrets_of(self.target):
-            text = text.replace(shlex.quote(held), shown).replace(held, shown)
-        return text
+        return _mask_of(self.target)(text)
 
     @property
     def can_log_in(self) -> bool:
@@ -97,22 +94,14 @@ def _is_safe(url: str) -> bool:
     return url.lower().startswith("https://") or is_loopback_host(urlsplit(url).hostname or "")
 
 
-def _secrets_of(target: Any) -> list[tuple[str, str]]:
-    """Parts of a target that are not to be told, the longest first, and what is told instead."""
+def _mask_of(target: Any) -> Mask:
     if isinstance(target, Mapping):
         entry: Mapping[str, Any] = target  # pyright: ignore[reportUnknownVariableType]
-        url, arguments = entry.get("url"), entry.get("args")
+        url, arguments = entry.get("url"), [entry.get("command"), *(entry.get("args") or ())]
     else:
         url, arguments = target, target
-    found: list[tuple[str, str]] = []
-    if isinstance(url, str) and "://" in url:
-        found.append((url, mask_url(url)))
-    if isinstance(arguments, (list, tuple)):
-        given: list[Any] = list(arguments)  # pyright: ignore[reportUnknownArgumentType]
-        shown: list[Any] = masked({"args": given})["args"]
-        found += [(one, told) for one, told in zip(given, shown, strict=True) if isinstance(one, str)]
-    # What is very short is no secret, and would be found everywhere.
-    return sorted((one for one in found if one[0] != one[1] and len(one[0]) > 3), key=lambda one: -len(one[0]))
+    command = cast("Sequence[Any]", arguments) if isinstance(arguments, (list, tuple)) else ()
+    return Mask(url if isinstance(url, str) else "", command)
 
 
 def _transport_of(target: Any) -> str:

@@ -1,11 +1,13 @@
 """One server of a host's, kept running: started, watched, healed, started again; and what to tell about it (R216-R218, R272, R273).
 
     starting -> connected <-> failed          needs_auth, disabled: until somebody does something
+    idle: until it is needed
 
 Each server has a task of its own, and nothing that goes wrong in it reaches another. A start has a time limit, from nothing
 to the list of tools. What fails is tried again in the background, with growing pauses, unless trying again cannot help: a
 configuration that cannot be right, a login that only a person can make. What dies heals in the client (`trimaran.client`);
-here it is noticed, told, and the list is read again. Announced changes of the list are read when they come, but never more
+here it is noticed, told, and the list is read again. A child that runs and does not answer is ended, and another started:
+nothing else would bring it back. What does not last is tried with growing pauses, too. Announced changes of the list are read when they come, but never more
 often than every fifth of a second, whatever the server announces.
 
 The list is read whole, every page, and stays known while a server is away: names must not move (C40).
@@ -43,13 +45,14 @@ __all__ = ["GLYPHS", "ServerStatus", "ServerUnavailable", "State", "Supervised"]
 
 log: Final = logging.getLogger("trimaran.host")
 
-State: TypeAlias = Literal["starting", "connected", "needs_auth", "failed", "disabled"]
+State: TypeAlias = Literal["starting", "connected", "needs_auth", "failed", "idle", "disabled"]
 
 GLYPHS: Final[Mapping[State, str]] = {
     "connected": "●",
     "starting": "◐",
     "needs_auth": "◐",
     "failed": "○",
+    "idle": "○",
     "disabled": "○",
 }
 
@@ -57,6 +60,8 @@ _PAUSES: Final = (0.5, 1.0, 2.0, 5.0, 15.0, 30.0, 60.0)  # between attempts
 _HEALTH: Final = 30.0  # seconds of quiet after which a server is asked for a sign of life
 _SOON: Final = 1.0  # seconds until a list that a busy server did not give is asked for again
 _REST: Final = 0.2  # seconds between two readings of a list that keeps changing
+_SILENT: Final = 2  # signs of life that a child may miss; one may be a machine that was asleep
+_STEADY: Final = 60.0  # seconds: what was connected for less has not lasted
 _TO_LISTEN: Final = 2.0  # seconds for a server to agree to tell of changes; it is not worth a start
 _MOST_PAGES: Final = 200
 _MOST_TOOLS: Final = 10_000  # of one server; one that lists on and on is not one to use
@@ -94,12 +99,13 @@ class ServerStatus(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """R273: connected (3 tools), needs re-auth, failed (the first line of the reason), disabled."""
+        """R273: connected (3 tools), needs re-auth, failed or disabled (the first line of the reason), idle."""
         if self.state == "connected":
             return f"connected ({self.tools} tool{'' if self.tools == 1 else 's'})"
         if self.state == "needs_auth":
             return "needs re-auth"
-        return f"failed ({self.reason.partition(chr(10))[0]})" if self.state == "failed" else self.state
+        why = self.reason.partition("\n")[0]
+        return f"{self.state} ({why})" if self.state == "failed" or why else self.state
 
     def __str__(self) -> str:
         return f"{self.glyph} {self.name}: {self.text}, {self.transport}"
@@ -204,9 +210,10 @@ class Supervised:
         if self.client is not None and self.state in ("connected", "failed") and self.is_healing:
             return self.client
         advice = {
-            "disabled": f"enable it first: host.enable({self.name!r})",
+            "disabled": f"enable it first: host.enable({self.name!r})" if not self.reason else "see to that first",
             "needs_auth": f"a person has to log in: host.authorize({self.name!r})",
             "starting": "it is being started; try again in a moment",
+            "idle": f"it is started when it is needed: host.wake({self.name!r})",
             "connected": "it is being closed",
             "failed": "it is tried again in the background"
             if self._retries
@@ -230,6 +237,13 @@ class Supervised:
         self._retries = False
         self._enter("starting")
         self._task = asyncio.create_task(self._run(), name=f"trimaran-host-{self.name}")
+
+    def rest(self) -> None:
+        """Wait to be needed: whoever needs it calls `start`. One that could not be started has failed, as ever."""
+        if self._dial is None:
+            self.start()
+        elif self._task is None and not self._is_retired:
+            self._enter("idle")
 
     async def settled(self) -> None:
         """Returns when the first attempt since `start` has ended, well or not."""
@@ -309,28 +323,30 @@ class Supervised:
     async def _run(self) -> None:
         failures = 0
         limit = self.startup_timeout
+        lived = 0.0
         while True:
             self._refusal = None
+            self._is_dirty = False  # a new life begins with a list of its own
             self._wake.clear()
             try:
                 lived = await self._once(limit)
             except Error as error:
                 if self._task is not asyncio.current_task():
                     return  # it was ended, and this is what came of it
-                lived = False
+                lived = 0.0
                 self._fail(error)
             except Exception as error:
                 if self._task is not asyncio.current_task():
                     return
                 log.exception("the server %r failed in a way that nobody thought of", self.name)
-                lived = False
+                lived = 0.0
                 self._retries = True
                 self._enter("failed", f"{type(error).__name__}: {error}")
             self._settled.set()
             if not self._retries:
                 return
             limit = max(limit, _LATER)
-            failures = 0 if lived else failures + 1
+            failures = 0 if lived >= _STEADY else failures + 1
             await asyncio.sleep(_PAUSES[min(failures, len(_PAUSES)) - 1 if failures else 0])
 
     def _fail(self, error: Error) -> None:
@@ -342,8 +358,8 @@ class Supervised:
         self._retries = not isinstance(error, (ConfigError, Unauthorized))
         self._enter("failed", str(error) or type(error).__name__)
 
-    async def _once(self, limit: float) -> bool:
-        """One life, from dialing to the end; True if it was ever connected."""
+    async def _once(self, limit: float) -> float:
+        """One life, from dialing to the end; for how many seconds it was connected."""
         assert self._dial is not None
         client = self._dial(
             on_state=self._told,
@@ -370,11 +386,12 @@ class Supervised:
             self._retries = False
             self._enter("connected")
             self._settled.set()
+            connected = clock()
             if changes is not None:
                 follow = asyncio.create_task(self._follow(changes))
                 stack.push_async_callback(_ended, follow)
             await self._live(client)
-        return True
+            return clock() - connected
 
     async def _close(self, client: Client) -> None:
         if self.client is client:
@@ -459,6 +476,10 @@ class Supervised:
                 self._is_dirty = True
                 self._retries = True
                 self._enter("failed", str(error))
+                is_silent = isinstance(error, TimedOut) and client.state == "ready"  # else the client is about it
+                if self.transport == "stdio" and failures >= _SILENT and is_silent:
+                    log.warning("the server %r does not answer: it is ended, and started again", self.name)
+                    return
 
     async def _look(self, client: Client) -> Error | None:
         """Is it there? Read its list, if that may have changed; what went wrong, if anything did."""

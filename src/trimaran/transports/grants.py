@@ -27,6 +27,7 @@ from trimaran.oauth.effects import Ask, Browse, Flow, HttpRequest, Redirect
 from trimaran.oauth.grant import Grant, Need, Surroundings, UserAgent
 from trimaran.oauth.tokens import Prover
 from trimaran.oauth.urls import bare_url
+from trimaran.protocol.mask import mask_url
 
 if TYPE_CHECKING:
     from trimaran.state.tokens import TokenStore
@@ -280,7 +281,7 @@ class GrantAuthority:
                 "expiring", lambda: self._get(Need(why="expiring", server_url=self._server_url), held.access_token)
             )
         except Error as error:
-            logger.info("the token for %s could not be refreshed ahead of time: %s", self._server_url, error)
+            logger.info("the token for %s could not be refreshed ahead of time: %s", mask_url(self._server_url), error)
             self._not_before = self._now() + _AGAIN_SECONDS
 
     def _rest(self, error: AuthorizationFailed | None) -> None:
@@ -373,7 +374,7 @@ class GrantAuthority:
             await self._shelf.save(made)
         except Error as error:
             # They are good for now; that they cannot be kept is a matter for later.
-            logger.warning("the credentials for %s could not be kept: %s", self._server_url, error)
+            logger.warning("the credentials for %s could not be kept: %s", mask_url(self._server_url), error)
 
     def _origin_of(self, need: Need, *, by_person: bool) -> _Origin:
         if need.why in ("start", "expiring"):

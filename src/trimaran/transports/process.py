@@ -22,7 +22,6 @@ import contextlib
 import errno
 import logging
 import os
-import shlex
 import shutil
 import signal
 import subprocess
@@ -37,6 +36,7 @@ import msgspec
 from trimaran.client.link import Owner, Postmortem
 from trimaran.errors import ConfigError, ConnectFailed, ConnectionLost, NotReady
 from trimaran.protocol.lines import MAX_LINE_BYTES, LineReader, LineTooLong, write_line
+from trimaran.protocol.mask import mask_command
 
 __all__ = ["ChildChannel"]
 
@@ -106,8 +106,8 @@ class ChildChannel:
         return [] if self._child is None else self._child.tail.lines()
 
     def describe(self) -> str:
-        """The command, as one would type it."""
-        return shlex.join(self._command)
+        """The command, as one would type it, without what looks like a secret."""
+        return mask_command(self._command)
 
     def postmortem(self) -> Postmortem:
         """The exit code (negative: the signal that ended it), once known, and the end of stderr."""

@@ -16,7 +16,7 @@ Capsys = pytest.CaptureFixture[str]
 
 SECRETS = f"""
 [permissions]
-deny = ["Bash(rm *)"]
+deny = ["mcp__boat__rm_*"]
 
 [server.boat]
 command = {sys.executable!r}
@@ -38,7 +38,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("USERPROFILE", str(home))
-    for name in ("XDG_CONFIG_HOME", "CODEX_HOME", "CLAUDE_CONFIG_DIR", "BOAT_NAME"):
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "CODEX_HOME", "CLAUDE_CONFIG_DIR", "BOAT_NAME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path / "work")
     return home
@@ -141,7 +141,115 @@ def test_one_file_can_be_checked_alone_as_json(capsys: Capsys, home: Path, tmp_p
         "files": [{"file": str(file), "level": "file"}],
         "servers": {"a": {"state": "ok", "problems": [], "transport": "http"}},
         "problems": [],
+        "rules": [],
     }
+
+
+RULES = f"""
+[permissions]
+deny = ["mcp__boat"]
+
+[server.boat]
+command = {sys.executable!r}
+
+[server.tide]
+transport = "http"
+url = "https://tide.example/mcp"
+
+[server.tide.permissions]
+ask = ["write_***"]
+"""
+
+
+def test_rules_that_cannot_be_read_are_told_with_file_and_line_and_the_code_is_one(capsys: Capsys, home: Path) -> None:
+    """R243: a rule that is lost might be the one that denies."""
+    file = user(home, RULES)
+    done = config(capsys, "check")
+    assert done.code == 1
+    assert f"rule      {file}:3, permissions.deny: no tool can have this name" in done.out
+    assert "For all tools of a server, write mcp__boat__*" in done.out
+    assert f"failed    tide: {file}:13, server.tide.permissions.ask: " in done.out
+    assert "ok        boat: stdio" in done.out
+    report = config(capsys, "check", "--json").json
+    assert report["good"] is False
+    assert [(one["severity"], one["server"]) for one in report["rules"]] == [("error", None), ("error", "tide")]
+    assert report["servers"]["tide"]["state"] == "failed"
+
+
+def test_one_bad_rule_is_enough_for_a_code_of_one(capsys: Capsys, home: Path) -> None:
+    user(home, f'[permissions]\ndeny = ["mcp__boat__x("]\n[server.boat]\ncommand = {sys.executable!r}\n')
+    assert config(capsys, "check").code == 1
+    assert config(capsys, "check", "--json").code == 1
+
+
+def test_rules_of_what_is_disabled_are_told_and_are_no_failure(capsys: Capsys, home: Path) -> None:
+    user(home, '[server.a]\ncommand = "x"\ndisabled = true\n[server.a.permissions]\nask = ["write_***"]\n')
+    done = config(capsys, "check")
+    assert done.code == 0
+    assert "disabled  a\nrule      " in done.out
+
+
+def test_rules_about_servers_that_are_not_there_are_told_and_are_no_failure(capsys: Capsys, home: Path) -> None:
+    """The same file is read in other projects, which have other servers."""
+    file = user(home, f'[permissions]\nallow = ["mcp__baot__*"]\n[server.boat]\ncommand = {sys.executable!r}\n')
+    done = config(capsys, "check")
+    assert done.code == 0
+    assert f"warning   {file}:2, permissions.allow: the rule matches no tool there is" in done.out
+    assert "Did you mean mcp__boat__*?" in done.out
+
+
+# --- trust -----------------------------------------------------------------------------------------------------------
+
+PROJECT = f"""
+[permissions]
+allow = ["mcp__boat__*"]
+
+[server.boat]
+command = {sys.executable!r}
+args = ["--auth-hook", "./steal.sh", "${{BOAT_NAME:-x}}"]
+
+[server.boat.permissions]
+allow = ["sail"]
+"""
+
+
+def project(tmp_path: Path, text: str = PROJECT) -> Path:
+    return put(tmp_path / "work" / ".trimaran" / "mcp.toml", text)
+
+
+def test_a_projects_file_is_trusted_until_it_changes(capsys: Capsys, home: Path, tmp_path: Path) -> None:
+    file = project(tmp_path)
+    assert "(project, not trusted: trimaran config trust)" in config(capsys, "check").err
+    done = config(capsys, "trust")
+    assert done.code == 0
+    assert f"boat: {sys.executable} --auth-hook ./steal.sh '${{BOAT_NAME:-x}}' ({file}:5)" in done.out
+    assert f"allow mcp__boat__* ({file}:3)" in done.out
+    assert f"allow sail of boat ({file}:10)" in done.out
+    kept = home / ".local" / "share" / "trimaran" / "trusted.json"
+    assert list(json.loads(kept.read_text())["files"]) == [str(file)]
+    checked = config(capsys, "check", "--json")
+    assert (checked.code, checked.json["files"]) == (0, [{"file": str(file), "level": "project", "trusted": True}])
+    assert "(project, trusted)" in config(capsys, "check").err
+    assert "trusted already" in config(capsys, "trust").err
+    project(tmp_path, PROJECT + "# another word\n")
+    assert config(capsys, "check", "--json").json["files"][0]["trusted"] is False
+
+
+def test_trust_is_taken_back(capsys: Capsys, tmp_path: Path) -> None:
+    project(tmp_path)
+    assert "was not trusted" in config(capsys, "untrust").err
+    config(capsys, "trust")
+    done = config(capsys, "untrust")
+    assert (done.code, "no longer trusted" in done.err) == (0, True)
+    assert config(capsys, "check", "--json").json["files"][0]["trusted"] is False
+
+
+def test_there_is_nothing_to_trust_without_a_file_of_the_project(capsys: Capsys, home: Path) -> None:
+    user(home, SECRETS)
+    done = config(capsys, "trust")
+    assert done.code == 2
+    assert "the project has nothing to trust" in done.err
+    assert not (home / ".local").exists()
 
 
 # --- show ------------------------------------------------------------------------------------------------------------
@@ -161,7 +269,7 @@ def test_what_is_shown_is_toml_that_says_where_each_server_stands(capsys: Capsys
     file = user(home, SECRETS)
     done = config(capsys, "show")
     assert f"# {file}:5\n# failed: {file}:8: server.boat.env.NAME: " in done.out
-    assert "# deny Bash(rm *)" in done.out
+    assert "# deny mcp__boat__rm_*" in done.out
     assert tomllib.loads(done.out)["server"]["tide"] == {
         "transport": "http",
         "url": "https://tide.example/mcp?key=***",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,15 @@ from typing import Any
 import pytest
 
 from trimaran import connect
+from trimaran.client import StateEvent
 from trimaran.dialers import _resolve
-from trimaran.errors import ConfigError
+from trimaran.errors import ConfigError, ConnectFailed, RemoteProtocolError
+from trimaran.oauth import OAuth
+from trimaran.protocol.mask import Mask
 from trimaran.server.server import Server
+from trimaran.testing import channel_to
+
+from ...ports import find_port
 
 
 def dialer(target: Any, **options: Any) -> Any:
@@ -28,7 +35,7 @@ def script(tmp_path: Path) -> Path:
 # --- what is right ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("url", ["http://h/mcp", "https://h:1/x?y=z", "HTTP://h/", "http://[::1]:5/mcp"])
+@pytest.mark.parametrize("url", ["http://h/mcp", "https://h:1/x", "HTTP://h/", "http://[::1]:5/mcp"])
 def test_a_url_is_spoken_to_over_http(url: str) -> None:
     made = dialer(url)
     assert made.describe() == url
@@ -168,3 +175,91 @@ def test_a_target_that_is_none_names_the_remedy(target: Any, remedy: str) -> Non
     with pytest.raises(ConfigError) as caught:
         connect(target)
     assert remedy in str(caught.value)
+
+
+# --- secrets ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("target", "seen"),
+    [
+        ("https://h/mcp?key=hunter2", "https://h/mcp?key=***"),
+        ({"url": "https://h/mcp?key=hunter2"}, "https://h/mcp?key=***"),
+        (["npx", "--token", "hunter2", "-v"], "npx --token *** -v"),
+        ({"command": "npx", "args": ["--api-key=hunter2"]}, "npx '--api-key=***'"),
+    ],
+    ids=["url", "url-entry", "command", "command-entry"],
+)
+def test_a_target_is_named_without_its_secrets(target: Any, seen: str) -> None:
+    made = dialer(target)
+    assert made.describe() == seen
+    assert seen in repr(connect(target))
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "https://h:x/?key=hunter2",
+        "ftp://h/?key=hunter2",
+        "https://ada:hunter2@h/?key=hunter2",
+        "npx server --token hunter2",
+        "npx --token hunter2 server.py",
+    ],
+    ids=["port", "scheme", "user", "command", "script"],
+)
+def test_a_target_that_cannot_be_is_refused_without_its_secrets(target: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        connect(target)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_grant_that_cannot_be_used_is_refused_without_the_urls_secrets() -> None:
+    with pytest.raises(ConfigError, match="not https") as refused:
+        connect("http://h.example/mcp?key=hunter2", auth=OAuth())
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", ["url", "command"])
+async def test_neither_errors_nor_the_log_hold_a_secret_of_the_target(
+    kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "trimaran.client")
+    events: list[StateEvent] = []
+    targets: dict[str, Any] = {
+        "url": f"http://127.0.0.1:{find_port()}/mcp?key=hunter2",
+        "command": ["no-such-program-anywhere", "--token", "hunter2"],
+    }
+    client = connect(targets[kind], on_state=events.append, connect_timeout=5)
+    with pytest.raises(ConnectFailed) as failed:
+        await client.open()
+    assert "***" in str(failed.value)
+    assert "hunter2" not in str(failed.value)
+    assert "***" in caplog.text
+    assert "hunter2" not in caplog.text
+    assert [event for event in events if event.error]
+    assert not [event for event in events if "hunter2" in str(event.error)]
+
+
+async def test_an_error_that_ends_a_conversation_holds_no_secret_of_the_target() -> None:
+    """What a transport tells of a loss, and of a call that it failed."""
+
+    server = Server("any", version="1")
+    server.add_tool(lambda: "x", name="x")
+    events: list[StateEvent] = []
+    channel: Any = channel_to(server)
+    client = connect(channel, on_state=events.append)
+    connection = client._connection
+    connection._mask = Mask("https://h/mcp?key=hunter2")
+
+    async def fail(*_: Any) -> None:
+        raise RemoteProtocolError(-32600, "https://h/mcp?key=hunter2 answered oddly")
+
+    async with client:
+        link: Any = connection.conversation.link
+        link.request = link.send = fail
+        with pytest.raises(RemoteProtocolError, match=r"key=\*\*\* answered"):
+            await client.list_tools()
+        with pytest.raises(RemoteProtocolError, match=r"key=\*\*\* answered"):
+            await client.notify("notifications/any")
+        connection.conversation.lost(ConnectFailed("https://h/mcp?key=hunter2 broke off"))
+    assert [str(event.error) for event in events if event.error] == ["https://h/mcp?key=*** broke off"]

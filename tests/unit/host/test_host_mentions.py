@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from trimaran import Host, Server
+from trimaran.errors import Unauthorized
 from trimaran.host import OutputLimits, ResourceUnknown, ServerUnavailable, TemplateArity
 
 LIMIT = 5.0
@@ -206,3 +207,104 @@ async def test_a_large_resource_is_cut(library: Library) -> None:
         text = (await host.expand("@docs:long")).text
         assert "[truncated: 5000>100]" in text
         assert len(text) < 600
+
+
+# --- words of a template ---------------------------------------------------------------------------------------------
+
+
+def add_completions(library: Library) -> list[tuple[str, str, dict[str, str]]]:
+    """Completion for the template `pair`; returns where it is noted what was asked."""
+    asked: list[tuple[str, str, dict[str, str]]] = []
+    template = "docs://žluť/{a}/{b}/{+a}"
+
+    @library.server.completion(template=template, argument="a")
+    def first(typed: str, filled: dict[str, str]) -> list[str]:
+        asked.append(("a", typed, filled))
+        return [one for one in ("north", "nadir", "south") if one.startswith(typed)]
+
+    @library.server.completion(template=template, argument="b")
+    def second(typed: str, filled: dict[str, str]) -> list[str]:
+        asked.append(("b", typed, filled))
+        return [f"{filled['a']}-{typed}"]
+
+    return asked
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_words_of_a_template_are_completed_by_the_server(library: Library, era: str) -> None:
+    asked = add_completions(library)
+    async with Host({"docs": library.server}, environ={}, options={"era": era}) as host:
+        assert await host.complete_argument("docs", "pair", [], "n") == ["north", "nadir"]
+        assert await host.complete_argument("docs", "pair", ["north"], "x") == ["north-x"]
+        assert asked == [("a", "n", {}), ("b", "x", {"a": "north"})]
+        for server, name, words in (
+            ("docs", "pair", ["a", "b"]),
+            ("docs", "issue", []),
+            ("docs", "readme", []),
+            ("docs", "nothing", []),
+            ("nobody", "pair", []),
+        ):
+            assert await host.complete_argument(server, name, words, "") == []
+        assert len(asked) == 2
+
+
+async def test_words_complete_to_nothing_where_the_server_cannot(host: Host) -> None:
+    assert await host.complete_argument("docs", "issue", [], "") == []
+    assert await host.complete_argument("bare", "issue", [], "") == []
+    await host.disable("docs")
+    assert await host.complete_argument("docs", "issue", [], "") == []
+
+
+async def test_a_server_that_takes_its_time_completes_to_nothing(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trimaran.host.mentions._SOON", 0.01)
+
+    @library.server.completion(template="docs://issues/{id}", argument="id")
+    async def never(typed: str) -> list[str]:
+        await asyncio.Event().wait()
+        return ["late"]
+
+    async with asyncio.timeout(LIMIT), Host({"docs": library.server}, environ={}) as host:
+        assert await host.complete_argument("docs", "issue", [], "") == []
+
+
+async def test_a_server_that_sends_what_is_no_completion_completes_to_nothing(library: Library) -> None:
+    library.server.add_completion(lambda typed: ["x"], template="docs://issues/{id}", argument="id")
+
+    @library.server.middleware("completion/complete")
+    async def lie(call: Any, proceed: Any) -> Any:
+        return {"completion": {"values": [7, None]}}
+
+    async with Host({"docs": library.server}, environ={}) as host:
+        assert await host.complete_argument("docs", "issue", [], "") == []
+
+
+# --- what is found out on the way ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["list", "read", "complete"])
+async def test_what_fails_on_the_way_is_told_to_whoever_watches_the_server(library: Library, how: str) -> None:
+    """R218, R273: a login that ended, or a connection that broke, shows at once and not at the next look."""
+    add_completions(library)
+    changed = asyncio.Event()
+    async with Host({"docs": library.server}, environ={}, on_change=changed.set) as host:
+        client: Any = host.whereis("docs")
+        server = host._servers["docs"]  # pyright: ignore[reportPrivateUsage]
+        server._can_log_in = True  # pyright: ignore[reportPrivateUsage]
+
+        async def refused(*_: Any, **__: Any) -> Any:
+            raise Unauthorized("the token ended", status=401)
+
+        if how != "list":
+            await host.complete_mention("@docs:")
+        method = {"list": "list_resources_all", "read": "read_resource", "complete": "complete"}[how]
+        object.__setattr__(client, method, refused)
+        if how == "complete":
+            assert await host.complete_argument("docs", "pair", [], "n") == []
+        else:
+            assert "the token ended" in (await host.expand("@docs:readme")).problems[0]
+        async with asyncio.timeout(LIMIT):
+            while host.status()[0].state != "needs_auth":
+                changed.clear()
+                await changed.wait()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trimaran import Host, Server
+from trimaran import Host, Server, connect
 from trimaran.client.link import Owner, Postmortem
 from trimaran.errors import (
     AuthorizationFailed,
@@ -42,6 +42,7 @@ class Moody:
         self.is_silent = False
         self.opened = 0
         self.swallowed = 0
+        self.is_closed = False
         self._inner: Any = None
         self._owner: Owner | None = None
 
@@ -62,6 +63,7 @@ class Moody:
             await self._inner.send(message)
 
     async def close(self) -> None:
+        self.is_closed = True
         self._owner = None
         if self._inner is not None:
             await self._inner.close()
@@ -152,6 +154,85 @@ async def test_a_server_that_never_answers_is_given_up_in_time() -> None:
         (status,) = host.status()
         assert status.state == "failed"
         assert "within 0.05 s" in status.reason
+
+
+def supervised_channels(
+    transport: str, monkeypatch: pytest.MonkeyPatch, **options: Any
+) -> tuple[Supervised, list[Moody]]:
+    """A server that gets a new channel each time it is dialed, and these channels."""
+    monkeypatch.setattr(supervise, "_HEALTH", 0.001)
+    made: list[Moody] = []
+
+    def dial(**more: Any) -> Any:
+        made.append(Moody(make_server()))
+        return connect(made[-1], **{**more, "connect_timeout": LIMIT}, **options)
+
+    return Supervised("one", transport, dial, startup_timeout=0.05, call_timeout=1), made
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_a_child_that_runs_and_does_not_answer_is_ended_and_started_again(
+    monkeypatch: pytest.MonkeyPatch, era: str
+) -> None:
+    """R218: a dead child heals, and one that is as good as dead does, too."""
+    server, made = supervised_channels("stdio", monkeypatch, era=era)
+    server.start()
+    await server.settled()
+    first = server.client
+    made[0].is_silent = True
+    async with asyncio.timeout(LIMIT):
+        while len(made) < 2 or server.state != "connected":
+            await asyncio.sleep(0.001)
+    assert made[0].is_closed
+    assert first is not None
+    assert server.client is not first
+    assert first.state == "closed"
+    await server.stop()
+
+
+async def test_what_is_no_child_of_ours_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, made = supervised_channels("http", monkeypatch)
+    server.start()
+    await server.settled()
+    made[0].is_silent = True
+    async with asyncio.timeout(LIMIT):
+        while made[0].swallowed < 6:
+            await asyncio.sleep(0.001)
+    assert (server.state, server.status.retries, len(made)) == ("failed", True, 1)
+    made[0].is_silent = False
+    async with asyncio.timeout(LIMIT):
+        while server.state != "connected":
+            await asyncio.sleep(0.001)
+    assert len(made) == 1
+    await server.stop()
+
+
+@pytest.mark.parametrize(("steady", "pauses"), [(60.0, [0, 1, 2]), (0.0, [0, 0, 0])], ids=["short", "long"])
+async def test_what_does_not_last_is_started_again_after_growing_pauses(
+    monkeypatch: pytest.MonkeyPatch, steady: float, pauses: list[int]
+) -> None:
+    """A child that is silent soon after each start is not started on and on."""
+    waited: list[float] = []
+    steps = (0.0011, 0.0012, 0.0013)
+    sleep = asyncio.sleep
+
+    async def note(seconds: float, *more: Any) -> None:
+        if seconds in steps:
+            waited.append(seconds)
+        await sleep(seconds, *more)
+
+    server, made = supervised_channels("stdio", monkeypatch)
+    monkeypatch.setattr(supervise, "_PAUSES", steps)
+    monkeypatch.setattr(supervise, "_STEADY", steady)
+    monkeypatch.setattr(supervise.asyncio, "sleep", note)
+    server.start()
+    async with asyncio.timeout(LIMIT):
+        while len(waited) < 3:
+            await sleep(0.001)
+            for channel in made:
+                channel.is_silent = channel.is_silent or server.state == "connected"
+    await server.stop()
+    assert waited[:3] == [steps[number] for number in pauses]
 
 
 async def test_a_list_that_does_not_end_is_not_taken() -> None:
@@ -299,7 +380,7 @@ async def test_a_login_that_ends_in_the_middle_is_noticed_by_the_call() -> None:
 def test_every_state_has_its_glyph() -> None:
     """R273."""
     shown = {state: ServerStatus(name="a", state=state, transport="http").glyph for state in GLYPHS}
-    assert shown == {"connected": "●", "starting": "◐", "needs_auth": "◐", "failed": "○", "disabled": "○"}
+    assert shown == {"connected": "●", "starting": "◐", "needs_auth": "◐", "failed": "○", "idle": "○", "disabled": "○"}
     assert ServerStatus(name="a", state="connected", transport="http", tools=1).text == "connected (1 tool)"
 
 

@@ -320,6 +320,7 @@ PATTERNS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @quick
 @given(PATTERNS)
 def test_what_is_written_is_read_as_what_it_was(pattern: Pattern) -> None:
@@ -330,6 +331,7 @@ def test_what_is_written_is_read_as_what_it_was(pattern: Pattern) -> None:
     assert parse_pattern(written) == pattern
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=200)
 @given(
     st.one_of(

@@ -17,7 +17,7 @@ from typing import Final
 
 from .model import ConfigUnusable, Problem
 
-__all__ = ["BACKUP", "read_text", "replace_text"]
+__all__ = ["BACKUP", "read_text", "replace_text", "write_whole"]
 
 BACKUP: Final = ".trimaran-bak"
 _LARGEST: Final = 64 * 1024 * 1024  # Claude Code's own file grows to some MiB; a device in its place never ends
@@ -56,14 +56,15 @@ def replace_text(path: PurePath, text: str, before: str | None) -> Path | None:
         backup = None
         if before is not None:
             backup = file.with_name(file.name + BACKUP)
-            _write(backup, file.read_bytes(), mode)
-        _write(file, text.encode(), mode)
+            write_whole(backup, file.read_bytes(), mode)
+        write_whole(file, text.encode(), mode)
     except OSError as error:
         raise ConfigUnusable(Problem(str(path), f"this cannot be written: {error.strerror or error}")) from None
     return backup
 
 
-def _write(file: Path, data: bytes, mode: int | None) -> None:
+def write_whole(file: Path, data: bytes, mode: int | None = None) -> None:
+    """Replace a file, or make it, in one step; for its owner alone unless a mode is given."""
     descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)  # mode 0600
     try:
         with os.fdopen(descriptor, "wb") as stream:

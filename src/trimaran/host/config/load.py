@@ -10,6 +10,7 @@ said. Everything else is the affair of one server, which is marked failed while 
 from __future__ import annotations
 
 import difflib
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
@@ -66,6 +67,9 @@ def read_config(texts: Sequence[tuple[Source, str]], machine: Machine) -> HostCo
             read[name] = read_entry(name, table, source, machine, _below(lines, ("server", name)))
     return HostConfig(
         sources=tuple(source for source, _ in texts),
+        digests={
+            source.file: hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() for source, text in texts
+        },
         servers={name: one for name, one in read.items() if isinstance(one, ServerEntry)},
         failed={name: one for name, one in read.items() if isinstance(one, FailedEntry)},
         rules=tuple(rules),

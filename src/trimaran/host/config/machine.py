@@ -98,6 +98,13 @@ class Machine(Struct, frozen=True, kw_only=True):
         return self.xdg_config / "trimaran" / "mcp.toml"
 
     @property
+    def trust_file(self) -> PurePath:
+        """Which projects' files this user trusts: kept where the logins are, since neither is a setting."""
+        if self.is_windows:
+            return (self.named_by("LOCALAPPDATA") or self.in_home("AppData", "Local")) / "trimaran" / "trusted.json"
+        return (self.named_by("XDG_DATA_HOME") or self.in_home(".local", "share")) / "trimaran" / "trusted.json"
+
+    @property
     def project_file(self) -> PurePath:
         """The project's `mcp.toml`."""
         return self.in_workspace(".trimaran", "mcp.toml")

@@ -1,7 +1,8 @@
 """What a person may see of a configuration: names and places, not secrets.
 
 Pure. Masked are the values of headers and of environment variables, secrets of OAuth, credentials and query values in
-URLs, and arguments that look like a secret. A `${NAME}` stays: it names a secret, it is none.
+URLs, and arguments that look like a secret: how, `trimaran.protocol.mask` knows. A `${NAME}` stays: it names a secret,
+it is none.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
+from trimaran.protocol import mask
+from trimaran.protocol.mask import MASK, TOKEN
+
 from .expand import Reference, Unexpandable, parts_of
 
 __all__ = ["MASK", "mask_text", "mask_url", "masked"]
-
-MASK: Final = "***"
 
 _SECRET_MAPS: Final = frozenset(
     {"env", "envs", "headers", "http_headers", "env_http_headers", "requestInit", "settings"}
@@ -22,18 +24,6 @@ _SECRET_MAPS: Final = frozenset(
 _SECRET_KEY: Final = re.compile(
     r"secret|token(?!_?(?:url|endpoint|env))|password|passwd|api[-_]?key|credential", re.IGNORECASE
 )
-_FLAG: Final = re.compile(
-    r"(--?[\w-]*(?:secret|token|password|passwd|api[-_]?key|credential|auth|header|bearer)[\w-]*)(?:=(.*))?",
-    re.IGNORECASE | re.DOTALL,
-)
-# As services make them: sk-..., ghp_..., github_pat_..., xoxb-..., glpat-..., AKIA..., a JWT.
-_TOKEN: Final = re.compile(
-    r"(?:sk|pk|rk)[-_][\w-]{16,}|gh[opsur]_\w{16,}|github_pat_\w{16,}|xox[a-z]-[\w-]{10,}|glpat-[\w-]{10,}|AKIA[0-9A-Z]{12,}"
-    r"|eyJ[\w-]{10,}\.[\w-]+(?:\.[\w-]*)?"
-)
-# A long piece of a path with letters and digits in it: some services put the key there.
-_OPAQUE: Final = re.compile(r"(?<!/)/(?=[^/]*[0-9])(?=[^/]*[A-Za-z])[A-Za-z0-9_=.-]{20,}(?=/|$)")
-_SETTING: Final = re.compile(r"([A-Za-z_]\w*(?:SECRET|TOKEN|PASSWORD|KEY)\w*=)(.+)", re.IGNORECASE | re.DOTALL)
 
 
 def masked(table: Mapping[str, Any]) -> dict[str, Any]:
@@ -49,12 +39,12 @@ def _value(key: str, value: Any) -> Any:
         return masked(inner)
     if isinstance(value, (list, tuple)):
         listed = cast("Sequence[Any]", value)
-        return _arguments(listed) if key == "args" else [_value(key, one) for one in listed]
+        return mask.mask_arguments(listed, mask_text) if key == "args" else [_value(key, one) for one in listed]
     if not isinstance(value, str):
         return value
     if _SECRET_KEY.search(key):
         return mask_text(value)
-    return mask_url(value) if "://" in value else _TOKEN.sub(MASK, value)
+    return mask_url(value) if "://" in value else TOKEN.sub(MASK, value)
 
 
 def _hidden(value: Any) -> Any:
@@ -80,31 +70,4 @@ def mask_text(text: str) -> str:
 
 def mask_url(text: str) -> str:
     """A URL without user, password, the values of its query, and what looks like a token in its path."""
-    text = re.sub(r"://[^/?#\s]*@", f"://{MASK}@", text)
-    head, mark, query = text.partition("?")
-    head = _OPAQUE.sub(lambda found: f"/{MASK}", head)
-    query = re.sub(r"=([^&#]*)", lambda found: f"={mask_text(found[1])}", query)
-    return _TOKEN.sub(MASK, f"{head}{mark}{query}")
-
-
-def _arguments(listed: Sequence[Any]) -> list[Any]:
-    made: list[Any] = []
-    hides_next = False
-    for one in listed:
-        if not isinstance(one, str):
-            made.append(one)
-            continue
-        flag = _FLAG.fullmatch(one)
-        if hides_next and not (flag and one.startswith("--")):
-            made.append(mask_text(one))
-            hides_next = False
-        elif flag:
-            made.append(one if flag[2] is None else f"{flag[1]}={mask_text(flag[2])}")
-            hides_next = flag[2] is None
-        elif setting := _SETTING.fullmatch(one):
-            made.append(setting[1] + mask_text(setting[2]))
-            hides_next = False
-        else:
-            made.append(mask_url(one) if "://" in one else _TOKEN.sub(MASK, one))
-            hides_next = False
-    return made
+    return mask.mask_url(text, mask_text)

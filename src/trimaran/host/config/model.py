@@ -187,6 +187,8 @@ class HostConfig(Struct, frozen=True, kw_only=True):
 
     sources: tuple[Source, ...] = ()
     """The files that are there, the weakest first."""
+    digests: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The SHA-256 of each file's text, as it was read: what a person trusts is this text, not the name of a file."""
     servers: Mapping[str, ServerEntry] = field(default_factory=dict[str, ServerEntry])
     failed: Mapping[str, FailedEntry] = field(default_factory=dict[str, FailedEntry])
     rules: tuple[RuleEntry, ...] = ()

@@ -1,4 +1,4 @@
-"""What a rule is asked about: a tool that is to be called, or a server that wants to ask the person something.
+"""What needs permission: a tool that is to be called, a server that wants to ask the person something, or use our model.
 
 Pure. Rules know a tool as `mcp__<server>__<tool>` (R271), and by the name that the catalog gave it where that is another.
 """
@@ -44,10 +44,11 @@ def main_argument(schema: object) -> str | None:
 class Act(Struct, frozen=True):
     """One thing that needs permission. Make it once per tool and keep it: `Act.tool(...)`, `Act.elicit(...)`."""
 
-    kind: Literal["tool", "elicit"]
+    kind: Literal["tool", "elicit", "sample"]
+    """No rule is about a `sample`: it is a person's to decide, and is an act so that it can be recorded."""
     server: str
     name: str
-    """As it is shown; for an elicitation `Elicit(<server>)`."""
+    """As it is shown; for an elicitation `Elicit(<server>)`, for sampling `Sample(<server>)`."""
     names: tuple[str, ...]
     """What rules compare, any of these: the names of a tool; of an elicitation the server's."""
     main: str | None = None
@@ -72,6 +73,11 @@ class Act(Struct, frozen=True):
     def elicit(cls, server: str) -> Act:
         """A question of a server's to the person (R241, R260)."""
         return cls("elicit", server, f"Elicit({server})", (server,))
+
+    @classmethod
+    def sample(cls, server: str) -> Act:
+        """A server's use of our model."""
+        return cls("sample", server, f"Sample({server})", (server,))
 
     def __str__(self) -> str:
         return self.name

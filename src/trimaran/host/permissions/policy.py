@@ -107,7 +107,7 @@ class Decision(Struct, frozen=True):
     @property
     def refusal(self) -> str:
         """What to tell the model, and whoever reads along, about a call that does not take place."""
-        if self.by == "nobody" and self.act.kind == "elicit":
+        if self.by == "nobody" and self.act.kind != "tool":
             return f"{self.act} needs a person to answer, and nobody is here."
         if self.by == "nobody":
             return (

@@ -1,0 +1,121 @@
+"""What may be told of where a server is: a URL or a command line without the secrets in it.
+
+Pure. Masked are credentials and the values of a query in URLs, long opaque pieces of their paths, and arguments that look
+like a secret: by the option before them, by the variable they set, or by the form that services give their tokens. It is a
+guess, and a secret that looks like nothing stays: whoever can keep secrets out of both does so.
+
+`Mask` is for texts of others that hold a target's URL or command somewhere, such as a transport's errors.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, final
+
+__all__ = ["MASK", "TOKEN", "Mask", "mask_arguments", "mask_command", "mask_url"]
+
+MASK: Final = "***"
+
+# As services make them: sk-..., ghp_..., github_pat_..., xoxb-..., glpat-..., AKIA..., a JWT. Not in the middle of a word:
+# there is an "sk-" in "task-".
+TOKEN: Final = re.compile(
+    r"(?<![A-Za-z0-9])(?:(?:sk|pk|rk)[-_][\w-]{16,}|gh[opsur]_\w{16,}|github_pat_\w{16,}|xox[a-z]-[\w-]{10,}"
+    r"|glpat-[\w-]{10,}|AKIA[0-9A-Z]{12,}|eyJ[\w-]{10,}\.[\w-]+(?:\.[\w-]*)?)"
+)
+_FLAG: Final = re.compile(
+    r"(--?[\w-]*(?:secret|token|password|passwd|api[-_]?key|credential|auth|header|bearer)[\w-]*)(?:=(.*))?",
+    re.IGNORECASE | re.DOTALL,
+)
+# A long piece of a path with letters and digits in it: some services put the key there.
+_OPAQUE: Final = re.compile(r"(?<!/)/(?=[^/]*[0-9])(?=[^/]*[A-Za-z])[A-Za-z0-9_=.-]{20,}(?=/|$)")
+_SETTING: Final = re.compile(r"([A-Za-z_]\w*(?:SECRET|TOKEN|PASSWORD|KEY)\w*=)(.+)", re.IGNORECASE | re.DOTALL)
+_SHORT: Final = 3  # characters: what is no longer is no secret, and would be found everywhere
+_CUT: Final = 200  # characters of a command that the transport of children tells
+
+Hide = Callable[[str], str]
+"""What is told instead of a text that may be a secret."""
+
+
+def _whole(text: str) -> str:
+    return MASK if text else text
+
+
+def mask_url(text: str, hide: Hide = _whole) -> str:
+    """A URL without user, password, the values of its query, and what looks like a token in its path."""
+    text = re.sub(r"://[^/?#\s]*@", f"://{MASK}@", text)
+    head, mark, query = text.partition("?")
+    head = _OPAQUE.sub(lambda found: f"/{MASK}", head)
+    query = re.sub(r"=([^&#]*)", lambda found: f"={hide(found[1])}", query)
+    return TOKEN.sub(MASK, f"{head}{mark}{query}")
+
+
+def mask_arguments(listed: Sequence[Any], hide: Hide = _whole) -> list[Any]:
+    """The arguments of a command, as many as there are; what is no text stays."""
+    made: list[Any] = []
+    hides_next = False
+    for one in listed:
+        if not isinstance(one, str):
+            made.append(one)
+            continue
+        flag = _FLAG.fullmatch(one)
+        if hides_next and not (flag and one.startswith("--")):
+            made.append(hide(one))
+            hides_next = False
+        elif flag:
+            made.append(one if flag[2] is None else f"{flag[1]}={hide(flag[2])}")
+            hides_next = flag[2] is None
+        elif setting := _SETTING.fullmatch(one):
+            made.append(setting[1] + hide(setting[2]))
+            hides_next = False
+        else:
+            made.append(mask_url(one, hide) if "://" in one else TOKEN.sub(MASK, one))
+            hides_next = False
+    return made
+
+
+def mask_command(command: Sequence[str]) -> str:
+    """A command line, as one would type it."""
+    return " ".join(one if one == MASK else shlex.quote(one) for one in mask_arguments(command))
+
+
+def _pairs(url: str) -> list[tuple[str, str]]:
+    """A URL, and each of its secrets: where it redirects to, and how a library writes it, may be another URL with them."""
+    head, _, query = url.partition("?")
+    found = [(url, mask_url(url))]
+    found += [(f"{one[1]}={one[2]}", f"{one[1]}={MASK}") for one in re.finditer(r"([^=&#]+)=([^&#]+)", query)]
+    found += [(one[0], f"/{MASK}") for one in _OPAQUE.finditer(head)]
+    return found + [(one[0], MASK) for one in TOKEN.finditer(url)]
+
+
+@final
+class Mask:
+    """Takes the secrets of one target out of any text.
+
+    Args:
+        url: Where the target is.
+        command: How it is started; or its arguments alone.
+    """
+
+    __slots__ = ("_pairs",)
+
+    def __init__(self, url: str = "", command: Iterable[Any] = ()) -> None:
+        words = [one for one in command if isinstance(one, str)]
+        pairs = _pairs(url) if "://" in url else []
+        if len(line := shlex.join(words)) > _CUT:
+            pairs.append((line[:_CUT], mask_command(words)[:_CUT]))  # cut in the middle of a secret, perhaps
+        for held, shown in zip(words, mask_arguments(words), strict=True):
+            pairs += [(shlex.quote(held), shown), (held, shown)]
+        kept = {held: shown for held, shown in pairs if held != shown and len(held) > _SHORT}
+        # The longest first: it may hold another one.
+        self._pairs = sorted(kept.items(), key=lambda pair: -len(pair[0]))
+
+    def __bool__(self) -> bool:
+        """Is there anything to hide?"""
+        return bool(self._pairs)
+
+    def __call__(self, text: str) -> str:
+        for held, shown in self._pairs:
+            text = text.replace(held, shown)
+        return text
