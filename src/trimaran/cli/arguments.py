@@ -1,59 +1,43 @@
-"""Arguments from words: `key=value` read by a schema, `key:=JSON`, and `--args JSON|@file|-`.
+"""Arguments of a command: `key=value` read by a schema, `key:=JSON`, and `--args JSON|@file|-`.
 
-The schema decides what a text means, not its look: where a string is allowed it stays a string, where only an integer, a
-boolean or JSON fits it is read as that. What the schema says about size or pattern is left to the server to judge.
+What a word means is decided in `trimaran.schema.words`; here is what only a command line has: files, stdin, and errors that
+are usage errors.
 """
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, cast
 
 import click
 
-from trimaran.errors import DeclarationError
-from trimaran.schema import Validator
+from trimaran.schema import words as typed
+from trimaran.schema.words import Word, WordError, parse_json
 
-__all__ = ["Word", "fit", "kinds_of", "read_args", "read_words", "truth_of"]
-
-_YES: Final = frozenset({"true", "yes", "on", "y", "1"})
-_NO: Final = frozenset({"false", "no", "off", "n", "0"})
-_KINDS: Final = ("string", "integer", "number", "boolean", "array", "object", "null")
-_ARTICLES: Final = {
-    "integer": "an integer",
-    "array": "a JSON array",
-    "object": "a JSON object",
-    "boolean": "true or false",
-}
-_MAX_DEPTH: Final = 16  # of references and unions; deeper than anybody nests them by hand
-
-Schema = Mapping[str, Any]
+__all__ = ["Word", "fit", "read_args", "read_words"]
 
 
-class Word(NamedTuple):
-    """One argument as it was typed."""
-
-    key: str
-    text: str
-    is_json: bool
+@contextmanager
+def _usage() -> Generator[None]:
+    try:
+        yield
+    except WordError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def read_words(words: Iterable[str]) -> list[Word]:
     """Split `key=value` and `key:=JSON`; UsageError for anything else, and for a key given twice."""
-    found: dict[str, Word] = {}
-    for word in words:
-        key, equals, text = word.partition("=")
-        is_json = key.endswith(":")
-        key = key.removesuffix(":")
-        if not equals or not key:
-            raise click.UsageError(f"{word!r} is not an argument: write key=value, or key:=JSON")
-        if key in found:
-            raise click.UsageError(f"{key!r} is given twice; for a list, write {key}:='[1, 2]'")
-        found[key] = Word(key, text, is_json)
-    return list(found.values())
+    with _usage():
+        return typed.read_words(words)
+
+
+def fit(words: Sequence[Word], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The words as the arguments a tool with this input schema wants."""
+    with _usage():
+        return typed.fit(words, schema)
 
 
 def read_args(option: str | None) -> dict[str, Any]:
@@ -70,140 +54,8 @@ def read_args(option: str | None) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise click.UsageError(f"--args {option}: {reason}") from None
-    value = _parse(text, where)
+    with _usage():
+        value = parse_json(text, where)
     if not isinstance(value, dict):
         raise click.UsageError(f'{where} holds no JSON object: write --args \'{{"key": "value"}}\'')
     return cast("dict[str, Any]", value)
-
-
-def _parse(text: str, where: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise click.UsageError(f"{where} is not JSON: {error}") from None
-
-
-def fit(words: Sequence[Word], schema: Schema) -> dict[str, Any]:
-    """The words as the arguments a tool with this input schema wants."""
-    properties: Any = schema.get("properties")
-    known = cast("dict[str, Any]", properties) if isinstance(properties, dict) else {}
-    return {
-        word.key: _parse(word.text, f"{word.key}:")
-        if word.is_json
-        else _fit_one(word, known.get(word.key, True), schema)
-        for word in words
-    }
-
-
-def _fit_one(word: Word, wanted: Any, root: Schema) -> Any:
-    kinds = kinds_of(wanted, root)
-    if "string" in kinds:
-        if len(kinds) == 1 or _admits(wanted, word.text, root):
-            return word.text
-        other = _as_json(word.text)
-        return word.text if other is None or isinstance(other, str) or not _admits(wanted, other, root) else other
-    if "boolean" in kinds and "integer" not in kinds:
-        truth = truth_of(word.text)
-        if truth is not None:
-            return truth
-    value = _as_json(word.text)
-    if value is None and word.text.strip() != "null":
-        raise _misfit(word, kinds)
-    if isinstance(value, float) and value.is_integer() and "integer" in kinds and "number" not in kinds:
-        value = int(value)
-    if not _kinds_of_value(value) & kinds:
-        raise _misfit(word, kinds)
-    return value
-
-
-def truth_of(text: str) -> bool | None:
-    """True or false in any of the usual words, else None."""
-    word = text.strip().lower()
-    return True if word in _YES else False if word in _NO else None
-
-
-def _as_json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _misfit(word: Word, kinds: frozenset[str]) -> click.UsageError:
-    wanted = " or ".join(
-        _ARTICLES.get(kind, f"a {kind}" if kind != "null" else "null") for kind in _KINDS if kind in kinds
-    )
-    hint = ""
-    if kinds & {"array", "object"}:
-        example = "[1, 2]" if "array" in kinds else '{"a": 1}'
-        hint = f", such as {word.key}='{example}'"
-    return click.UsageError(f"{word.key}={word.text!r}: the tool wants {wanted or 'nothing at all'} here{hint}")
-
-
-def _admits(wanted: Any, value: Any, root: Schema) -> bool:
-    definitions = {key: root[key] for key in ("$defs", "definitions") if key in root}
-    try:
-        return Validator({**wanted, **definitions} if isinstance(wanted, dict) else wanted).is_valid(value)
-    except DeclarationError:
-        return isinstance(value, str)
-
-
-def _kinds_of_value(value: Any) -> frozenset[str]:
-    match value:
-        case None:
-            return frozenset({"null"})
-        case bool():
-            return frozenset({"boolean"})
-        case int():
-            return frozenset({"integer", "number"})
-        case float():
-            return frozenset({"integer", "number"} if value.is_integer() else {"number"})
-        case str():
-            return frozenset({"string"})
-        case list():
-            return frozenset({"array"})
-        case _:
-            return frozenset({"object"})
-
-
-def kinds_of(schema: Any, root: Schema, depth: int = 0) -> frozenset[str]:
-    """The JSON types a schema lets through, by its own words; all of them where it says nothing."""
-    everything = frozenset(_KINDS)
-    if not isinstance(schema, dict) or depth > _MAX_DEPTH:
-        return everything
-    node = cast("dict[str, Any]", schema)
-    kinds = everything
-    declared: Any = node.get("type")
-    if isinstance(declared, str):
-        kinds &= {declared}
-    elif isinstance(declared, list):
-        kinds &= set(cast("list[str]", declared))
-    if isinstance(node.get("enum"), list):
-        kinds &= frozenset[str]().union(*map(_kinds_of_value, node["enum"]))
-    if "const" in node:
-        kinds &= _kinds_of_value(node["const"])
-    for key in ("anyOf", "oneOf"):
-        if isinstance(node.get(key), list):
-            kinds &= frozenset[str]().union(*(kinds_of(one, root, depth + 1) for one in node[key]))
-    if isinstance(node.get("allOf"), list):
-        for one in node["allOf"]:
-            kinds &= kinds_of(one, root, depth + 1)
-    if isinstance(node.get("$ref"), str):
-        kinds &= kinds_of(_target_of(node["$ref"], root), root, depth + 1)
-    # A whole number is a number: `integer` under `number` must survive.
-    if declared == "number":
-        kinds |= {"integer"} & everything
-    return kinds
-
-
-def _target_of(reference: str, root: Schema) -> Any:
-    """What a local reference points to; True, which says nothing, for any other."""
-    if not reference.startswith("#/"):
-        return True
-    node: Any = root
-    for step in reference[2:].split("/"):
-        step = step.replace("~1", "/").replace("~0", "~")
-        if not isinstance(node, Mapping) or step not in node:
-            return True
-        node = cast("Mapping[str, Any]", node)[step]
-    return node

@@ -10,39 +10,22 @@ Without a terminal nobody can be asked: the question is declined, and stderr say
 from __future__ import annotations
 
 import asyncio
-import datetime
 import os
-import re
 import sys
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast, final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, cast, final
 from urllib.parse import urlsplit
 
 from rich.text import Text
 
-from trimaran.errors import DeclarationError
-from trimaran.schema import Validator
+from trimaran.host.forms import Field, Form, Misfit
 
-from .arguments import truth_of
 from .show import Screen, in_one_line, safe, to_json
 
 if TYPE_CHECKING:
     from trimaran.client.asks import Elicitation
 
 __all__ = ["Answerer", "Field", "Terminal", "TerminalLines"]
-
-_EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
-_WORDS: Final = {"integer": "whole number", "number": "number", "boolean": "yes or no", "string": "text"}
-_FORMATS: Final = {
-    "email": "e-mail address",
-    "uri": "URL",
-    "date": "date, YYYY-MM-DD",
-    "date-time": "date and time, ISO 8601",
-}
-
-
-class Misfit(Exception):
-    """An answer that does not fit its field; the text says why."""
 
 
 class Terminal(Protocol):
@@ -51,158 +34,6 @@ class Terminal(Protocol):
     async def line(self, prompt: str) -> str | None:
         """One line without its end; None when the person ended the input."""
         ...
-
-
-# --- fields ----------------------------------------------------------------------------------------------------------
-
-
-@final
-class Field:
-    """One field of a form: how it is shown, and what a typed text means in it."""
-
-    def __init__(self, name: str, schema: Mapping[str, Any], *, is_required: bool) -> None:
-        self.name = name
-        self.schema = schema
-        self.is_required = is_required
-        self.title = in_one_line(str(schema.get("title") or name), 60)
-        self.description = in_one_line(str(schema.get("description") or ""), 400)
-        self.is_list = schema.get("type") == "array"
-        items: Any = schema.get("items")
-        self.choices = _choices(
-            cast("Mapping[str, Any]", items) if self.is_list and isinstance(items, dict) else schema
-        )
-        self.has_default = "default" in schema
-        self.default: Any = schema.get("default")
-        try:
-            self._validator = Validator(dict(schema))
-        except DeclarationError:
-            self._validator = None  # a schema we cannot judge by: the server will
-
-    @property
-    def kind(self) -> str:
-        """What is wanted, in words."""
-        if self.choices:
-            return "several of these, with commas between" if self.is_list else "one of these"
-        kind = str(self.schema.get("type", "string"))
-        words = _FORMATS.get(str(self.schema.get("format")), _WORDS.get(kind, "text"))
-        return words + _bounds(self.schema, kind)
-
-    def read(self, text: str) -> Any:
-        """The value a text stands for.
-
-        Raises:
-            Misfit: there is none.
-        """
-        value = self._read(text.strip())
-        fault = self._validator.first(value) if self._validator is not None else None
-        if fault is not None:
-            raise Misfit(in_one_line(fault.reason))
-        return value
-
-    def _read(self, text: str) -> Any:
-        if self.is_list:
-            return [self._choose(part.strip()) for part in text.split(",") if part.strip()]
-        if self.choices:
-            return self._choose(text)
-        match self.schema.get("type"):
-            case "integer":
-                return _number(text, int, "a whole number")
-            case "number":
-                return _number(text, float, "a number")
-            case "boolean":
-                truth = truth_of(text)
-                if truth is None:
-                    raise Misfit("answer yes or no")
-                return truth
-            case _:
-                value = "" if text == '""' else text
-                _check_format(value, self.schema.get("format"))
-                return value
-
-    def _choose(self, text: str) -> Any:
-        """By value, then by label, then by number: a choice named 2 is not the second."""
-        for value, label in self.choices:
-            if text == value or text.lower() == label.lower():
-                return value
-        if text.isdigit() and 1 <= int(text) <= len(self.choices):
-            return self.choices[int(text) - 1][0]
-        raise Misfit(f"{in_one_line(text, 40)!r} is not among the choices")
-
-    def show_default(self) -> str:
-        """The default as a person would type it."""
-        default: Any = self.default
-        if isinstance(default, bool):
-            return "yes" if default else "no"
-        if isinstance(default, list):
-            return in_one_line(", ".join(str(one) for one in cast("list[Any]", default)), 60)
-        return in_one_line(str(default), 60)
-
-
-def _choices(schema: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The (value, label) pairs of an enum, in any of the spellings the protocol has had."""
-    for key in ("oneOf", "anyOf"):
-        options: Any = schema.get(key)
-        if isinstance(options, list):
-            listed = [
-                cast("dict[str, Any]", o) for o in cast("list[Any]", options) if isinstance(o, dict) and "const" in o
-            ]
-            if listed:
-                return [(o["const"], in_one_line(str(o.get("title") or o["const"]), 60)) for o in listed]
-    values: Any = schema.get("enum")
-    if not isinstance(values, list):
-        return []
-    names: Any = schema.get("enumNames")
-    labels = cast("list[Any]", names) if isinstance(names, list) else []
-    pairs = enumerate(cast("list[Any]", values))
-    return [(value, in_one_line(str(labels[i] if i < len(labels) else value), 60)) for i, value in pairs]
-
-
-def _bounds(schema: Mapping[str, Any], kind: str) -> str:
-    low, high = ("minLength", "maxLength") if kind == "string" else ("minimum", "maximum")
-    unit = " characters" if kind == "string" else ""
-    least, most = schema.get(low), schema.get(high)
-    if least is not None and most is not None:
-        return f", {least} to {most}{unit}"
-    if least is not None:
-        return f", at least {least}{unit}"
-    return "" if most is None else f", at most {most}{unit}"
-
-
-def _number(text: str, kind: Callable[[str], Any], wanted: str) -> Any:
-    try:
-        value = kind(text)
-    except ValueError:
-        raise Misfit(f"{in_one_line(text, 40)!r} is not {wanted}") from None
-    if value != value or value in (float("inf"), float("-inf")):
-        raise Misfit(f"{text} is not {wanted} JSON can carry")
-    return value
-
-
-def _check_format(text: str, kind: Any) -> None:
-    """The four formats a form may ask for; our validator takes them for annotations."""
-    is_good = True
-    match kind:
-        case "email":
-            is_good = bool(_EMAIL.fullmatch(text))
-        case "uri":
-            is_good = bool(re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*:\S+", text))
-        case "date":
-            is_good = bool(re.fullmatch(r"\d{4}-\d\d-\d\d", text)) and _is_time(text, datetime.date.fromisoformat)
-        case "date-time":
-            is_good = "T" in text.upper() and _is_time(text, datetime.datetime.fromisoformat)
-        case _:
-            pass
-    if not is_good:
-        article = "an" if kind == "email" else "a"
-        raise Misfit(f"{in_one_line(text, 40)!r} is not {article} {_FORMATS[kind]}")
-
-
-def _is_time(text: str, read: Callable[[str], Any]) -> bool:
-    try:
-        read(text)
-    except ValueError:
-        return False
-    return True
 
 
 # --- asking ----------------------------------------------------------------------------------------------------------
@@ -242,8 +73,8 @@ class Answerer:
         if ask.mode == "url":
             self._screen.note(f"  accepted (--yes): visit {safe(str(ask.url))}")
             return ask.accept()
-        content = {field.name: field.default for field in _fields(ask.schema) if field.has_default}
-        open_fields = [field.name for field in _fields(ask.schema) if field.is_required and not field.has_default]
+        content = {field.name: field.default for field in Form(ask.schema).fields if field.has_default}
+        open_fields = [field.name for field in Form(ask.schema).fields if field.required and not field.has_default]
         if open_fields:
             self._screen.note(f"  declined: the form gives no default for {', '.join(open_fields)}", "yellow")
             return ask.decline()
@@ -277,7 +108,7 @@ class Answerer:
         return None if done is None else ask.accept()
 
     async def _put_form(self, ask: Elicitation, terminal: Terminal) -> Any:
-        fields = _fields(ask.schema)
+        fields = Form(ask.schema).fields
         if not fields:
             truth = await self._confirm(terminal, "  Do you accept? [y/N] ", False)
             return None if truth is None else ask.accept({}) if truth else ask.decline()
@@ -300,7 +131,7 @@ class Answerer:
     async def _put_field(self, field: Field, terminal: Terminal, content: dict[str, Any]) -> bool:
         """Ask until the answer fits and keep it; False if the person ended the input."""
         say = self._screen.paragraph
-        line = Text(f"{field.title}", style="bold").append(f" ({field.kind})", style="not bold dim")
+        line = Text(f"{field.title}", style="bold").append(f" ({_wanted(field)})", style="not bold dim")
         say(line.append(f"  {field.description}" if field.description else "", style="not bold"), indent=2)
         for number, (value, label) in enumerate(field.choices, 1):
             more = f" ({in_one_line(value, 40)})" if label != str(value) else ""
@@ -308,9 +139,9 @@ class Answerer:
         if field.name in content:  # the form is edited: what was said before is what an empty line means
             offered, shown = content[field.name], _in_line(content[field.name])
         else:
-            offered, shown = field.default, field.show_default() if field.has_default else ""
+            offered, shown = field.default, in_one_line(field.default_text, 60) if field.has_default else ""
         is_offered = field.has_default or field.name in content
-        hint = f"[{shown}]" if is_offered else "" if field.is_required else "(may be empty)"
+        hint = f"[{shown}]" if is_offered else "" if field.required else "(may be empty)"
         while True:
             text = await terminal.line(f"  {hint}> " if not hint else f"  {hint} > ")
             if text is None:
@@ -319,7 +150,7 @@ class Answerer:
                 if is_offered:
                     content[field.name] = offered
                     return True
-                if not field.is_required:
+                if not field.required:
                     return True
                 say(Text("An answer is needed here; Ctrl-D cancels.", style="yellow"), indent=2)
                 continue
@@ -346,19 +177,8 @@ class Answerer:
                 return found
 
 
-def _fields(schema: Any) -> list[Field]:
-    if not isinstance(schema, dict):
-        return []
-    form = cast("dict[str, Any]", schema)
-    properties: Any = form.get("properties")
-    required: Any = form.get("required")
-    needed = cast("list[Any]", required) if isinstance(required, list) else []
-    if not isinstance(properties, dict):
-        return []
-    return [
-        Field(name, cast("dict[str, Any]", field) if isinstance(field, dict) else {}, is_required=name in needed)
-        for name, field in cast("dict[str, Any]", properties).items()
-    ]
+def _wanted(field: Field) -> str:
+    return f"{field.hint}, with commas between" if field.kind == "choices" else field.hint
 
 
 def _in_line(value: Any) -> str:

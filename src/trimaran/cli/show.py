@@ -25,6 +25,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn,
 from rich.table import Column
 from rich.text import Text
 
+from trimaran.host.plain import in_one_line, safe, to_json
 from trimaran.types import (
     AudioContent,
     BlobResourceContents,
@@ -38,8 +39,6 @@ from trimaran.types import (
 __all__ = ["Saver", "Screen", "holds_file", "in_one_line", "safe", "to_json"]
 
 _WIDTH: Final = 80  # of what is no terminal: logs are read at eighty columns
-# C0 without tab and newline, DEL, C1, and the marks that turn the direction of what follows.
-_CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _LEVEL_STYLES: Final = {"warning": "yellow", "error": "red", "critical": "red", "alert": "red", "emergency": "red"}
 # Where mimetypes knows nothing, or not the ending people use.
 _ENDINGS: Final = {
@@ -53,22 +52,6 @@ _ENDINGS: Final = {
     "text/markdown": ".md",
     "application/json": ".json",
 }
-
-
-def safe(text: str) -> str:
-    """The text with control characters made visible."""
-    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text.replace("\r\n", "\n"))
-
-
-def in_one_line(text: str, most: int = 200) -> str:
-    """The same, short and without line ends: for the middle of a sentence of ours."""
-    line = " ".join(safe(text).split())
-    return line if len(line) <= most else f"{line[: most - 3]}..."
-
-
-def to_json(value: Any) -> str:
-    """JSON as it is printed everywhere here."""
-    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 
 @final

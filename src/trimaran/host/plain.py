@@ -1,0 +1,45 @@
+"""A server's words on a person's terminal: what is not text is made visible, and nothing is longer than it may be.
+
+What a server says is not trusted with the terminal. Control characters would move its cursor and change its title; marks
+that turn the direction of writing, and characters that nobody sees, would make a text look like another. Here they become
+what they are written as in source code. Whether what is left is a truth or a lie is not judged.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+__all__ = ["in_one_line", "safe", "shortened", "to_json"]
+
+# C0 without tab and newline, DEL, C1; the marks that turn the direction of what follows; line ends of other kinds; halves of
+# a pair, which no terminal can be sent; and the tags, which spell out ASCII that is not shown.
+_CONTROL: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff"
+    "\U000e0000-\U000e007f]"
+)
+
+
+def safe(text: str) -> str:
+    """The text with control characters made visible."""
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text.replace("\r\n", "\n"))
+
+
+def in_one_line(text: str, most: int = 200) -> str:
+    """The same, short and without line ends: for the middle of a sentence of ours."""
+    # Cut first, so that a text of megabytes costs no more than what is shown of it; blanks may shrink to nothing.
+    line = " ".join(safe(text[: 4 * most]).split())
+    return line if len(line) <= most and len(text) <= 4 * most else f"{line[: most - 3]}..."
+
+
+def shortened(text: str, most: int) -> str:
+    """The text made safe, and its end left out if it is longer than that; says how much."""
+    if len(text) <= most:
+        return safe(text)
+    return f"{safe(text[:most])}\n... and {len(text) - most:,} more characters"
+
+
+def to_json(value: Any) -> str:
+    """JSON as it is shown to people."""
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
