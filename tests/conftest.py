@@ -4,6 +4,8 @@ A test fails when one of its phases (set-up, body, tear-down) outlasts its deadl
 It fails in tear-down, when all other fixtures are gone, if an asyncio task still runs, if a child process is still there,
 or if a socket, pipe or file was dropped unclosed (the ResourceWarning, an error here by `filterwarnings`).
 
+A test with many cases is quick in some of them and slow in the others (`CASES`).
+
 Fixture: `free_port`.
 """
 
@@ -13,6 +15,7 @@ import asyncio
 import contextlib
 import faulthandler
 import gc
+import hashlib
 import inspect
 import os
 import signal
@@ -31,6 +34,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 DEADLINE = 30.0  # seconds; the slowest honest unit test takes about one
+ARCH = Path(__file__).parent / "arch"
 GRACE = 0.5  # seconds in which what was told to end may still end
 
 
@@ -39,11 +43,36 @@ def free_port() -> int:
     return find_port()
 
 
+# --- quick or slow ---------------------------------------------------------------------------------------------------
+
+CASES = 8  # of one test that are quick; half of all tests are cases of some 230 functions
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow all but some cases of a test that has many: `make check` runs those, `make test` all.
+
+    Which ones is decided by a digest of their names: the same ones each time and everywhere, and some of every kind, while
+    every second case might be all of one. A case in tests/arch is one of our own files: all of these are quick.
+    """
+    tests: dict[tuple[Path, str], list[pytest.Item]] = {}
+    for item in items:
+        if "[" in item.name and item.path.parent != ARCH and not item.get_closest_marker("slow"):
+            tests.setdefault((item.path, item.nodeid.partition("[")[0]), []).append(item)
+    for cases in tests.values():
+        for item in sorted(cases, key=lambda item: hashlib.sha256(item.name.encode()).digest())[CASES:]:
+            item.add_marker("slow")
+
+
 # --- nothing left behind ---------------------------------------------------------------------------------------------
 #
-# After each test all garbage is collected: an unclosed thing in a reference cycle complains when it is collected, and that
-# is to be in this test, not in a later one. What a collection costs grows with what is alive, 50 ms with all of the library
-# imported, so all that was there before a file began is frozen: the collector looks at what its tests and fixtures make.
+# After each test its garbage is collected: an unclosed thing in a reference cycle complains when it is collected, and that
+# is to be in this test, not in a later one. What a collection costs grows with what is looked at, 50 ms with all of the
+# library imported, so all that was there before a file began is frozen, and of a test's garbage only the young generations
+# are searched: what earlier tests left alive (memos, for the most part) has grown old, and is searched when the file ends.
+# That the collector itself makes nothing of a test old meanwhile is what the thresholds are for: five million objects.
+
+gc.set_threshold(100_000, 50, 50)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -72,7 +101,7 @@ def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     if inspect.iscoroutinefunction(getattr(request, "function", None)):
         request.getfixturevalue("leaves_no_task")
     yield
-    gc.collect()
+    gc.collect(1)
     deadline = time.monotonic() + GRACE
     while (left := children() - before) and time.monotonic() < deadline:
         time.sleep(0.01)

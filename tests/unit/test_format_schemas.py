@@ -340,6 +340,7 @@ def test_a_long_chain_of_references_is_written_out_only_so_far() -> None:
     assert fit_schema(schema, "gemini-openapi").left
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["anyOf", "oneOf", "allOf"])
 @pytest.mark.parametrize("end", [{"type": "string"}, {"$ref": "#/$defs/d20"}], ids=["ends", "loops"])
 def test_branches_that_multiply_take_no_time(key: str, end: Any) -> None:
@@ -563,6 +564,7 @@ junk = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(schema=st.dictionaries(st.sampled_from(KEYWORDS), junk, max_size=5), profile=st.sampled_from(sorted(PROFILES)))
 @settings(max_examples=60, deadline=None)
 def test_what_is_no_schema_at_all_is_judged_and_not_stumbled_over(schema: dict[str, Any], profile: str) -> None:

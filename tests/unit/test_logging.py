@@ -38,6 +38,7 @@ print("untouched")
 """
 
 
+@pytest.mark.slow
 def test_importing_and_making_a_server_leaves_logging_alone() -> None:
     """P12: in a fresh process, where nothing else has touched it."""
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=20, check=False)

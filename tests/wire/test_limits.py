@@ -368,6 +368,7 @@ def live(kind: type) -> int:
     return sum(1 for o in gc.get_objects() if type(o) is kind)
 
 
+@pytest.mark.slow
 async def test_a_refused_request_leaves_nothing_behind(binding: str) -> None:
     """P8: 2,000 refusals of every kind, and neither a session, a call nor memory is left of them."""
     server = demo()
@@ -398,6 +399,7 @@ async def test_a_refused_request_leaves_nothing_behind(binding: str) -> None:
         assert grown < 40_000, f"{grown} objects are left of 2,000 refused requests"
 
 
+@pytest.mark.slow
 async def test_made_up_cursors_are_not_remembered(binding: str) -> None:
     """P8, R38: cursors come from outside; a thousand invented ones must not fill the page cache."""
     server = demo()

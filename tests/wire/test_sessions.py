@@ -195,6 +195,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
 
 
+@pytest.mark.slow
 async def test_an_idle_session_expires(binding: str) -> None:
     """R91: expired ids answer 404 (the real clock; long enough for a busy machine to begin the session)."""
     async with serve(binding, demo(session_idle_timeout=0.25)) as wire:

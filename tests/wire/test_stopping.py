@@ -20,6 +20,7 @@ HEADERS = {
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "wait", "_meta": META}}
 
 
+@pytest.mark.slow
 async def test_while_it_stops_a_server_answers_its_calls_and_takes_no_new_connection() -> None:
     started, release = asyncio.Event(), asyncio.Event()
     server = Server("stopping", version="1")

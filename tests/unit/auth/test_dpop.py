@@ -521,6 +521,7 @@ def garbage(dice: random.Random) -> str:
     return "".join(text)
 
 
+@pytest.mark.slow
 async def test_garbage_is_refused_and_nothing_else_happens() -> None:
     dice = random.Random(9449)
     dpop = DPoP(nonces=True, clock=Clock())

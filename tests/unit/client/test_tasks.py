@@ -683,6 +683,7 @@ async def test_an_answer_that_did_not_arrive_is_given_again() -> None:
 # --- losing and closing ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_connection_that_is_lost_while_waiting_heals() -> None:
     def cut(pipe: Pipe, message: dict[str, Any]) -> None:
         pipe.hang_up()

@@ -263,6 +263,7 @@ JSON = st.recursive(
 METHODS = ["ping", "ui/initialize", "ui/notifications/initialized", *module._REQUESTS, *module._NOTICES]  # pyright: ignore[reportPrivateUsage]
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.fixed_dictionaries(

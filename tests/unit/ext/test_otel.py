@@ -558,6 +558,7 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
     AccessLog()
 
 
+@pytest.mark.slow
 def test_what_is_not_used_is_not_loaded() -> None:
     code = (
         "import sys, trimaran.ext; from trimaran import Server, connect; from trimaran.ext.otel import AccessLog;"

@@ -204,6 +204,7 @@ _values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(_texts, _values, min_size=1, max_size=3))
 def test_json_on_one_line_is_yaml(value: dict[str, Any]) -> None:
     import json

@@ -160,6 +160,7 @@ def test_a_short_rsa_key_is_refused() -> None:
         SigningKey.from_jwk(RSAKey.generate_key(1024).as_dict(private=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["ES256", "ES384", "ES512", "EdDSA", "RS256", "PS256"])
 def test_a_generated_key_survives_its_jwk(algorithm: str) -> None:
     key = SigningKey.generate(algorithm)
@@ -168,6 +169,7 @@ def test_a_generated_key_survives_its_jwk(algorithm: str) -> None:
     assert again.to_jwk(private=True) == key.to_jwk(private=True)
 
 
+@pytest.mark.slow
 def test_kid_and_algorithm_of_a_jwk_count_unless_others_are_given() -> None:
     jwk = SigningKey.generate("PS256").to_jwk(private=True)
     assert SigningKey.from_jwk({**jwk, "kid": "a"}).kid == "a"

@@ -203,6 +203,7 @@ def test_the_origins_heard_from_last_are_remembered() -> None:
     assert "64 origins" in repr(nonces)
 
 
+@pytest.mark.slow
 def test_importing_loads_no_cryptography() -> None:
     """Whose rule: ours (design, "Budgets"). In a fresh interpreter, since this one has loaded it."""
     code = "import sys, trimaran.oauth.dpop; sys.exit(any(m in sys.modules for m in ('joserfc', 'cryptography')))"

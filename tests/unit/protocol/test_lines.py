@@ -105,6 +105,7 @@ def test_a_line_followed_to_its_end_shows_while_it_comes_in_and_is_not_kept() ->
     assert reader.close() is None
 
 
+@pytest.mark.slow
 def test_a_megabyte_fed_byte_by_byte_is_one_line() -> None:
     reader = LineReader()
     for _ in range(1_000_000):

@@ -143,6 +143,7 @@ def test_many_small_events_and_comments_never_reach_the_limit() -> None:
     assert len(parser.feed((b"data: 0123456789\n\n" + COMMENT) * 1000)) == 1000
 
 
+@pytest.mark.slow
 def test_a_megabyte_fed_byte_by_byte_is_one_event() -> None:
     parser = SSEParser()
     parser.feed(b"data: ")

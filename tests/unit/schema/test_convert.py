@@ -623,6 +623,7 @@ def test_what_goes_out_fits_the_output_schema():
         assert Validator(schema_of(annotation, mode="output")).errors(to_jsonable(value)) == []
 
 
+@pytest.mark.slow
 def test_neither_pydantic_nor_attrs_nor_jsonschema_is_imported_unasked():
     script = (
         "import sys, dataclasses\n"

@@ -647,6 +647,7 @@ def test_the_fast_road_accepts_nothing_the_schema_refuses(value):
         assert validator.errors({"x": value}) == [], signature.input_schema
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
 @given(VALUES)
 def test_reading_arguments_gives_a_value_or_an_argument_error(value):

@@ -211,6 +211,7 @@ async def test_a_tool_error_it_raises_is_told_to_the_model(server: Server, caplo
     assert "the budget is spent" in str(message)
 
 
+@pytest.mark.slow
 async def test_a_tools_own_time_holds_behind_middleware_that_waits() -> None:
     server = Server("x", version="1", request_timeout=0.2)
 

@@ -237,6 +237,7 @@ async def test_pages_are_cut_from_what_is_visible(era: str) -> None:
         assert [t["name"] for t in second["tools"]] == ["t5", "t6", "t7"]
 
 
+@pytest.mark.slow
 async def test_the_thousandth_entry_ends_a_page() -> None:
     """docs/adr/0005: pages of 1000, whatever is hidden in between."""
     server = Server("many", version="1")

@@ -81,6 +81,7 @@ async def test_redis_without_its_package_says_what_to_install(monkeypatch: pytes
         open_store("redis://localhost")
 
 
+@pytest.mark.slow
 def test_a_store_in_memory_loads_no_database() -> None:
     """Whose rule: ours (design, "Layers": names resolve on demand)."""
     script = "from trimaran.state import open_store; open_store('memory://'); import sys; print(*sys.modules)"

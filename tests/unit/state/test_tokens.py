@@ -524,6 +524,7 @@ async def is_free(store: FileTokens) -> bool:
         return False
 
 
+@pytest.mark.slow
 async def test_a_lock_held_by_another_process_is_waited_for_within_bounds(
     holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -538,6 +539,7 @@ async def test_a_lock_held_by_another_process_is_waited_for_within_bounds(
         pass
 
 
+@pytest.mark.slow
 async def test_the_loop_goes_on_while_a_lock_is_waited_for(holder: subprocess.Popen[str]) -> None:
     store = FileTokens()
     async with asyncio.timeout(20):
@@ -551,6 +553,7 @@ async def test_the_loop_goes_on_while_a_lock_is_waited_for(holder: subprocess.Po
         assert await waiting
 
 
+@pytest.mark.slow
 async def test_the_lock_of_a_killed_process_is_released(holder: subprocess.Popen[str]) -> None:
     store = FileTokens()
     async with asyncio.timeout(20):
@@ -560,6 +563,7 @@ async def test_the_lock_of_a_killed_process_is_released(holder: subprocess.Popen
         assert await waiting
 
 
+@pytest.mark.slow
 async def test_the_lock_of_a_holder_that_forked_is_released_with_it(home: Path) -> None:
     """A child shares the descriptor: closing it in the parent alone would keep the lock."""
     code = """

@@ -70,11 +70,13 @@ def briefly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trimaran.testing.contract._WAITING", 0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("briefly")
 async def test_all_checks_run_in_one_call() -> None:
     await check_channel(channel_pair)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("briefly")
 async def test_a_pair_may_be_made_by_a_coroutine() -> None:
     async def make() -> tuple[Channel, Channel]:
@@ -249,6 +251,7 @@ async def test_a_channel_that_never_tells_its_loss_is_noticed_in_time(monkeypatc
         await check(make)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("briefly")
 async def test_the_report_names_each_check_that_failed_and_skips_what_it_is_told_to() -> None:
     def make() -> tuple[Channel, Channel]:

@@ -251,6 +251,7 @@ async def test_delays_of_all_kinds_change_no_answer(server: Server) -> None:
     assert channel.happened
 
 
+@pytest.mark.slow
 async def test_a_delay_beyond_the_deadline_is_a_timeout(server: Server) -> None:
     channel = FaultChannel(server, [Delay("in", 2, seconds=0.3)])
     async with connect(channel, era="modern") as client:
@@ -310,6 +311,7 @@ async def test_a_session_with_questions_plays_too(server: Server, era: Any, tmp_
     player.verify()
 
 
+@pytest.mark.slow
 async def test_a_session_with_a_child_is_named_without_its_folders(tmp_path: Path) -> None:
     script = tmp_path / "child.py"
     script.write_text(

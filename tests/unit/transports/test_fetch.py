@@ -355,6 +355,7 @@ async def test_closing_ends_what_is_under_way() -> None:
     assert "ended before an answer came" in str(error)
 
 
+@pytest.mark.slow
 def test_the_http_library_is_loaded_only_to_fetch() -> None:
     code = "import sys, trimaran.transports.fetch; sys.exit('aiohttp' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=30, check=False).returncode == 0

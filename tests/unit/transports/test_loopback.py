@@ -644,6 +644,7 @@ def test_no_browser_at_all_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     loopback._open_now(PAGE)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="a script stands for the browser")
 async def test_a_program_of_the_users_choice_is_opened_without_a_shell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

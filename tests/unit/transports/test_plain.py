@@ -862,6 +862,7 @@ async def test_a_server_cannot_set_cookies_without_end() -> None:
 # --- many ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_thousand_requests_at_once_are_all_answered_each_with_its_own() -> None:
     async def echo(visit: Visit) -> None:
         while (body := await visit.request()) is not None:
@@ -882,6 +883,7 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
+@pytest.mark.slow
 async def test_two_thousand_requests_leave_no_descriptor() -> None:
     async def script(visit: Visit) -> None:
         """Keep, close, reset, drop in turn."""
@@ -913,6 +915,7 @@ async def test_two_thousand_requests_leave_no_descriptor() -> None:
     await until(lambda: descriptors() <= before)
 
 
+@pytest.mark.slow
 async def test_a_pool_remembers_no_more_than_it_must() -> None:
     """Heads that differ each time, and long ones, must not pile up."""
     count = 0

@@ -349,6 +349,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
 def test_passwords_are_checked_in_a_worker_though_its_parent_has_checked_some() -> None:
     """The threads of the parent are not there in the child."""

@@ -220,6 +220,7 @@ async def test_a_bearer_provider_guards_an_endpoint(binding: str) -> None:
         assert reply.result["content"][0]["text"] == "alice@None"
 
 
+@pytest.mark.slow
 def test_serving_without_an_authenticator_loads_nothing_of_it() -> None:
     """Whose rule: ours (design, "Budgets")."""
     program = (
@@ -246,6 +247,7 @@ Server("w", version="1").run("http", port=int(sys.argv[1]), workers=2, auth=Unre
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="workers need fork")
 def test_workers_that_cannot_start_end_the_whole(tmp_path: Path, free_port: int) -> None:
     """R166: no worker is tried again and again; the reason is on standard error."""

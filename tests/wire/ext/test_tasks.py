@@ -1147,6 +1147,7 @@ async def test_a_body_that_outlived_its_cancelling_does_not_outlive_the_server(b
     assert left == ["once", "twice"]
 
 
+@pytest.mark.slow
 async def test_one_who_waits_for_a_result_hears_that_the_server_stops(binding: str, stage: Stage) -> None:
     async with serve(binding, working(stage)) as wire:
         session = await wire.initialize()
@@ -1473,6 +1474,7 @@ async def test_without_sessions_nobody_is_shown_the_tasks_of_others(binding: str
         assert "error" in message or message["result"]["tasks"] == [], (made, message)
 
 
+@pytest.mark.slow
 async def test_the_list_comes_in_pages_oldest_first(binding: str, stage: Stage) -> None:
     """R38, R74."""
     async with serve(binding, working(stage)) as wire:
@@ -1626,6 +1628,7 @@ server.run()
 """
 
 
+@pytest.mark.slow
 async def test_tasks_over_stdio_and_an_orderly_end_with_some_at_work() -> None:
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", CHILD, stdin=pipe, stdout=pipe, stderr=pipe)

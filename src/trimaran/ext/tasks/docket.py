@@ -28,7 +28,7 @@ import time
 from collections.abc import Callable, Generator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, final
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from trimaran.errors import ConfigError, DeclarationError, ProtocolError
 from trimaran.server.handlers import incident, logger
@@ -62,7 +62,8 @@ return waiting - held[1]
 """
 _LAST_SEEN: Final = "return redis.call('ZSCORE', KEYS[1], ARGV[1])"
 
-_dockets: WeakKeyDictionary[Server, Docket] = WeakKeyDictionary()
+# Weak in both: the server holds what is attached to it, and that holds the server.
+_dockets: WeakKeyDictionary[Server, ref[Docket]] = WeakKeyDictionary()
 
 
 def _library() -> Any:
@@ -112,14 +113,15 @@ class Docket:
     @classmethod
     def of(cls, server: Server) -> Docket | None:
         """The docket of a server; None if it runs its tasks itself."""
-        return _dockets.get(server)
+        found = _dockets.get(server)
+        return None if found is None else found()
 
     def attach(self, server: Server) -> None:
         """Give the tasks of this server to workers."""
         if self._server is not None or server in _dockets:
             raise DeclarationError("a server has one docket, and a docket one server: enable_extension(Docket()) once")
         self._server = server
-        _dockets[server] = self
+        _dockets[server] = ref(self)
         server.on_start.append(self._start)
         server.on_stop.append(self.close)
 

@@ -21,7 +21,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast, final
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType, field
@@ -93,7 +93,8 @@ class _Kept(msgspec.Struct, rename="camel"):
     meta: dict[str, Any] = field(name="_meta", default_factory=dict[str, Any])
 
 
-_attached: WeakKeyDictionary[Server, Tasks] = WeakKeyDictionary()
+# Weak in both: the server holds what is attached to it, and that holds the server.
+_attached: WeakKeyDictionary[Server, ref[Tasks]] = WeakKeyDictionary()
 
 
 @final
@@ -127,7 +128,8 @@ class Tasks:
     @classmethod
     def of(cls, server: Server) -> Tasks | None:
         """The tasks of a server; None if it has none."""
-        return _attached.get(server)
+        found = _attached.get(server)
+        return None if found is None else found()
 
     @property
     def runner(self) -> Runner | None:
@@ -150,7 +152,7 @@ class Tasks:
                 "tasks are on already: enable_extension(Tasks(...)) comes before the first long_running tool"
             )
         self._server = self.keeper.server = server
-        _attached[server] = self
+        _attached[server] = ref(self)
         server.enable_extension(EXTENSION, {}, self._methods(), modern_only=True)
         server.legacy_capabilities["tasks"] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
         server.dispatcher.use(self._around, frozenset({"tools/call"}))
