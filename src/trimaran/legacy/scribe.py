@@ -7,9 +7,12 @@ the same time is a few commands to the store, not thousands.
 Two things are waited for. The head of a stream, before its client gets an id to come back with: a stream that is not known
 to the store has none. And, for a moment, the end of the process.
 
-Each event of a call has its number, so a batch whose fate is not known is written again, and nothing is there twice. A
-stream of which something had to be left out is given up as a whole: the numbers that follow would not be those its client
-has seen.
+Each event of a call has its number, so a batch whose fate is not known is written again, and nothing is there twice. What is
+said on a session's own stream has none, and may be: a client can bear that better than not to hear it.
+
+A batch that was not taken is tried again as soon as the store takes anything at all, and then in smaller ones. So an event
+that no store can take ends up alone, and is left out after a few attempts: it holds up nobody else. Of a stream of which
+something had to be left out only the last word is kept, which is the answer to its call.
 """
 
 from __future__ import annotations
@@ -28,17 +31,23 @@ from trimaran.state.contracts import EventWrite, StoreClosed, StoreUnavailable
 
 from .streams import STANDALONE
 
-__all__ = ["ENDED_SECONDS", "Logbook", "Scribe"]
+__all__ = ["ENDED_SECONDS", "HEAD", "Logbook", "Scribe"]
 
 # The stream of a call: while it is open, and for a client that comes back for its end.
 _OPEN_SECONDS: Final = 3600.0
 ENDED_SECONDS: Final = 120.0
+# After the name of a stream: the one with the request it answers, for long streams.
+HEAD: Final = "-head"
 # What the beginning of a stream may wait for the store; after that it is one that cannot be resumed.
 _HEAD_SECONDS: Final = 0.5
 _LEAVE_SECONDS: Final = 2.0
 # One batch: what a store does in a few milliseconds.
 _BATCH: Final = 512
 _BATCH_BYTES: Final = 1 << 20
+# So often may an event alone fail on a store that takes others.
+_MOST_FAILURES: Final = 3
+# Something that any store can take, and nobody reads.
+_TRIFLE: Final = EventWrite("~logbook", "trifle", None, 1.0)
 
 
 @final
@@ -50,12 +59,20 @@ class Logbook:
     """
 
     def __init__(self, fleet: Fleet, ttl: float) -> None:
-        self.name: Final = fleet.name
         self.ttl: Final = ttl
         self._fleet = fleet
         self._due: dict[Scribe, None] = {}
         """Those with something to write, the one that waits longest first."""
+        self._most = _BATCH
+        self._failures = 0
+        """In a row."""
+        self._left_out = 0
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def name(self) -> str:
+        """That of this process, which is another each time the server starts."""
+        return self._fleet.name
 
     def add(self, scribe: Scribe) -> None:
         self._due[scribe] = None
@@ -76,7 +93,16 @@ class Logbook:
                     return
                 except StoreUnavailable as error:
                     self._due |= {item.scribe: None for item in batch if item.scribe.queue}
-                    await asyncio.sleep(max(0.05, error.retry_after))
+                    self._failures += 1
+                    if self._failures > 1:  # once is nothing, as a rule a store that was away
+                        self._most = max(1, len(batch) // 2)
+                    if not await self._is_back():
+                        return
+                    if len(batch) == 1:
+                        self._suspect(batch[0], error)
+                else:
+                    self._failures = 0
+                    self._most = min(_BATCH, 2 * self._most)
         finally:
             self._task = None
 
@@ -85,13 +111,17 @@ class Logbook:
         batch: list[_Item] = []
         size = 0
         for scribe in tuple(self._due):
-            del self._due[scribe]
+            has_begun = False
             for item in scribe.queue:
                 size += len(item.write.data or b"")
-                if batch and (len(batch) == _BATCH or size > _BATCH_BYTES):
-                    self._due[scribe] = None  # behind the others
+                if batch and (len(batch) >= self._most or size > _BATCH_BYTES):
+                    if has_begun:  # behind the others; else it is the first of the next batch, in which anything fits
+                        del self._due[scribe]
+                        self._due[scribe] = None
                     return batch
+                has_begun = item.is_sent = True
                 batch.append(item)
+            del self._due[scribe]
         return batch
 
     async def _write(self, batch: list[_Item]) -> None:
@@ -99,7 +129,7 @@ class Logbook:
             await self._fleet.store.events.write([item.write for item in batch])
         except StoreUnavailable:
             raise
-        except Error:
+        except Exception:
             for item in batch:  # none of them was taken, perhaps for the sake of one
                 await self._write_one(item)
         else:
@@ -112,11 +142,42 @@ class Logbook:
                 await self._fleet.store.events.write([item.write])
         except StoreUnavailable:
             raise
-        except Error as error:
-            logger.warning("an event of a session cannot be kept for a client that comes back: %s", error)
-            if item.write.data is not None and item.write.stream != STANDALONE:
-                item.scribe.give_up(item.write.stream)
-        item.scribe.wrote(item)
+        except Exception as error:
+            self._leave_out(item, error)
+        else:
+            item.scribe.wrote(item)
+
+    async def _is_back(self) -> bool:
+        """Wait until the store takes something, however small; False if it never will."""
+        pause = 0.05
+        while True:
+            await asyncio.sleep(pause)
+            try:
+                await self._fleet.store.events.write([_TRIFLE])
+            except StoreClosed:
+                return False
+            except StoreUnavailable as error:
+                pause = max(0.05, error.retry_after)
+            except Exception:
+                return True  # full, perhaps; but there
+            else:
+                return True
+
+    def _suspect(self, item: _Item, error: Exception) -> None:
+        """It failed alone, and the store is well: that may have been chance."""
+        item.failures += 1
+        if item.failures >= _MOST_FAILURES and not item.is_dropped:
+            self._leave_out(item, error)
+
+    def _leave_out(self, item: _Item, error: Exception) -> None:
+        self._left_out += 1
+        if self._left_out & (self._left_out - 1) == 0:  # a store that is full must not fill the log, too
+            logger.warning(
+                "an event of a session cannot be kept for a client that comes back: %s (%d so far)",
+                error if isinstance(error, Error) else f"{type(error).__name__}: {error}",
+                self._left_out,
+            )
+        item.scribe.refused(item)
 
 
 @final
@@ -124,7 +185,7 @@ class Scribe:
     """The events of one session, until the store has them.
 
     Args:
-        most: Events that may wait. Beyond that the oldest are given up.
+        most: Events that may wait, and of each stream are kept in the store. Beyond that the oldest are given up.
     """
 
     def __init__(self, logbook: Logbook, session: str, most: int) -> None:
@@ -134,23 +195,27 @@ class Scribe:
         self._logbook = logbook
         self._session = session
         self._most = most
+        self._often = max(1, most // 2)
+        self._ids: dict[str, bytes] = {}
+        """The request that each open stream answers."""
         self._heads: dict[str, asyncio.Future[bool]] = {}
-        self._broken: set[str] = set()
+        self._broken: dict[str, _Gap] = {}
         """Open streams that are not kept, since some of their events could not be."""
 
     # --- what is said
 
     def opened(self, stream: str, id: RequestId) -> int:
         """A new stream, for the answer to this request; the number of its first event, which says so."""
+        self._ids[stream] = head = msgspec.json.encode(id)
         self._heads[stream] = asyncio.get_running_loop().create_future()
-        self._write(EventWrite(self._session, stream, msgspec.json.encode(id), _OPEN_SECONDS, 1))
+        self._write(EventWrite(self._session, stream, head, _OPEN_SECONDS, 1))
         return 1
 
     async def is_kept(self, stream: str) -> bool:
         """Is it known to the store, so that a client may come back for it by way of any process?"""
         head = self._heads[stream]
         # Cheaper than a timeout: this is on the path of every call that streams.
-        timer = asyncio.get_running_loop().call_later(_HEAD_SECONDS, self.give_up, stream)
+        timer = asyncio.get_running_loop().call_later(_HEAD_SECONDS, self._give_up_head, stream)
         try:
             return await head
         finally:
@@ -159,47 +224,77 @@ class Scribe:
                 self.give_up(stream)
             del self._heads[stream]
 
+    def _give_up_head(self, stream: str) -> None:
+        if not self._heads[stream].done():
+            self.give_up(stream)
+
     def appended(self, stream: str, number: int, data: bytes) -> None:
         self._write(EventWrite(self._session, stream, data, _OPEN_SECONDS, number))
+        if number % self._often == 0 and stream in self._ids:
+            # The head of a long stream gives way to what follows; whom it answers must be known to the end.
+            self._write(EventWrite(self._session, f"{stream}{HEAD}", self._ids[stream], _OPEN_SECONDS))
 
     def announced(self, data: bytes) -> None:
         """On the session's own stream, to which any process may add."""
         self._write(EventWrite(self._session, STANDALONE, data, self._logbook.ttl))
 
     def ended(self, stream: str) -> None:
-        self._write(EventWrite(self._session, stream, None, ENDED_SECONDS))
+        self._ids.pop(stream, None)
+        end = EventWrite(self._session, stream, None, ENDED_SECONDS)
+        gap = self._broken.pop(stream, None)
+        if gap is not None and gap.last is not None:
+            self._write(gap.last)
+        if gap is None or gap.is_known:
+            self._write(end)
+
+    def has_more(self, stream: str) -> bool:
+        """Is something of this stream still to be written?"""
+        return any(item.write.stream == stream for item in self.queue)
 
     # --- what is written
 
     def _write(self, write: EventWrite) -> None:
-        if write.data is None:
-            self._broken.discard(write.stream)
-        elif write.stream in self._broken:
-            return
         if len(self.queue) > self._most:
-            oldest = self.queue[0].write
-            if oldest.stream == STANDALONE or oldest.data is None:
-                self.queue.popleft().is_dropped = True
-            else:
-                self.give_up(oldest.stream)
-        self.queue.append(_Item(self, write))
-        self._logbook.add(self)
+            self._make_room()
+        gap = self._broken.get(write.stream)
+        if gap is None:
+            self.queue.append(_Item(self, write))
+            self._logbook.add(self)
+        elif gap.has_ids:
+            gap.last = write
 
-    def give_up(self, stream: str) -> None:
-        """A stream of which something is missing is not kept on."""
-        kept: deque[_Item] = deque()
-        has_ended = False
-        for item in self.queue:
-            item.is_dropped = item.write.stream == stream and item.write.data is not None
-            has_ended = has_ended or (item.write.stream == stream and item.write.data is None)
-            if not item.is_dropped:
-                kept.append(item)
-        self.queue = kept
-        if not has_ended:
-            self._broken.add(stream)
+    def _make_room(self) -> None:
+        oldest = self.queue[0]
+        if oldest.write.number:
+            self.give_up(oldest.write.stream)
+        if self.queue and self.queue[0] is oldest:
+            self.queue.popleft().is_dropped = True
+
+    def give_up(self, stream: str, is_known: bool = True) -> None:
+        """Of a stream of which something is missing only the last word is kept, if anybody can come back for it.
+
+        Args:
+            is_known: Does the store know of it, as far as is known here?
+        """
         head = self._heads.get(stream)
+        has_ids = is_known and (head is None or (head.done() and not head.cancelled() and head.result()))
         if head is not None and not head.done():
             head.set_result(False)
+        mine = [item for item in self.queue if item.write.stream == stream]
+        events = [item for item in mine if item.write.data is not None]
+        has_ended = len(events) < len(mine)
+        if events and events[0].write.number == 1 and not events[0].is_sent:
+            is_known = has_ids = False
+        last = events[-1] if events and has_ids else None
+        for item in mine:
+            is_end = item.write.data is None
+            item.is_dropped = not (has_ended and is_known and (is_end or item is last))
+        self.queue = deque(item for item in self.queue if not item.is_dropped)
+        gap = self._broken.get(stream)
+        if gap is not None:
+            gap.is_known = gap.is_known and is_known
+        elif stream in self._ids:
+            self._broken[stream] = _Gap(is_known, has_ids, None if last is None else last.write)
 
     def wrote(self, item: _Item) -> None:
         if self.queue and self.queue[0] is item:
@@ -208,15 +303,41 @@ class Scribe:
         if head is not None and not head.done():
             head.set_result(True)
 
+    def refused(self, item: _Item) -> None:
+        """No store will ever take it."""
+        if self.queue and self.queue[0] is item:
+            self.queue.popleft()
+        item.is_dropped = True
+        if item.write.number:
+            self.give_up(item.write.stream, is_known=item.write.number > 1)
+
+
+@final
+class _Gap:
+    """A stream that goes on, though not all of it is kept."""
+
+    __slots__ = ("has_ids", "is_known", "last")
+
+    def __init__(self, is_known: bool, has_ids: bool, last: EventWrite | None) -> None:
+        self.is_known = is_known
+        """Does the store know of it, so that its end must be written?"""
+        self.has_ids = has_ids
+        """May its client come back for it?"""
+        self.last = last
+        """What was said last."""
+
 
 @final
 class _Item:
     """Something to be written, and for whom."""
 
-    __slots__ = ("is_dropped", "scribe", "write")
+    __slots__ = ("failures", "is_dropped", "is_sent", "scribe", "write")
 
     def __init__(self, scribe: Scribe, write: EventWrite) -> None:
         self.scribe = scribe
         self.write = write
         self.is_dropped = False
         """Nobody wants it any more."""
+        self.is_sent = False
+        """The store may have it."""
+        self.failures = 0

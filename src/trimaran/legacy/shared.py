@@ -28,10 +28,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, final
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from trimaran.errors import ProtocolError, TimedOut
+from trimaran.errors import ConfigError, ProtocolError, TimedOut
 from trimaran.fleet import Change, Fleet, unavailable
 from trimaran.protocol.inbound import Answer, RequestId, as_request_id
 from trimaran.protocol.meta import Peer
@@ -52,7 +52,7 @@ from trimaran.state.contracts import (
 from trimaran.transports.engine import Request
 from trimaran.types import Implementation
 
-from .scribe import ENDED_SECONDS, Logbook, Scribe
+from .scribe import ENDED_SECONDS, HEAD, Logbook, Scribe
 from .session import Session, Sessions
 from .streams import STANDALONE, EventLog, HttpOutlet, Reader, event_id, truncated
 
@@ -77,8 +77,28 @@ _ID: Final = re.compile(r"mcp_[0-9a-f]{32}")
 _ASKED: Final = re.compile(r"srv-([0-9a-f]{12})-[0-9]{1,12}")
 _STREAM: Final = re.compile(r"r([0-9a-f]{12})-[0-9]{1,12}")
 
+_DIED: Final = "the server process that worked on this call has ended"
+_NOT_KEPT: Final = "the answer to this call could not be kept"
+
+
+class _Said(msgspec.Struct):
+    """As much of a message as tells what it is."""
+
+    id: msgspec.Raw | UnsetType = UNSET
+    method: msgspec.Raw | UnsetType = UNSET
+
+
 _encode: Final = msgspec.msgpack.encode
+_read_said: Final = msgspec.json.Decoder(_Said).decode
 _read_place: Final = msgspec.msgpack.Decoder(tuple[int, int]).decode
+
+
+def _is_answer(data: bytes) -> bool:
+    try:
+        said = _read_said(data)
+    except msgspec.MsgspecError:
+        return False
+    return said.id is not UNSET and said.method is UNSET
 
 
 def _place(record: SessionRecord) -> tuple[int, int]:
@@ -99,6 +119,11 @@ class Shared:
         self._sessions = sessions
         self._retry = retry
         self._limits = server.limits
+        if not callable(getattr(fleet.store.events, "write", None)):
+            raise ConfigError(
+                f"{type(fleet.store).__name__}.events has no method `write`, by which the events of sessions are kept: "
+                "trimaran.testing.check_store tells what else a store must do"
+            )
         self.ttl = server.limits.session_idle_timeout or _LONGEST_SECONDS
         self._sure = min(_SURE_SECONDS, self.ttl / 3)
         self.logbook = Logbook(fleet, self.ttl)
@@ -111,6 +136,7 @@ class Shared:
         fleet.on("cancel", self._hear_cancel)
         fleet.on_ask("answer", self._take_answer)
         fleet.on_ask("leave", self._give_up_stream)
+        fleet.on_ask("at work", self._say_whether_at_work)
         fleet.on("stream", self._hear_stream)
         fleet.on_gap(self._look_again)
 
@@ -512,7 +538,7 @@ class Shared:
         events = self.fleet.store.events
         try:
             page = await events.read(session.id, stream, after)
-            head = await events.read(session.id, stream, 0, limit=1)
+            head = await self._head(session.id, stream)
         except StoreUnavailable as error:
             raise unavailable(error) from None
         if not page.last:
@@ -530,26 +556,26 @@ class Shared:
         try:
             await request.stream_start(outlet.event_headers)
             await reader.write(COMMENT)
-            has_sent = has_looked = False
+            has_sent = has_looked = has_answer = False
             while not reader.over:
                 for number, data in page.events:
                     if number > 1:  # the first is the head
                         await reader.write(encode_event(data, id=event_id(stream, number)))
-                        has_sent = True
+                        has_sent, has_answer = True, has_answer or _is_answer(data)
                     after = number
                 if page.is_ended and after >= page.last:
                     # Who comes back has not had its answer. Its count may be ahead of ours, if the process died before
                     # all was written down: so what the stream ended with is sent in any case.
                     if not has_sent:
-                        await self._send_last(session.id, stream, page.last, reader)
+                        has_answer = await self._send_last(session.id, stream, page.last, reader)
+                    if not has_answer and head and not reader.over:
+                        await reader.write(encode_event(self._lost(head, _NOT_KEPT)))
                     break
-                # At first at once: who comes back does so because something broke, perhaps the process.
-                seconds, has_looked = (_LOOK_SECONDS if has_looked else 0.05), True
-                if not page.events and not await self._wait(session.id, stream, after, reader, seconds):
-                    if reader.over:
-                        break
-                    if not await self.fleet.is_there(named[1]):
-                        await self._report_loss(session, stream, head.events[0].data if head.events else b"")
+                if not page.events:
+                    # At first at once: who comes back does so because something broke, perhaps the process.
+                    seconds, has_looked = (_LOOK_SECONDS if has_looked else 0.05), True
+                    if not await self._wait(session.id, stream, after, reader, seconds) and not reader.over:
+                        await self._look_after(session, named[1], stream, after, head, reader)
                 page = await self._read(session.id, stream, after, reader)
                 if page is None:
                     break
@@ -583,24 +609,64 @@ class Shared:
                 await reader.pause(error.retry_after)
         return None
 
-    async def _send_last(self, session: str, stream: str, last: int, reader: Reader) -> None:
-        """What a stream ended with."""
+    async def _head(self, session: str, stream: str) -> bytes:
+        """Whom a stream answers; empty if that is not known any more."""
+        for name in (stream, stream + HEAD):
+            page = await self.fleet.store.events.read(session, name, 0, limit=1)
+            if page.events and (page.events[0].number == 1 or name != stream):
+                return page.events[0].data
+        return b""
+
+    async def _send_last(self, session: str, stream: str, last: int, reader: Reader) -> bool:
+        """What a stream ended with, and whether that was an answer."""
         page = await self._read(session, stream, last - 1, reader)
+        has_answer = False
         for number, data in page.events if page is not None else ():
             if number > 1:
                 await reader.write(encode_event(data, id=event_id(stream, number)))
+                has_answer = _is_answer(data)
+        return has_answer
 
-    async def _report_loss(self, session: Session, stream: str, head: bytes) -> None:
-        """The process that worked on a call is gone: say so where its answer would have been."""
+    async def _look_after(
+        self, session: Session, name: str, stream: str, after: int, head: bytes, reader: Reader
+    ) -> None:
+        """Nothing comes of a stream. If nothing will, say so where its answer would have been."""
+        why = await self._why_lost(name, session.id, stream)
+        page = await self._read(session.id, stream, after, reader) if why else None  # its last words, perhaps
+        if page is None or page.events or page.is_ended:
+            return
         events = self.fleet.store.events
-        with contextlib.suppress(StoreUnavailable, StoreFull):
+        try:
             if head:
-                error = ProtocolError.internal_error(
-                    "the server process that worked on this call has ended; whether it was done is not known"
-                )
-                id = msgspec.json.decode(head)
-                await events.append(session.id, stream, self._server.writer.error(id, error), ttl=ENDED_SECONDS)
+                await events.append(session.id, stream, self._lost(head, why), ttl=ENDED_SECONDS)
             await events.end(session.id, stream, ttl=ENDED_SECONDS)
+        except StoreUnavailable:
+            pass  # again in a while
+        except StoreFull:
+            if head:
+                await reader.write(encode_event(self._lost(head, why)))
+            reader.end()
+
+    async def _why_lost(self, name: str, session: str, stream: str) -> str:
+        """Why nothing more will come of a stream of another process; empty if something may."""
+        if not await self.fleet.is_there(name):
+            return _DIED
+        with contextlib.suppress(NoAnswer, TimedOut, StoreUnavailable):  # an older version does not know the question
+            if await self.fleet.ask(name, "at work", (session, stream), timeout=_UNSURE_SECONDS) is False:
+                return _NOT_KEPT
+        return ""
+
+    async def _say_whether_at_work(self, question: Any) -> bool:
+        id, stream = question
+        session = self._sessions.here(id)
+        if session is None or session.shared is not self:
+            return False
+        outlet: Any = session.outlet
+        return outlet.log.is_open(stream) or outlet.scribe.has_more(stream)
+
+    def _lost(self, head: bytes, why: str) -> bytes:
+        error = ProtocolError.internal_error(f"{why}; whether it was done is not known")
+        return self._server.writer.error(msgspec.json.decode(head), error)
 
     # --- the end
 

@@ -82,6 +82,10 @@ class EventLog:
         if self._mirror is not None:
             self._mirror.ended(stream)
 
+    def is_open(self, stream: str) -> bool:
+        """Will more be said on the stream of a call?"""
+        return stream in self._open
+
     def append(self, stream: str, data: bytes) -> int:
         number = self._last.get(stream, 0) + 1
         self._last[stream] = number

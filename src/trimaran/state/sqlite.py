@@ -179,6 +179,8 @@ class _Database:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code == sqlite3.SQLITE_FULL:
             return StoreFull(f"{self.path} cannot grow, its disk is full: make room")
+        if code == sqlite3.SQLITE_TOOBIG:  # for this one: no reason to leave the others alone
+            return StoreFull(f"{self.path} has no room for something as long as this ({error})")
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             text = f"{self.path} has been locked by another process for {self._patience:g} s: end what holds it, if that goes on"
         elif code in _DAMAGED:

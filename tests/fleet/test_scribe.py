@@ -1,0 +1,531 @@
+"""Writing behind: nothing that one stream says, or that a store refuses, may cost another stream anything."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.state.redis_server import RedisServer
+from tests.wire.harness import serve, until
+
+from trimaran import Limits
+from trimaran.errors import ConfigError
+from trimaran.legacy.scribe import _BATCH_BYTES, Logbook, Scribe
+from trimaran.state import MemoryStore, open_store
+from trimaran.state.contracts import EventWrite, StoreFull, StoreUnavailable
+
+from .test_sessions import Boat, pair
+from .test_store_away import recovers
+
+NOTE = b'{"jsonrpc":"2.0","method":"notifications/n"}'
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'fleet.db'}"
+
+
+class Events:
+    """Those of a store that may be slow, and does not take everything."""
+
+    def __init__(self, events: Any) -> None:
+        self._events = events
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.calls = 0
+        self.refuse: Callable[[EventWrite], Exception | None] = lambda _: None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._events, name)
+
+    async def write(self, writes: Any) -> None:
+        self.calls += 1
+        await self.gate.wait()
+        for write in writes:
+            error = self.refuse(write)
+            if error is not None:
+                raise error
+        await self._events.write(writes)
+
+
+class Crew:
+    """As much of a fleet as a logbook needs, on a store in memory."""
+
+    name = "0123456789ab"
+
+    def __init__(self) -> None:
+        self.store: Any = MemoryStore()
+        self.store.events = self.events = Events(self.store.events)
+        self.tasks: list[asyncio.Task[Any]] = []
+        self.logbook = Logbook(self, 60.0)  # type: ignore[arg-type]
+
+    def spawn(self, work: Any) -> asyncio.Task[Any]:
+        self.tasks.append(asyncio.ensure_future(work))
+        return self.tasks[-1]
+
+    def scribe(self, most: int = 256) -> Scribe:
+        return Scribe(self.logbook, secrets.token_hex(4), most)
+
+    async def done(self) -> None:
+        await until(lambda: self.logbook._task is None, "all is written")
+        assert not self.logbook._due
+        assert all(task.exception() is None for task in self.tasks)
+
+    async def numbers(self, scribe: Scribe, stream: str) -> tuple[list[int], bool]:
+        page = await self.store.events.read(scribe._session, stream, 0, limit=1000)
+        return [event.number for event in page.events], page.is_ended
+
+
+@contextlib.asynccontextmanager
+async def crew() -> AsyncIterator[Crew]:
+    made = Crew()
+    try:
+        yield made
+    finally:
+        for task in made.tasks:
+            task.cancel()
+        await asyncio.gather(*made.tasks, return_exceptions=True)
+        await made.store.close()
+
+
+def is_clean(*scribes: Scribe) -> bool:
+    return not any(s.queue or s._heads or s._broken or s._ids for s in scribes)
+
+
+async def opened(scribe: Scribe, stream: str) -> None:
+    scribe.opened(stream, stream)
+    assert await scribe.is_kept(stream)
+
+
+# --- what cannot be written
+
+
+@pytest.mark.parametrize(
+    "error",
+    [RuntimeError("a bug"), ValueError("no form for it"), StoreFull("full"), StoreUnavailable("refused")],
+    ids=["a bug", "no form", "full", "refused"],
+)
+async def test_an_event_that_no_store_takes_costs_nobody_else_anything(error: Exception) -> None:
+    async with crew() as ship:
+        one, two, three = scribes = [ship.scribe() for _ in range(3)]
+        for scribe in scribes:
+            await opened(scribe, "r1")
+        ship.events.gate.clear()
+        ship.events.refuse = lambda write: error if write.data == b"poison" else None
+        two.appended("r1", 2, b"poison")
+        for number in range(2, 12):
+            one.appended("r1", number, b"x")
+            two.announced(b"%d" % number)
+            three.appended("r1", number, b"x")
+        for number in range(3, 12):
+            two.appended("r1", number, b"x")
+        for scribe in scribes:
+            scribe.ended("r1")
+        ship.events.gate.set()
+        await ship.done()
+        for scribe in (one, three):
+            assert await ship.numbers(scribe, "r1") == ([*range(1, 12)], True)
+        assert await ship.numbers(two, "g") == ([*range(1, 11)], False)
+        assert await ship.numbers(two, "r1") == ([1, 11], True), "the answer is there, and nothing that does not follow"
+        assert is_clean(*scribes)
+
+
+async def test_what_can_never_be_written_is_left_out_though_nobody_else_writes() -> None:
+    async with crew() as ship:
+        scribe = ship.scribe()
+        ship.events.refuse = lambda write: StoreUnavailable("refused") if write.data == b"poison" else None
+        scribe.announced(b"poison")
+        scribe.announced(b"next")
+        await ship.done()
+        page = await ship.store.events.read(scribe._session, "g", 0)
+        assert [event.data for event in page.events] == [b"next"]
+
+
+async def test_while_a_store_is_away_it_is_asked_for_a_trifle_only() -> None:
+    async with crew() as ship:
+        scribes = [ship.scribe() for _ in range(20)]
+        asked: list[str] = []
+
+        def away(write: EventWrite) -> Exception:
+            asked.append(write.session)
+            return StoreUnavailable("away", retry_after=0.0)
+
+        ship.events.refuse = away
+        for scribe in scribes:
+            scribe.announced(b"x")
+        await until(lambda: len(asked) > 5, "it was tried again")
+        assert {*asked[1:]} == {"~logbook"}
+        ship.events.refuse = lambda _: None
+        await ship.done()
+        for scribe in scribes:
+            assert await ship.numbers(scribe, "g") == ([1], False)
+
+
+async def test_a_full_store_does_not_fill_the_log(caplog: Any) -> None:
+    async with crew() as ship:
+        scribe = ship.scribe()
+        ship.events.refuse = lambda _: StoreFull("full")
+        for _ in range(200):
+            scribe.announced(b"x")
+        await ship.done()
+        assert 1 <= len(caplog.records) <= 8
+
+
+async def test_a_head_that_was_refused_leaves_nothing_to_write() -> None:
+    async with crew() as ship:
+        scribe = ship.scribe()
+        ship.events.refuse = lambda write: StoreFull("full") if write.number == 1 else None
+        scribe.opened("r1", 1)
+        assert not await scribe.is_kept("r1")
+        scribe.appended("r1", 2, b"x")
+        scribe.ended("r1")
+        assert is_clean(scribe)
+        await ship.done()
+
+
+# --- room and turns
+
+
+async def test_a_long_event_is_not_passed_over_for_ever(monkeypatch: Any) -> None:
+    async with crew() as ship:
+        monkeypatch.setattr(ship, "spawn", lambda work: work.close())
+        one, long, two = (ship.scribe() for _ in range(3))
+        chunk = b"x" * (_BATCH_BYTES * 2 // 3)
+        one.announced(chunk)
+        long.announced(b"x" * (_BATCH_BYTES + 1))
+        two.announced(chunk)
+        for _ in range(4):
+            batch = ship.logbook._next()
+            if any(item.scribe is long for item in batch):
+                break
+            for item in batch:
+                item.scribe.wrote(item)
+                item.scribe.announced(chunk)
+        else:
+            raise AssertionError("its turn did not come")
+        ship.logbook._task = None
+
+
+async def test_nothing_is_lost_or_out_of_order_under_a_rush() -> None:
+    """However many batches it takes, and though some fail, after or before they were done."""
+    async with crew() as ship:
+        scribes = [ship.scribe(most=5000) for _ in range(10)]
+        for scribe in scribes:
+            await opened(scribe, "r1")
+        inner, count = ship.events._events, 0
+
+        class Flaky:
+            read = inner.read
+
+            async def write(self, writes: Any) -> None:
+                nonlocal count
+                count += 1
+                if count % 7 == 1:
+                    raise StoreUnavailable("before", retry_after=0.0)
+                await inner.write(writes)
+                if count % 7 == 4:
+                    raise StoreUnavailable("after", retry_after=0.0)
+
+        ship.events._events = Flaky()
+        for number in range(2, 202):
+            for scribe in scribes:
+                scribe.appended("r1", number, b"x")
+            if number % 20 == 0:
+                await asyncio.sleep(0)
+        for scribe in scribes:
+            scribe.ended("r1")
+        await ship.done()
+        for scribe in scribes:
+            assert await ship.numbers(scribe, "r1") == ([*range(1, 202)], True)
+        assert is_clean(*scribes)
+
+
+async def test_of_a_stream_that_outgrew_its_room_the_answer_is_kept() -> None:
+    async with crew() as ship:
+        scribe = ship.scribe(most=20)
+        await opened(scribe, "r1")
+        ship.events.gate.clear()
+        for number in range(2, 102):
+            scribe.appended("r1", number, b"x")
+            assert len(scribe.queue) <= 21
+        scribe.ended("r1")
+        ship.events.gate.set()
+        await ship.done()
+        numbers, is_ended = await ship.numbers(scribe, "r1")
+        assert is_ended
+        assert (numbers[0], numbers[-1]) == (1, 101)
+        assert numbers[:-1] == [*range(1, len(numbers))], "only at one place is something missing"
+        assert is_clean(scribe)
+
+
+async def test_a_stream_that_has_ended_keeps_its_answer_when_room_is_needed() -> None:
+    async with crew() as ship:
+        scribe = ship.scribe(most=20)
+        await opened(scribe, "r1")
+        ship.events.gate.clear()
+        scribe.announced(b"in flight")
+        await until(lambda: ship.events.calls == 2, "it is being written")
+        for number in range(2, 12):
+            scribe.appended("r1", number, b"x")
+        scribe.ended("r1")
+        for _ in range(12):
+            scribe.announced(b"x")
+        ship.events.gate.set()
+        await ship.done()
+        assert await ship.numbers(scribe, "r1") == ([1, 11], True)
+        assert is_clean(scribe)
+
+
+async def test_calls_made_while_the_store_is_away_crowd_out_no_end(monkeypatch: Any) -> None:
+    """They are not known to the store: it need not hear of their ends."""
+    monkeypatch.setattr("trimaran.legacy.scribe._HEAD_SECONDS", 0.001)
+    async with crew() as ship:
+        scribe = ship.scribe(most=20)
+        await opened(scribe, "r0")
+        is_away = True
+        ship.events.refuse = lambda _: StoreUnavailable("away", retry_after=0.0) if is_away else None
+        scribe.appended("r0", 2, b"answer")
+        scribe.ended("r0")
+        await until(lambda: ship.events.calls > 1, "it was tried")
+        for number in range(1, 60):
+            scribe.opened(f"r{number}", number)
+            assert not await scribe.is_kept(f"r{number}")
+            scribe.appended(f"r{number}", 2, b"x")
+            scribe.ended(f"r{number}")
+        assert len(scribe.queue) == 2
+        is_away = False
+        await ship.done()
+        assert await ship.numbers(scribe, "r0") == ([1, 2], True)
+        assert is_clean(scribe)
+
+
+async def test_a_head_that_comes_too_late_is_ended_in_the_store(monkeypatch: Any) -> None:
+    monkeypatch.setattr("trimaran.legacy.scribe._HEAD_SECONDS", 0.01)
+    async with crew() as ship:
+        scribe = ship.scribe()
+        ship.events.gate.clear()
+        scribe.opened("r1", 1)
+        assert not await scribe.is_kept("r1")
+        scribe.appended("r1", 2, b"x")
+        scribe.ended("r1")
+        ship.events.gate.set()
+        await ship.done()
+        assert await ship.numbers(scribe, "r1") == ([1], True)
+        assert is_clean(scribe)
+
+
+# --- the stores
+
+
+async def test_a_redis_that_evicted_half_of_a_stream_goes_on_with_its_numbers(redis: RedisServer) -> None:
+    """And what was to be written with it is written, once."""
+    name = secrets.token_hex(4)
+    async with open_store(f"{redis.url}?namespace={name}") as store:
+        for stream in ("g", "r1"):
+            await store.events.write([EventWrite("s", stream, b"%d" % n, 60, n * (stream == "r1")) for n in (1, 2, 3)])
+            redis.say("DEL", f"trimaran:{{{name}}}:stream:s:{stream}")
+        await store.events.write(
+            [
+                EventWrite("other", "g", b"x", 60),
+                EventWrite("s", "g", b"4", 60),
+                EventWrite("s", "r1", b"3", 60, 3),
+                EventWrite("s", "r1", b"4", 60, 4),
+            ]
+        )
+        for stream in ("g", "r1"):
+            page = await store.events.read("s", stream, 0)
+            assert [(event.number, event.data) for event in page.events] == [(n, b"%d" % n) for n in (1, 2, 3, 4)]
+            assert page.last == 4
+        assert len((await store.events.read("other", "g", 0)).events) == 1
+
+
+async def test_a_redis_that_refuses_one_stream_has_written_nothing_of_the_others(redis: RedisServer) -> None:
+    name = secrets.token_hex(4)
+    async with open_store(f"{redis.url}?namespace={name}") as store:
+        redis.say("SET", f"trimaran:{{{name}}}:stream:s:bad", "not ours")
+        with pytest.raises(StoreUnavailable, match="WRONGTYPE"):
+            await store.events.write([EventWrite("s", "g", b"x", 60), EventWrite("s", "bad", b"x", 60)])
+        assert (await store.events.read("s", "g", 0)).last == 0
+
+
+async def test_a_full_redis_takes_the_end_of_a_stream(tmp_path: Path) -> None:
+    """Whoever waits for the rest must hear that there is none; and it is what makes room."""
+    own = RedisServer(tmp_path)
+    own.start()
+    try:
+        async with open_store(own.url) as store:
+            await store.events.write([EventWrite("s", "r1", b"x", 60, 1)])
+            own.say("CONFIG", "SET", "maxmemory-policy", "noeviction")
+            own.say("CONFIG", "SET", "maxmemory", "100000")
+            more = EventWrite("s", "r2", b"x", 60, 1)
+            end = EventWrite("s", "r1", None, 60)
+            with pytest.raises(StoreFull):
+                await store.events.write([end, more])
+            assert not (await store.events.read("s", "r1", 0)).is_ended
+            await store.events.write([end])
+            assert (await store.events.read("s", "r1", 0)).is_ended
+    finally:
+        own.kill()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+async def test_batches_of_several_processes_on_one_stream_leave_each_other_whole(
+    kind: str, file: str, redis: RedisServer
+) -> None:
+    url = file if kind == "sqlite" else f"{redis.url}?namespace={secrets.token_hex(4)}"
+    async with open_store(url) as one, open_store(url) as two:
+        batches = [[EventWrite("s", "g", b"%d %d" % (b, n), 60) for n in range(5)] for b in range(40)]
+        await asyncio.gather(*((one if n % 2 else two).events.write(batch) for n, batch in enumerate(batches)))
+        page = await one.events.read("s", "g", 0, limit=1000)
+        assert [event.number for event in page.events] == [*range(1, 201)]
+        said = [event.data for event in page.events]
+        assert sorted(said[at : at + 5] for at in range(0, 200, 5)) == sorted(
+            [write.data for write in batch] for batch in batches
+        )
+
+
+async def test_something_too_long_for_sqlite_is_no_reason_to_leave_it_alone(file: str) -> None:
+    store: Any = open_store(file)
+    async with store:
+        await store._database.read(lambda connection: connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 10_000))
+        with pytest.raises(StoreFull, match="as long as this"):
+            await store.events.write([EventWrite("s", "g", b"x" * 20_000, 60)])
+        await store.events.write([EventWrite("s", "g", b"x", 60)])
+
+
+async def test_a_store_that_cannot_write_many_is_refused_with_the_reason() -> None:
+    store: Any = MemoryStore()
+
+    class Old:
+        async def append(self, *_: Any, **__: Any) -> int:
+            return 1
+
+    store.events = Old()
+    with pytest.raises(ConfigError, match="no method `write`"):
+        async with serve("http", Boat().server, store=store):
+            raise AssertionError("it serves")
+
+
+# --- whoever comes back
+
+
+def inner(boat: Boat) -> Any:
+    return next(iter(boat.server.sessions))
+
+
+def limit_store(boat: Boat) -> Events:
+    store = boat.server.fleet.store
+    store.events = events = Events(store.events)
+    return events
+
+
+async def written(boat: Boat) -> None:
+    await until(lambda: inner(boat).outlet.scribe._logbook._task is None, "all is written")
+
+
+async def test_the_streams_of_a_server_that_was_started_again_have_its_new_name(file: str) -> None:
+    """Else whoever comes for one by way of another process is told that its process has ended."""
+    boat = Boat()
+    boat.go.set()
+    for _ in range(2):
+        async with serve("http", boat.server, store=file) as boat.wire:
+            session = await boat.wire.initialize()
+            async with await session.open_call("work", id="w", progress="p") as stream:
+                assert ((await stream.next()).id or "").startswith(f"r{boat.server.fleet.name}-")
+                await stream.rest()
+
+
+@pytest.mark.parametrize("lost", ["answer", "end", "both"])
+async def test_a_stream_whose_end_could_not_be_kept_is_not_waited_for(file: str, lost: str) -> None:
+    async with pair(file) as (one, two):
+        session = await one.wire.initialize()
+        events = limit_store(one)
+        async with await session.open_call("work", id="w", progress="p") as stream:
+            seen = await stream.next()
+            await written(one)
+
+            def refuse(write: EventWrite) -> Exception | None:
+                is_end, is_answer = write.data is None, b'"result"' in (write.data or b"")
+                return StoreFull("full") if (is_end and lost != "answer") or (is_answer and lost != "end") else None
+
+            events.refuse = refuse
+            one.go.set()
+            await stream.rest()
+        await written(one)
+        async with await two.at(session).get(seen.id) as again:
+            said = [message for message in await again.rest() if message.get("id") == "w"]
+        assert len(said) == (2 if lost == "end" else 1)
+        assert "result" in said[0] if lost == "end" else "could not be kept" in said[0]["error"]["message"]
+
+
+async def test_what_was_said_while_redis_was_down_is_there_for_whoever_comes_back(tmp_path: Path) -> None:
+    own = RedisServer(tmp_path)
+    own.start()
+    try:
+        async with pair(own.url) as (one, two):
+            session = await one.wire.initialize()
+            async with await session.open_call("work", id="w", progress="p") as stream:
+                seen = await stream.next()
+                await written(one)
+                own.kill()
+                one.go.set()
+                assert len(await stream.rest()) == 2
+            own.start()
+            await written(one)
+            await recovers(lambda: two.at(session).ask("ping"))
+            async with await two.at(session).get(seen.id) as again:
+                said = await again.rest()
+            assert [message.get("id") for message in said] == [None, "w"]
+    finally:
+        own.kill()
+
+
+async def test_the_loss_of_a_long_call_is_told_to_whoever_made_it(file: str, monkeypatch: Any) -> None:
+    """Though the head of its stream has given way to what followed."""
+    async with pair(file, limits=Limits(replay_events=8)) as (one, two):
+        session = await one.wire.initialize()
+        async with await session.open_call("work", id="w", progress="p") as stream:
+            seen = await stream.next()
+            name = (seen.id or "").partition(":")[0]
+            for _ in range(20):
+                inner(one).outlet.log.append(name, NOTE)
+            await written(one)
+
+            async def is_there(_: str) -> bool:
+                return False
+
+            monkeypatch.setattr(two.server.fleet, "is_there", is_there)
+            async with await two.at(session).get(f"{name}:21") as again:
+                said = await again.rest()
+            assert said[-1]["id"] == "w"
+            assert "has ended" in said[-1]["error"]["message"]
+            one.go.set()
+            await stream.rest()
+
+
+async def test_a_server_that_stops_writes_what_is_still_to_be_written(file: str) -> None:
+    boat = Boat()
+    async with serve("http", boat.server, store=file) as boat.wire:
+        session = await boat.wire.initialize()
+        events = limit_store(boat)
+        boat.go.set()
+        async with await session.open_call("work", id="w", progress="p") as stream:
+            name = ((await stream.next()).id or "").partition(":")[0]
+            await written(boat)
+            events.gate.clear()
+            await stream.rest()
+        for number in range(600):
+            inner(boat).send("notifications/n", {"n": number})
+            if number % 100 == 0:
+                await asyncio.sleep(0)
+        asyncio.get_running_loop().call_later(0.1, events.gate.set)
+    async with open_store(file) as store:
+        assert (await store.events.read(session.id, name, 0)).is_ended
+        page = await store.events.read(session.id, "g", 0, limit=1000)
+        assert page.events[-1].data.endswith(b'{"n":599}}')
