@@ -1,0 +1,131 @@
+"""`trimaran console`: a host in the terminal. What it does is in `trimaran.console`; here are its options."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from trimaran.errors import ConfigError
+
+from .target import Target, parse_target
+
+if TYPE_CHECKING:
+    from trimaran.host import Host, HostConfig
+
+__all__ = ["command"]
+
+_EXTRA: Final = ("textual", "textual_image")
+
+
+@click.command("console", short_help="Use the tools of many servers in the terminal, by hand or with a model.")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), required=False)
+@click.option(
+    "--server",
+    "servers",
+    multiple=True,
+    metavar="NAME=TARGET",
+    help="Add a server: a URL, a file (server.py), or a command in quotes. Repeatable.",
+)
+@click.option("--allow", multiple=True, metavar="RULE", help="Add a rule that says allow; repeatable.")
+@click.option("--ask", multiple=True, metavar="RULE", help="Add a rule that says ask; repeatable.")
+@click.option("--deny", multiple=True, metavar="RULE", help="Add a rule that says deny; repeatable.")
+@click.option("--model", default="", metavar="NAME", help="Send messages to this model, which may use the tools.")
+@click.option("--audit", type=click.Path(dir_okay=False), metavar="FILE", help="Write every decision to this file.")
+@click.option("--no-pictures", is_flag=True, help="Name pictures instead of drawing them.")
+@click.option("--no-history", is_flag=True, help="Keep the lines that were typed in memory only.")
+def command(
+    file: Path | None,
+    servers: Sequence[str],
+    allow: Sequence[str],
+    ask: Sequence[str],
+    deny: Sequence[str],
+    model: str,
+    audit: str | None,
+    no_pictures: bool,
+    no_history: bool,
+) -> int:
+    """Use the tools of many servers in the terminal: call them by hand, or let a model use them.
+
+    \b
+      trimaran console                                  the servers of mcp.toml
+      trimaran console mcp.toml --deny 'mcp__*__delete_*'
+      trimaran console --server boat=boat.py --server sea=https://sea.example/mcp
+      trimaran console --server fs='npx -y @modelcontextprotocol/server-filesystem .'
+      trimaran console --model anthropic:claude-sonnet-5
+
+    FILE is an mcp.toml, read alone; without it, those of the user and of the project. What --server names comes on top. A
+    project's file is asked about before anything in it is started, once for each version of it.
+
+    Calls that no rule allows are asked about. Type /help in the console for what can be typed.
+    """
+    _require_extra()
+    _require_terminal()
+    from trimaran.console import run_console
+    from trimaran.console.history import default_file
+    from trimaran.console.show import prepare_pictures
+
+    config = _configured(file, dict(map(_named, servers)))
+
+    def open_host(**options: Any) -> Host:
+        from trimaran.host import Host
+        from trimaran.host.trust import Trust
+
+        # A file that was named was meant; what lies in a project is asked about.
+        return Host(config, allow=allow, ask=ask, deny=deny, audit=audit, trust=Trust(), **options)
+
+    if not no_pictures:
+        prepare_pictures()
+    return run_console(open_host, model=model, pictures=not no_pictures, history=None if no_history else default_file())
+
+
+def _require_extra() -> None:
+    import importlib.util
+
+    missing = [name for name in _EXTRA if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ConfigError("the console needs Textual, which is not installed: pip install 'trimaran[console]'")
+
+
+def _require_terminal() -> None:
+    if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):
+        raise ConfigError(
+            "the console needs a terminal, and this is none: without one, use `trimaran call TARGET TOOL KEY=VALUE`"
+        )
+
+
+def _named(text: str) -> tuple[str, Target]:
+    from trimaran.host.names import check_server_name
+
+    name, equals, target = text.partition("=")
+    if not equals or not name or not target:
+        raise click.UsageError(f"--server {text!r} names no server: write --server NAME=TARGET")
+    return check_server_name(name), parse_target(target)
+
+
+def _configured(file: Path | None, named: dict[str, Target]) -> HostConfig:
+    """The configuration, and what the command line adds to it; a name that is in both is the command line's."""
+    from msgspec.structs import replace
+
+    from trimaran.host.config import load_config
+
+    config = load_config(file)
+    made = {name: _entry(name, target) for name, target in named.items()}
+    failed = {name: one for name, one in config.failed.items() if name not in made}
+    return replace(config, servers={**config.servers, **made}, failed=failed)
+
+
+def _entry(name: str, target: Target) -> Any:
+    from trimaran.host.config import ServerEntry, Source
+
+    source = Source("--server", "file")
+    if target.is_http:
+        transport: Any = target.transport
+        return ServerEntry(
+            name=name, source=source, transport=transport, url=target.url, headers=target.headers, oauth="auto"
+        )
+    command, *arguments = target.command
+    return ServerEntry(name=name, source=source, command=command, args=tuple(arguments), env=target.env, cwd=target.cwd)

@@ -1,0 +1,148 @@
+"""Calls that run: a line and a bar for each in the transcript, then what came of it.
+
+Any number may run at the same time, begun by the person or by a model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from trimaran.host.plain import in_one_line
+
+from .faults import show_fault
+from .show import show_result
+from .split import quote
+from .transcript import Bar, Entry, Kind, Transcript, duration
+
+if TYPE_CHECKING:
+    from trimaran.client.results import ToolResult
+    from trimaran.host import Host
+
+    from .pages import Pages
+
+__all__ = ["CallView", "Calls", "Place"]
+
+_LONGEST: Final = 400  # characters of arguments in the line of a call
+
+
+class Place(Protocol):
+    """What calls need of the application."""
+
+    host: Host
+    pages: Pages
+    transcript: Transcript
+
+    @property
+    def columns(self) -> int: ...
+    @property
+    def has_pictures(self) -> bool: ...
+
+
+@final
+class CallView:
+    """One call in the transcript."""
+
+    def __init__(self, place: Place, name: str, arguments: Mapping[str, Any]) -> None:
+        self._place = place
+        self._what = Text().append(in_one_line(name, 200), style="bold")
+        if arguments:
+            self._what.append(f" {in_one_line(_told(arguments), _LONGEST)}")
+        self.bar = Bar()
+        self.is_over = False
+        self.entries = place.transcript.add(self._marked("▸", "yellow"), self.bar.drawn())
+
+    def _marked(self, mark: str, style: str) -> Text:
+        return Text().append(f"{mark} ", style=style).append_text(self._what)
+
+    def _end(self, mark: str, style: str, parts: Sequence[RenderableType], kind: Kind = "result") -> None:
+        if self.is_over:
+            return
+        self.is_over = True
+        transcript = self._place.transcript
+        line, bar = self.entries
+        took = Text(f"  {duration(self.bar.seconds)}", style="dim")
+        transcript.change(line, self._marked(mark, style).append_text(took))
+        transcript.add(*parts, kind=kind, after=bar)
+        transcript.remove_entry(bar)
+
+    def tick(self) -> None:
+        """Draw the bar as it is now."""
+        if not self.is_over:
+            self._place.transcript.change(self.entries[1], self.bar.drawn())
+
+    def show(self, result: ToolResult) -> None:
+        """It returned."""
+        place = self._place
+        parts = place.pages.first(result)
+        if parts is None:
+            parts = show_result(result, width=place.columns, pictures=place.has_pictures)
+        mark, style = ("✗", "red") if result.is_error else ("✓", "green")
+        self._end(mark, style, parts)
+
+    def fail(self, error: BaseException) -> None:
+        """It failed, or was not made."""
+        self._end("✗", "red", [show_fault(error, self._place.host)], "fault")
+
+    def cancelled(self) -> None:
+        """Somebody gave it up."""
+        self._end("✗", "yellow", [Text("cancelled; the server was told, if it had begun", style="yellow")])
+
+
+def _told(arguments: Mapping[str, Any]) -> str:
+    """As they would be typed."""
+    return " ".join(
+        f"{key}={quote(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)}"
+        for key, value in arguments.items()
+    )
+
+
+@final
+class Calls:
+    """All that run, the oldest first."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._running: list[CallView] = []
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def begin(self, name: str, arguments: Mapping[str, Any]) -> CallView:
+        """A call begins; somebody will say how it ends."""
+        view = CallView(self._place, name, arguments)
+        self._running.append(view)
+        return view
+
+    def end(self, view: CallView) -> None:
+        """It is over."""
+        if view in self._running:
+            self._running.remove(view)
+
+    async def run(self, name: str, arguments: Mapping[str, Any]) -> None:
+        """Call a tool, and show what comes of it; what goes wrong is shown, not raised. Cancel the task to give it up."""
+        view = self.begin(name, arguments)
+        try:
+            result = await self._place.host.call(name, arguments, on_progress=view.bar.tell)
+            view.show(result)
+        except asyncio.CancelledError:
+            view.cancelled()
+            raise
+        except Exception as error:
+            view.fail(error)
+        finally:
+            self.end(view)
+
+    def tick(self) -> None:
+        """Draw the bars."""
+        for view in self._running:
+            view.tick()
+
+    def entries(self) -> list[Entry]:
+        """What is in the transcript about calls that run."""
+        return [entry for view in self._running for entry in view.entries]

@@ -1,0 +1,245 @@
+"""What begins with a slash: `/help`, `/tools`, `/read` and the others.
+
+A command either shows something or opens something; none changes a server. Each is a method named after it; which there are,
+what they take and what they do is told in `known.py`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from trimaran.errors import Error, Unsupported
+from trimaran.host.plain import in_one_line, safe
+
+from .known import COMMANDS
+from .show import show_prompt, show_resource, show_tool
+from .words import LineError
+
+if TYPE_CHECKING:
+    from trimaran.client.client import Client
+    from trimaran.host import Host
+
+    from .pages import Pages
+    from .transcript import Kind
+
+__all__ = ["Commands", "Screenful", "show_help"]
+
+_MOST_ROWS: Final = 200  # of a list: beyond that a filter is needed to find anything
+_MOST_PAGES: Final = 50
+
+
+_KEYS: Final = (
+    ("Tab", "complete: commands, tools, arguments, @server:resource"),
+    ("Enter", "send; Ctrl+J begins a new line"),
+    ("Up, Down", "the lines before and after"),
+    ("PgUp, PgDn", "scroll"),
+    ("Esc, Ctrl+C", "cancel the call that began last; the server is told"),
+    ("Ctrl+Q, Ctrl+D", "end the console"),
+)
+
+
+class Screenful(Protocol):
+    """What commands need of the application."""
+
+    host: Host
+    pages: Pages
+
+    def say(self, *parts: RenderableType, kind: Kind = "") -> Any: ...
+    def open_servers(self, first: str = "") -> None: ...
+    def clear_all(self) -> None: ...
+    async def change_model(self, name: str) -> None: ...
+    def exit(self) -> None: ...
+    @property
+    def columns(self) -> int: ...
+    @property
+    def has_pictures(self) -> bool: ...
+    @property
+    def model_name(self) -> str: ...
+
+
+@final
+class Commands:
+    """The commands."""
+
+    def __init__(self, app: Screenful) -> None:
+        self._app = app
+
+    async def run(self, name: str, words: Sequence[str]) -> None:
+        """Do what a line says, `/tools` and what follows it.
+
+        Raises:
+            LineError: the words are not those it takes.
+            Error: what it asks of a server failed.
+        """
+        work: Callable[[Sequence[str]], Awaitable[None]] = getattr(self, f"_{name.removeprefix('/')}")
+        await work(words)
+
+    # --- about the console -------------------------------------------------------------------------------------------
+
+    async def _help(self, words: Sequence[str]) -> None:
+        self._app.say(*show_help(has_model=bool(self._app.model_name)))
+
+    async def _mcp(self, words: Sequence[str]) -> None:
+        self._app.open_servers(words[0] if words else "")
+
+    async def _clear(self, words: Sequence[str]) -> None:
+        self._app.clear_all()
+
+    async def _quit(self, words: Sequence[str]) -> None:
+        self._app.exit()
+
+    async def _model(self, words: Sequence[str]) -> None:
+        if words:
+            await self._app.change_model(" ".join(words))
+        if self._app.model_name:
+            self._app.say(Text(f"Messages go to {in_one_line(self._app.model_name)}, which may use the tools."))
+        else:
+            self._app.say(
+                Text(
+                    "There is no model: messages are only expanded. /model NAME takes one, such as anthropic:claude-..."
+                )
+            )
+
+    async def _more(self, words: Sequence[str]) -> None:
+        self._app.say(*self._app.pages.next(self._app.host))
+
+    # --- tools -------------------------------------------------------------------------------------------------------
+
+    async def _tools(self, words: Sequence[str]) -> None:
+        wanted = " ".join(words).lower()
+        tools = [
+            one
+            for one in self._app.host.tools()
+            if wanted in one.name.lower() or wanted in (one.description or "").lower()
+        ]
+        if not tools:
+            what = f"No tool has {in_one_line(wanted, 60)!r} in its name or description." if wanted else "No tools yet."
+            self._app.say(Text(what))
+            return
+        self._app.say(_table((one.name, one.description or "") for one in tools[:_MOST_ROWS]), *_rest(tools, "tools"))
+
+    async def _tool(self, words: Sequence[str]) -> None:
+        name = _one(words, "/tool NAME")
+        address = self._app.host.find(name)
+        for tool in self._app.host.tools():
+            if self._app.host.find(tool.name) == address:
+                self._app.say(*show_tool(tool))
+                return
+        raise LineError(f"the server {address.server!r} is not connected now; /mcp says why")
+
+    async def _explain(self, words: Sequence[str]) -> None:
+        name = _one(words, "/explain NAME")
+        self._app.say(Text(safe(self._app.host.explain(name).text())))
+
+    # --- resources and prompts ---------------------------------------------------------------------------------------
+
+    async def _resources(self, words: Sequence[str]) -> None:
+        rows: list[tuple[str, str]] = []
+        for server, client in self._clients(words, "resources"):
+            listed = await client.list_resources_all(max_pages=_MOST_PAGES)
+            rows += [(f"@{server}:{one.name}", f"{one.uri}  {one.description or ''}") for one in listed]
+            try:
+                templates = await client.list_resource_templates_all(max_pages=_MOST_PAGES)
+            except (Unsupported, Error):
+                continue  # many servers have resources and no templates
+            rows += [(f"@{server}:{one.name} ...", f"{one.uri_template}  {one.description or ''}") for one in templates]
+        self._list(rows, "resources")
+
+    async def _read(self, words: Sequence[str]) -> None:
+        usage = "/read @SERVER:RESOURCE [WORDS]"
+        if not words:
+            raise LineError(f"what is to be read? {usage}")
+        server, colon, resource = words[0].removeprefix("@").partition(":")
+        if not colon or not resource:
+            raise LineError(f"{in_one_line(words[0], 60)!r} names no resource of a server: {usage}")
+        found = await self._app.host.read_resource(server, resource, *words[1:])
+        self._app.say(*show_resource(found, width=self._app.columns, pictures=self._app.has_pictures))
+
+    async def _prompts(self, words: Sequence[str]) -> None:
+        rows: list[tuple[str, str]] = []
+        for server, client in self._clients(words, "prompts"):
+            for one in await client.list_prompts_all(max_pages=_MOST_PAGES):
+                taken = [f"{a.name}=" if a.required else f"[{a.name}=]" for a in one.arguments or []]
+                rows.append((" ".join([f"{server}:{one.name}", *taken]), one.description or ""))
+        self._list(rows, "prompts")
+
+    async def _prompt(self, words: Sequence[str]) -> None:
+        usage = "/prompt SERVER:NAME [KEY=VALUE]"
+        server, colon, name = words[0].partition(":") if words else ("", "", "")
+        if not colon or not name:
+            raise LineError(f"which prompt? {usage}")
+        arguments: dict[str, str] = {}
+        for word in words[1:]:
+            key, equals, value = word.partition("=")
+            if not equals or not key:
+                raise LineError(f"{in_one_line(word, 60)!r} is not KEY=VALUE: {usage}")
+            arguments[key] = value
+        ((_, client),) = self._clients([server], "prompts") or [("", None)]
+        if client is None:
+            raise LineError(f"the server {server!r} has no prompts")
+        found = await client.get_prompt(name, arguments)
+        self._app.say(*show_prompt(found, width=self._app.columns, pictures=self._app.has_pictures))
+
+    def _clients(self, words: Sequence[str], what: str) -> list[tuple[str, Client]]:
+        """The connected servers, or the one that is named, that have such things."""
+        host = self._app.host
+        if words:
+            name = words[0].removeprefix("@").rstrip(":")
+            known = [one.name for one in host.status()]
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known) or 'none'}"
+                raise LineError(f"there is no server {in_one_line(name, 40)!r}; {hint}")
+            if host.whereis(name) is None:
+                raise LineError(f"the server {name!r} is not connected now; /mcp says why")
+            names = [name]
+        else:
+            names = host.connected()
+        made = [(name, client) for name in names if (client := host.whereis(name)) is not None]
+        return [(name, client) for name, client in made if what in client.server_capabilities]
+
+    def _list(self, rows: list[tuple[str, str]], what: str) -> None:
+        if rows:
+            self._app.say(_table(rows[:_MOST_ROWS]), *_rest(rows, what))
+        else:
+            self._app.say(Text(f"There are no {what}."))
+
+
+def _one(words: Sequence[str], usage: str) -> str:
+    if len(words) != 1:
+        raise LineError(f"one name is expected: {usage}")
+    return words[0].removeprefix("!")
+
+
+def _table(rows: Any) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(overflow="fold", max_width=44)
+    table.add_column(style="dim", overflow="fold")
+    for name, about in rows:
+        table.add_row(Text(in_one_line(name, 200)), Text(in_one_line(about, 300)))
+    return table
+
+
+def _rest(rows: Sequence[Any], what: str) -> list[RenderableType]:
+    more = len(rows) - _MOST_ROWS
+    return [Text(f"... and {more:,} more {what}; name a part of what you look for", style="dim")] if more > 0 else []
+
+
+def show_help(*, has_model: bool) -> list[RenderableType]:
+    """What can be typed."""
+    forms = [
+        ("server:tool key=value", "call a tool; key:=JSON, or one {...} for all arguments"),
+        ("text with @server:resource", "send it to the model" if has_model else "see it with what the resource holds"),
+        *((f"{name} {takes}".rstrip(), does) for name, (takes, does) in COMMANDS.items()),
+    ]
+    if has_model:
+        forms[0] = ("!server:tool key=value", forms[0][1])
+    head = Text("Type", style="bold")
+    keys = Text("\nKeys", style="bold")
+    return [head, _table(forms), keys, _table(_KEYS)]
