@@ -22,7 +22,7 @@ QUIET_SECONDS = 0.3
 STEP_SECONDS = 0.05
 IDLE = 0.1
 REPORTS = 3  # as in servers/trimaran_fleet.py
-EVENTS = REPORTS + 2  # the head of the stream, each report, the answer
+EVENTS = REPORTS + 1  # each report, and the answer
 LABELS = {"memory": "memory", "redis": "Redis", "sqlite": "SQLite"}
 RIVALS = (who.SDK, who.FASTMCP)
 

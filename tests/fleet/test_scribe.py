@@ -95,12 +95,12 @@ async def crew() -> AsyncIterator[Crew]:
 
 
 def is_clean(*scribes: Scribe) -> bool:
-    return not any(s.queue or s._heads or s._broken or s._ids for s in scribes)
+    return not any(s.queue or s._broken for s in scribes)
 
 
-async def opened(scribe: Scribe, stream: str) -> None:
-    scribe.opened(stream, stream)
-    assert await scribe.is_kept(stream)
+async def begin(ship: Crew, scribe: Scribe, stream: str) -> None:
+    scribe.appended(stream, 1, b"first")
+    await ship.done()
 
 
 # --- what cannot be written
@@ -115,7 +115,7 @@ async def test_an_event_that_no_store_takes_costs_nobody_else_anything(error: Ex
     async with crew() as ship:
         one, two, three = scribes = [ship.scribe() for _ in range(3)]
         for scribe in scribes:
-            await opened(scribe, "r1")
+            await begin(ship, scribe, "r1")
         ship.events.gate.clear()
         ship.events.refuse = lambda write: error if write.data == b"poison" else None
         two.appended("r1", 2, b"poison")
@@ -177,18 +177,6 @@ async def test_a_full_store_does_not_fill_the_log(caplog: Any) -> None:
         assert 1 <= len(caplog.records) <= 8
 
 
-async def test_a_head_that_was_refused_leaves_nothing_to_write() -> None:
-    async with crew() as ship:
-        scribe = ship.scribe()
-        ship.events.refuse = lambda write: StoreFull("full") if write.number == 1 else None
-        scribe.opened("r1", 1)
-        assert not await scribe.is_kept("r1")
-        scribe.appended("r1", 2, b"x")
-        scribe.ended("r1")
-        assert is_clean(scribe)
-        await ship.done()
-
-
 # --- room and turns
 
 
@@ -217,7 +205,7 @@ async def test_nothing_is_lost_or_out_of_order_under_a_rush() -> None:
     async with crew() as ship:
         scribes = [ship.scribe(most=5000) for _ in range(10)]
         for scribe in scribes:
-            await opened(scribe, "r1")
+            await begin(ship, scribe, "r1")
         inner, count = ship.events._events, 0
 
         class Flaky:
@@ -249,7 +237,7 @@ async def test_nothing_is_lost_or_out_of_order_under_a_rush() -> None:
 async def test_of_a_stream_that_outgrew_its_room_the_answer_is_kept() -> None:
     async with crew() as ship:
         scribe = ship.scribe(most=20)
-        await opened(scribe, "r1")
+        await begin(ship, scribe, "r1")
         ship.events.gate.clear()
         for number in range(2, 102):
             scribe.appended("r1", number, b"x")
@@ -267,7 +255,7 @@ async def test_of_a_stream_that_outgrew_its_room_the_answer_is_kept() -> None:
 async def test_a_stream_that_has_ended_keeps_its_answer_when_room_is_needed() -> None:
     async with crew() as ship:
         scribe = ship.scribe(most=20)
-        await opened(scribe, "r1")
+        await begin(ship, scribe, "r1")
         ship.events.gate.clear()
         scribe.announced(b"in flight")
         await until(lambda: ship.events.calls == 2, "it is being written")
@@ -282,41 +270,21 @@ async def test_a_stream_that_has_ended_keeps_its_answer_when_room_is_needed() ->
         assert is_clean(scribe)
 
 
-async def test_calls_made_while_the_store_is_away_crowd_out_no_end(monkeypatch: Any) -> None:
-    """They are not known to the store: it need not hear of their ends."""
-    monkeypatch.setattr("trimaran.legacy.scribe._HEAD_SECONDS", 0.001)
+async def test_of_calls_made_while_the_store_is_away_the_newest_are_kept() -> None:
     async with crew() as ship:
         scribe = ship.scribe(most=20)
-        await opened(scribe, "r0")
         is_away = True
         ship.events.refuse = lambda _: StoreUnavailable("away", retry_after=0.0) if is_away else None
-        scribe.appended("r0", 2, b"answer")
-        scribe.ended("r0")
-        await until(lambda: ship.events.calls > 1, "it was tried")
-        for number in range(1, 60):
-            scribe.opened(f"r{number}", number)
-            assert not await scribe.is_kept(f"r{number}")
-            scribe.appended(f"r{number}", 2, b"x")
+        for number in range(60):
+            scribe.appended(f"r{number}", 1, b"x")
+            scribe.appended(f"r{number}", 2, b"answer")
             scribe.ended(f"r{number}")
-        assert len(scribe.queue) == 2
+            assert len(scribe.queue) <= 21
+        await until(lambda: ship.events.calls > 1, "it was tried")
         is_away = False
         await ship.done()
-        assert await ship.numbers(scribe, "r0") == ([1, 2], True)
-        assert is_clean(scribe)
-
-
-async def test_a_head_that_comes_too_late_is_ended_in_the_store(monkeypatch: Any) -> None:
-    monkeypatch.setattr("trimaran.legacy.scribe._HEAD_SECONDS", 0.01)
-    async with crew() as ship:
-        scribe = ship.scribe()
-        ship.events.gate.clear()
-        scribe.opened("r1", 1)
-        assert not await scribe.is_kept("r1")
-        scribe.appended("r1", 2, b"x")
-        scribe.ended("r1")
-        ship.events.gate.set()
-        await ship.done()
-        assert await ship.numbers(scribe, "r1") == ([1], True)
+        assert await ship.numbers(scribe, "r0") == ([], False)
+        assert await ship.numbers(scribe, "r59") == ([1, 2], True)
         assert is_clean(scribe)
 
 
@@ -487,7 +455,7 @@ async def test_what_was_said_while_redis_was_down_is_there_for_whoever_comes_bac
 
 
 async def test_the_loss_of_a_long_call_is_told_to_whoever_made_it(file: str, monkeypatch: Any) -> None:
-    """Though the head of its stream has given way to what followed."""
+    """Though the beginning of its stream has given way to what followed."""
     async with pair(file, limits=Limits(replay_events=8)) as (one, two):
         session = await one.wire.initialize()
         async with await session.open_call("work", id="w", progress="p") as stream:

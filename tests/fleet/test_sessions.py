@@ -366,15 +366,20 @@ async def test_the_stream_of_no_call_is_told_to_be_lost(store: str, last: str) -
             assert (await stream.message())["method"] == "notifications/tools/list_changed"
 
 
-async def test_the_stream_of_a_call_that_nobody_knows_is_refused_and_the_own_stream_left_alone(store: str) -> None:
-    """A process that died before the store knew its stream: the client must not get its other stream instead."""
+@pytest.mark.parametrize(("tag", "id"), [("i7", 7), ("i-1", -1), ("sdw", "w"), ("s", ""), ("sw6Qt8J-YgA", "ä-😀")])
+async def test_who_comes_back_for_a_call_that_nobody_knows_gets_its_error_and_the_own_stream_is_left_alone(
+    store: str, tag: str, id: int | str
+) -> None:
+    """A process that died before anything was written down: its name, and what it was to answer, are in the stream's."""
     async with pair(store) as (one, two):
         session = await one.wire.initialize()
         async with await session.get() as own:
             await own.raw_event()
-            async with await two.at(session).get("r000000000000-1:1") as stream:
-                assert stream.status == 400
-                assert b"not known any more" in await stream.read()
+            async with await two.at(session).get(f"r000000000000-1-{tag}:1") as stream:
+                assert stream.status == 200
+                (said,) = await stream.rest()
+                assert (said["id"], said["error"]["code"]) == (id, -32603)
+                assert "whether it was done is not known" in said["error"]["message"]
             one.server.notify.tools_changed()
             assert (await own.message())["method"] == "notifications/tools/list_changed"
 

@@ -4,8 +4,8 @@ A stream goes straight to its connection; here it is copied, so that any process
 share one writer, the `Logbook`: while the store is busy with one batch the next one gathers, and what a thousand calls say at
 the same time is a few commands to the store, not thousands.
 
-Two things are waited for. The head of a stream, before its client gets an id to come back with: a stream that is not known
-to the store has none. And, for a moment, the end of the process.
+Nobody waits for it, but for a moment the end of the process. A client may come back for a stream of which nothing was written:
+its name says whose it was, and what it was to answer.
 
 Each event of a call has its number, so a batch whose fate is not known is written again, and nothing is there twice. What is
 said on a session's own stream has none, and may be: a client can bear that better than not to hear it.
@@ -21,25 +21,18 @@ import asyncio
 from collections import deque
 from typing import Final, final
 
-import msgspec
-
 from trimaran.errors import Error
 from trimaran.fleet import Fleet
-from trimaran.protocol.inbound import RequestId
 from trimaran.server.handlers import logger
 from trimaran.state.contracts import EventWrite, StoreClosed, StoreUnavailable
 
 from .streams import STANDALONE
 
-__all__ = ["ENDED_SECONDS", "HEAD", "Logbook", "Scribe"]
+__all__ = ["Logbook", "Scribe"]
 
 # The stream of a call: while it is open, and for a client that comes back for its end.
 _OPEN_SECONDS: Final = 3600.0
-ENDED_SECONDS: Final = 120.0
-# After the name of a stream: the one with the request it answers, for long streams.
-HEAD: Final = "-head"
-# What the beginning of a stream may wait for the store; after that it is one that cannot be resumed.
-_HEAD_SECONDS: Final = 0.5
+_ENDED_SECONDS: Final = 120.0
 _LEAVE_SECONDS: Final = 2.0
 # One batch: what a store does in a few milliseconds.
 _BATCH: Final = 512
@@ -119,7 +112,7 @@ class Logbook:
                         del self._due[scribe]
                         self._due[scribe] = None
                     return batch
-                has_begun = item.is_sent = True
+                has_begun = True
                 batch.append(item)
             del self._due[scribe]
         return batch
@@ -195,57 +188,23 @@ class Scribe:
         self._logbook = logbook
         self._session = session
         self._most = most
-        self._often = max(1, most // 2)
-        self._ids: dict[str, bytes] = {}
-        """The request that each open stream answers."""
-        self._heads: dict[str, asyncio.Future[bool]] = {}
-        self._broken: dict[str, _Gap] = {}
-        """Open streams that are not kept, since some of their events could not be."""
+        self._broken: dict[str, EventWrite | None] = {}
+        """Open streams that are not kept, since some of their events could not be; what was said last on each."""
 
     # --- what is said
 
-    def opened(self, stream: str, id: RequestId) -> int:
-        """A new stream, for the answer to this request; the number of its first event, which says so."""
-        self._ids[stream] = head = msgspec.json.encode(id)
-        self._heads[stream] = asyncio.get_running_loop().create_future()
-        self._write(EventWrite(self._session, stream, head, _OPEN_SECONDS, 1))
-        return 1
-
-    async def is_kept(self, stream: str) -> bool:
-        """Is it known to the store, so that a client may come back for it by way of any process?"""
-        head = self._heads[stream]
-        # Cheaper than a timeout: this is on the path of every call that streams.
-        timer = asyncio.get_running_loop().call_later(_HEAD_SECONDS, self._give_up_head, stream)
-        try:
-            return await head
-        finally:
-            timer.cancel()
-            if not head.done() or head.cancelled():
-                self.give_up(stream)
-            del self._heads[stream]
-
-    def _give_up_head(self, stream: str) -> None:
-        if not self._heads[stream].done():
-            self.give_up(stream)
-
     def appended(self, stream: str, number: int, data: bytes) -> None:
         self._write(EventWrite(self._session, stream, data, _OPEN_SECONDS, number))
-        if number % self._often == 0 and stream in self._ids:
-            # The head of a long stream gives way to what follows; whom it answers must be known to the end.
-            self._write(EventWrite(self._session, f"{stream}{HEAD}", self._ids[stream], _OPEN_SECONDS))
 
     def announced(self, data: bytes) -> None:
         """On the session's own stream, to which any process may add."""
         self._write(EventWrite(self._session, STANDALONE, data, self._logbook.ttl))
 
     def ended(self, stream: str) -> None:
-        self._ids.pop(stream, None)
-        end = EventWrite(self._session, stream, None, ENDED_SECONDS)
-        gap = self._broken.pop(stream, None)
-        if gap is not None and gap.last is not None:
-            self._write(gap.last)
-        if gap is None or gap.is_known:
-            self._write(end)
+        last = self._broken.pop(stream, None)
+        if last is not None:
+            self._write(last)
+        self._write(EventWrite(self._session, stream, None, _ENDED_SECONDS))
 
     def has_more(self, stream: str) -> bool:
         """Is something of this stream still to be written?"""
@@ -256,12 +215,11 @@ class Scribe:
     def _write(self, write: EventWrite) -> None:
         if len(self.queue) > self._most:
             self._make_room()
-        gap = self._broken.get(write.stream)
-        if gap is None:
+        if write.stream in self._broken:
+            self._broken[write.stream] = write
+        else:
             self.queue.append(_Item(self, write))
             self._logbook.add(self)
-        elif gap.has_ids:
-            gap.last = write
 
     def _make_room(self) -> None:
         oldest = self.queue[0]
@@ -270,74 +228,39 @@ class Scribe:
         if self.queue and self.queue[0] is oldest:
             self.queue.popleft().is_dropped = True
 
-    def give_up(self, stream: str, is_known: bool = True) -> None:
-        """Of a stream of which something is missing only the last word is kept, if anybody can come back for it.
-
-        Args:
-            is_known: Does the store know of it, as far as is known here?
-        """
-        head = self._heads.get(stream)
-        has_ids = is_known and (head is None or (head.done() and not head.cancelled() and head.result()))
-        if head is not None and not head.done():
-            head.set_result(False)
+    def give_up(self, stream: str) -> None:
+        """Of a stream of which something is missing only the last word is kept."""
         mine = [item for item in self.queue if item.write.stream == stream]
         events = [item for item in mine if item.write.data is not None]
+        last = events[-1] if events else None
         has_ended = len(events) < len(mine)
-        if events and events[0].write.number == 1 and not events[0].is_sent:
-            is_known = has_ids = False
-        last = events[-1] if events and has_ids else None
-        for item in mine:
-            is_end = item.write.data is None
-            item.is_dropped = not (has_ended and is_known and (is_end or item is last))
+        for item in events:
+            item.is_dropped = not (has_ended and item is last)
         self.queue = deque(item for item in self.queue if not item.is_dropped)
-        gap = self._broken.get(stream)
-        if gap is not None:
-            gap.is_known = gap.is_known and is_known
-        elif stream in self._ids:
-            self._broken[stream] = _Gap(is_known, has_ids, None if last is None else last.write)
+        if not has_ended:
+            self._broken[stream] = self._broken.get(stream) if last is None else last.write
 
     def wrote(self, item: _Item) -> None:
         if self.queue and self.queue[0] is item:
             self.queue.popleft()
-        head = self._heads.get(item.write.stream)
-        if head is not None and not head.done():
-            head.set_result(True)
 
     def refused(self, item: _Item) -> None:
         """No store will ever take it."""
-        if self.queue and self.queue[0] is item:
-            self.queue.popleft()
+        self.wrote(item)
         item.is_dropped = True
         if item.write.number:
-            self.give_up(item.write.stream, is_known=item.write.number > 1)
-
-
-@final
-class _Gap:
-    """A stream that goes on, though not all of it is kept."""
-
-    __slots__ = ("has_ids", "is_known", "last")
-
-    def __init__(self, is_known: bool, has_ids: bool, last: EventWrite | None) -> None:
-        self.is_known = is_known
-        """Does the store know of it, so that its end must be written?"""
-        self.has_ids = has_ids
-        """May its client come back for it?"""
-        self.last = last
-        """What was said last."""
+            self.give_up(item.write.stream)
 
 
 @final
 class _Item:
     """Something to be written, and for whom."""
 
-    __slots__ = ("failures", "is_dropped", "is_sent", "scribe", "write")
+    __slots__ = ("failures", "is_dropped", "scribe", "write")
 
     def __init__(self, scribe: Scribe, write: EventWrite) -> None:
         self.scribe = scribe
         self.write = write
         self.is_dropped = False
         """Nobody wants it any more."""
-        self.is_sent = False
-        """The store may have it."""
         self.failures = 0

@@ -52,9 +52,9 @@ from trimaran.state.contracts import (
 from trimaran.transports.engine import Request
 from trimaran.types import Implementation
 
-from .scribe import ENDED_SECONDS, HEAD, Logbook, Scribe
+from .scribe import Logbook, Scribe
 from .session import Session, Sessions
-from .streams import STANDALONE, EventLog, HttpOutlet, Reader, event_id, truncated
+from .streams import STANDALONE, EventLog, HttpOutlet, Reader, event_id, read_stream_name, truncated
 
 if TYPE_CHECKING:
     from trimaran.protocol.outbound import Writer
@@ -75,10 +75,9 @@ _LOOK_SECONDS: Final = 3.0
 _LEAVE_SECONDS: Final = 2.0
 _ID: Final = re.compile(r"mcp_[0-9a-f]{32}")
 _ASKED: Final = re.compile(r"srv-([0-9a-f]{12})-[0-9]{1,12}")
-_STREAM: Final = re.compile(r"r([0-9a-f]{12})-[0-9]{1,12}")
 
 _DIED: Final = "the server process that worked on this call has ended"
-_NOT_KEPT: Final = "the answer to this call could not be kept"
+_NOT_KEPT: Final = "the answer to this call could not be kept, or is not any more"
 
 
 class _Said(msgspec.Struct):
@@ -530,23 +529,16 @@ class Shared:
         """Serve a GET for the stream of a call of another process; False if it is the name of no such stream.
 
         Raises:
-            ProtocolError: Nothing is known of this stream, or the store is away.
+            ProtocolError: The store is away.
         """
-        named = _STREAM.fullmatch(stream)
+        named = read_stream_name(stream)
         if named is None:
             return False
-        events = self.fleet.store.events
+        process, id = named
         try:
-            page = await events.read(session.id, stream, after)
-            head = await self._head(session.id, stream)
+            page = await self.fleet.store.events.read(session.id, stream, after)
         except StoreUnavailable as error:
             raise unavailable(error) from None
-        if not page.last:
-            # Not 404, which means something else; and not this client's other stream, which it has already.
-            raise ProtocolError.invalid_request(
-                "what this Last-Event-ID belongs to is not known any more; whether the call was done is not known",
-                status=400,
-            )
         outlet: Any = session.outlet
         reader = Reader(request)
         self.reading.add(reader)
@@ -559,23 +551,29 @@ class Shared:
             has_sent = has_looked = has_answer = False
             while not reader.over:
                 for number, data in page.events:
-                    if number > 1:  # the first is the head
-                        await reader.write(encode_event(data, id=event_id(stream, number)))
-                        has_sent, has_answer = True, has_answer or _is_answer(data)
+                    await reader.write(encode_event(data, id=event_id(stream, number)))
+                    has_sent, has_answer = True, has_answer or _is_answer(data)
                     after = number
                 if page.is_ended and after >= page.last:
                     # Who comes back has not had its answer. Its count may be ahead of ours, if the process died before
                     # all was written down: so what the stream ended with is sent in any case.
                     if not has_sent:
                         has_answer = await self._send_last(session.id, stream, page.last, reader)
-                    if not has_answer and head and not reader.over:
-                        await reader.write(encode_event(self._lost(head, _NOT_KEPT)))
+                    if not has_answer and not reader.over:
+                        await reader.write(encode_event(self._lost(id, _NOT_KEPT)))
                     break
                 if not page.events:
                     # At first at once: who comes back does so because something broke, perhaps the process.
                     seconds, has_looked = (_LOOK_SECONDS if has_looked else 0.05), True
                     if not await self._wait(session.id, stream, after, reader, seconds) and not reader.over:
-                        await self._look_after(session, named[1], stream, after, head, reader)
+                        why = await self._why_lost(process, session.id, stream)
+                        page = await self._read(session.id, stream, after, reader)  # its last words, perhaps
+                        if why and page is not None and not page.events and not page.is_ended:
+                            await reader.write(encode_event(self._lost(id, why)))
+                            break
+                        if page is None:
+                            break
+                        continue
                 page = await self._read(session.id, stream, after, reader)
                 if page is None:
                     break
@@ -609,43 +607,14 @@ class Shared:
                 await reader.pause(error.retry_after)
         return None
 
-    async def _head(self, session: str, stream: str) -> bytes:
-        """Whom a stream answers; empty if that is not known any more."""
-        for name in (stream, stream + HEAD):
-            page = await self.fleet.store.events.read(session, name, 0, limit=1)
-            if page.events and (page.events[0].number == 1 or name != stream):
-                return page.events[0].data
-        return b""
-
     async def _send_last(self, session: str, stream: str, last: int, reader: Reader) -> bool:
         """What a stream ended with, and whether that was an answer."""
         page = await self._read(session, stream, last - 1, reader)
         has_answer = False
         for number, data in page.events if page is not None else ():
-            if number > 1:
-                await reader.write(encode_event(data, id=event_id(stream, number)))
-                has_answer = _is_answer(data)
+            await reader.write(encode_event(data, id=event_id(stream, number)))
+            has_answer = _is_answer(data)
         return has_answer
-
-    async def _look_after(
-        self, session: Session, name: str, stream: str, after: int, head: bytes, reader: Reader
-    ) -> None:
-        """Nothing comes of a stream. If nothing will, say so where its answer would have been."""
-        why = await self._why_lost(name, session.id, stream)
-        page = await self._read(session.id, stream, after, reader) if why else None  # its last words, perhaps
-        if page is None or page.events or page.is_ended:
-            return
-        events = self.fleet.store.events
-        try:
-            if head:
-                await events.append(session.id, stream, self._lost(head, why), ttl=ENDED_SECONDS)
-            await events.end(session.id, stream, ttl=ENDED_SECONDS)
-        except StoreUnavailable:
-            pass  # again in a while
-        except StoreFull:
-            if head:
-                await reader.write(encode_event(self._lost(head, why)))
-            reader.end()
 
     async def _why_lost(self, name: str, session: str, stream: str) -> str:
         """Why nothing more will come of a stream of another process; empty if something may."""
@@ -664,9 +633,9 @@ class Shared:
         outlet: Any = session.outlet
         return outlet.log.is_open(stream) or outlet.scribe.has_more(stream)
 
-    def _lost(self, head: bytes, why: str) -> bytes:
-        error = ProtocolError.internal_error(f"{why}; whether it was done is not known")
-        return self._server.writer.error(msgspec.json.decode(head), error)
+    def _lost(self, id: RequestId, why: str) -> bytes:
+        """What a client gets where its answer would have been."""
+        return self._server.writer.error(id, ProtocolError.internal_error(f"{why}; whether it was done is not known"))
 
     # --- the end
 

@@ -12,7 +12,9 @@ A reader holds a position in the log and nothing else, so one that does not read
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
@@ -31,21 +33,16 @@ if TYPE_CHECKING:
 __all__ = ["CallStream", "EventLog", "HttpOutlet", "Mirror", "Reader", "StandaloneOutlet", "event_id", "truncated"]
 
 STANDALONE: Final = "g"
+_LONGEST_TAG: Final = 200
+_NAME: Final = re.compile(r"r([0-9a-f]{12})-[0-9]{1,12}-([is])([A-Za-z0-9_-]{0,200})")
+_INTEGER: Final = re.compile(r"-?[0-9]{1,199}")
 
 
 class Mirror(Protocol):
-    """Where a log is copied to, for other processes to read. Nothing here may wait."""
+    """Where a log is copied to, for other processes to read: what can be resumed. Nothing here may wait."""
 
     name: str
     """This process, as part of its streams' names."""
-
-    def opened(self, stream: str, id: RequestId) -> int:
-        """A stream begins; the number of its last event so far."""
-        ...
-
-    async def is_kept(self, stream: str) -> bool:
-        """May a client be given ids of this stream: will another process know it?"""
-        ...
 
     def appended(self, stream: str, number: int, data: bytes) -> None: ...
     def ended(self, stream: str) -> None: ...
@@ -57,7 +54,6 @@ class EventLog:
 
     def __init__(self, size: int, mirror: Mirror | None = None) -> None:
         self._mirror = mirror
-        self._prefix = "r" if mirror is None else f"r{mirror.name}-"
         self._events: deque[tuple[str, int, bytes]] = deque(maxlen=size)
         self._last: dict[str, int] = {}
         self._open: set[str] = set()
@@ -67,19 +63,19 @@ class EventLog:
     def open_call(self, id: RequestId) -> str:
         """The name of a new stream for the answer to this request."""
         self._calls += 1
-        name = f"{self._prefix}{self._calls}"
-        self._last[name] = 0 if self._mirror is None else self._mirror.opened(name, id)
+        name = f"r{self._calls}" if self._mirror is None else name_stream(self._mirror.name, self._calls, id)
+        self._last[name] = 0
         self._open.add(name)
         if len(self._last) > 2 * (self._events.maxlen or 0) + len(self._open):
             self._forget()
         return name
 
-    async def is_kept(self, stream: str) -> bool:
-        return self._mirror is None or await self._mirror.is_kept(stream)
+    def can_be_resumed(self, stream: str) -> bool:
+        return self._mirror is None or "-" in stream
 
     def close_call(self, stream: str) -> None:
         self._open.discard(stream)
-        if self._mirror is not None:
+        if self._mirror is not None and self.can_be_resumed(stream):
             self._mirror.ended(stream)
 
     def is_open(self, stream: str) -> bool:
@@ -90,7 +86,7 @@ class EventLog:
         number = self._last.get(stream, 0) + 1
         self._last[stream] = number
         self._events.append((stream, number, data))
-        if self._mirror is not None:
+        if self._mirror is not None and self.can_be_resumed(stream):
             self._mirror.appended(stream, number, data)
         return number
 
@@ -110,6 +106,34 @@ class EventLog:
         kept = [(n, data) for s, n, data in self._events if s == stream and n > number]
         first = kept[0][0] if kept else self.last(stream) + 1
         return kept, first > number + 1
+
+
+def name_stream(process: str, number: int, id: RequestId) -> str:
+    """The name of a call's stream that any process can go on with: it says who works on it, and which request it answers.
+
+    So whoever is asked for it can give an answer, also if nothing of it was written down before its process died. An id that
+    is too long for that makes a stream that cannot be resumed.
+    """
+    tag = (
+        f"i{id}"
+        if isinstance(id, int)
+        else f"s{urlsafe_b64encode(id.encode('utf-8', 'surrogatepass')).decode().rstrip('=')}"
+    )
+    return f"r{process}-{number}-{tag}" if len(tag) <= _LONGEST_TAG else f"r{number}"
+
+
+def read_stream_name(name: str) -> tuple[str, RequestId] | None:
+    """The process of a stream, and the request it answers; None for what is no such name."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return None
+    process, kind, tag = found.groups()
+    if kind == "i":
+        return (process, int(tag)) if _INTEGER.fullmatch(tag) else None
+    try:
+        return process, urlsafe_b64decode(tag + "=" * (-len(tag) % 4)).decode("utf-8", "surrogatepass")
+    except ValueError:
+        return None
 
 
 def event_id(stream: str, number: int) -> str:
@@ -316,13 +340,8 @@ class CallStream:
     async def _start(self) -> None:
         assert self._request is not None
         log = self._outlet.log
-        name = log.open_call(self._id)
-        try:
-            self._has_ids = await log.is_kept(name)
-        except BaseException:  # cancelled: nothing was sent, and the answer may still be what it likes
-            log.close_call(name)
-            raise
-        self.name = name
+        self.name = name = log.open_call(self._id)
+        self._has_ids = log.can_be_resumed(name)
         self._reader = Reader(self._request)
         await self._request.stream_start(self._outlet.event_headers)
         if self.can_be_resumed and self._has_ids:
