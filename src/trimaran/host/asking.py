@@ -15,6 +15,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, final
+from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
@@ -235,4 +236,9 @@ def _is_yes(question: Question) -> bool:
 
 
 def _is_web(url: str) -> bool:
-    return _WEB.match(url) is not None and url.isprintable()
+    if _WEB.match(url) is None or not url.isprintable():
+        return False
+    try:
+        return bool(urlsplit(url).hostname)  # what a person is to look at before they say yes
+    except ValueError:
+        return False

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import datetime
 import functools
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, TypeAlias, cast, final
 
 from trimaran.errors import DeclarationError
 from trimaran.schema.validate import Validator, Violation, path_text
-from trimaran.schema.words import WordError, parse_json, truth_of
+from trimaran.schema.words import WordError, parse_json, target_of, truth_of
 from trimaran.types import Json
 
 from .plain import in_one_line, safe, to_json
@@ -44,6 +45,7 @@ _FORMATS: Final = {
 _WORDS: Final[dict[Kind, str]] = {"integer": "whole number", "number": "number", "boolean": "yes or no"}
 _NEEDED: Final = "an answer is needed here"
 _MOST_CHOICES: Final = 1000  # nobody looks through more; what is typed is still judged by the schema
+_MOST_STEPS: Final = 16  # from one reference to the next
 _MOST_INTEGER: Final = 2**63  # what every JSON reader can take
 
 
@@ -63,8 +65,8 @@ class Field:
         self.name: Final = name
         self.schema: Final = schema
         self.required: Final = is_required
-        self.title: Final = in_one_line(str(schema.get("title") or name), 60)
-        self.description: Final = in_one_line(str(schema.get("description") or ""), 400)
+        self.title: Final = in_one_line(_shown(schema.get("title") or name), 60)
+        self.description: Final = in_one_line(_shown(schema.get("description") or ""), 400)
         self.kind: Final[Kind]
         self.choices: Final[tuple[tuple[Any, str], ...]]
         """Pairs of a value and its title."""
@@ -86,7 +88,7 @@ class Field:
         if isinstance(default, bool):
             return "yes" if default else "no"
         if isinstance(default, list) and self.kind == "choices":
-            return safe(", ".join(str(one) for one in cast("list[Any]", default)))
+            return safe(", ".join(_shown(one) for one in cast("list[Any]", default)))
         return safe(default if isinstance(default, str) else _json(default))
 
     def is_empty(self, typed: Typed | None) -> bool:
@@ -117,6 +119,9 @@ class Field:
             return None  # a schema we cannot judge by: the server will
 
     def _read(self, typed: Typed) -> Any:
+        is_value = self.kind == "choice" and any(typed == value for value, _ in self.choices)
+        if isinstance(typed, str) and not is_value and self._is_default(typed.strip()):
+            return self.default
         if self.kind == "choices":
             if isinstance(typed, list):
                 return [self._choose(one) for one in typed]
@@ -126,13 +131,11 @@ class Field:
         if self.kind == "boolean" and isinstance(typed, bool):
             return typed
         text = (typed if isinstance(typed, str) else _json(typed)).strip()
-        if text and text == self.default_text.strip():
-            return self.default
         match self.kind:
             case "integer":
-                return _number(text, int, "a whole number")
+                return _number(text, "a whole number", is_whole=True)
             case "number":
-                return _number(text, float, "a number")
+                return _number(text, "a number")
             case "boolean":
                 truth = truth_of(text)
                 if truth is None:
@@ -141,9 +144,16 @@ class Field:
             case _:
                 return self._read_text(text)
 
+    def _is_default(self, text: str) -> bool:
+        if not text or text != self.default_text.strip():
+            return False
+        return self._validator is None or self._validator.is_valid(
+            self.default
+        )  # the server may be wrong about its own
+
     def _read_text(self, text: str) -> Any:
         value = "" if text == '""' else text
-        if self.schema.get("type") == "string":
+        if self.schema.get("type") in ("string", ["string"], ["string", "null"], ["null", "string"]):
             _check_format(value, self.schema.get("format"))
             return value
         if self._validator is None or self._validator.is_valid(value):
@@ -158,9 +168,12 @@ class Field:
         for value, _ in self.choices:
             if said == value and type(said) is type(value):
                 return value
-        word = str(said)
+        word = _shown(said)
+        for value, _ in self.choices:
+            if word == _shown(value):
+                return value
         for value, title in self.choices:
-            if word == str(value) or word.lower() == title.lower():
+            if word.lower() == title.lower():
                 return value
         # Not isdigit: "²" is a digit, and no number.
         if word.isdecimal() and len(word) < 5 and 1 <= int(word) <= len(self.choices):
@@ -185,7 +198,7 @@ class Form:
         self.fields: Final = tuple(
             Field(
                 name,
-                cast("Mapping[str, Any]", one) if isinstance(one, Mapping) else {},
+                _resolved(cast("Mapping[str, Any]", one), self.schema) if isinstance(one, Mapping) else {},
                 is_required=name in needed,
             )
             for name, one in declared.items()
@@ -243,6 +256,27 @@ class Form:
 # --- what a schema says ----------------------------------------------------------------------------------------------
 
 
+def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A field's schema with what it refers to in its place: a form is flat, but generators write an enum once and point."""
+    made: Mapping[str, Any] = schema
+    for _ in range(_MOST_STEPS):
+        if not isinstance(reference := made.get("$ref"), str):
+            break
+        target: Any = target_of(reference, root)
+        if not isinstance(target, Mapping):
+            return schema
+        # Not its default: `Question.accept` fills in what stands in the form itself.
+        known = {key: one for key, one in cast("Mapping[str, Any]", target).items() if key != "default"}
+        made = {**known, **{key: one for key, one in made.items() if key != "$ref"}}
+    items: Any = made.get("items")
+    if isinstance(items, Mapping) and "$ref" in items:
+        made = {**made, "items": _resolved(cast("Mapping[str, Any]", items), root)}
+    if any(isinstance(made.get(key), list) for key in ("allOf", "anyOf", "oneOf")):
+        # "This one, or null": not unfolded, but to be judged by.
+        made = {**{key: root[key] for key in ("$defs", "definitions") if key in root}, **made}
+    return made if "$ref" not in made else schema
+
+
 def _kind_of(schema: Mapping[str, Any]) -> tuple[Kind, tuple[tuple[Any, str], ...]]:
     declared: Any = schema.get("type")
     if isinstance(declared, list):  # "or null": may be left out
@@ -270,14 +304,14 @@ def _choices(schema: Mapping[str, Any]) -> tuple[tuple[Any, str], ...]:
                 cast("dict[str, Any]", o) for o in cast("list[Any]", options) if isinstance(o, dict) and "const" in o
             ]
             if listed:
-                return tuple((o["const"], in_one_line(str(o.get("title") or o["const"]), 60)) for o in listed)
+                return tuple((o["const"], in_one_line(_shown(o.get("title") or o["const"]), 60)) for o in listed)
     values: Any = schema.get("enum")
     if not isinstance(values, list) or len(cast("list[Any]", values)) > _MOST_CHOICES:
         return ()
     names: Any = schema.get("enumNames")
     labels = cast("list[Any]", names) if isinstance(names, list) else []
     pairs = enumerate(cast("list[Any]", values))
-    return tuple((value, in_one_line(str(labels[i] if i < len(labels) else value), 60)) for i, value in pairs)
+    return tuple((value, in_one_line(_shown(labels[i] if i < len(labels) else value), 60)) for i, value in pairs)
 
 
 def _hint(schema: Mapping[str, Any], kind: Kind) -> str:
@@ -318,14 +352,26 @@ def _plain(bound: Any) -> str:
 # --- what a person typed ---------------------------------------------------------------------------------------------
 
 
-def _number(text: str, kind: Callable[[str], Any], wanted: str) -> Any:
+def _number(text: str, wanted: str, *, is_whole: bool = False) -> int | float:
+    """What is whole stays so: a float would lose digits. `3.0` is whole, as JSON Schema has it."""
     try:
-        value = kind(text)
+        value = _whole_or_not(text)
     except ValueError:
         raise Misfit(f"{_quoted(text)} is not {wanted}") from None
-    if value != value or (kind is int and abs(value) > _MOST_INTEGER) or value in (float("inf"), float("-inf")):
+    if not math.isfinite(value) or (isinstance(value, int) and abs(value) > _MOST_INTEGER):
         raise Misfit(f"{in_one_line(text, 40)} is not {wanted} JSON can carry")
-    return value
+    if not is_whole or isinstance(value, int):
+        return value
+    if not value.is_integer() or abs(value) > _MOST_INTEGER:
+        raise Misfit(f"{_quoted(text)} is not {wanted}")
+    return int(value)
+
+
+def _whole_or_not(text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
 
 
 def _check_format(text: str, kind: Any) -> None:
@@ -339,7 +385,7 @@ def _check_format(text: str, kind: Any) -> None:
         case "date":
             is_good = bool(_DATE.fullmatch(text)) and _is_time(text, datetime.date.fromisoformat)
         case "date-time":
-            is_good = "T" in text.upper() and _is_time(text, datetime.datetime.fromisoformat)
+            is_good = "T" in text.upper() and _is_time(text.upper(), datetime.datetime.fromisoformat)
         case _:
             pass
     if not is_good:
@@ -362,4 +408,12 @@ def _json(value: Any) -> str:
     try:
         return to_json(value)
     except (ValueError, RecursionError):
+        return _shown(value)  # nested deeper than anybody would read
+
+
+def _shown(value: Any) -> str:
+    """A server's value as a word, be it what it may."""
+    try:
         return str(value)
+    except (ValueError, RecursionError):
+        return f"({type(value).__name__})"

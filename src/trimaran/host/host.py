@@ -49,6 +49,7 @@ from .permissions import (
     Policy,
     Reading,
     Recorder,
+    Rule,
     RuleProblem,
     check,
     read_config_rules,
@@ -153,12 +154,15 @@ class Host:
                 )
         variables = os.environ if environ is None else environ
         self._environment = read_environment(variables)
-        self.config: Final = config if isinstance(config, HostConfig) else HostConfig()
+        self.config: Final = config if isinstance(config, HostConfig) else _config_of(config or {})
         self.bridge: Final = Bridge(on_question=on_question) if on_question is not None else bridge
         """The way to a person; None where there is none."""
         self._trust = trust if isinstance(trust, Trust) else None
+        self._is_trusting = trust is None or trust is True
         self._untrusted = self._suspicious(trust)
         self._reading = self._read_rules(allow, ask, deny)
+        self._brought: dict[str, tuple[Rule, ...]] = {}
+        """The rules of entries that `start_server` was given."""
         self._audit: Recorder | None = AuditLog(audit) if isinstance(audit, (str, os.PathLike)) else audit
         self._owns_audit = self._audit is not audit
         self.gate: Final = Gate(self._policy(), audit=self._audit, attended=False, auto_allow=auto_allow)
@@ -224,15 +228,18 @@ class Host:
             return ()
         if trust is not False and not isinstance(cast("Any", trust), Trust):
             raise ConfigError(f"trust is a Trust, True or False, not {type(trust).__name__}: write trust=Trust(path)")
-        found = [source for source in self.config.sources if source.level == "project"]
-        digests = self.config.digests
+        config = self.config
+        # Whoever puts a configuration together from entries may leave out where they came from: they know it themselves.
+        entries = (*config.servers.values(), *config.failed.values(), *config.rules)
+        sources = dict.fromkeys((*config.sources, *(one.source for one in entries)))
+        found = [source for source in sources if source.level == "project"]
         if trust is not False:
-            found = [one for one in found if not trust.is_trusted(one.file, digests.get(one.file, ""))]
+            found = [one for one in found if not trust.is_trusted(one.file, config.digests.get(one.file, ""))]
         return tuple(found)
 
     def _policy(self) -> Policy:
         """The rules that hold. Of a file that is not trusted those that allow do not, and its words reach no model."""
-        rules = self._reading.rules
+        rules = [*self._reading.rules, *(rule for rules in self._brought.values() for rule in rules)]
         if self._untrusted:
             rules = [
                 rule if rule.source.kind != "project" else replace(rule, reason="")
@@ -346,7 +353,7 @@ class Host:
         place = failed.source.file if failed.line is None else f"{failed.source.file}:{failed.line}"
         self._servers[name] = Supervised(
             name,
-            said if isinstance(said, str) else "stdio",
+            said if said in ("stdio", "http", "sse") else "http" if "url" in failed.table else "stdio",
             None,
             startup_timeout=self._environment.startup_timeout,
             call_timeout=self._environment.call_timeout,
@@ -437,10 +444,18 @@ class Host:
             raise ConfigError(
                 f"the server {name!r} is not started: TRIMARAN_NO_MCP is set; unset it, and make the host anew"
             )
-        if plan is not None and plan.entry is not None and plan.entry.source in self._untrusted:
+        if plan is None or plan.entry is None:
+            return
+        if plan.entry.source in self._untrusted:
             raise ConfigError(
                 f"the server {name!r} is not started: {UNTRUSTED} ({plan.entry.source.file}); once a person has read it, "
                 "await host.trust_project()"
+            )
+        is_others = not self._is_trusting and plan.entry.source.level == "project"
+        if is_others and plan.entry not in self.config.servers.values():
+            raise ConfigError(
+                f"the server {name!r} is not started: {plan.entry.where()} is not what this host was made with, and nobody "
+                "was asked about it; make a new Host of the new configuration, with trust=Trust()"
             )
 
     # --- servers -----------------------------------------------------------------------------------------------------
@@ -465,7 +480,8 @@ class Host:
 
         Raises:
             AlreadyRegistered: there is one of this name, or one is being started (R217).
-            ConfigError: the name or the target cannot be used, or no server may be started (TRIMARAN_NO_MCP).
+            ConfigError: the name or the target cannot be used, a rule of an entry cannot be read, the entry is of a
+                project's file that is not trusted, or no server may be started (TRIMARAN_NO_MCP).
             Error: the connection failed; the server is not there then.
         """
         self._require_open()
@@ -473,6 +489,7 @@ class Host:
         if name in self._servers:
             raise AlreadyRegistered(f"there is a server {name!r} already: stop it first, or use another name")
         self._require_startable(name, plan_for(name, target, self._environment))
+        self._bring(name, target)
         server = self._add(name, target)
         try:
             server.start()
@@ -482,6 +499,13 @@ class Host:
             if self._servers.get(name) is server:
                 await self._remove(name)
             raise
+
+    def _bring(self, name: str, target: Any) -> None:
+        """An entry comes with its rules, also one that is not of this host's configuration."""
+        if not isinstance(target, ServerEntry) or target is self.config.servers.get(name) or not target.permissions:
+            return
+        self._brought[name] = read_config_rules(HostConfig(servers={name: target})).checked()
+        self.gate.policy = self._policy()
 
     async def stop_server(self, name: str) -> None:
         """End a server and take it out of the catalog.
@@ -496,6 +520,8 @@ class Host:
         server = self._servers.pop(name, None)
         if server is not None:
             self._plans.pop(name, None)
+            if self._brought.pop(name, None) is not None:
+                self.gate.policy = self._policy()
             self._asking.forget(name)
             self._renew()  # first: while it ends, the catalog is read already
             await server.stop(for_good=True)
@@ -662,13 +688,19 @@ class Host:
     def _may_be_of(self, server: Supervised, name: str) -> bool:
         return name.startswith((f"mcp__{server.name}__", f"{server.name}__", f"{server.name}{self._separator or '__'}"))
 
+    def _is_coming(self, name: str) -> bool:
+        """May it be a tool of a server that `call` would start, or wait for, first?"""
+        return name not in self._names and any(self._may_be_of(one, name) for one in self._coming())
+
+    def _coming(self) -> list[Supervised]:
+        return [one for one in self._servers.values() if one.state in ("idle", "starting") and not one.tools]
+
     async def _find_awake(self, name: str, arguments: Mapping[str, Any]) -> Address:
         """As `find`; a server that waits to be needed is started first, unless the rules forbid whatever the tool is.
 
         One that is being started for the first time is waited for.
         """
-        coming = [one for one in self._servers.values() if one.state in ("idle", "starting") and not one.tools]
-        for server in sorted(coming, key=lambda one: -len(one.name)):
+        for server in sorted(self._coming(), key=lambda one: -len(one.name)):
             if not self._may_be_of(server, name):
                 continue
             if name in self._names:
@@ -682,11 +714,13 @@ class Host:
     def from_call(self, call: Any, format: Format | str) -> ToolCall:
         """A call that a model made, for `call`: unpacks into the catalog's name, and arguments (R223).
 
-        Arguments that strict mode made null, because the model left them out, are left out again.
+        Arguments that strict mode made null, because the model left them out, are left out again; not those for a server
+        that waits to be needed, whose schemas are not known yet.
 
         Raises:
             LocalProtocolError: it is no call, or its arguments are no object.
             UnknownName: no tool has this name.
+            ServerUnavailable: it may be a tool of a server that cannot be asked for its tools now.
         """
         from trimaran.format import (
             FORMATS,
@@ -706,6 +740,8 @@ class Host:
         if format not in readers:
             raise ConfigError(f"there is no format {format!r}; the known ones are {', '.join(FORMATS)}")
         read = readers[format](call)
+        if self._is_coming(read.name):
+            return read  # `call` starts its server; what it takes is not known before
         address = self.find(read.name)
         schema: Any = self._listed[address].tool.input_schema
         arguments = restore_arguments(read.arguments, schema)
@@ -732,7 +768,9 @@ class Host:
                 told = plan.mask(told)  # a client's error may name the whole command, or the whole URL
             result = CallToolResult(content=[TextContent(text=told)], is_error=True)
         if format == "gemini":
-            return result_to_gemini(result, self._names.provider(*self._names.find(call.name)), call.id)
+            # A name that no tool has yet is as the model said it.
+            called = self._names.provider(*self._names.find(call.name)) if call.name in self._names else call.name
+            return result_to_gemini(result, called, call.id)
         writers = {
             "anthropic": result_to_anthropic,
             "openai": result_to_openai,
@@ -905,6 +943,11 @@ class Host:
         kind = next((one.mime_type for one in found.contents if one.mime_type), "text/plain")
         fence = "`" * max(3, _longest_run(text) + 1)
         return f"\n[{_word(mention.uri)} of the server {mention.server}, {_word(kind)}]\n{fence}\n{text}\n{fence}\n"
+
+
+def _config_of(given: Mapping[str, Any]) -> HostConfig:
+    """What is configured, where servers were given by name: their entries, if that is what they are."""
+    return HostConfig(servers={name: one for name, one in given.items() if isinstance(one, ServerEntry)})
 
 
 def _object(name: str, arguments: Any) -> dict[str, Any]:

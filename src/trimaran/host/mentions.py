@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple, final
@@ -34,6 +35,7 @@ __all__ = ["Expansion", "Mention", "Mentions", "ResourceUnknown", "TemplateArity
 log: Final = logging.getLogger("trimaran.host")
 
 _MENTION: Final = re.compile(r"(?<![\w@.])@([a-z0-9_-]{1,32}):([^\s@]+)")
+_NAME: Final = re.compile(r"[^\s@]+")
 _WORD: Final = re.compile(r"""[ \t]+(?:"([^"\n]*)"|'([^'\n]*)'|(\S+))""")
 _EXPRESSION: Final = re.compile(r"\{[^{}]*\}")
 _PUNCTUATION: Final = ".,;:!?)]}>'\""
@@ -265,15 +267,25 @@ class Mentions:
         return True
 
     async def complete(self, prefix: str) -> list[str]:
-        """What a mention that begins so may become: servers, then the names of what they have (R264)."""
+        """What a mention that begins so may become: servers, then the names of what they have (R264).
+
+        What cannot be mentioned by its name, because that has a blank in it or is another's too, is offered by its URI.
+        """
         server, colon, begun = prefix.removeprefix("@").partition(":")
         if not colon:
             return [f"@{name}:" for name in sorted(self._servers()) if name.startswith(server)]
         if server not in self._servers():
             return []
         known = await self.known(server)
-        names = [one.name for one in known.resources] + [one.name for one, _ in known.templates]
-        return [f"@{server}:{name}" for name in sorted(set(names)) if name.startswith(begun)]
+        listed = [(one.name, one.uri) for one in known.resources]
+        listed += [(one.name, one.uri_template) for one, _ in known.templates]
+        names = Counter(name for name, _ in dict.fromkeys(listed))
+        found: set[str] = set()
+        for name, uri in listed:
+            word = name if names[name] == 1 and _is_word(name) else uri
+            if _is_word(word) and (name.startswith(begun) or word.startswith(begun)):
+                found.add(word)
+        return [f"@{server}:{word}" for word in sorted(found)]
 
     async def complete_argument(self, server: str, name: str, words: Sequence[str], prefix: str) -> list[str]:
         """What the word after these may be, by the server's own completion; nothing, where that is not to be had."""
@@ -294,7 +306,8 @@ class Mentions:
         except (Error, TimeoutError) as error:
             log.debug("the server %r did not complete a word of %r: %s", server, name, error)
             return []
-        return list(found.values[:_MOST_COMPLETIONS])
+        # What a word cannot hold, a line end or what nobody sees, could only be put into the message beside it.
+        return [value for value in found.values[:_MOST_COMPLETIONS] if value.isprintable()]
 
 
 async def _read_lists(client: Client, server: str) -> _Known:
@@ -329,6 +342,11 @@ def _expand(template: UriTemplate, words: Sequence[str]) -> str:
     """Fill the words in. The template's own text stays as it is, also where it is not ASCII (R266)."""
     values = dict(zip(template.variables, words, strict=True))
     return _EXPRESSION.sub(lambda one: UriTemplate(one[0]).expand(values), template.text)
+
+
+def _is_word(text: str) -> bool:
+    """Can it stand after `@server:`, and be seen?"""
+    return text.isprintable() and _NAME.fullmatch(text) is not None
 
 
 def _words_after(text: str, at: int) -> tuple[list[str], list[int]]:

@@ -11,19 +11,25 @@ import json
 import re
 from typing import Any, Final
 
-__all__ = ["in_one_line", "safe", "shortened", "to_json"]
+__all__ = ["in_one_line", "safe", "shortened", "to_json", "visible"]
 
 # C0 without tab and newline, DEL, C1; the marks that turn the direction of what follows; line ends of other kinds; halves of
-# a pair, which no terminal can be sent; and the tags, which spell out ASCII that is not shown.
+# a pair, which no terminal can be sent; the tags, which spell out ASCII that is not shown; and what else nobody sees, soft
+# hyphens, blanks without width and fillers, but for the joiners that scripts and emoji need.
 _CONTROL: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff"
-    "\U000e0000-\U000e007f]"
+    "\U000e0000-\U000e007f\u00ad\u115f\u1160\u180e\u200b\u2060-\u2064\u206a-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb]"
 )
 
 
 def safe(text: str) -> str:
     """The text with control characters made visible."""
     return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text.replace("\r\n", "\n"))
+
+
+def visible(text: str) -> str:
+    """The text with everything that a terminal would act on, or not show, spelled out, line ends too."""
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in safe(text))
 
 
 def in_one_line(text: str, most: int = 200) -> str:

@@ -41,6 +41,8 @@ from trimaran.errors import (
 )
 from trimaran.types import Tool
 
+from .plain import shortened
+
 __all__ = ["GLYPHS", "ServerStatus", "ServerUnavailable", "State", "Supervised"]
 
 log: Final = logging.getLogger("trimaran.host")
@@ -66,6 +68,7 @@ _TO_LISTEN: Final = 2.0  # seconds for a server to agree to tell of changes; it 
 _MOST_PAGES: Final = 200
 _MOST_TOOLS: Final = 10_000  # of one server; one that lists on and on is not one to use
 _LATER: Final = 30.0  # seconds for a start that nobody waits for: what is slow the first time may be downloading itself
+_LONGEST: Final = 20_000  # characters of a reason; those of a bad configuration are many lines
 _TAIL: Final = 200  # R273: lines of stderr
 
 
@@ -280,7 +283,8 @@ class Supervised:
             task.cancel()
             await asyncio.wait((task,))
         self._retries = False
-        self._settled.set()
+        if state != "starting":  # else whoever waits for the first attempt waits for that of the next life
+            self._settled.set()
         self._enter(state, reason)
 
     def suspect(self, error: Error) -> None:
@@ -294,7 +298,7 @@ class Supervised:
     # --- inside ------------------------------------------------------------------------------------------------------
 
     def _enter(self, state: State, reason: str = "") -> None:
-        reason = self._mask(reason)
+        reason = shortened(self._mask(reason), _LONGEST)  # it may be what a server said, in whatever words
         if (state, reason) == (self.state, self.reason):
             return
         if state == "failed" and self.state != "failed":

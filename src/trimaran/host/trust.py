@@ -8,19 +8,23 @@ It is kept as `{"version": 1, "files": {path: digest}}`, mode 0600, replaced as 
 could have written to, and what cannot be read is trust in nothing: the worst that happens is that a person is asked again.
 So two processes that write at the same time need no lock.
 
+The place is the project's directory, however it was come by, and the file's name in it. Links inside the project are not
+followed: whoever wrote it could lead one to a file that is trusted elsewhere, whose `./server` would be another one here.
+
 `Untrusted` is for the question. A command is shown as it is written and not masked: what looks like a secret may be what it
-is all about, `--auth-hook ./steal.sh`. Variables stay `${NAME}`; a secret that stands in the file itself is no secret of the
-person's.
+is all about, `--auth-hook ./steal.sh`. So is the host of a URL. Variables stay `${NAME}`; a secret that stands in the file
+itself is no secret of the person's.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import shlex
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, cast, final
 
@@ -29,10 +33,12 @@ from msgspec import Struct
 
 from trimaran.errors import ConfigError
 
+from .config.entry import read_rules
 from .config.files import write_whole
 from .config.machine import Machine
-from .config.mask import mask_text, mask_url
-from .config.model import HostConfig, RuleEntry, ServerEntry, Source
+from .config.mask import MASK, mask_text, mask_url
+from .config.model import FailedEntry, HostConfig, RuleEntry, ServerEntry, Source
+from .plain import visible
 
 __all__ = ["UNTRUSTED", "Trust", "Untrusted", "untrusted_in"]
 
@@ -40,6 +46,7 @@ log: Final = logging.getLogger("trimaran.host")
 
 UNTRUSTED: Final = "the project's mcp.toml is not trusted yet"
 _LARGEST: Final = 1024 * 1024  # bytes; some 5000 projects
+_AUTHORITY: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)([^/?#\\]*)")
 _MOST: Final = 2000  # files; the oldest are forgotten first, and asked about again
 
 
@@ -114,8 +121,11 @@ class Trust:
 
 
 def _place(file: str) -> str:
-    """One name for a file, however it was come by."""
-    return os.path.normcase(os.path.realpath(file))
+    """One name for a project's file, `<project>/.trimaran/mcp.toml`, however the project was come by."""
+    folder, name = os.path.split(Path(file).absolute())
+    project, inner = os.path.split(folder)
+    inside = os.path.join(os.path.realpath(project), inner) if inner != os.pardir else os.path.realpath(folder)
+    return os.path.normcase(os.path.join(inside, name))
 
 
 def _suspicion(found: os.stat_result) -> str:
@@ -150,7 +160,7 @@ class Untrusted(Struct, frozen=True, kw_only=True):
     env: tuple[str, ...] = ()
     """What is set for the process, `NAME=value` as it is written."""
     headers: tuple[str, ...] = ()
-    """What is sent with each request: names, and the variables in the values."""
+    """What is sent with each request, and what `oauth` says of a login: names, and the variables in the values."""
     cwd: str = ""
 
     def __str__(self) -> str:
@@ -171,9 +181,15 @@ def untrusted_in(config: HostConfig, sources: tuple[Source, ...]) -> tuple[Untru
         if entry.source in sources:
             where = entry.where() if isinstance(entry, ServerEntry) else _at(entry.source, entry.line)
             servers.append(_server(entry.name, entry.table, where))
-            if isinstance(entry, ServerEntry):
-                rules += [_rule(one, entry.name) for one in entry.permissions if one.action == "allow"]
+            permissions = entry.permissions if isinstance(entry, ServerEntry) else _permissions(entry)
+            rules += [_rule(one, entry.name) for one in permissions if one.action == "allow"]
     return (*servers, *rules)
+
+
+def _permissions(failed: FailedEntry) -> tuple[RuleEntry, ...]:
+    """The rules of a server that cannot be used as things are."""
+    table = _table(failed.table.get("permissions"))
+    return read_rules(table, failed.source, lambda key, message: None, lambda key: failed.line)
 
 
 def _server(name: str, table: Mapping[str, Any], where: str) -> Untrusted:
@@ -184,19 +200,42 @@ def _server(name: str, table: Mapping[str, Any], where: str) -> Untrusted:
     if command is not None or url is None:
         what.append(shlex.join(map(str, [command or "", *_list(table.get("args"))])))
     if url is not None:
-        what.append(mask_url(str(url)))
+        what.append(_url(str(url)))
     return Untrusted(
         kind="server",
         name=name,
-        what=_visible(" ".join(what)),
+        what=visible(" ".join(what)),
         where=where,
-        transport=_visible(str(said)),
-        env=tuple(_visible(f"{key}={value}") for key, value in _table(table.get("env")).items()),
-        headers=tuple(
-            _visible(f"{key}: {mask_text(str(value))}") for key, value in _table(table.get("headers")).items()
+        transport=visible(str(said)),
+        env=tuple(visible(f"{key}={value}") for key, value in _table(table.get("env")).items()),
+        headers=(
+            *(visible(f"{key}: {mask_text(str(value))}") for key, value in _table(table.get("headers")).items()),
+            *(visible(f"oauth {key}: {_detail(key, value)}") for key, value in _oauth(table)),
         ),
-        cwd=_visible(str(table.get("cwd") or "")),
+        cwd=visible(str(table.get("cwd") or "")),
     )
+
+
+def _url(text: str) -> str:
+    """As `mask_url` has it, but for the host: one can be made to look like a token."""
+    found = _AUTHORITY.match(text)
+    if found is None:
+        return mask_url(text)
+    scheme, host = found.groups()
+    return f"{scheme}{f'{MASK}@' if '@' in host else ''}{host.rpartition('@')[2]}{mask_url(text[found.end() :])}"
+
+
+def _oauth(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Where a login leads, and what is told there."""
+    for key in ("oauth", "oauth_config"):
+        yield from _table(table.get(key)).items()
+
+
+def _detail(key: str, value: Any) -> str:
+    if isinstance(value, list):
+        return " ".join(map(str, cast("list[Any]", value)))
+    text = str(value)
+    return mask_text(text) if "secret" in key.lower() else _url(text) if "://" in text else text
 
 
 def _list(value: Any) -> list[Any]:
@@ -208,13 +247,8 @@ def _table(value: Any) -> Mapping[str, Any]:
 
 
 def _rule(rule: RuleEntry, server: str = "") -> Untrusted:
-    return Untrusted(kind="rule", name=server, what=_visible(rule.pattern), where=_at(rule.source, rule.line))
+    return Untrusted(kind="rule", name=server, what=visible(rule.pattern), where=_at(rule.source, rule.line))
 
 
 def _at(source: Source, line: int | None) -> str:
     return source.file if line is None else f"{source.file}:{line}"
-
-
-def _visible(text: str) -> str:
-    """The text with what a terminal would act on, or not show, spelled out."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)

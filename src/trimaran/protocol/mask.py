@@ -24,13 +24,19 @@ TOKEN: Final = re.compile(
     r"(?<![A-Za-z0-9])(?:(?:sk|pk|rk)[-_][\w-]{16,}|gh[opsur]_\w{16,}|github_pat_\w{16,}|xox[a-z]-[\w-]{10,}"
     r"|glpat-[\w-]{10,}|AKIA[0-9A-Z]{12,}|eyJ[\w-]{10,}\.[\w-]+(?:\.[\w-]*)?)"
 )
-_FLAG: Final = re.compile(
-    r"(--?[\w-]*(?:secret|token|password|passwd|api[-_]?key|credential|auth|header|bearer)[\w-]*)(?:=(.*))?",
-    re.IGNORECASE | re.DOTALL,
+# A word that sets something, and what its name says. They are apart because a name in the middle of one expression would be
+# looked for at every place of a text that may be a stranger's, and long.
+_FLAG: Final = re.compile(r"(--?[\w-]+)(?:=(.*))?", re.DOTALL)
+_SECRET_FLAG: Final = re.compile(
+    r"secret|token|password|passwd|api[-_]?key|credential|auth|header|bearer", re.IGNORECASE
 )
+# API_KEY=..., --env=API_KEY=..., -eAPI_KEY=...
+_SETTING: Final = re.compile(r"((?:--?[\w-]+=|-[A-Za-z])?(\w+)=)(.+)", re.DOTALL)
+_SECRET_SETTING: Final = re.compile(r"secret|token|password|passwd|credential|key", re.IGNORECASE)
+_HEADER: Final = re.compile(r"(([\w-]+)[ \t]*:[ \t]*)((?!//).+)", re.DOTALL)
+_SECRET_HEADER: Final = re.compile(r"authorization|cookie|api-?key|token|secret", re.IGNORECASE)
 # A long piece of a path with letters and digits in it: some services put the key there.
 _OPAQUE: Final = re.compile(r"(?<!/)/(?=[^/]*[0-9])(?=[^/]*[A-Za-z])[A-Za-z0-9_=.-]{20,}(?=/|$)")
-_SETTING: Final = re.compile(r"([A-Za-z_]\w*(?:SECRET|TOKEN|PASSWORD|KEY)\w*=)(.+)", re.IGNORECASE | re.DOTALL)
 _SHORT: Final = 3  # characters: what is no longer is no secret, and would be found everywhere
 _CUT: Final = 200  # characters of a command that the transport of children tells
 
@@ -60,14 +66,18 @@ def mask_arguments(listed: Sequence[Any], hide: Hide = _whole) -> list[Any]:
             made.append(one)
             continue
         flag = _FLAG.fullmatch(one)
+        flag = flag if flag and _SECRET_FLAG.search(flag[1]) else None
         if hides_next and not (flag and one.startswith("--")):
             made.append(hide(one))
             hides_next = False
         elif flag:
             made.append(one if flag[2] is None else f"{flag[1]}={hide(flag[2])}")
             hides_next = flag[2] is None
-        elif setting := _SETTING.fullmatch(one):
-            made.append(setting[1] + hide(setting[2]))
+        elif (setting := _SETTING.fullmatch(one)) and _SECRET_SETTING.search(setting[2]):
+            made.append(setting[1] + hide(setting[3]))
+            hides_next = False
+        elif (header := _HEADER.fullmatch(one)) and _SECRET_HEADER.search(header[2]):
+            made.append(header[1] + hide(header[3]))
             hides_next = False
         else:
             made.append(mask_url(one, hide) if "://" in one else TOKEN.sub(MASK, one))
@@ -84,7 +94,9 @@ def _pairs(url: str) -> list[tuple[str, str]]:
     """A URL, and each of its secrets: where it redirects to, and how a library writes it, may be another URL with them."""
     head, _, query = url.partition("?")
     found = [(url, mask_url(url))]
-    found += [(f"{one[1]}={one[2]}", f"{one[1]}={MASK}") for one in re.finditer(r"([^=&#]+)=([^&#]+)", query)]
+    for name, _, value in (one.partition("=") for one in re.split("[&#]", query)):
+        if name and value:
+            found.append((f"{name}={value}", f"{name}={MASK}"))
     found += [(one[0], f"/{MASK}") for one in _OPAQUE.finditer(head)]
     return found + [(one[0], MASK) for one in TOKEN.finditer(url)]
 
@@ -96,13 +108,15 @@ class Mask:
     Args:
         url: Where the target is.
         command: How it is started; or its arguments alone.
+        secrets: What else is not to be told, such as the token that is sent to it.
     """
 
     __slots__ = ("_pairs",)
 
-    def __init__(self, url: str = "", command: Iterable[Any] = ()) -> None:
+    def __init__(self, url: str = "", command: Iterable[Any] = (), secrets: Iterable[str] = ()) -> None:
         words = [one for one in command if isinstance(one, str)]
         pairs = _pairs(url) if "://" in url else []
+        pairs += [(one, MASK) for one in secrets]
         if len(line := shlex.join(words)) > _CUT:
             pairs.append((line[:_CUT], mask_command(words)[:_CUT]))  # cut in the middle of a secret, perhaps
         for held, shown in zip(words, mask_arguments(words), strict=True):

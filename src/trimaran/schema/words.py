@@ -9,6 +9,7 @@ Pure. The schema is a peer's: whatever it holds, reading it ends, and ends soon.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, NoReturn, cast
 
@@ -69,16 +70,23 @@ def parse_json(text: str, where: str) -> Any:
     """The JSON value of a text; `where` is what the complaint begins with.
 
     Raises:
-        WordError: it is not JSON. NaN and Infinity are not.
+        WordError: it is not JSON. NaN and Infinity are not, nor is a number that would become one.
     """
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return json.loads(text, parse_constant=_no_constant, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise WordError(f"{where} is not JSON: {error}") from None
 
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"JSON has no {name}")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{text[:40]} is larger than any number")
+    return value
 
 
 def fit(words: Sequence[Word], schema: Schema) -> dict[str, Any]:

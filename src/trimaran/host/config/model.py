@@ -15,6 +15,8 @@ from msgspec import Struct, field
 
 from trimaran.errors import ConfigError
 
+from ..plain import visible
+
 __all__ = [
     "Action",
     "ConfigUnusable",
@@ -48,7 +50,10 @@ class Source(Struct, frozen=True):
 
 @final
 class Problem(Struct, frozen=True):
-    """What is wrong, where, and what to do. Its text begins as editors and terminals know it: `file:line:`."""
+    """What is wrong, where, and what to do. Its text begins as editors and terminals know it: `file:line:`.
+
+    It is one line, and safe to print: a key may hold anything, and the file may be somebody else's.
+    """
 
     file: str
     message: str
@@ -58,7 +63,7 @@ class Problem(Struct, frozen=True):
 
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"
-        return ": ".join(part for part in (place, self.key, self.message) if part)
+        return visible(": ".join(part for part in (place, self.key, self.message) if part))
 
 
 class ConfigUnusable(ConfigError):

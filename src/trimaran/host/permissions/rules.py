@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from trimaran.errors import ConfigError
 
+from ..plain import visible
 from .patterns import Pattern, RuleError, parse_pattern, parse_tool_glob, pointed_at
 
 __all__ = [
@@ -116,12 +117,12 @@ class RuleProblem(Struct, frozen=True):
     """Whose own rules it is about, if they are a server's."""
 
     def __str__(self) -> str:
-        lines = [f"{self.source}: {self.message}"]
+        lines = [visible(f"{self.source}: {self.message}")]  # the file may be somebody else's
         if self.text:
             pointed = pointed_at(self.text, self.at or 0)
             lines += pointed if self.at is not None else pointed[:1]
         if self.hint:
-            lines.append(f"  {self.hint}")
+            lines.append(f"  {visible(self.hint)}")
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
