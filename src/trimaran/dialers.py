@@ -31,7 +31,7 @@ from trimaran.client.meeting import Dialer, EraMemory, Manner
 from trimaran.client.options import Options
 from trimaran.client.pipeline import Pipeline
 from trimaran.errors import ConfigError
-from trimaran.protocol.mask import Mask, mask_arguments, mask_command, mask_url
+from trimaran.protocol.mask import Mask, mask_arguments, mask_command, mask_url, secrets_in
 
 if TYPE_CHECKING:
     from trimaran.oauth import Flow, UserAgent
@@ -223,7 +223,7 @@ class _HttpDialer:
             )
         self._url = url
         self._options = options
-        self.mask = Mask(url)
+        self.mask = Mask(url, secrets=secrets_in(options.headers))
         self._authority: Authority | None = None
         if hasattr(options.auth, "acquire"):  # a grant that cannot work here is told of here
             self._authority = self._make_authority()
@@ -284,7 +284,7 @@ class _ChildDialer:
         _refuse_auth(options, "a child process takes its credentials from its environment: give env=")
         self._command = list(command)
         self._options = options
-        self.mask = Mask(command=self._command)
+        self.mask = Mask(command=self._command, secrets=secrets_in(options.env))
         self.key = "\0".join(self._command)
 
     async def close(self) -> None: ...

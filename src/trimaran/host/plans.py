@@ -8,7 +8,6 @@ the server's name and URL (C33).
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast, final
 from urllib.parse import urlsplit
@@ -19,7 +18,7 @@ from trimaran.client.client import Client
 from trimaran.dialers import connect
 from trimaran.errors import ConfigError
 from trimaran.oauth.urls import is_loopback_host
-from trimaran.protocol.mask import Mask
+from trimaran.protocol.mask import Mask, secrets_in
 
 from .config.model import OAuthEntry, ServerEntry
 from .environment import Environment
@@ -31,8 +30,6 @@ __all__ = ["Logins", "Plan", "plan_for"]
 
 log: Final = logging.getLogger("trimaran.host")
 
-_SECRET: Final = re.compile(r"secret|token|passw|key|credential|auth|cookie", re.IGNORECASE)
-_SHORTEST: Final = 8  # characters: what is shorter may be any word
 _PERSON: Final = 330.0  # seconds a login may take: the person's five minutes, and the flow around them
 
 
@@ -103,18 +100,11 @@ def _mask_of(target: Any) -> Mask:
         entry: Mapping[str, Any] = target  # pyright: ignore[reportUnknownVariableType]
         url, arguments = entry.get("url"), [entry.get("command"), *(entry.get("args") or ())]
         for key in ("env", "headers"):
-            secrets += _secrets_in(entry.get(key))
+            secrets += secrets_in(entry.get(key))
     else:
         url, arguments = target, target
     command = cast("Sequence[Any]", arguments) if isinstance(arguments, (list, tuple)) else ()
     return Mask(url if isinstance(url, str) else "", command, secrets)
-
-
-def _secrets_in(table: Any) -> list[str]:
-    """What a server was given and may repeat, in an error or on stderr: `Bearer x`, and `x`."""
-    given: Mapping[str, Any] = cast("Any", table) if isinstance(table, Mapping) else {}
-    found = [one for name, one in given.items() if _SECRET.search(name) and isinstance(one, str)]
-    return [text for one in found for text in (one, one.split()[-1] if one.split() else "") if len(text) >= _SHORTEST]
 
 
 def _transport_of(target: Any) -> str:

@@ -345,11 +345,12 @@ class OAuth(Grant):
         # The store goes by name: a login under another one would not be found here.
         is_named = self.name not in (None, "", urlsplit(need.server_url).netloc)
         called = f" --name {shlex.quote(self.name or '')}" if is_named else ""
-        how = called + "".join(f" --scope {scope}" for scope in wanted)
-        what = "a login" if need.why == "refused" else f"a login with the scopes {' '.join(wanted)}"
+        # Quoted: scopes are the server's words, and whoever reads this may paste it.
+        how = called + "".join(f" --scope {shlex.quote(_plain(scope))}" for scope in wanted)
+        what = "a login" if need.why == "refused" else f"a login with the scopes {' '.join(map(_plain, wanted))}"
         error = LoginRequired(
             f"{need.server_url} wants {what} at {place.metadata.issuer}, and this program cannot ask a person for one: run "
-            f"`trimaran auth login {need.server_url}{how}` once, or give OAuth(login=True)",
+            f"`trimaran auth login {shlex.quote(need.server_url)}{how}` once, or give OAuth(login=True)",
             step="login",
             url=place.metadata.issuer,
             status=401 if need.why == "refused" else 403,
@@ -433,3 +434,8 @@ def _still_fits(client: ClientInfo, redirect_uri: str, scopes: Sequence[str], no
         return False
     # A native client's loopback port may vary (RFC 8252, 7.3), but not every server knows that.
     return client.redirect_uri == redirect_uri
+
+
+def _plain(scope: str) -> str:
+    """A scope without what no scope may hold (RFC 6749, 3.3)."""
+    return re.sub(r"[^\x21\x23-\x5b\x5d-\x7e]", "?", scope)

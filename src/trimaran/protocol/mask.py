@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, cast, final
 
-__all__ = ["MASK", "TOKEN", "Mask", "mask_arguments", "mask_command", "mask_url"]
+__all__ = ["MASK", "TOKEN", "Mask", "mask_arguments", "mask_command", "mask_url", "secrets_in"]
 
 MASK: Final = "***"
 
@@ -37,6 +37,8 @@ _HEADER: Final = re.compile(r"(([\w-]+)[ \t]*:[ \t]*)((?!//).+)", re.DOTALL)
 _SECRET_HEADER: Final = re.compile(r"authorization|cookie|api-?key|token|secret", re.IGNORECASE)
 # A long piece of a path with letters and digits in it: some services put the key there.
 _OPAQUE: Final = re.compile(r"(?<!/)/(?=[^/]*[0-9])(?=[^/]*[A-Za-z])[A-Za-z0-9_=.-]{20,}(?=/|$)")
+_SECRET_NAME: Final = re.compile(r"secret|token|passw|key|credential|auth|cookie", re.IGNORECASE)
+_SHORTEST: Final = 8  # characters of what is taken for a secret because of its name
 _SHORT: Final = 3  # characters: what is no longer is no secret, and would be found everywhere
 _CUT: Final = 200  # characters of a command that the transport of children tells
 
@@ -99,6 +101,13 @@ def _pairs(url: str) -> list[tuple[str, str]]:
             found.append((f"{name}={value}", f"{name}={MASK}"))
     found += [(one[0], f"/{MASK}") for one in _OPAQUE.finditer(head)]
     return found + [(one[0], MASK) for one in TOKEN.finditer(url)]
+
+
+def secrets_in(table: Any) -> list[str]:
+    """What a server was given as headers or environment, and may repeat, in an error or on stderr: `Bearer x`, and `x`."""
+    given: Mapping[str, Any] = cast("Any", table) if isinstance(table, Mapping) else {}
+    found = [one for name, one in given.items() if _SECRET_NAME.search(name) and isinstance(one, str)]
+    return [text for one in found for text in (one, one.split()[-1] if one.split() else "") if len(text) >= _SHORTEST]
 
 
 @final

@@ -41,6 +41,7 @@ from trimaran.protocol.mask import mask_command
 __all__ = ["ChildChannel"]
 
 _log: Final = logging.getLogger("trimaran.child")
+_IS_WINDOWS: Final = os.name == "nt"
 
 _STDERR_LINES: Final = 200  # enough for a few chained tracebacks
 _STDERR_LINE_BYTES: Final = 8 * 1024  # a line is for reading; times the number above, what all of them may hold
@@ -172,12 +173,12 @@ class ChildChannel:
         if is_path:
             # Absolute, because exec looks after it has changed to cwd.
             name = os.path.join(os.path.abspath(cwd or ""), name)
-        found = shutil.which(name, path=path)
+        found = _which(name, path)
         if found is not None:
             return os.path.abspath(found)
         if is_path and os.path.isdir(name):
             raise self._failed(f"{name!r} is a directory, not a program")
-        present = shutil.which(name, os.F_OK, path)
+        present = _which(name, path, os.F_OK)
         if present is not None:
             raise self._failed(_not_executable(present))
         if is_path:
@@ -728,6 +729,22 @@ def _fate(code: int | None) -> str:
         return f"was killed by {signal.Signals(-code).name} ({-code})"
     except ValueError:
         return f"was killed by signal {-code}"
+
+
+def _which(name: str, path: str, mode: int = os.F_OK | os.X_OK) -> str | None:
+    """As `shutil.which`, but on Windows that looks into the current directory first: a folder one happens to be in must
+    not replace a command of the system.
+    """
+    if not _IS_WINDOWS or os.path.dirname(name):
+        return shutil.which(name, mode, path)
+    endings = [ending for ending in os.environ.get("PATHEXT", ".COM;.EXE;.BAT;.CMD").split(";") if ending]
+    is_whole = any(name.lower().endswith(ending.lower()) for ending in endings)
+    for folder in filter(None, path.split(os.pathsep)):
+        for ending in [""] if is_whole else endings:
+            file = os.path.join(folder, name + ending)
+            if os.path.isfile(file) and os.access(file, mode):
+                return file
+    return None
 
 
 def _short(text: str) -> str:

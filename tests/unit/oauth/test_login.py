@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import Any
 
 import msgspec
@@ -180,6 +181,21 @@ def test_a_program_without_a_person_says_what_to_do_and_registers_nothing() -> N
     with pytest.raises(LoginRequired, match=r"trimaran auth login https://mcp\.example\.com"):
         log_in(stage, OAuth())
     assert stage.urls == [PATH_FORM, AS_METADATA]
+
+
+def test_the_advice_to_log_in_can_be_pasted_whatever_scopes_a_server_names() -> None:
+    stage = Stage()
+    first = log_in(stage, person(), need(challenge='Bearer scope="a"'))
+    challenge = 'Bearer error="insufficient_scope", scope="$(id) x;touch\x1b[2J"'
+    with pytest.raises(LoginRequired) as caught:
+        log_in(stage, OAuth(), need("scopes", challenge), first)
+    words = shlex.split(str(caught.value).split("`")[1])
+    assert words[:4] == ["trimaran", "auth", "login", SERVER]
+    assert [word for before, word in zip(words, words[1:], strict=False) if before == "--scope"] == [
+        "a",
+        "$(id)",
+        "x;touch?[2J",
+    ]
 
 
 @pytest.mark.parametrize("methods", [None, [], ["plain"]])
