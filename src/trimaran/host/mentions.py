@@ -354,8 +354,10 @@ def _words_after(text: str, at: int) -> tuple[list[str], list[int]]:
     words: list[str] = []
     ends: list[int] = []
     while (match := _WORD.match(text, at)) is not None:
-        at = match.end()
         bare = match[3]
+        if bare is not None and _MENTION.match(bare):
+            break  # another mention, and no word of this one; in quotes it would be
+        at = match.end()
         if bare is None:
             words.append(match[1] if match[1] is not None else match[2])
             ends.append(at)

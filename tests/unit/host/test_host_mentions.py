@@ -107,11 +107,13 @@ async def test_a_list_that_changed_while_it_was_read_is_read_again(host: Host, l
         ("See @docs:issue 42 and go on", "Issue 42."),
         ('See @docs:issue "4 2" now', "Issue 4 2."),
         ("@docs:pair x y", "x and y"),
+        ("@docs:issue 42 @docs:readme", "Read me."),
+        ('@docs:issue "@docs:readme"', "Issue @docs:readme."),
         ("(@docs:readme)", "Read me."),
         ("@docs:docs://readme", "Read me."),
         ("@docs:docs://issues/7!", "Issue 7."),
     ],
-    ids=["end", "middle", "quoted", "two", "brackets", "uri", "uri-of-template"],
+    ids=["end", "middle", "quoted", "two", "two-mentions", "quoted-mention", "brackets", "uri", "uri-of-template"],
 )
 async def test_words_after_a_template_fill_it_in(host: Host, text: str, expected: str) -> None:
     """R265, R266: the template has text that is not ASCII, and one placeholder twice."""
@@ -136,6 +138,8 @@ async def test_too_few_words_is_an_error_and_nothing_is_read(host: Host, library
     with pytest.raises(TemplateArity, match=r"@docs:pair takes 2 words after it \(a, b\), and got 1") as wrong:
         await host.expand("@docs:readme and @docs:pair one\nnext line")
     assert (wrong.value.wanted, wrong.value.given) == (2, 1)
+    with pytest.raises(TemplateArity, match=r"and got 1"):
+        await host.expand("@docs:pair one @docs:issue 42")  # a mention is no word of another
     with pytest.raises(TemplateArity, match="takes 1 word after it, and got 2"):
         await host.read_resource("docs", "issue", "1", "2")
     assert library.count("resources/read") == 0
