@@ -31,6 +31,7 @@ _READ_SECONDS: Final = 30.0  # to send a whole request: slower is a stuck client
 _SWEEP_SECONDS: Final = 5.0
 _PIPELINED: Final = 256 * 1024  # bytes of following requests to hold while one is served
 _HIGH_WATER: Final = 256 * 1024  # unsent bytes on a connection before its writers wait
+_TOGETHER: Final = 16 * 1024  # bytes of a stream that are sent at once, though more may be about to be said
 _TOO_LARGE: Final = b"\0too large"  # in the place of a body that will not be read
 
 
@@ -116,6 +117,8 @@ class _Connection(asyncio.Protocol):
     _chunks: ChunkReader | None = None
     _task: Task[None] | None = None
     _drained: asyncio.Future[None] | None = None
+    _unsent: bytearray | None = None
+    """What is sent as soon as the loop turns."""
     _watchers: set[Callable[[], None]] | None = None
     _gone = False
     _ending = False
@@ -141,6 +144,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._gone = True
+        self._unsent = None
         self._server.connections.discard(self)
         self.resume_writing()
         watchers, self._watchers = self._watchers, None
@@ -310,6 +314,7 @@ class _Connection(asyncio.Protocol):
         if self._gone:
             return
         if not responder.is_complete or not head.keep_alive or self._ending:
+            self.flush()
             self._transport.close()
             return
         if self._buffer:
@@ -318,8 +323,26 @@ class _Connection(asyncio.Protocol):
     # The responder's side
 
     def write(self, data: bytes) -> None:
-        if not self._gone:
+        if self._unsent is not None:
+            self._unsent += data
+            self.flush()
+        elif not self._gone:
             self._transport.write(data)
+
+    def write_soon(self, data: bytes) -> None:
+        """Send it with what else is said before the loop turns: to send costs more than to say something."""
+        if self._unsent is not None:
+            self._unsent += data
+            if len(self._unsent) > _TOGETHER:
+                self.flush()
+        elif not self._gone:
+            self._unsent = bytearray(data)
+            self._loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        unsent, self._unsent = self._unsent, None
+        if unsent is not None:
+            self._transport.write(unsent)
 
     @property
     def address(self) -> str | None:
@@ -418,13 +441,13 @@ class _Responder:
         # HTTP/1.0 knows no chunks: there the body ends with the connection.
         self._is_chunked = self._head.minor == 1
         framing = "transfer-encoding: chunked" if self._is_chunked else "connection: close"
-        self._connection.write(self._connection.head(status, headers, framing) + b"\r\n")
+        self._connection.write_soon(self._connection.head(status, headers, framing) + b"\r\n")
 
     async def stream_chunk(self, data: bytes) -> bool:
         connection = self._connection
         if connection.is_gone:
             return False
-        connection.write(chunk(data) if self._is_chunked else data)
+        connection.write_soon(chunk(data) if self._is_chunked else data)
         await connection.drain()
         return not connection.is_gone
 
