@@ -115,6 +115,13 @@ class Terminal:
         self.read()
         return int(self.process.returncode)
 
+    def hang_up(self) -> None:
+        """Close the window."""
+        self.read()
+        for side in (self._slave, self._master):
+            os.close(side)
+        self._slave = self._master = -1
+
     def close(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
@@ -212,21 +219,48 @@ def test_a_person_connects_completes_calls_refuses_fills_in_a_form_and_leaves(
     assert terminal.has_left_nobody()
 
 
-@pytest.mark.parametrize(
-    ("signal_sent", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, -signal.SIGHUP)], ids=["term", "hup"]
-)
+# A server that hears neither the end of its input nor a kind signal.
+DEAF = """
+import signal, sys, time
+for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+    signal.signal(number, signal.SIG_IGN)
+from trimaran import Server
+server = Server("deaf", version="1")
+server.add_tool(lambda: "what?", name="shout")
+try:
+    server.run("stdio")
+finally:
+    while True:
+        time.sleep(1)
+"""
+
+
+@pytest.mark.parametrize(("signal_sent", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=["term", "hup"])
 def test_a_signal_ends_it_and_its_servers(
-    open_terminal: Callable[..., Terminal], signal_sent: signal.Signals, code: int
+    open_terminal: Callable[..., Terminal], tmp_path: Path, signal_sent: signal.Signals, code: int
 ) -> None:
-    """R275. SIGHUP means that the terminal is gone: there is nothing to restore, and the servers end all the same."""
-    terminal = open_terminal("--server", f"calc={CALC}", "--no-pictures")
-    terminal.shows("● calc: connected (4 tools)")
+    """R275, also where a server does not want to end."""
+    (tmp_path / "deaf.py").write_text(DEAF)
+    terminal = open_terminal("--server", f"deaf={sys.executable} deaf.py", "--no-pictures")
+    terminal.shows("● deaf: connected (1 tool)")
     assert terminal.family
     terminal.process.send_signal(signal_sent)
     assert terminal.end() == code
-    if signal_sent is signal.SIGTERM:
-        assert terminal.is_restored()
-    terminal.until(terminal.has_left_nobody, "the end of the servers")
+    assert terminal.is_restored()
+    assert terminal.has_left_nobody()
+
+
+def test_a_terminal_that_is_closed_ends_it_and_its_servers(
+    open_terminal: Callable[..., Terminal], tmp_path: Path
+) -> None:
+    """R275: there is nothing to restore any more."""
+    (tmp_path / "deaf.py").write_text(DEAF)
+    terminal = open_terminal("--server", f"deaf={sys.executable} deaf.py", "--no-pictures")
+    terminal.shows("● deaf: connected (1 tool)")
+    assert terminal.family
+    terminal.hang_up()
+    assert terminal.process.wait(LIMIT) == 129
+    assert terminal.has_left_nobody()
 
 
 BROKEN = f"""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,6 +36,13 @@ _EXTRA: Final = ("textual", "textual_image")
 @click.option("--deny", multiple=True, metavar="RULE", help="Add a rule that says deny; repeatable.")
 @click.option("--model", default="", metavar="NAME", help="Send messages to this model, which may use the tools.")
 @click.option("--audit", type=click.Path(dir_okay=False), metavar="FILE", help="Write every decision to this file.")
+@click.option("--no-mcp", is_flag=True, help="Start no server, as TRIMARAN_NO_MCP does.")
+@click.option(
+    "--mcp-oauth-port",
+    "oauth_port",
+    type=click.IntRange(1, 65535),
+    help="The port that a login comes back to, instead of a free one or TRIMARAN_MCP_OAUTH_PORT.",
+)
 @click.option("--no-pictures", is_flag=True, help="Name pictures instead of drawing them.")
 @click.option("--no-history", is_flag=True, help="Keep the lines that were typed in memory only.")
 def command(
@@ -45,6 +53,8 @@ def command(
     deny: Sequence[str],
     model: str,
     audit: str | None,
+    no_mcp: bool,
+    oauth_port: int | None,
     no_pictures: bool,
     no_history: bool,
 ) -> int:
@@ -69,6 +79,10 @@ def command(
     from trimaran.console.show import prepare_pictures
 
     config = _configured(file, dict(map(_named, servers)))
+    if no_mcp:
+        os.environ["TRIMARAN_NO_MCP"] = "1"
+    if oauth_port is not None:
+        os.environ["TRIMARAN_MCP_OAUTH_PORT"] = str(oauth_port)
 
     def open_host(**options: Any) -> Host:
         from trimaran.host import Host

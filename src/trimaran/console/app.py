@@ -10,7 +10,7 @@ questions are `questions.py`, the servers `overlay.py`. The screen is there befo
 Ten times a second the screen is brought up to date (`_tick`): states, bars, a model's text. What servers send in between is
 only noted, so that none can make the screen slower by sending more.
 
-However the console ends, by a key, by SIGTERM or by a mistake of ours, the host is closed, no child is left, and the terminal
+However the console ends, by a key, by SIGTERM, with its terminal or by a mistake of ours, the host is closed, no child is left, and the terminal
 is as it was.
 """
 
@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 from rich.console import Group, RenderableType
 from rich.text import Text
 from rich.traceback import Traceback
+from textual import events
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.worker import Worker, WorkerState
@@ -47,7 +48,7 @@ from .questions import Desk
 from .status import StatusLine, change_of
 from .transcript import Kind, Transcript
 from .trustcard import TrustCard
-from .words import Completion, LineError, complete
+from .words import Completion, LineError, complete, is_unnamed_secret
 
 if TYPE_CHECKING:
     from trimaran.client import Sampling
@@ -58,7 +59,8 @@ __all__ = ["ConsoleApp", "run_console"]
 
 _TICK: Final = 0.1  # seconds between two drawings
 _BROKEN: Final = 70  # as the other commands end after a mistake of ours
-_TERMINATED: Final = 128 + signal.SIGTERM  # what a shell says of a process that SIGTERM ended
+# The terminal went away, or somebody wants an end; Windows knows no SIGHUP.
+_ENDS: Final = [number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None]
 
 
 @final
@@ -114,7 +116,14 @@ class ConsoleApp(App[None]):
         self._choices = Choices(id="choices", compact=True)
         self._status = StatusLine()
         self._lines = Lines(self)
-        self._desk = Desk(self, bridge, open_page=self._open_page, told=self._answered, settle=settle)
+        self._desk = Desk(
+            self,
+            bridge,
+            open_page=self._open_page,
+            told=self._answered,
+            is_typing=self._is_typing,
+            settle=settle,
+        )
         self._settle = settle
         self._opener = open_page or _open_in_browser
         self._seen: dict[str, ServerStatus] = {}
@@ -256,6 +265,7 @@ class ConsoleApp(App[None]):
         if self._told != self._changes:
             self._told = self._changes
             self._tell_changes()
+        self._lines.calls.note(self._desk.waiting)
         self._lines.tick()
         self._desk.tick()
         self._status.show(
@@ -272,8 +282,12 @@ class ConsoleApp(App[None]):
             if said is not None:
                 self.say(said)
 
+    def _is_typing(self) -> bool:
+        return len(self.screen_stack) == 1 and bool(self.query_one(Prompt).text.strip())
+
     def _answered(self, question: Question) -> None:
         """A question is over. A call says itself what came of it; the rest is said here."""
+        self._lines.calls.note(self._desk.waiting)
         if question.note:
             self.say(Text(f"A question of {question.server} was declined: {question.note}.", style="yellow"))
         elif question.kind != "permission" and question.reply is not None:
@@ -297,11 +311,20 @@ class ConsoleApp(App[None]):
 
     def on_submitted(self, event: Submitted) -> None:
         event.stop()
-        self._history.add(event.text)
+        self._history.add(event.text, is_written=not is_unnamed_secret(event.text, self.host))
         self.transcript.follow()
         self._lines.take(event.text)
 
     # --- keys --------------------------------------------------------------------------------------------------------
+
+    async def on_event(self, event: events.Event) -> None:
+        """What is typed while a card appears was not meant for it, nor for a field on it; only the way out is open."""
+        card = self.screen if self.screen_stack and isinstance(self.screen, Card) else None
+        is_input = isinstance(event, (events.Key, events.Paste)) and not event.is_forwarded
+        is_way_out = isinstance(event, events.Key) and event.key == "ctrl+q"
+        if card is not None and is_input and not is_way_out and not card.takes_key():
+            return
+        await super().on_event(event)
 
     def on_scrolled(self, event: Scrolled) -> None:
         event.stop()
@@ -372,7 +395,8 @@ def run_console(open_host: Callable[..., Host], **options: Any) -> int:
     async def whole() -> None:
         with contextlib.suppress(NotImplementedError, RuntimeError):  # Windows; a thread that is not the main one
             loop = asyncio.get_running_loop()
-            loop.add_signal_handler(signal.SIGTERM, lambda: app.exit(return_code=_TERMINATED))
+            for number in _ENDS:  # 128 and more is what a shell says of a process that a signal ended
+                loop.add_signal_handler(number, partial(app.exit, return_code=128 + number))
         try:
             await app.run_async()
         finally:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, final
 from rich.console import RenderableType
 from rich.text import Text
 
+from trimaran.errors import Error
 from trimaran.host.plain import in_one_line
 
 from .faults import show_fault
@@ -22,7 +23,7 @@ from .transcript import Bar, Entry, Kind, Transcript, duration
 
 if TYPE_CHECKING:
     from trimaran.client.results import ToolResult
-    from trimaran.host import Host
+    from trimaran.host import Host, Question
 
     from .pages import Pages
 
@@ -55,6 +56,8 @@ class CallView:
             self._what.append(f" {in_one_line(_told(arguments), _LONGEST)}")
         self.bar = Bar()
         self.is_over = False
+        self._name = name
+        self._arguments = arguments
         self.entries = place.transcript.add(self._marked("▸", "yellow"), self.bar.drawn())
 
     def _marked(self, mark: str, style: str) -> Text:
@@ -70,6 +73,22 @@ class CallView:
         transcript.change(line, self._marked(mark, style).append_text(took))
         transcript.add(*parts, kind=kind, after=bar)
         transcript.remove_entry(bar)
+
+    def is_asked_about(self, question: Question) -> bool:
+        """May this call be made, is the question?"""
+        return (
+            question.kind == "permission"
+            and question.tool == self._name
+            and question.arguments == dict(self._arguments)
+        )
+
+    @property
+    def server(self) -> str:
+        """Whose tool it is."""
+        try:
+            return self._place.host.find(self._name).server
+        except Error:
+            return ""
 
     def tick(self) -> None:
         """Draw the bar as it is now."""
@@ -137,6 +156,18 @@ class Calls:
             view.fail(error)
         finally:
             self.end(view)
+
+    def note(self, questions: Sequence[Question]) -> None:
+        """These wait for an answer, and calls may wait with them.
+
+        A server does not say which call its form is about; where only one of its tools is at work, it is that one.
+        """
+        servers = [one.server for one in questions if one.kind != "permission"]
+        for view in self._running:
+            is_waiting = any(view.is_asked_about(one) for one in questions)
+            if not is_waiting and servers and (server := view.server) in servers:
+                is_waiting = sum(other.server == server for other in self._running) == 1
+            view.bar.wait_for_person(is_waiting)
 
     def tick(self) -> None:
         """Draw the bars."""

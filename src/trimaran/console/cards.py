@@ -1,19 +1,24 @@
 """A card: a question in front of everything else, with its answers as buttons and as keys.
 
 A question may come while somebody is typing, and what they type was not meant for it. So a card takes no answer until no key
-was pressed for a moment. The answer that does nothing has the focus, and Enter alone allows nothing.
+was pressed for a moment, counted from when it could be seen; keys until then, and pastes, are dropped, and reach no field
+either (`ConsoleApp.on_event`). Somebody who thinks in the middle of a line makes longer pauses: where one stands unfinished
+in the prompt, the first key after the pause is not taken either, and the card says so. The answer that does nothing has the focus, and Enter alone allows nothing.
+
+What does not fit is scrolled to, and the card says that there is more: nobody is to say yes to what they took for the whole.
+On a small terminal the answers stay on the card, and what is asked gets the lines that are left.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import ClassVar, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from rich.console import RenderableType
 from rich.text import Text
 from textual import events
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
@@ -21,6 +26,10 @@ from textual.widget import Widget
 from textual.widgets import Button, Static
 
 __all__ = ["SETTLE", "Card"]
+
+_FRAME: Final = 6  # lines of a card besides what is asked: its border, its title, its answers, and a gap after each
+_SHORT: Final = 16  # lines of a terminal on which there is no room for gaps
+_NARROW: Final = 70  # columns of one on which the answers stand close
 
 SETTLE: Final = 0.5  # seconds without a key until a card takes an answer: between two letters of a word pass 0.2
 
@@ -48,7 +57,9 @@ class Card(ModalScreen[T], Generic[T]):
     def __init__(self, *, settle: float = SETTLE) -> None:
         super().__init__()
         self._settle = settle
-        self._touched = asyncio.get_running_loop().time()
+        self._touched: float | None = None  # until it can be seen
+        self.is_armed = True
+        """False: somebody was typing, and the next key may still be part of that."""
         self._title = Static(Text(self.title_text), classes="card-title")
 
     def entitle(self, title: str) -> None:
@@ -83,22 +94,67 @@ class Card(ModalScreen[T], Generic[T]):
         """The card was closed without one."""
 
     def on_mount(self) -> None:
+        self.call_after_refresh(self.touch)
+        body = self.query_one(".card-body")
+        self.watch(body, "scroll_y", self._look_below, init=False)
+        self.watch(body, "virtual_size", self._look_below)
+        self.focus_first()
+
+    def focus_first(self) -> None:
+        """Give the keyboard to the answer that does nothing."""
         for button in self.query("Button.safe"):
             button.focus()
+
+    def on_resize(self, event: events.Resize) -> None:
+        width, height = event.size
+        is_narrow, is_short = width < _NARROW, height < _SHORT
+        self.set_class(is_narrow, "-narrow")
+        self.set_class(is_short, "-short")
+        room = height - _FRAME + 2 if is_short else height * 95 // 100 - _FRAME
+        for body in self.query(".card-body"):  # none, as long as nothing of the card is there
+            body.styles.max_height = max(room, 1)
+        for button in self.query(".card-keys Button").results(Button):
+            button.styles.line_pad = 0 if is_narrow else 1
+            button.styles.width = len(str(button.label)) if is_narrow else "auto"
+        self._look_below()
+
+    def _look_below(self) -> None:
+        self.call_after_refresh(self._tell_more)
+
+    def _tell_more(self) -> None:
+        for body in self.query(".card-body"):  # none, if the card went away meanwhile
+            is_more = body.scroll_offset.y < body.max_scroll_y
+            self.query_one(".card").border_subtitle = "more below: PgDn" if is_more else ""
 
     # --- keys --------------------------------------------------------------------------------------------------------
 
     @property
     def is_settled(self) -> bool:
         """Has the person had the time to see that there is a question?"""
-        return asyncio.get_running_loop().time() - self._touched >= self._settle
+        if self._settle <= 0:
+            return True
+        return self._touched is not None and asyncio.get_running_loop().time() - self._touched >= self._settle
 
-    def on_key(self, event: events.Key) -> None:
-        # Every key passes here before any binding is looked at.
-        if not self.is_settled:
-            self._touched = asyncio.get_running_loop().time()
-            event.stop()
-            event.prevent_default()
+    @property
+    def is_in_front(self) -> bool:
+        """Does it get the keys? Textual's `is_current` is about what can be seen, and `dismiss` takes away what is in front."""
+        app: App[Any] = self.app  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - of whatever application this is
+        return bool(app.screen_stack) and app.screen is self
+
+    def takes_key(self) -> bool:
+        """A key was pressed: was it meant for this card?"""
+        is_settled = self.is_settled
+        if is_settled and self.is_armed:
+            return True
+        self.touch()
+        if is_settled:
+            self.is_armed = True
+            self.query_one(".card").border_title = "that key was not taken, since you were typing: press it again"
+        return False
+
+    def touch(self) -> None:
+        """A key was pressed, or the card was drawn: from now on there has to be silence."""
+        self._touched = asyncio.get_running_loop().time()
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         event.stop()

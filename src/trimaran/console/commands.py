@@ -6,6 +6,7 @@ what they take and what they do is told in `known.py`.
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
@@ -14,7 +15,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from trimaran.errors import Error, Unsupported
+from trimaran.errors import Error
 from trimaran.host.plain import in_one_line, safe
 
 from .known import COMMANDS
@@ -140,16 +141,19 @@ class Commands:
     # --- resources and prompts ---------------------------------------------------------------------------------------
 
     async def _resources(self, words: Sequence[str]) -> None:
-        rows: list[tuple[str, str]] = []
-        for server, client in self._clients(words, "resources"):
-            listed = await client.list_resources_all(max_pages=_MOST_PAGES)
-            rows += [(f"@{server}:{one.name}", f"{one.uri}  {one.description or ''}") for one in listed]
-            try:
-                templates = await client.list_resource_templates_all(max_pages=_MOST_PAGES)
-            except (Unsupported, Error):
-                continue  # many servers have resources and no templates
-            rows += [(f"@{server}:{one.name} ...", f"{one.uri_template}  {one.description or ''}") for one in templates]
-        self._list(rows, "resources")
+        await self._list_all(words, "resources", self._resource_rows)
+
+    @staticmethod
+    async def _resource_rows(server: str, client: Client) -> list[tuple[str, str]]:
+        listed = await client.list_resources_all(max_pages=_MOST_PAGES)
+        rows = [(f"@{server}:{one.name}", f"{one.uri}  {one.description or ''}") for one in listed]
+        try:
+            templates = await client.list_resource_templates_all(max_pages=_MOST_PAGES)
+        except Error:
+            return rows  # many servers have resources and no templates
+        return rows + [
+            (f"@{server}:{one.name} ...", f"{one.uri_template}  {one.description or ''}") for one in templates
+        ]
 
     async def _read(self, words: Sequence[str]) -> None:
         usage = "/read @SERVER:RESOURCE [WORDS]"
@@ -162,12 +166,15 @@ class Commands:
         self._app.say(*show_resource(found, width=self._app.columns, pictures=self._app.has_pictures))
 
     async def _prompts(self, words: Sequence[str]) -> None:
+        await self._list_all(words, "prompts", self._prompt_rows)
+
+    @staticmethod
+    async def _prompt_rows(server: str, client: Client) -> list[tuple[str, str]]:
         rows: list[tuple[str, str]] = []
-        for server, client in self._clients(words, "prompts"):
-            for one in await client.list_prompts_all(max_pages=_MOST_PAGES):
-                taken = [f"{a.name}=" if a.required else f"[{a.name}=]" for a in one.arguments or []]
-                rows.append((" ".join([f"{server}:{one.name}", *taken]), one.description or ""))
-        self._list(rows, "prompts")
+        for one in await client.list_prompts_all(max_pages=_MOST_PAGES):
+            taken = [f"{a.name}=" if a.required else f"[{a.name}=]" for a in one.arguments or []]
+            rows.append((" ".join([f"{server}:{one.name}", *taken]), one.description or ""))
+        return rows
 
     async def _prompt(self, words: Sequence[str]) -> None:
         usage = "/prompt SERVER:NAME [KEY=VALUE]"
@@ -204,7 +211,23 @@ class Commands:
         made = [(name, client) for name in names if (client := host.whereis(name)) is not None]
         return [(name, client) for name, client in made if what in client.server_capabilities]
 
-    def _list(self, rows: list[tuple[str, str]], what: str) -> None:
+    async def _list_all(
+        self, words: Sequence[str], what: str, list_one: Callable[[str, Client], Awaitable[list[tuple[str, str]]]]
+    ) -> None:
+        """What all servers have, or the one that is named. One that fails takes nothing from the others."""
+        clients = self._clients(words, what)
+        # All at once, so that one that is slow holds nobody up but the list.
+        found = await asyncio.gather(*(list_one(*one) for one in clients), return_exceptions=True)
+        rows: list[tuple[str, str]] = []
+        for (server, _), listed in zip(clients, found, strict=True):
+            if isinstance(listed, Error):
+                self._app.say(
+                    Text(f"! {server} does not list its {what}: {in_one_line(str(listed), 300)}", style="yellow")
+                )
+            elif isinstance(listed, BaseException):
+                raise listed
+            else:
+                rows += listed
         if rows:
             self._app.say(_table(rows[:_MOST_ROWS]), *_rest(rows, what))
         else:

@@ -138,6 +138,7 @@ class FormCard(QuestionCard):
     BINDINGS: ClassVar[list[BindingType]] = [
         # No priority: it is to come after the letters that were typed before it.
         Binding("ctrl+s", "answer('submit')", show=False),
+        Binding("ctrl+n", "answer('never')", show=False),
         # In a field the arrows are the field's.
         Binding("up", "app.focus_previous", show=False),
         Binding("down", "app.focus_next", show=False),
@@ -168,19 +169,21 @@ class FormCard(QuestionCard):
             )
         elif any(row.field.required for row in self._rows):
             text.append("\n* has to be filled in. Do not give secrets to a server you do not trust.", style="dim")
+        text.append("\nNever declines whatever this server asks you, until the console ends.", style="dim")
         return text.append("\n")
 
     def buttons(self) -> Iterable[Button]:
         if not self._is_too_long:
             yield Button("^s Submit", id="submit", compact=True)
         yield Button("Decline", id="decline", compact=True, classes="safe" if not self._rows else "")
+        yield Button("^n Never", id="never", compact=True)
         yield Button("esc Close", id="cancel", compact=True)
 
-    def on_mount(self) -> None:
+    def focus_first(self) -> None:
         if self._rows:
             self._rows[0].widget.focus(scroll_visible=False)  # what the server says stands above it
         else:
-            super().on_mount()
+            super().focus_first()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """A field is seen with its title, and with what is wrong with it."""
@@ -203,6 +206,8 @@ class FormCard(QuestionCard):
                 self._submit()
             case "decline":
                 self.question.decline()
+            case "never":
+                self.decline_for_good()
             case "cancel":
                 self.question.cancel()
             case _:

@@ -58,12 +58,15 @@ class History:
         self._lines: list[str] = _read(file) if file is not None else []
         self._at = len(self._lines)
         self._draft = ""
+        self._unwritten: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._lines)
 
-    def add(self, line: str) -> None:
-        """Remember a line that was sent. The same line twice in a row is one."""
+    def add(self, line: str, *, is_written: bool = True) -> None:
+        """Remember a line that was sent; in memory alone, if it is not to be written. The same line twice in a row is one."""
+        if not is_written:
+            self._unwritten.add(line)
         if line.strip() and len(line) <= _LONGEST and self._lines[-1:] != [line]:
             self._lines = [*self._lines, line][-_MOST:]
         self._at = len(self._lines)
@@ -89,7 +92,8 @@ class History:
         """Write the file, if there is one. Another console may have written it meanwhile: the last one to end wins."""
         if self._file is None:
             return
-        text = json.dumps([line for line in self._lines if not looks_secret(line)], ensure_ascii=False)
+        kept = [line for line in self._lines if line not in self._unwritten and not looks_secret(line)]
+        text = json.dumps(kept, ensure_ascii=False)
         with contextlib.suppress(OSError, UnicodeError):
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             # mkstemp makes it 0600 from the beginning.
@@ -112,4 +116,9 @@ def _read(file: Path) -> list[str]:
     except (OSError, ValueError, RecursionError):
         return []
     lines = cast("list[Any]", found) if isinstance(found, list) else []
-    return [line for line in lines if isinstance(line, str) and len(line) <= _LONGEST][-_MOST:]
+    return [line for line in lines if isinstance(line, str) and _can_be_typed(line)][-_MOST:]
+
+
+def _can_be_typed(line: str) -> bool:
+    """Is it a line of ours? What else is in the file would go to the terminal as it is."""
+    return len(line) <= _LONGEST and all(one in "\n\t" or one.isprintable() for one in line)

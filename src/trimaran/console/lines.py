@@ -19,7 +19,7 @@ from trimaran.host.plain import in_one_line, shortened
 from .calls import Calls
 from .commands import Commands
 from .turns import Turn
-from .words import Asleep, Call, Command, Message, read_line
+from .words import Asleep, Call, Command, LineError, Message, read_line
 
 if TYPE_CHECKING:
     from trimaran.host import Host
@@ -167,6 +167,10 @@ class Lines:
         bench.say(Text("There is no model to send this to: /model NAME takes one. A call is server:tool.", style="dim"))
 
     async def _turn(self, conversation: Conversation, text: str) -> None:
+        if any(turn.is_with(conversation) for turn in self._turns):
+            raise LineError(
+                "The model is still answering. Esc stops it; or wait, and send this again: Up brings it back."
+            )
         turn = Turn(self._bench, self.calls, conversation)
         self._turns.append(turn)
         try:

@@ -69,7 +69,7 @@ class LoginCard(Card["Exception | None"]):
 
     def _tell(self) -> None:
         if self._is_over:
-            if self.is_current:  # a question may have come in front of it
+            if self.is_in_front:  # a question may have come in front of it
                 self.dismiss(self._error)
             return
         passed = asyncio.get_running_loop().time() - self._began

@@ -263,7 +263,9 @@ class ServersScreen(_Split):
         if name and name not in self._busy:
             self._busy[name] = word
             self._faults.pop(name, None)
-            self.run_worker(partial(self._run, name, work), exit_on_error=False)
+            # The application's: what was begun is brought to its end, also if this screen is left meanwhile.
+            app: App[Any] = self.app  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+            app.run_worker(partial(self._run, name, work), exit_on_error=False, group="servers")
             self.look()
 
     async def _run(self, name: str, work: Callable[[str], Coroutine[Any, Any, Any]]) -> None:
@@ -273,7 +275,7 @@ class ServersScreen(_Split):
             self._faults[name] = show_fault(error)
         finally:
             self._busy.pop(name, None)
-        if self.is_mounted:
+        if self in self.app.screen_stack:  # pyright: ignore[reportUnknownMemberType]
             self.look()
 
 

@@ -24,7 +24,7 @@ __all__ = ["PAGE", "Pages"]
 PAGE: Final = 6000  # characters: three or four screens of 80 by 24
 # The host's own notices. A server that writes such a line itself names an output that is not kept.
 _CUT: Final = re.compile(
-    r"\[truncated: .*The whole text is kept as output ([\w-]+): (\d+) characters, go on at offset \d+\."
+    r"\[truncated: .*The whole text is kept as output ([\w-]{1,80}): (\d{1,15}) characters, go on at offset \d+\."
 )
 _LARGE: Final = "[large output: "
 

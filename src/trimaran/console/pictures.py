@@ -25,14 +25,15 @@ from rich.text import Text
 
 from trimaran.host.plain import in_one_line
 
-__all__ = ["Picture", "listed", "picture_of", "prepare_pictures", "size_text"]
+__all__ = ["Easel", "Picture", "listed", "picture_of", "prepare_pictures", "size_text"]
 
 _FORMATS: Final = ("PNG", "JPEG", "GIF", "WEBP", "BMP")
 _MOST_BYTES: Final = 20_000_000
 _MOST_PIXELS: Final = 16_000_000  # 4,000 by 4,000: half a second to unpack, 64 MB for a moment
-_KEPT: Final = (1200, 1200)  # pixels that are kept, for a terminal that draws by itself
 _MOST_COLUMNS: Final = 80
 _MOST_LINES: Final = 16  # so that a picture and what is said about it fit on a screen of 24
+_KEPT: Final = (1200, 1200)  # pixels that are kept, for a terminal that draws by itself
+_KEPT_FOR_BLOCKS: Final = (2 * _MOST_COLUMNS, 4 * _MOST_LINES)  # twice as fine as what is drawn
 
 _graphics: Any = None
 
@@ -50,6 +51,14 @@ def prepare_pictures() -> str:
         return ""
     _graphics = renderable.TGPImage if renderable.Image is renderable.TGPImage else None
     return "halfblocks" if _graphics is None else "tgp"
+
+
+@final
+class Easel:
+    """What may still be drawn of one result: unpacking takes time, also of many pictures that are each small enough."""
+
+    def __init__(self) -> None:
+        self.pixels = _MOST_PIXELS
 
 
 @final
@@ -100,13 +109,13 @@ def _half_blocks(image: Any, columns: int, lines: int) -> list[list[Segment]]:
     ]
 
 
-def picture_of(data: str, mime: str, *, width: int, is_drawn: bool) -> list[RenderableType]:
+def picture_of(data: str, mime: str, *, width: int, is_drawn: bool, easel: Easel | None = None) -> list[RenderableType]:
     """A line about base64 data that is said to be a picture, and the picture if it may and can be drawn."""
     about = f"{in_one_line(mime, 60)}, {size_text(data)}"
     if not is_drawn:
         return [Text(about, style="dim")]
     try:
-        image = _decode(data)
+        image = _decode(data, easel or Easel())
     except _Unshowable as error:
         return [Text(f"{about}: cannot be shown: {error}", style="yellow")]
     size = f"{image.info['claimed'][0]} x {image.info['claimed'][1]}"
@@ -127,7 +136,7 @@ class _Unshowable(Exception):
     """Why a picture is not drawn."""
 
 
-def _decode(data: str) -> Any:
+def _decode(data: str, easel: Easel) -> Any:
     """The picture, small enough to be kept, in plain colours."""
     if len(data) > _MOST_BYTES * 4 // 3:
         raise _Unshowable(f"it is larger than {_MOST_BYTES // 1_000_000} MB")
@@ -146,8 +155,14 @@ def _decode(data: str) -> Any:
                 width, height = opened.size
                 if width * height > _MOST_PIXELS:
                     raise _Unshowable(f"{width} x {height} is more than {_MOST_PIXELS // 1_000_000} million pixels")
-                opened.draft("RGB", _KEPT)
-                opened.thumbnail(_KEPT)
+                if width * height > easel.pixels:
+                    raise _Unshowable(
+                        f"with those before it, it is more than {_MOST_PIXELS // 1_000_000} million pixels"
+                    )
+                easel.pixels -= width * height
+                kept = _KEPT if _graphics is not None else _KEPT_FOR_BLOCKS
+                opened.draft("RGB", kept)
+                opened.thumbnail(kept)
                 image = _on_white(opened)
     except UnidentifiedImageError:
         raise _Unshowable(f"it is none of {listed(_FORMATS)}") from None

@@ -3,6 +3,9 @@
 `Desk` takes them from the host's bridge in the order they came. A card that nobody waits for any more vanishes: it was
 withdrawn, or its time was up. Whatever ends the console ends the desk, and then nothing was allowed.
 
+A server may ask as often as it likes, and a card is in front of everything else: so its forms and pages can be declined for
+as long as the console runs, unseen.
+
 The words of a form, of a page and of sampling are the server's, and the cards say so.
 """
 
@@ -10,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 from urllib.parse import urlsplit
 
@@ -43,6 +46,21 @@ class QuestionCard(Card[None]):
     def __init__(self, question: Question, *, settle: float = SETTLE) -> None:
         super().__init__(settle=settle)
         self.question = question
+        self.is_never = False
+        """Is whatever this server asks declined from now on?"""
+
+    def on_screen_resume(self) -> None:
+        if not self.question.is_open:  # it ended while something else was in front
+            self.call_later(self.leave)
+
+    def leave(self) -> None:
+        """Go away, if nothing is in front; else later."""
+        if self.is_in_front:
+            self.dismiss()
+
+    def decline_for_good(self) -> None:
+        self.is_never = True
+        self.question.decline()
 
     def count(self, waiting: int) -> None:
         """Say how many questions there are."""
@@ -98,7 +116,7 @@ class PermissionCard(_Verdict):
         )
         if question.arguments:
             yield Text("arguments", style="bold")
-            yield Text(shortened(to_json(question.arguments), _MOST))
+            yield Text(shortened(_written(question.arguments), _MOST))
         else:
             yield Text("without arguments", style="bold")
         yield Text("\nAlways and never are about this tool, until the console ends.", style="dim")
@@ -131,6 +149,7 @@ class PageCard(QuestionCard):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y,o", "answer('open')", show=False),
         Binding("n", "answer('no')", show=False),
+        Binding("d", "answer('never')", show=False),
     ]
 
     def __init__(self, question: Question, open_page: Callable[[str], None], *, settle: float = SETTLE) -> None:
@@ -168,14 +187,18 @@ class PageCard(QuestionCard):
             yield Text(f"\n{safe(self.refusal)}", style="red")
         else:
             yield Text("\nNothing is opened unless you say so. Is this the host you expect?", style="dim")
+        yield Text("Never declines whatever this server asks you, until the console ends.", style="dim")
 
     def buttons(self) -> Iterable[Button]:
         if not self.refusal:
             yield Button("y  Open it", id="open", compact=True)
         yield Button("n  No", id="no", compact=True, classes="safe")
+        yield Button("d  Never", id="never", compact=True)
 
     def answer(self, how: str) -> None:
-        if how != "open":
+        if how == "never":
+            self.decline_for_good()
+        elif how != "open":
             self.question.decline()
         elif not self.refusal and self.question.accept():
             self._open_page(self.question.url or "")
@@ -189,6 +212,14 @@ def _rows(*rows: tuple[str, str]) -> Text:
         text.append(f"{name:<{wide}}  ", style="dim").append(f"{in_one_line(value, 400)}\n")
     text.rstrip()
     return text.append("\n")
+
+
+def _written(arguments: Any) -> str:
+    """As JSON; what is none is told, and not guessed at."""
+    try:
+        return to_json(arguments)
+    except (ValueError, TypeError, RecursionError) as error:
+        return f"(they cannot be shown: {error}; say no)"
 
 
 def _said(role: str, words: str) -> Text:
@@ -227,6 +258,7 @@ class Desk:
 
     Args:
         told: Called with each question when it is over.
+        is_typing: Is the person in the middle of something else?
     """
 
     def __init__(
@@ -236,15 +268,25 @@ class Desk:
         *,
         open_page: Callable[[str], None],
         told: Callable[[Question], None],
+        is_typing: Callable[[], bool] = lambda: False,
         settle: float = SETTLE,
     ) -> None:
         self._app = app
         self._bridge = bridge
         self._open_page = open_page
         self._told = told
+        self._is_typing = is_typing
         self._settle = settle
+        self._was_next = False
+        self._never: set[str] = set()
+        """Servers whose forms and pages are declined unseen."""
         self.card: QuestionCard | None = None
         """The one that is shown."""
+
+    @property
+    def waiting(self) -> Sequence[Question]:
+        """The questions that have no answer yet, shown or not."""
+        return [one for one in self._bridge.waiting if one.is_open]
 
     async def attend(self, ready: asyncio.Event) -> None:
         """Put every question that comes, until the host is closed."""
@@ -254,6 +296,9 @@ class Desk:
                 await self._put(question)
 
     async def _put(self, question: Question) -> None:
+        if question.server in self._never and question.kind in ("elicit", "url"):
+            question.decline()
+            return
         try:
             card = card_for(question, self._open_page, settle=self._settle)
         except Exception:
@@ -263,14 +308,18 @@ class Desk:
             self._told(question)
             return
         self.card = card
+        # One that waited behind another comes to somebody who is answering, not typing.
+        card.is_armed = self._was_next or not self._is_typing()
         try:
             await self._app.push_screen(card)
             card.count(len(self._bridge.waiting))
             await question.wait_closed()
         finally:
             self.card = None
-            if self._app.screen is card:
-                card.dismiss()
+            self._was_next = bool(self.waiting)
+            card.leave()
+        if card.is_never:
+            self._never.add(question.server)
         self._told(question)
 
     def tick(self) -> None:

@@ -37,7 +37,7 @@ from trimaran.types import (
 )
 
 from .known import Argument, arguments_of
-from .pictures import Picture, listed, picture_of, prepare_pictures, size_text
+from .pictures import Easel, Picture, listed, picture_of, prepare_pictures, size_text
 
 __all__ = [
     "Picture",
@@ -92,8 +92,9 @@ def show_result(result: ToolResult, *, width: int, pictures: bool) -> list[Rende
     if result.structured is not None:
         # Servers are asked to send structured content as text, too: it is shown once, the better way.
         blocks = [block for block in blocks if not _tells(block, result.structured)]
+    easel = Easel() if pictures else None
     for block in blocks[:_MOST_BLOCKS]:
-        shown += _show_block(block, width=width, pictures=pictures, style=style)
+        shown += _show_block(block, width=width, easel=easel, style=style)
     if len(blocks) > _MOST_BLOCKS:
         shown.append(_remark(f"... and {len(blocks) - _MOST_BLOCKS:,} more blocks"))
     if result.structured is not None:
@@ -104,10 +105,11 @@ def show_result(result: ToolResult, *, width: int, pictures: bool) -> list[Rende
 def show_resource(result: ResourceResult, *, width: int, pictures: bool) -> list[RenderableType]:
     """What a resource holds; where there are several contents, each under its URI."""
     shown: list[RenderableType] = []
+    easel = Easel() if pictures else None
     for one in result.contents[:_MOST_BLOCKS]:
         if len(result.contents) > 1:
             shown.append(Text(in_one_line(one.uri), style="bold"))
-        shown += _show_contents(one, width=width, pictures=pictures)
+        shown += _show_contents(one, width=width, easel=easel)
     if len(result.contents) > _MOST_BLOCKS:
         shown.append(_remark(f"... and {len(result.contents) - _MOST_BLOCKS:,} more"))
     return shown or [_remark("(nothing)")]
@@ -118,9 +120,10 @@ def show_prompt(result: PromptResult, *, width: int, pictures: bool) -> list[Ren
     shown: list[RenderableType] = []
     if result.description:
         shown.append(_remark(in_one_line(result.description, 400)))
+    easel = Easel() if pictures else None
     for message in result.messages[:_MOST_BLOCKS]:
         shown.append(Text(f"{in_one_line(str(message.role), 20)}:", style="bold"))
-        shown += _show_block(message.content, width=width, pictures=pictures, style="")
+        shown += _show_block(message.content, width=width, easel=easel, style="")
     if len(result.messages) > _MOST_BLOCKS:
         shown.append(_remark(f"... and {len(result.messages) - _MOST_BLOCKS:,} more messages"))
     return shown or [_remark("(no messages)")]
@@ -179,30 +182,30 @@ def show_value(value: Any, *, width: int) -> RenderableType:
 # --- blocks ----------------------------------------------------------------------------------------------------------
 
 
-def _show_block(block: Any, *, width: int, pictures: bool, style: str) -> list[RenderableType]:
+def _show_block(block: Any, *, width: int, easel: Easel | None, style: str) -> list[RenderableType]:
     match block:
         case TextContent():
             return [show_text(block.text, style=style)] if block.text else []
         case ImageContent():
-            return picture_of(block.data, block.mime_type, width=width, is_drawn=pictures)
+            return picture_of(block.data, block.mime_type, width=width, is_drawn=easel is not None, easel=easel)
         case AudioContent():
             return [_remark(f"{in_one_line(block.mime_type, 60)}, {size_text(block.data)}: sound, not played here")]
         case ResourceLink():
             return [_link(block)]
         case EmbeddedResource():
-            return _show_contents(block.resource, width=width, pictures=pictures, style=style)
+            return _show_contents(block.resource, width=width, easel=easel, style=style)
         case _:
             return [_json(block)]
 
 
-def _show_contents(contents: Any, *, width: int, pictures: bool, style: str = "") -> list[RenderableType]:
+def _show_contents(contents: Any, *, width: int, easel: Easel | None, style: str = "") -> list[RenderableType]:
     match contents:
         case TextResourceContents():
             return [show_text(contents.text, style=style, mime=contents.mime_type or "")]
         case BlobResourceContents():
             mime = contents.mime_type or "binary data"
             if mime.startswith("image/"):
-                return picture_of(contents.blob, mime, width=width, is_drawn=pictures)
+                return picture_of(contents.blob, mime, width=width, is_drawn=easel is not None, easel=easel)
             return [_remark(f"{in_one_line(mime, 60)}, {size_text(contents.blob)}: not shown")]
         case _:
             return [_json(contents)]

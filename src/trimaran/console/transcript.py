@@ -240,6 +240,8 @@ class Bar:
         self._message = ""
         self._has_report = False
         self._frames = itertools.cycle(_FRAMES)
+        self._asked_at: float | None = None
+        self._asked = 0.0
 
     @staticmethod
     def _now() -> float:
@@ -247,8 +249,17 @@ class Bar:
 
     @property
     def seconds(self) -> float:
-        """Since the call began."""
-        return self._now() - self._began
+        """Since the call began, without the time in which it waited for the person."""
+        end = self._now() if self._asked_at is None else self._asked_at
+        return end - self._began - self._asked
+
+    def wait_for_person(self, is_waiting: bool) -> None:
+        """Does it wait for an answer of the person's? Then the clock stands still."""
+        if is_waiting and self._asked_at is None:
+            self._asked_at = self._now()
+        elif not is_waiting and self._asked_at is not None:
+            self._asked += self._now() - self._asked_at
+            self._asked_at = None
 
     def tell(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """The server says how far it is."""
@@ -259,7 +270,9 @@ class Bar:
     def drawn(self) -> Text:
         """The bar as a line of text."""
         text = Text("  ", no_wrap=True, overflow="ellipsis")
-        if self._total is not None and self._total > 0 and self._has_report:
+        if self._asked_at is not None:
+            text.append("?", style="bold yellow").append(" waits for your answer")
+        elif self._total is not None and self._total > 0 and self._has_report:
             share = min(max(self._done / self._total, 0.0), 1.0)
             full = round(share * _BAR)
             text.append("━" * full, style="green").append("─" * (_BAR - full), style="dim")

@@ -6,6 +6,7 @@ The text arrives in bits, many a second; it is drawn with the screen (`tick`). E
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Final, final
 
 from rich.text import Text
@@ -50,8 +51,9 @@ class Turn:
         conversation = self._conversation
         conversation.on_progress = self._tell
         try:
-            async for event in conversation.send(text):
-                self._take(event)
+            async with aclosing(conversation.send(text)) as events:
+                async for event in events:
+                    self._take(event)
         except asyncio.CancelledError:
             self._close_text()
             for view in self._views.values():
@@ -65,6 +67,10 @@ class Turn:
             for view in self._views.values():
                 self._calls.end(view)
             self._close_text()
+
+    def is_with(self, conversation: Conversation) -> bool:
+        """Is this the conversation it is part of?"""
+        return self._conversation is conversation
 
     def cancel(self) -> None:
         """End it."""

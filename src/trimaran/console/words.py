@@ -28,6 +28,7 @@ from trimaran.schema.words import Word, WordError, fit, parse_json, read_words
 from trimaran.types import Tool
 
 from .completion import Completion, Option, complete
+from .history import looks_secret
 from .known import COMMANDS, Argument, arguments_of, find_address, find_tool, main_argument, nearest, tools_of
 from .split import Token, split
 
@@ -41,6 +42,7 @@ __all__ = [
     "Message",
     "Option",
     "complete",
+    "is_unnamed_secret",
     "read_line",
 ]
 
@@ -105,6 +107,24 @@ def read_line(
     if not is_message_default and text and _names_tool(split(text, most=1)[0].text, host):
         return _call(text, host)
     return Message(text)
+
+
+def is_unnamed_secret(line: str, host: Host) -> bool:
+    """Does a call give something without its name that is a secret by that name, or may be, since its tool is not known yet?"""
+    tokens = split(line.strip().removeprefix("!"))
+    bare = [token for token in tokens[1:] if "=" not in token.text]
+    if not bare:
+        return False
+    try:
+        tool = find_tool(host, find_address(host, tokens[0].text))
+    except ServerUnavailable:
+        return True
+    except UnknownName as error:
+        return error.reason == "unknown_tool"  # misspelt: what it takes can only be guessed
+    except Error:
+        return False
+    main = main_argument(arguments_of(tool.input_schema)) if tool is not None else None
+    return tool is None or (main is not None and looks_secret(f"{main}="))
 
 
 def _command(text: str, commands: Mapping[str, Any]) -> Command:

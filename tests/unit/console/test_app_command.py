@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,25 @@ def test_its_options_become_servers_rules_and_settings(started: Started, tmp_pat
     assert started.options == {"model": "claude-x", "pictures": False, "history": None}
 
 
+async def test_no_server_is_started_where_a_flag_says_so(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R269."""
+    monkeypatch.setenv("TRIMARAN_NO_MCP", "")
+    assert main(["console", "--server", "two=echo two", "--no-mcp", "--no-pictures"]) == 0
+    assert started.host is not None
+    async with started.host as host:
+        (status,) = host.status()
+        assert (status.name, status.state) == ("two", "disabled")
+
+
+def test_the_port_of_a_login_is_the_flags_before_the_variables(
+    started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R247."""
+    monkeypatch.setenv("TRIMARAN_MCP_OAUTH_PORT", "9")
+    assert main(["console", "--mcp-oauth-port", "28123", "--no-pictures"]) == 0
+    assert os.environ["TRIMARAN_MCP_OAUTH_PORT"] == "28123"
+
+
 def test_a_projects_file_is_not_trusted_before_it_was_seen(started: Started, tmp_path: Path) -> None:
     (tmp_path / ".trimaran").mkdir()
     (tmp_path / ".trimaran" / "mcp.toml").write_text('[server.one]\ncommand = "one"\n')
@@ -79,9 +99,10 @@ def test_a_projects_file_is_not_trusted_before_it_was_seen(started: Started, tmp
         (["--server", "Sea=https://sea.example/mcp"], "a server cannot be called 'Sea'"),
         (["--server", "sea=ftp://sea.example"], "http:// and https://"),
         (["nothing.toml"], "there is no such file"),
+        (["--mcp-oauth-port", "65536"], "--mcp-oauth-port"),
         (["--allow", "mcp__sea__(", "--no-pictures"], "mcp__sea__("),
     ],
-    ids=["no-target", "bad-name", "bad-url", "no-file", "bad-rule"],
+    ids=["no-target", "bad-name", "bad-url", "no-file", "bad-port", "bad-rule"],
 )
 def test_what_cannot_be_is_refused_with_what_to_write(
     started: Started, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
