@@ -11,22 +11,18 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, final
 
-from rich.console import RenderableType
 from rich.text import Text
 
 from trimaran.host.plain import in_one_line, shortened
 
 from .calls import Calls
-from .commands import Commands
+from .commands import Commands, Screenful
 from .turns import Turn
 from .words import Asleep, Call, Command, LineError, Message, read_line
 
 if TYPE_CHECKING:
-    from trimaran.host import Host
-
     from .model import Conversation
-    from .pages import Pages
-    from .transcript import Kind, Transcript
+    from .transcript import Transcript
 
 __all__ = ["Bench", "Lines", "Work"]
 
@@ -36,27 +32,14 @@ Work: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 _ECHOED: Final = 2000  # characters of what was typed
 
 
-class Bench(Protocol):
-    """What lines need of the application."""
+class Bench(Screenful, Protocol):
+    """What lines need of the application, besides what commands do."""
 
-    host: Host
-    pages: Pages
     transcript: Transcript
     conversation: Conversation | None
 
-    def say(self, *parts: RenderableType, kind: Kind = "") -> None: ...
     def fault(self, error: BaseException) -> None: ...
     def start(self, work: Work) -> None: ...
-    def open_servers(self, first: str = "") -> None: ...
-    def clear_all(self) -> None: ...
-    async def change_model(self, name: str) -> None: ...
-    def exit(self) -> None: ...
-    @property
-    def columns(self) -> int: ...
-    @property
-    def has_pictures(self) -> bool: ...
-    @property
-    def model_name(self) -> str: ...
 
 
 @final
