@@ -78,6 +78,8 @@ _MOST_WAITING: Final = 5000
 _MESSAGES_MS: Final = 60_000
 _MOST_MESSAGES: Final = 20_000
 # Writes between two removals of what is past its time.
+# The ids of a hundred thousand tasks: a new one goes to any page of their index. Used as far as there is something to hold.
+_CACHE_KB: Final = 16 * 1024
 _PURGE_EVERY: Final = 64
 
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
@@ -255,6 +257,7 @@ def _prepare(connection: Connection, path: Path) -> None:
         with contextlib.suppress(sqlite3.Error):
             connection.execute("ROLLBACK")
     _use_wal(connection)
+    connection.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
     if is_ours:
         return
     connection.execute("BEGIN IMMEDIATE")
