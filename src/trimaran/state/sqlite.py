@@ -77,9 +77,9 @@ _MOST_WAITING: Final = 5000
 # How long and how many messages are kept: a process that did not look for this long hears of a gap.
 _MESSAGES_MS: Final = 60_000
 _MOST_MESSAGES: Final = 20_000
-# Writes between two removals of what is past its time.
 # The ids of a hundred thousand tasks: a new one goes to any page of their index. Used as far as there is something to hold.
 _CACHE_KB: Final = 16 * 1024
+# Writes between two removals of what is past its time.
 _PURGE_EVERY: Final = 64
 
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
