@@ -29,7 +29,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "/prompt": ("SERVER:NAME [KEY=VALUE]", "show what a prompt says"),
     "/explain": ("NAME", "the permission rules that have a say about a tool"),
     "/more": ("", "the next page of a result that was cut"),
-    "/clear": ("", "empty the screen"),
+    "/clear": ("", "empty the screen, and begin a new conversation with the model"),
     "/model": ("[NAME]", "the model that answers messages"),
     "/quit": ("", "end the servers, and leave"),
 }
