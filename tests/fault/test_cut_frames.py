@@ -429,8 +429,14 @@ async def test_a_head_that_comes_a_byte_at_a_time_for_ever_is_ended(monkeypatch:
 
     monkeypatch.setattr(http1, "_READ_SECONDS", 1.2)  # time is coarse there, to a second
     monkeypatch.setattr(http1, "_SWEEP_SECONDS", 0.05)
-    async with serving() as server, await Connection.open(server.port) as connection:
-        await connection.send(b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ")
+    head = b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nX: "
+    async with (
+        serving() as server,
+        await Connection.open(server.port) as connection,
+        await Connection.open(server.port) as silent,
+    ):
+        await silent.send(head)
+        await connection.send(head)
         closed = asyncio.ensure_future(connection.rest())
         for _ in range(100):
             connection.writer.write(b"a")
@@ -441,6 +447,7 @@ async def test_a_head_that_comes_a_byte_at_a_time_for_ever_is_ended(monkeypatch:
         said = await closed
         # A byte that crosses the answer resets the connection, and the answer may go with it.
         assert not said or said.startswith(b"HTTP/1.1 408")
+        assert (await silent.rest()).startswith(b"HTTP/1.1 408"), "who waits for it is told why"
 
 
 @pytest.mark.parametrize("last", ["g:\xb2", "r1:\xb2", ":", "g:", "g:-1", "g:99999999999", "x:1", "\xff", "g:1:2"])
