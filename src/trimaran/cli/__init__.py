@@ -10,6 +10,7 @@ that talk to a server stand in `exits.py`.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ import click
 from trimaran import __version__
 from trimaran.errors import Error
 
-from .exits import code_of
+from .exits import code_of, is_output_error
 
 __all__ = ["main"]
 
@@ -73,8 +74,12 @@ def commands(ctx: click.Context) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code."""
+    return _flush_output(_run(arguments))
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
-        ended: Any = commands.main(
+        result: Any = commands.main(
             list(arguments) if arguments is not None else None, prog_name="trimaran", standalone_mode=False
         )
     except click.ClickException as error:
@@ -85,8 +90,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Error as error:
         print(f"trimaran: {error}", file=sys.stderr)
         return code_of(error)
-    except BrokenPipeError:
-        # Whoever read our output has gone; there is nobody left to tell.
-        sys.stdout = None
-        return 1
-    return ended if isinstance(ended, int) else 0
+    except OSError as error:
+        if not is_output_error(error):
+            raise
+        return _report_lost_output(error)
+    return result if isinstance(result, int) else 0
+
+
+def _flush_output(code: int) -> int:
+    """Flush what the command printed; return `code`, or 1 in place of 0 if output was lost.
+
+    Python flushes once more at exit. If that fails, because the reader or the terminal is gone or the disk is full, the
+    process ends with 120 and a complaint about an ignored exception, whatever the command returned.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError as error:
+            setattr(sys, name, None)
+            code = code or _report_lost_output(error)
+    return code
+
+
+def _report_lost_output(error: OSError) -> int:
+    sys.stdout = None  # what it still holds cannot be written either
+    if not isinstance(error, BrokenPipeError):  # else the reader has read enough, and need not be told
+        with contextlib.suppress(OSError):
+            print(f"trimaran: cannot write the output: {error.strerror or error}", file=sys.stderr)
+    return 1

@@ -5,6 +5,7 @@ Scripts read the code; people read two sentences on stderr: what happened, and w
 
 from __future__ import annotations
 
+import errno
 from enum import IntEnum
 from typing import Final
 
@@ -31,7 +32,7 @@ from trimaran.errors import (
     UrlElicitationRequired,
 )
 
-__all__ = ["EPILOG", "Exit", "advice", "code_of"]
+__all__ = ["EPILOG", "Exit", "advice", "code_of", "is_output_error"]
 
 
 class Exit(IntEnum):
@@ -76,6 +77,15 @@ _CODES: Final[tuple[tuple[type[Error], Exit], ...]] = (
     (ClientStateError, Exit.LOST),
     (CallCancelled, Exit.INTERRUPTED),
 )
+
+
+# What a write to a pipe, a terminal or a redirected file can fail with.
+_OUTPUT_ERRORS: Final = frozenset({errno.EPIPE, errno.EIO, errno.ENOSPC, errno.EFBIG, errno.EDQUOT})
+
+
+def is_output_error(error: Exception) -> bool:
+    """True if standard output failed: its reader or terminal is gone, or its disk is full."""
+    return isinstance(error, OSError) and error.filename is None and error.errno in _OUTPUT_ERRORS
 
 
 def code_of(error: Error, *, connected: bool = True) -> int:

@@ -19,7 +19,7 @@ import click
 from trimaran.errors import Error
 
 from .ask import Answerer, TerminalLines
-from .exits import Exit, advice, code_of
+from .exits import Exit, advice, code_of, is_output_error
 from .show import Screen
 from .target import Settings, Target
 
@@ -72,10 +72,8 @@ def run(target: Target, settings: Settings, screen: Screen, work: Work) -> int:
         # Found out with the server's help, so the command line as such is good, and its usage no news.
         screen.problem(error.message)
         return Exit.USAGE
-    except (KeyboardInterrupt, BrokenPipeError):
-        raise
     except Exception as error:
-        if settings.debug:
+        if settings.debug or is_output_error(error):
             raise
         screen.problem(
             f"this is a mistake in trimaran: {type(error).__name__}: {error}",

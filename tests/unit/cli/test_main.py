@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
+
+import pytest
 
 import trimaran as library
 
@@ -43,3 +46,36 @@ def test_serving_loads_neither_rich_nor_the_demo_nor_an_http_library() -> None:
     probe = "import sys, trimaran.cli.serve; print(*(m for m in ('rich', 'aiohttp', 'granian', 'trimaran.demo') if m in sys.modules))"
     done = subprocess.run([sys.executable, "-I", "-c", probe], capture_output=True, text=True, timeout=25)
     assert done.stdout.strip() == "", done
+
+
+def run_into(stdout: int, **variables: str) -> subprocess.CompletedProcess[str]:
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    words = [sys.executable, "-m", "trimaran.cli", "--help"]
+    return subprocess.run(
+        words, stdout=stdout, stderr=subprocess.PIPE, env={**environ, **variables}, text=True, timeout=25
+    )
+
+
+buffered_or_not = pytest.mark.parametrize("variables", [{}, {"PYTHONUNBUFFERED": "1"}], ids=["buffered", "unbuffered"])
+
+
+@pytest.mark.slow
+@buffered_or_not
+def test_output_that_nobody_reads_ends_it_with_1_and_no_complaint(variables: dict[str, str]) -> None:
+    """Python itself would end with 120: its own last flush fails, after the command has returned."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    try:
+        done = run_into(write_end, **variables)
+    finally:
+        os.close(write_end)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+@buffered_or_not
+def test_output_that_does_not_fit_on_the_disk_is_an_error(variables: dict[str, str]) -> None:
+    with open("/dev/full", "wb") as full:
+        done = run_into(full.fileno(), **variables)
+    assert (done.returncode, done.stderr) == (1, "trimaran: cannot write the output: No space left on device\n")
