@@ -101,7 +101,10 @@ class Bearer(Provider):
         self._metadata_url = resource_metadata
         if remember is None:
             remember = 0 if verifier is not None else REMEMBERED_SECONDS
-        self._memory = Memory(clock, _seconds("remember", remember, 86_400))
+        seconds = _seconds("remember", remember, 86_400)
+        # Two memories, each keyed by exactly what was checked. A verified token may still lack a scope or be bound to a key.
+        self._verified_tokens = Memory(clock, seconds)
+        self._admitted_headers = Memory(clock, seconds)
 
     async def start(self, fetch: Fetch | None = None) -> None:
         if self._keys is not None and not self._audiences and "HS256" not in self._keys.algorithms:
@@ -125,15 +128,23 @@ class Bearer(Provider):
         return refusal.bearer_challenge(self._realm, self._metadata_url, scopes=self.required_scopes)
 
     async def authenticate(self, request: Request) -> Principal | None:
-        # The way of nearly every request: a token seen before. Only what has been through all below is in the memory.
-        value = request.headers.get("authorization")
-        known = self._memory.seen(value) if value is not None else None
+        # The way of nearly every request: a header that has passed every check below.
+        header = request.headers.get("authorization")
+        known = self._admitted_headers.seen(header) if header is not None else None
         if known is not None:
             return known
         principal = await super().authenticate(request)
-        if value is not None and value[:7] == "Bearer ":
-            self._memory.note(value, self._memory.digest(value[7:]))
+        if header is not None and principal is not None:
+            self._admit(header, bearer_token(request.headers) or "", principal)
         return principal
+
+    def _admit(self, header: str, token: str, principal: Principal) -> None:
+        """Remember a header for as long as its token, so that a token is verified anew when it is time for that."""
+        until = self._verified_tokens.expiry(self._verified_tokens.digest(token))
+        if until is not None:
+            digest = self._admitted_headers.digest(header)
+            self._admitted_headers.put(digest, principal, until)
+            self._admitted_headers.note(header, digest)
 
     async def identify(self, request: Request) -> Principal | None:
         token = bearer_token(request.headers)
@@ -157,13 +168,13 @@ class Bearer(Provider):
         """Who holds this token, or `Refused`; neither scopes nor a proof that it is theirs is demanded here."""
         if len(token) > MAX_CREDENTIAL:
             raise too_large()
-        known = self._memory.seen(token)
+        known = self._verified_tokens.seen(token)
         if known is not None:
             return known
-        digest = self._memory.digest(token)
-        known = self._memory.get(digest)
+        digest = self._verified_tokens.digest(token)
+        known = self._verified_tokens.get(digest)
         if known is not None:
-            self._memory.note(token, digest)
+            self._verified_tokens.note(token, digest)
             return known
         if self._keys is None:
             principal = self._accept(await self._look_up(token), token)
@@ -172,7 +183,7 @@ class Bearer(Provider):
             if principal.expires_at is None:
                 raise Refused("invalid_token", "the token has no expiry (exp)")
         until = None if principal.expires_at is None else principal.expires_at + self._skew
-        self._memory.put(digest, principal, until)
+        self._verified_tokens.put(digest, principal, until)
         return principal
 
     async def _look_up(self, token: str) -> Mapping[str, Any]:

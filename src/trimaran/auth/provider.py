@@ -305,6 +305,11 @@ class Memory:
             return None
         return found[0]
 
+    def expiry(self, digest: bytes) -> float | None:
+        """When this credential is forgotten; None if it is not known."""
+        entry = self._known.get(digest)
+        return None if entry is None else entry[1]
+
     def put(self, digest: bytes, principal: Principal, until: float | None = None) -> None:
         if self._seconds <= 0:
             return

@@ -417,12 +417,51 @@ async def test_a_token_that_differs_in_one_byte_is_not_the_remembered_one(
         other = token[:index] + ("A" if token[index] != "A" else "B") + token[index + 1 :]
         await refused(provider, f"Bearer {other}")
     await refused(provider, f"Bearer {token}=")
-    assert len(provider._memory) == 1
+    assert len(provider._verified_tokens) == 1
+
+
+async def test_a_token_that_was_refused_is_not_let_in_without_its_scheme(
+    bearer: Any, enter: Any, refused: Any, mint: Any
+) -> None:
+    """Whose rule: ours. A verified token is remembered, but the scope and the key binding are checked each time."""
+    for options, token in (
+        ({"required_scopes": ["admin"]}, mint.token(scope="read")),
+        ({}, mint.token(cnf={"jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I"})),
+    ):
+        provider = bearer(**options)
+        for _ in range(3):  # verified; then known by its digest; then known by itself
+            first = await refused(provider, f"Bearer {token}")
+            assert first.kind in ("insufficient_scope", "invalid_token")
+            assert (await refused(provider, token)).kind == "missing"
+            assert (await refused(provider, f"Basic {token}")).kind == "missing"
+
+
+async def test_a_token_that_was_let_in_is_not_let_in_without_its_scheme(
+    bearer: Any, enter: Any, refused: Any, mint: Any
+) -> None:
+    provider, token = bearer(), mint.token()
+    for _ in range(3):
+        await enter(provider, token)
+        await provider.verify(token)
+        assert (await refused(provider, token)).kind == "missing"
+
+
+async def test_a_header_is_not_remembered_for_longer_than_its_token(
+    bearer: Any, enter: Any, mint: Any, counted: list[int], clock: Any, request_with: Any
+) -> None:
+    provider, token = bearer(), mint.token(exp=clock.now + 10_000)
+    await enter(provider, token)
+    clock.now += 299
+    await provider.authenticate(request_with(f"bearer {token}"))  # another header, the same token
+    assert len(counted) == 1
+    clock.now += 1
+    await provider.authenticate(request_with(f"bearer {token}"))
+    assert len(counted) == 2
 
 
 async def test_a_huge_header_is_not_even_looked_up(bearer: Any, refused: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     provider = bearer()
-    monkeypatch.setattr(provider._memory, "digest", lambda *_: pytest.fail("hashed"))
+    monkeypatch.setattr(provider._verified_tokens, "digest", lambda *_: pytest.fail("hashed"))
     assert (await refused(provider, "Bearer " + "a" * 10_000_000)).status == 400
 
 
@@ -448,7 +487,7 @@ async def test_memory_is_bounded(bearer: Any, enter: Any, mint: Any, monkeypatch
     found = bearer()
     for number in range(50):
         await enter(found, mint.token(jti=str(number)))
-        assert len(found._memory) <= 20
+        assert len(found._verified_tokens) <= 20
 
 
 # --- configuration ---------------------------------------------------------------------------------------------------
