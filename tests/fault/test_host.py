@@ -80,7 +80,7 @@ async def test_children_that_misbehave_fail_alone_and_with_a_reason() -> None:
     calm.add_tool(lambda: "ok", name="ping_it")
     bad = {"dies": DIES, "hangs": HANGS, "babbles": BABBLES, "floods": FLOODS, "lists": LISTS_FOR_EVER}
     servers = {name: [sys.executable, "-c", script] for name, script in bad.items()}
-    environ = {"TRIMARAN_MCP_TIMEOUT": "2s"}
+    environ = {"TRIMARAN_MCP_STARTUP_LIMIT": "2s"}
     async with asyncio.timeout(LIMIT), Host({"calm": calm, **servers}, allow=["*"], environ=environ) as host:
         found = {status.name: status for status in host.status()}
         assert found["calm"].state == "connected"

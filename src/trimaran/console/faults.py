@@ -74,7 +74,9 @@ def what_to_do(status: ServerStatus) -> str:
     """What a person can do about a server that is not connected."""
     match status.state:
         case "starting":
-            return "It is being started: try again in a moment."
+            return (
+                "It is still starting: its tools appear when it is ready. /mcp, then s on the server, shows its stderr."
+            )
         case "needs_auth":
             return "Log in: /mcp, then a on the server."
         case "idle":

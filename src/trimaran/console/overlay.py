@@ -213,7 +213,9 @@ class ServersScreen(_Split):
         if status.where:
             text.append(f"{in_one_line(status.where, 200)}\n", style="dim")
         if status.reason:
-            text.append(f"\n{safe(status.reason[:4000])}\n", style="red")
+            text.append(
+                f"\n{safe(status.reason[:4000])}\n", style="red" if status.state == "failed" else style_of(status)
+            )
         if status.state != "connected" and (advice := _advice(status)):
             text.append(f"{advice}\n", style="default")
         return text

@@ -36,8 +36,8 @@ def change_of(before: ServerStatus | None, now: ServerStatus) -> Text | None:
     """What to say about a server that changed; None if that is not worth a line."""
     if before is not None and (before.state, before.reason, before.tools) == (now.state, now.reason, now.tools):
         return None
-    if now.state in ("starting", "disabled") and before is None:
-        return None  # that it is not there yet is to be seen in the line below
+    if now.state in ("starting", "disabled") and (before is None or before.state == now.state == "starting"):
+        return None  # that it is not there yet is to be seen in the line below, and its stderr in /mcp
     text = Text(f"{now.glyph} ", style=style_of(now)).append(f"{now.name}: ", style="bold default")
     text.append(
         in_one_line(now.text if now.state != "failed" else f"failed: {now.reason}", 200), style="not bold default"

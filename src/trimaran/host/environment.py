@@ -1,7 +1,8 @@
 """What the environment says to a host: how long to wait, how much to pass on, and whether to begin at all (R267-R269).
 
-    TRIMARAN_MCP_TIMEOUT         to start a server     a duration, "10s", or seconds      else MCP_TIMEOUT, milliseconds
+    TRIMARAN_MCP_TIMEOUT         to wait for a start   a duration, "10s", or seconds      else MCP_TIMEOUT, milliseconds
     TRIMARAN_MCP_TOOL_TIMEOUT    for a call            the same                           else MCP_TOOL_TIMEOUT
+    TRIMARAN_MCP_STARTUP_LIMIT   until a start that nobody waits for any more is given up   the same
     TRIMARAN_NO_MCP              1: no server is started
     TRIMARAN_ALLOW_PRIVATE       1: a login may lead to private addresses
 
@@ -40,6 +41,8 @@ class Environment(Struct, frozen=True):
     call_timeout: float = CALL_TIMEOUT
     no_servers: bool = False
     allow_private: bool = False
+    startup_limit: float | None = None
+    """None: what fits the transport."""
 
 
 def read_environment(variables: Mapping[str, str]) -> Environment:
@@ -53,16 +56,25 @@ def read_environment(variables: Mapping[str, str]) -> Environment:
         _timeout(variables, "MCP_TOOL_TIMEOUT", CALL_TIMEOUT),
         _flag(variables, "TRIMARAN_NO_MCP"),
         _flag(variables, "TRIMARAN_ALLOW_PRIVATE"),
+        _duration(variables, "TRIMARAN_MCP_STARTUP_LIMIT"),
     )
 
 
+def _duration(variables: Mapping[str, str], name: str) -> float | None:
+    """The duration that a variable of ours says; None where it says none."""
+    text = variables.get(name, "").strip()
+    if not text:
+        return None
+    try:
+        return read_duration(text)
+    except ValueError as error:
+        raise ConfigError(f"{name}: {error}") from None
+
+
 def _timeout(variables: Mapping[str, str], name: str, default: float) -> float:
-    ours, theirs = variables.get(f"TRIMARAN_{name}", "").strip(), variables.get(name, "").strip()
-    if ours:
-        try:
-            return read_duration(ours)
-        except ValueError as error:
-            raise ConfigError(f"TRIMARAN_{name}: {error}") from None
+    ours, theirs = _duration(variables, f"TRIMARAN_{name}"), variables.get(name, "").strip()
+    if ours is not None:
+        return ours
     if not theirs:
         return default
     if not theirs.isascii() or not theirs.isdigit() or int(theirs) == 0:

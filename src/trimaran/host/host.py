@@ -70,6 +70,9 @@ log: Final = logging.getLogger("trimaran.host")
 
 _OWNER: Final = "host"
 _LONGEST_WORD: Final = 1000  # characters
+_LEAST: Final = (
+    0.01  # seconds left for a call whose server came up at the last moment: it is sent, and times out as a call
+)
 
 
 class AlreadyRegistered(Error):
@@ -332,6 +335,7 @@ class Host:
             plan.transport,
             None if problem else dial,
             startup_timeout=plan.startup_timeout,
+            startup_limit=plan.startup_limit,
             call_timeout=plan.call_timeout,
             tool_timeouts=plan.tool_timeouts,
             output_limit=plan.output_limit,
@@ -369,9 +373,10 @@ class Host:
     # --- life --------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start every server that is not disabled, all at once; returns when each was tried, unless `wait=False`.
+        """Start every server that is not disabled, all at once.
 
-        No server can make this fail: how it went is in `status()`.
+        Returns when each is up, has failed, or has had its `startup_timeout`; with `wait=False` at once. One that is
+        not up by then goes on starting in the background, and its tools appear when it is. No server can make this fail: how it went is in `status()`.
         """
         if self._closing is not None:
             raise Closed("the host is closed; make a new one")
@@ -403,9 +408,9 @@ class Host:
             server.start()
 
     async def ready(self) -> None:
-        """Returns when every server that was started has been tried once, well or not."""
+        """Returns when every server that was started is up, has failed, or has had its `startup_timeout` (R267)."""
         started = [one for one in self._servers.values() if one.state not in ("disabled", "idle")]
-        await asyncio.gather(*(one.settled() for one in started))
+        await asyncio.gather(*(one.tried() for one in started))
 
     async def close(self) -> None:
         """End every connection and every child process; from any task, any number of times."""
@@ -477,6 +482,8 @@ class Host:
 
     async def start_server(self, name: str, target: Target | ServerEntry) -> None:
         """Add a server, and connect to it: once this returns its tools are in the catalog (R216).
+
+        That may take as long as the `startup_limit`: cancel it to wait less, and the server is removed.
 
         Raises:
             AlreadyRegistered: there is one of this name, or one is being started (R217).
@@ -551,7 +558,7 @@ class Host:
         server = self._server(name)
         self._require_startable(name, self._plans.get(name))
         await server.restart()
-        await server.settled()
+        await server.tried()
         return server.status
 
     async def enable(self, name: str) -> ServerStatus:
@@ -565,11 +572,11 @@ class Host:
         self._require_startable(name, self._plans.get(name))
         if server.state in ("disabled", "idle"):
             server.start()
-            await server.settled()
+            await server.tried()
         return server.status
 
     async def wake(self, name: str) -> ServerStatus:
-        """Start a server that waits to be needed (`lazy = true`), and return when that was tried.
+        """Start a server that waits to be needed (`lazy = true`), and wait for it for its `startup_timeout`.
 
         One that is being started is waited for; any other is left as it is.
         """
@@ -578,7 +585,7 @@ class Host:
         if server.state == "idle":
             server.start()
         if server.state == "starting":
-            await server.settled()
+            await server.tried()
         return server.status
 
     async def disable(self, name: str) -> ServerStatus:
@@ -695,11 +702,15 @@ class Host:
     def _coming(self) -> list[Supervised]:
         return [one for one in self._servers.values() if one.state in ("idle", "starting") and not one.tools]
 
-    async def _find_awake(self, name: str, arguments: Mapping[str, Any]) -> Address:
-        """As `find`; a server that waits to be needed is started first, unless the rules forbid whatever the tool is.
+    async def _find_awake(
+        self, name: str, arguments: Mapping[str, Any], timeout: float | None
+    ) -> tuple[Address, float]:
+        """As `find`, and the seconds that it took. A server that waits to be needed is started first.
 
-        One that is being started for the first time is waited for.
+        One that is being started is waited for, as long as the call may take; none, if the rules forbid the call whatever
+        the tool is.
         """
+        waited = 0.0
         for server in sorted(self._coming(), key=lambda one: -len(one.name)):
             if not self._may_be_of(server, name):
                 continue
@@ -708,8 +719,22 @@ class Host:
             between = "__" if name.startswith(("mcp__", f"{server.name}__")) else self._separator or "__"
             tool = name.removeprefix("mcp__").removeprefix(f"{server.name}{between}")
             self._asking.forbid(Act.tool(server.name, tool), arguments)
-            await self.wake(server.name)
-        return self.find(name)
+            waited += await self._wait_for(server, _limit_of(server, tool, timeout) - waited)
+        address = self.find(name)
+        server = self._server(address.server)
+        if server.state == "starting":  # its tools are known from before it was started again
+            self._asking.forbid(self._listed[address].act, arguments)
+            waited += await self._wait_for(server, _limit_of(server, address.tool, timeout) - waited)
+        return address, waited
+
+    async def _wait_for(self, server: Supervised, within: float) -> float:
+        """Start a server that is needed, wait until that was tried or the time is over; the seconds it took."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        if server.state == "idle":
+            server.start()
+        await server.settled(max(within, 0.0))
+        return clock() - began
 
     def from_call(self, call: Any, format: Format | str) -> ToolCall:
         """A call that a model made, for `call`: unpacks into the catalog's name, and arguments (R223).
@@ -799,7 +824,8 @@ class Host:
         Args:
             name: What the catalog, or a provider, calls it.
             arguments: An object; None for none (R276).
-            timeout: Seconds, instead of the configured ones; the time a person takes to answer does not count.
+            timeout: Seconds, instead of the configured ones. They include the wait for a server that is still
+                starting; the time a person takes to answer does not count.
             max_timeout: Let progress extend the wait, up to this many seconds (C39).
             on_progress: Called with (progress, total, message).
 
@@ -808,12 +834,12 @@ class Host:
             LocalProtocolError: the arguments are no object.
             PermissionDenied: it is not allowed; names the rule. Nothing was sent.
             ConsentLost: whoever was to be asked left. Nothing was sent.
-            ServerUnavailable: the server cannot be used now.
+            ServerUnavailable: the server cannot be used now, or is still starting when the time is over.
             Error: the client's own; see trimaran.errors.
         """
         self._require_open()
         given = _object(name, arguments)
-        address = await self._find_awake(name, given)
+        address, waited = await self._find_awake(name, given, timeout)
         server = self._server(address.server)
         server.require()
         listed = self._listed[address]
@@ -823,8 +849,9 @@ class Host:
             raise LocalProtocolError.invalid_params(
                 f"{name} changed while it was decided whether it may be called; look at it again, and call it anew"
             )
-        limit = timeout if timeout is not None else server.tool_timeouts.get(address.tool, server.call_timeout)
-        limit = min(limit, LONGEST)
+        limit = _limit_of(server, address.tool, timeout)
+        if waited:
+            limit = max(limit - waited, _LEAST)
         client = server.require()
         try:
             result = await client.call_tool(
@@ -948,6 +975,11 @@ class Host:
 def _config_of(given: Mapping[str, Any]) -> HostConfig:
     """What is configured, where servers were given by name: their entries, if that is what they are."""
     return HostConfig(servers={name: one for name, one in given.items() if isinstance(one, ServerEntry)})
+
+
+def _limit_of(server: Supervised, tool: str, timeout: float | None) -> float:
+    """How many seconds a call of this tool may take."""
+    return min(server.tool_timeouts.get(tool, server.call_timeout) if timeout is None else timeout, LONGEST)
 
 
 def _object(name: str, arguments: Any) -> dict[str, Any]:

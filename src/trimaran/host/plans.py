@@ -42,6 +42,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     transport: str
     startup_timeout: float
     call_timeout: float
+    startup_limit: float | None = None
     tool_timeouts: Mapping[str, float] = {}
     output_limit: int | None = None
     """None: the host's own."""
@@ -77,6 +78,7 @@ def plan_for(name: str, given: Any, environment: Environment) -> Plan:
             transport=_transport_of(given),
             startup_timeout=environment.startup_timeout,
             call_timeout=environment.call_timeout,
+            startup_limit=environment.startup_limit,
         )
     return Plan(
         name=name,
@@ -84,6 +86,7 @@ def plan_for(name: str, given: Any, environment: Environment) -> Plan:
         transport=given.transport,
         startup_timeout=given.startup_timeout or environment.startup_timeout,
         call_timeout=given.timeout or environment.call_timeout,
+        startup_limit=given.startup_limit or environment.startup_limit,
         tool_timeouts={tool: one.timeout for tool, one in given.tools.items() if one.timeout is not None},
         output_limit=given.output_limit,
         entry=given,

@@ -3,9 +3,11 @@
     starting -> connected <-> failed          needs_auth, disabled: until somebody does something
     idle: until it is needed
 
-Each server has a task of its own, and nothing that goes wrong in it reaches another. A start has a time limit, from nothing
-to the list of tools. What fails is tried again in the background, with growing pauses, unless trying again cannot help: a
-configuration that cannot be right, a login that only a person can make. What dies heals in the client (`trimaran.client`);
+Each server has a task of its own, and nothing that goes wrong in it reaches another. Two times belong to a start, which goes
+from nothing to the list of tools: the host waits for it for `startup_timeout` seconds, and gives it up after `startup_limit`.
+In between the child lives and the start goes on in the background: a package runner may be downloading what it is to run,
+and ending it would only make it begin anew. A failed start is tried again in the background, with growing pauses, unless
+trying again cannot help: a configuration that cannot be right, a login that only a person can make. What dies heals in the client (`trimaran.client`);
 here it is noticed, told, and the list is read again. A child that runs and does not answer is ended, and another started:
 nothing else would bring it back. What does not last is tried with growing pauses, too. Announced changes of the list are read when they come, but never more
 often than every fifth of a second, whatever the server announces.
@@ -67,7 +69,11 @@ _STEADY: Final = 60.0  # seconds: what was connected for less has not lasted
 _TO_LISTEN: Final = 2.0  # seconds for a server to agree to tell of changes; it is not worth a start
 _MOST_PAGES: Final = 200
 _MOST_TOOLS: Final = 10_000  # of one server; one that lists on and on is not one to use
-_LATER: Final = 30.0  # seconds for a start that nobody waits for: what is slow the first time may be downloading itself
+# Seconds after which a start is given up, by transport. `npx -y` and `uvx` download for a minute or more; over HTTP there is
+# only a slow answer to wait for, and 30 s is what `connect` waits.
+_LIMITS: Final = {"stdio": 180.0}
+_LIMIT_ELSEWHERE: Final = 30.0
+_LAST_LINES: Final = 5  # of stderr, in the status of a server that is starting
 _LONGEST: Final = 20_000  # characters of a reason; those of a bad configuration are many lines
 _TAIL: Final = 200  # R273: lines of stderr
 
@@ -82,7 +88,7 @@ class ServerUnavailable(Error):
 
 @final
 class ServerStatus(Struct, frozen=True, kw_only=True):
-    """How it is with one server, at one moment."""
+    """The state of one server at one moment."""
 
     name: str
     state: State
@@ -90,7 +96,7 @@ class ServerStatus(Struct, frozen=True, kw_only=True):
     """stdio, http, sse or memory."""
     tools: int = 0
     reason: str = ""
-    """Why it is not connected."""
+    """Why it is not connected. While it starts: the last lines that it wrote to stderr."""
     where: str = ""
     """Where it is configured."""
     retries: bool = False
@@ -102,12 +108,15 @@ class ServerStatus(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """R273: connected (3 tools), needs re-auth, failed or disabled (the first line of the reason), idle."""
+        """R273: connected (3 tools), needs re-auth, failed or disabled (the first line of the reason), idle.
+
+        `starting (...)` shows the last line of stderr.
+        """
         if self.state == "connected":
             return f"connected ({self.tools} tool{'' if self.tools == 1 else 's'})"
         if self.state == "needs_auth":
             return "needs re-auth"
-        why = self.reason.partition("\n")[0]
+        why = self.reason.rpartition("\n")[2] if self.state == "starting" else self.reason.partition("\n")[0]
         return f"{self.state} ({why})" if self.state == "failed" or why else self.state
 
     def __str__(self) -> str:
@@ -119,6 +128,8 @@ class Supervised:
     """One server. `dial` makes a client that is not open yet; it is given the callbacks and limits that are ours.
 
     Args:
+        startup_timeout: seconds that `tried` waits for a start; the start goes on after that.
+        startup_limit: seconds after which a start is given up; None: 180 for a child, 30 for another.
         can_log_in: could a person's login help where the server wants credentials?
         mask: what may be told of a text that may hold a secret of the configuration.
         changed: called whenever state or tools are others than before.
@@ -133,6 +144,7 @@ class Supervised:
         *,
         startup_timeout: float,
         call_timeout: float,
+        startup_limit: float | None = None,
         tool_timeouts: Mapping[str, float] | None = None,
         output_limit: int | None = None,
         can_log_in: bool = False,
@@ -145,6 +157,7 @@ class Supervised:
         self.name: Final = name
         self.transport: Final = transport
         self.startup_timeout: Final = startup_timeout
+        self.startup_limit: Final = startup_limit or max(startup_timeout, _LIMITS.get(transport, _LIMIT_ELSEWHERE))
         self.call_timeout: Final = call_timeout
         self.tool_timeouts: Final = tool_timeouts or {}
         self.output_limit: Final = output_limit
@@ -169,6 +182,13 @@ class Supervised:
         self._is_retired = False
         self._settled = asyncio.Event()
         """The first attempt has ended, either way."""
+        self._began = 0.0
+        """When the first attempt began, by the loop's clock."""
+        self._lines_before = 0
+        """How many lines of stderr were there when it began."""
+        self._lines_heard = 0
+        self._telling: asyncio.TimerHandle | None = None
+        """Tells, in a moment, that a server that is starting wrote to stderr."""
         self._wake = asyncio.Event()
         self._is_dirty = False
         """The list of tools may be another one than we know."""
@@ -189,7 +209,7 @@ class Supervised:
             state=self.state,
             transport=self.transport,
             tools=len(self.tools) if self.state == "connected" else 0,
-            reason=self.reason,
+            reason=self._latest_lines() if self.state == "starting" else self.reason,
             where=self._where,
             retries=self._retries,
         )
@@ -198,6 +218,15 @@ class Supervised:
     def stderr(self) -> list[str]:
         """The last lines that the server wrote to stderr, also from before it was started again."""
         return list(self._stderr)
+
+    def _latest_lines(self) -> str:
+        """What the server wrote to stderr since this start began, its end."""
+        lines = list(self._stderr)[-min(_LAST_LINES, self._lines_heard - self._lines_before) :]
+        return (
+            self._mask("\n".join(line for line in lines if line.strip()))
+            if self._lines_heard > self._lines_before
+            else ""
+        )
 
     @property
     def is_healing(self) -> bool:
@@ -215,7 +244,7 @@ class Supervised:
         advice = {
             "disabled": f"enable it first: host.enable({self.name!r})" if not self.reason else "see to that first",
             "needs_auth": f"a person has to log in: host.authorize({self.name!r})",
-            "starting": "it is being started; try again in a moment",
+            "starting": "it is still starting, and its tools appear when it is ready; try again in a moment",
             "idle": f"it is started when it is needed: host.wake({self.name!r})",
             "connected": "it is being closed",
             "failed": "it is tried again in the background"
@@ -233,6 +262,8 @@ class Supervised:
         if self._is_retired or (self._task is not None and not self._task.done()):
             return
         self._settled.clear()
+        self._began = asyncio.get_running_loop().time()
+        self._lines_before = self._lines_heard
         if self._dial is None:
             self._enter("failed", self._problem)
             self._settled.set()
@@ -248,9 +279,19 @@ class Supervised:
         elif self._task is None and not self._is_retired:
             self._enter("idle")
 
-    async def settled(self) -> None:
-        """Returns when the first attempt since `start` has ended, well or not."""
-        await self._settled.wait()
+    async def settled(self, within: float | None = None) -> bool:
+        """Wait until the first attempt since `start` has ended, well or not; False if `within` seconds pass first."""
+        if self._settled.is_set():
+            return True
+        try:
+            async with asyncio.timeout(within):
+                return await self._settled.wait()
+        except TimeoutError:
+            return False
+
+    async def tried(self) -> None:
+        """As `settled`, but no longer than until `startup_timeout` seconds after `start`; the start goes on (R267)."""
+        await self.settled(max(self._began + self.startup_timeout - asyncio.get_running_loop().time(), 0.0))
 
     async def restart(self) -> None:
         """End it, then begin anew."""
@@ -282,6 +323,9 @@ class Supervised:
         if task is not None:
             task.cancel()
             await asyncio.wait((task,))
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None
         self._retries = False
         if state != "starting":  # else whoever waits for the first attempt waits for that of the next life
             self._settled.set()
@@ -310,6 +354,14 @@ class Supervised:
 
     def _heard(self, line: str) -> None:
         self._stderr.append(line)
+        self._lines_heard += 1
+        if self.state == "starting" and self._telling is None:
+            self._telling = asyncio.get_running_loop().call_later(_REST, self._tell)
+
+    def _tell(self) -> None:
+        self._telling = None
+        if self.state == "starting":
+            self._changed(self)
 
     def _told(self, event: StateEvent) -> None:
         if self.client is None or self.state in ("starting", "disabled"):
@@ -326,14 +378,13 @@ class Supervised:
 
     async def _run(self) -> None:
         failures = 0
-        limit = self.startup_timeout
         lived = 0.0
         while True:
             self._refusal = None
             self._is_dirty = False  # a new life begins with a list of its own
             self._wake.clear()
             try:
-                lived = await self._once(limit)
+                lived = await self._once(self.startup_limit)
             except Error as error:
                 if self._task is not asyncio.current_task():
                     return  # it was ended, and this is what came of it
@@ -349,7 +400,6 @@ class Supervised:
             self._settled.set()
             if not self._retries:
                 return
-            limit = max(limit, _LATER)
             failures = 0 if lived >= _STEADY else failures + 1
             await asyncio.sleep(_PAUSES[min(failures, len(_PAUSES)) - 1 if failures else 0])
 
@@ -382,10 +432,10 @@ class Supervised:
                     await self._list(client)
             except TimeoutError:
                 raise TimedOut(
-                    f"it did not list its tools within {limit:g} s; a slow start needs a larger startup_timeout"
+                    f"it did not list its tools within {limit:g} s; a slow start needs a larger startup_limit"
                 ) from None
             except TimedOut as error:
-                raise TimedOut(str(error).replace("connect_timeout", "startup_timeout")) from None
+                raise TimedOut(str(error).replace("connect_timeout", "startup_limit")) from None
             self.client = client
             self._retries = False
             self._enter("connected")

@@ -149,11 +149,12 @@ async def test_a_server_that_never_answers_is_given_up_in_time() -> None:
     """R272."""
     moody = Moody(make_server())
     moody.is_silent = True
-    host, _ = make_host(moody, environ={"TRIMARAN_MCP_TIMEOUT": "50ms"})
+    host, _ = make_host(moody, environ={"TRIMARAN_MCP_STARTUP_LIMIT": "50ms"})
     async with asyncio.timeout(LIMIT), host:
         (status,) = host.status()
         assert status.state == "failed"
         assert "within 0.05 s" in status.reason
+        assert "startup_limit" in status.reason
 
 
 def supervised_channels(

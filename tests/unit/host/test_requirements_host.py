@@ -312,22 +312,49 @@ def give_target(host: Host, name: str, server: Server) -> None:
     ],
     ids=["ours", "theirs", "file"],
 )
-async def test_a_start_is_given_up_after_the_time_that_has_the_first_say(
+async def test_a_start_is_waited_for_as_long_as_the_first_that_has_a_say_says(
     environ: dict[str, str], table: str, said: str
 ) -> None:
-    """R267, R269, R272: marked failed, with the limit that was too short."""
+    """R267, R269: the host stops waiting, and the server goes on starting."""
+    host = Host(configured(f'[server.s]\ncommand = "x"\n{table}\n'), environ=environ)
+    give_target(host, "s", make_silent())
+    async with asyncio.timeout(LIMIT), host:
+        (status,) = host.status()
+        assert (status.state, status.retries, status.reason) == ("starting", False, "")
+        waits = host._servers["s"].startup_timeout  # pyright: ignore[reportPrivateUsage]
+        assert said == f"{waits:g} s"
+
+
+@pytest.mark.parametrize(
+    ("environ", "table", "said"),
+    [
+        ({"TRIMARAN_MCP_STARTUP_LIMIT": "50ms"}, "", "0.05 s"),
+        ({"TRIMARAN_MCP_STARTUP_LIMIT": "9s"}, 'startup_limit = "70ms"', "0.07 s"),
+    ],
+    ids=["environment", "file"],
+)
+async def test_a_start_is_given_up_after_the_limit_that_has_the_first_say(
+    environ: dict[str, str], table: str, said: str
+) -> None:
+    """R269, R272: marked failed, with the limit that was too short."""
+    host = Host(configured(f'[server.s]\ncommand = "x"\n{table}\n'), environ=environ)
+    give_target(host, "s", make_silent())
+    async with asyncio.timeout(LIMIT), host:
+        (status,) = host.status()
+        assert (status.state, status.retries) == ("failed", True)
+        assert said in status.reason
+        assert "startup_limit" in status.reason
+
+
+def make_silent() -> Server:
+    """A server that answers nothing."""
     server = Server("slow", version="1")
 
     @server.middleware
     async def never(call: Any, proceed: Any) -> Any:
         await asyncio.Event().wait()
 
-    host = Host(configured(f'[server.s]\ncommand = "x"\n{table}\n'), environ=environ)
-    give_target(host, "s", server)
-    async with asyncio.timeout(LIMIT), host:
-        (status,) = host.status()
-        assert (status.state, status.retries) == ("failed", True)
-        assert said in status.reason
+    return server
 
 
 @ERAS

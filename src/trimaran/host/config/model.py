@@ -134,7 +134,9 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     timeout: float | None = None
     """Seconds for a call; None leaves it to the environment, then 60 (R269)."""
     startup_timeout: float | None = None
-    """Seconds from nothing to ready; None leaves it to the environment, then 5."""
+    """Seconds that a host waits for a start, which goes on after that; None leaves it to the environment, then 5."""
+    startup_limit: float | None = None
+    """Seconds after which a start is given up; None leaves it to the environment, then 180 for a process, else 30."""
     output_limit: int = 2 * 1024 * 1024
     """Bytes of a result that are kept."""
     lazy: bool = False
