@@ -413,7 +413,9 @@ def _stdio_options(options: dict[str, Any]) -> dict[str, Any]:
     return {**options, "legacy": LegacyDuplex}
 
 
-async def serve(server: Server, transport: str = "stdio", **options: Any) -> None:
+async def serve(
+    server: Server, transport: str = "stdio", *, on_ready: Callable[[HttpServer], None] | None = None, **options: Any
+) -> None:
     """Serve inside a running loop until cancelled."""
     if transport == "stdio":
         from trimaran.transports.stdio import serve_stdio
@@ -425,6 +427,8 @@ async def serve(server: Server, transport: str = "stdio", **options: Any) -> Non
         raise ConfigError(f'there is no transport {transport!r}; use run() for stdio or run("http", port=9090)')
     async with HttpServer(server, **options) as http:
         logger.info("serving %s on %s", server.info.name, http.url)
+        if on_ready is not None:
+            on_ready(http)
         await asyncio.Event().wait()
 
 

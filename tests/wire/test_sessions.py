@@ -609,6 +609,20 @@ async def test_sessions_are_found_by_capability_and_told_together(binding: str) 
                 }
 
 
+async def test_only_the_registry_makes_and_ends_sessions(binding: str) -> None:
+    """R100: what is handed out is a copy, and nothing can be put into the table or taken out of it."""
+    server = demo()
+    async with serve(binding, server) as wire:
+        session = await wire.initialize()
+        handed_out = list(server.sessions)
+        handed_out.clear()
+        for change in ("sessions['forged'] = 1", f"del sessions[{session.id!r}]", "sessions.clear()", "sessions.pop()"):
+            with pytest.raises((TypeError, AttributeError)):
+                exec(change, {"sessions": server.sessions})  # noqa: S102
+        assert [s.id for s in server.sessions] == [session.id]
+        assert (await session.ask("ping")).status == 200
+
+
 async def test_a_hook_hears_of_changed_roots(binding: str) -> None:
     """R42: notifications/roots/list_changed reaches the configured hook with its session; a failing hook harms nobody."""
     heard: list[Any] = []

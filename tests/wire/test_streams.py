@@ -187,6 +187,48 @@ async def test_a_replay_that_comes_too_late_says_so(binding: str) -> None:
             assert (await stream.message())["params"]["n"] == "live"
 
 
+async def test_a_session_hears_every_kind_of_notification_and_no_other(binding: str) -> None:
+    """R72: the full set of what a server says unasked."""
+    server = Server("chatty", version="1")
+    server.add_resource("a:b", lambda: "x")
+
+    @server.tool
+    async def speak(ctx: Context) -> str:
+        await ctx.progress(1)
+        await ctx.log("error", "careful")
+        return "done"
+
+    @server.tool(long_running=True)
+    async def work() -> str:
+        return "done"
+
+    async with serve(binding, server) as wire:
+        session = await wire.initialize()
+        await session.ask("resources/subscribe", {"uri": "a:b"})
+        heard = {m["method"] for m in (await session.call("speak", progress="p")).messages if "method" in m}
+        async with await session.get("g:999999") as stream:
+            server.add_tool(lambda: "", name="new")
+            server.add_resource("a:c", lambda: "")
+            server.add_prompt(lambda: "", name="new")
+            server.notify.resource_updated("a:b")
+            await session.ask("tools/call", {"name": "work", "task": {}})
+            status = ""
+            while status != "completed":
+                message = await stream.message()
+                heard.add(message["method"])
+                status = message["params"].get("status")
+    assert heard == {
+        "notifications/progress",
+        "notifications/message",
+        "notifications/resources/updated",
+        "notifications/tools/list_changed",
+        "notifications/resources/list_changed",
+        "notifications/prompts/list_changed",
+        "notifications/tasks/status",
+        "notifications/replay_truncated",
+    }
+
+
 @pytest.mark.parametrize("last", ["nonsense", "g:999999", "r77:3", ":", "g:-1", "g:"])
 async def test_an_event_id_that_never_was_is_told_so_and_cuts_nothing_off(binding: str, last: str) -> None:
     """R125: an id outside the window: one replay_truncated, and what happens from now on is heard."""

@@ -170,8 +170,8 @@ def compile_signature(
     """Compile the signature of a function, method, partial or callable object.
 
     Args:
-        context_types: parameters annotated with one of these are left out of the schema and named in
-            `context_params`.
+        context_types: parameters annotated with one of these, and one called `ctx` without an annotation, are left
+            out of the schema and named in `context_params`.
         is_content: whether a return annotation is ready content, which has no output schema.
         skip: parameters the caller fills in itself.
         name: what to call the function in messages.
@@ -194,7 +194,7 @@ def compile_signature(
         if parameter.name in skip or parameter.name in fixed:
             continue
         hint = hints.get(parameter.name)
-        if _is_context(hint, context_types):
+        if hints.is_context(parameter.name, context_types):
             context_params.append(parameter.name)
             continue
         _check_callable(parameter, shown)
@@ -220,7 +220,7 @@ def inspect_handler(fn: Callable[..., Any], context_types: tuple[type, ...]) -> 
     """Which parameters take the context, and what the docstring says, of a function whose schema is not derived."""
     inner, _ = _unwrap(fn)
     hints = _Hints(inner)
-    contexts = tuple(n for n in inspect.signature(fn).parameters if _is_context(hints.get(n), context_types))
+    contexts = tuple(n for n in inspect.signature(fn).parameters if hints.is_context(n, context_types))
     return contexts, parse_docstring(inspect.getdoc(fn if inspect.isroutine(fn) else inner)).summary or None
 
 
@@ -256,6 +256,12 @@ class _Hints:
         if self._resolved is not None:
             return self._resolved[name]
         return self._one(self._raw[name])
+
+    def is_context(self, name: str, context_types: tuple[type, ...]) -> bool:
+        """Whether a parameter takes the context: by its annotation, or, as in a lambda, by being called `ctx`."""
+        if name not in self._raw:
+            return name == "ctx" and bool(context_types)
+        return _is_context(self.get(name), context_types)
 
     def _one(self, raw: Any) -> Any:
         def holder() -> None: ...

@@ -205,7 +205,7 @@ def read_result(value: Any, uri: str, mime_type: str | None) -> ReadResourceResu
     """A resource handler's return value as the contents of that URI (R51)."""
     if isinstance(value, ReadResourceResult):
         return msgspec.structs.replace(value)
-    if isinstance(value, ProtocolError):
+    if isinstance(value, (ProtocolError, ToolError)):
         raise value
     items: list[Any] = cast("list[Any]", value) if isinstance(value, list) else []
     if not _are_contents(items):
@@ -251,7 +251,7 @@ def prompt_result(value: Any, description: str | None) -> GetPromptResult:
     """A prompt handler's return value as messages (R52)."""
     if isinstance(value, GetPromptResult):
         return msgspec.structs.replace(value)
-    if isinstance(value, ProtocolError):
+    if isinstance(value, (ProtocolError, ToolError)):
         raise value
     if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], str):  # pyright: ignore[reportUnknownArgumentType]
         value, description = cast("tuple[Any, str]", value)

@@ -177,6 +177,15 @@ def test_the_context_is_left_out_of_the_schema(annotation):
     assert list(signature.input_schema["properties"]) == ["a"]
 
 
+def test_a_parameter_called_ctx_needs_no_annotation():
+    signature = compile_signature(lambda ctx, a: a, context_types=(Ctx,), name="fn")
+    assert signature.context_params == ("ctx",)
+    assert list(signature.input_schema["properties"]) == ["a"]
+    assert "ctx" in compile_signature(lambda ctx: ctx, name="fn").input_schema["properties"], (
+        "where there is no context"
+    )
+
+
 def test_a_context_imported_for_the_type_checker_only_is_still_the_context():
     def fn(
         a: int,

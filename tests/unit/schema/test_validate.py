@@ -2,6 +2,7 @@
 
 import pytest
 
+from trimaran import Server, connect
 from trimaran.errors import DeclarationError
 from trimaran.schema import Validator, Violation, check_object_schema, validate
 
@@ -56,6 +57,19 @@ def test_a_property_where_none_is_allowed_is_named():
 def test_no_schema_and_unknown_keywords_accept_anything(schema):
     """R83."""
     assert validate({"any": [1, None, "x"]}, schema) == []
+
+
+async def test_arguments_can_be_checked_before_a_server_is_called():
+    """R89: the public validator says of a listed schema what the server itself would say."""
+    server = Server("sums", version="1")
+    server.add_tool(lambda a: a, name="take", input_schema=OBJECT)
+    async with connect(server) as client:
+        (tool,) = await client.list_tools()
+        for arguments in ({"a": 1}, {"a": "x"}, {}, {"a": 1, "b": [3]}, {"a": 1, "c": 1}):
+            faults = validate(arguments, tool.input_schema)
+            result = await client.call_tool("take", arguments)
+            assert result.is_error == bool(faults)
+            assert not faults or faults[0].path.removeprefix("$") in result.text
 
 
 @pytest.mark.parametrize(

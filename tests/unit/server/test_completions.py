@@ -36,6 +36,7 @@ async def test_a_handler_takes_what_was_typed_and_what_is_filled_in() -> None:
 
     assert await complete(asking(fill), "x", context={"arguments": {"b": "c"}}) == {"values": ["x", "c", "1"]}
     assert await complete(asking(lambda v: [v]), "x", context={}) == {"values": ["x"]}
+    assert await complete(asking(lambda partial, ctx: [partial, str(ctx.request_id)]), "x") == {"values": ["x", "1"]}
 
 
 async def test_prompts_and_templates_have_keys_of_their_own() -> None:

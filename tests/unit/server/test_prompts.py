@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trimaran import Context, ProtocolError, Server, content
+from trimaran import Context, ProtocolError, Server, ToolError, content
 from trimaran.errors import DeclarationError
 from trimaran.types import PromptArgument
 
@@ -135,6 +135,20 @@ async def test_a_failure_is_internal_and_redacted(server: Server, caplog: pytest
     assert "secret" not in first["message"]
     assert "secret" in caplog.text
     assert '"user" or "assistant"' in second["message"]
+
+
+async def test_a_deliberate_failure_says_its_own_words(server: Server) -> None:
+    """R50: raised or returned."""
+
+    @server.prompt
+    def raised() -> str:
+        raise ToolError("ask me tomorrow")
+
+    server.add_prompt(lambda: ToolError("ask me tomorrow"), name="returned")
+    async with Peer(server) as peer:
+        for name in ("raised", "returned"):
+            error = (await peer.modern("prompts/get", {"name": name}))["error"]
+            assert error == {"code": -32603, "message": "ask me tomorrow"}
 
 
 async def test_a_prompt_may_need_scopes(server: Server) -> None:

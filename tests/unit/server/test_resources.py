@@ -91,6 +91,17 @@ def test_scopes_that_are_no_list_are_refused(server: Server, declare: str) -> No
             server.add_resource("a:b" if declare == "resource" else "a:{b}", lambda b="": "", scopes="admin")
 
 
+async def test_a_template_is_listed_among_the_templates_and_serves_all_its_uris(server: Server) -> None:
+    """R30: one handler per RFC 6570 template."""
+    server.add_resource("a:{x}/b{?y}", lambda x, y="": f"{x}-{y}", name="pairs", mime_type="text/x")
+    async with Peer(server) as peer:
+        listed = (await peer.modern("resources/templates/list"))["result"]["resourceTemplates"]
+        assert listed == [{"uriTemplate": "a:{x}/b{?y}", "name": "pairs", "mimeType": "text/x"}]
+        assert (await peer.modern("resources/list"))["result"]["resources"] == []
+    assert (await read(server, "a:1/b?y=2"))[0]["text"] == "1-2"
+    assert (await read(server, "a:3/b"))[0]["text"] == "3-"
+
+
 async def test_exact_uris_come_first_then_templates_in_order(server: Server) -> None:
     """R31."""
     server.add_resource("a:{x}", lambda x: f"first {x}")
@@ -163,15 +174,17 @@ async def test_a_failure_is_internal_and_redacted(server: Server, caplog: pytest
     def mine() -> str:
         raise ProtocolError(77, "mine", {"x": 1})
 
+    server.add_resource("a:e", lambda: ToolError("the disk is full"))
+    uris = ("a:b", "a:c", "a:d", "a:e")
     async with Peer(server) as peer:
         with caplog.at_level(logging.ERROR, "trimaran"):
-            errors = [(await peer.modern("resources/read", {"uri": uri}))["error"] for uri in ("a:b", "a:c", "a:d")]
-    assert [e["code"] for e in errors] == [-32603, -32603, 77]
+            errors = [(await peer.modern("resources/read", {"uri": uri}))["error"] for uri in uris]
+    assert [e["code"] for e in errors] == [-32603, -32603, 77, -32603]
     assert "secret" not in errors[0]["message"]
     assert "secret" in caplog.text
     number = errors[0]["message"].rpartition("error ")[2].rstrip(")")
     assert number in caplog.text
-    assert errors[1]["message"] == "the disk is full"
+    assert errors[1]["message"] == errors[3]["message"] == "the disk is full"
     assert errors[2]["data"] == {"x": 1}
 
 

@@ -81,7 +81,7 @@ def text(value: str) -> dict[str, Any]:
     ],
 )
 def test_a_tool_without_an_output_schema_may_return_anything(value: Any, expected: dict[str, Any]) -> None:
-    """R43-R47."""
+    """R43, R44, R45, R46, R47."""
     assert wire(call_result(value, None)) == expected
 
 

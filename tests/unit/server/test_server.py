@@ -480,6 +480,24 @@ async def test_declared_and_hand_written_features_mix() -> None:
         assert (await peer.modern("prompts/get", {"name": "else"}))["result"]["messages"]
 
 
+async def test_a_hand_written_call_tool_gets_the_arguments_unchecked() -> None:
+    """R87, C1: whatever schema its listing shows, checking is its own affair."""
+
+    class Lenient:
+        def server_info(self) -> dict[str, str]:
+            return {"name": "lenient", "version": "1"}
+
+        def list_tools(self, cursor: str | None, ctx: Context) -> list[dict[str, Any]]:
+            schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": False}
+            return [{"name": "take", "inputSchema": schema}]
+
+        def call_tool(self, name: str, arguments: dict[str, Any], ctx: Context) -> str:
+            return f"{name} {arguments}"
+
+    async with Peer(Server(callbacks=Lenient())) as peer:
+        assert texts(await peer.call("take", {"n": "no number", "more": 1})) == ["take {'n': 'no number', 'more': 1}"]
+
+
 @pytest.mark.parametrize("method", ["list_tools", "read_resource", "get_prompt", "complete"])
 async def test_a_callback_that_fails_is_an_internal_error_without_its_detail(
     method: str, caplog: pytest.LogCaptureFixture

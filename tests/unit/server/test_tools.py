@@ -181,7 +181,7 @@ def test_any_name_is_taken(server: Server) -> None:
     ],
 )
 async def test_what_a_tool_returns_is_its_result(server: Server, value: Any, expected: Any) -> None:
-    """R43-R47; every shape is in test_results.py."""
+    """R43, R44, R45, R47, R48; every shape is in test_results.py."""
     server.add_tool(lambda: value, name="n")
     assert await call(server, "n") == expected
 
@@ -300,6 +300,21 @@ async def test_a_handler_with_one_parameter_takes_the_arguments_whole(server: Se
     assert texts(await call(server, "with_context", a=1)) == ["{'a': 1} 0"]
     assert texts(await call(server, "named", a=5, b=6)) == ["5"], "what the function does not care for is dropped"
     assert texts(await call(server, "keywords", a=1, b=2)) == ["a", "b"]
+
+
+@pytest.mark.parametrize("schema", [PAIR, {"type": "object"}], ids=["with properties", "open"])
+async def test_a_parameter_called_ctx_is_the_context_without_an_annotation(server: Server, schema: Any) -> None:
+    """R28: the arity is detected, also of a lambda, which cannot be annotated."""
+    server.add_tool(lambda args, ctx: f"{args} {ctx.request_id}", name="two", input_schema=schema)
+    assert texts(await call(server, "two", a=1)) == ["{'a': 1} 0"]
+
+
+async def test_a_ctx_that_is_annotated_as_something_else_is_an_argument(server: Server) -> None:
+    @server.tool
+    def look(ctx: str) -> str:
+        return ctx
+
+    assert texts(await call(server, "look", ctx="mine")) == ["mine"]
 
 
 @pytest.mark.parametrize("fn", [lambda x, y: x, lambda a, b, c: a, lambda a, missing: a])

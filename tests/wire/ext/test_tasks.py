@@ -246,6 +246,7 @@ def text(result: Mapping[str, Any]) -> str:
 
 
 async def test_a_long_running_call_is_answered_at_once_with_a_flat_task(binding: str, stage: Stage) -> None:
+    """R73, R75."""
     async with serve(binding, working(stage)) as wire:
         reply = await wire.call("slow", caps=ALL)
         assert reply.status == 200
@@ -1215,6 +1216,7 @@ async def test_tools_say_whether_they_run_as_tasks_in_that_revision_alone(bindin
 
 
 async def test_a_legacy_task_is_wrapped_and_has_the_older_names(binding: str, stage: Stage) -> None:
+    """R75, R81, C22."""
     async with serve(binding, working(stage)) as wire:
         session = await wire.initialize()
         reply = await session.ask("tools/call", {"name": "slow", "task": {"ttl": 60_000}})
@@ -1272,7 +1274,7 @@ async def test_the_update_of_the_newer_protocol_is_not_there(binding: str, stage
 
 
 async def test_the_result_is_waited_for_and_is_the_very_result(binding: str, stage: Stage) -> None:
-    """C23, R81."""
+    """C23, R81, R77."""
     async with serve(binding, working(stage)) as wire:
         session = await wire.initialize()
         id = await legacy_start(session, "slow", {"text": "so be it"})
@@ -1299,6 +1301,7 @@ async def test_a_structured_result_is_the_same_by_way_of_a_task(binding: str, st
 
 
 async def test_a_failure_is_a_failed_task_and_its_result_tells_of_it(binding: str, stage: Stage) -> None:
+    """R77, except that a tool's own failure is a result as on a plain call, as the specification has it."""
     async with serve(binding, working(stage)) as wire:
         session = await wire.initialize()
         id = await legacy_start(session, "failing")
@@ -1313,7 +1316,7 @@ async def test_a_failure_is_a_failed_task_and_its_result_tells_of_it(binding: st
 
 
 async def test_cancelling_gives_the_task_back_and_a_second_time_is_an_error(binding: str, stage: Stage) -> None:
-    """R76, C23."""
+    """R76, C23, R77."""
     async with serve(binding, working(stage)) as wire:
         session = await wire.initialize()
         id = await legacy_start(session, "slow")
