@@ -67,6 +67,8 @@ class Asking:
         """What a person said for good about servers that want to use our model."""
         self._replaced: dict[str, int] = {}
         """How often a name was given up: an answer that took longer is about a server that is gone."""
+        self._lost: dict[str, ConsentLost] = {}
+        """For each server, the last of its questions whose person left."""
 
     @property
     def _is_attended(self) -> bool:
@@ -142,6 +144,7 @@ class Asking:
     def forget(self, server: str) -> None:
         """Another server may come under this name: what was allowed for good was not about that one. Denials stand."""
         self._replaced[server] = self._replaced.get(server, 0) + 1
+        self._lost.pop(server, None)
         self._gate.standing.forget(server, action="allow")
         if self._sampling.get(server):
             del self._sampling[server]
@@ -165,10 +168,16 @@ class Asking:
         return made
 
     async def _ask_for_server(self, question: Question, decision: Decision) -> Question:
+        """As `_ask`; a server whose person left is told so by an error."""
         try:
             return await self._ask(question, decision)
         except ConsentLost as error:
+            self._lost[question.server] = error
             raise ProtocolError.internal_error(str(error)) from None
+
+    def lost(self, server: str) -> ConsentLost | None:
+        """The last question of this server whose person left before answering."""
+        return self._lost.get(server)
 
     async def _elicit(self, server: str, ask: Elicitation) -> Any:
         """A server's question to the person. A rule may forbid it, and then nobody sees it (R260)."""

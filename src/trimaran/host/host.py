@@ -36,7 +36,7 @@ from trimaran.types import CallToolResult, TextContent, TextResourceContents, To
 from .asking import Asking
 from .config import FailedEntry, HostConfig, Machine, ServerEntry, Source, load_config
 from .config.values import LONGEST
-from .consent import Bridge, Question
+from .consent import Bridge, ConsentLost, Question
 from .environment import read_environment
 from .mentions import Expansion, Mention, Mentions
 from .names import Address, Names, UnknownName, check_server_name
@@ -833,7 +833,8 @@ class Host:
             UnknownName: no tool has this name.
             LocalProtocolError: the arguments are no object.
             PermissionDenied: it is not allowed; names the rule. Nothing was sent.
-            ConsentLost: whoever was to be asked left. Nothing was sent.
+            ConsentLost: whoever was to be asked left: about the call, and nothing was sent; or about what the server
+                asked in the middle of it, and the server gave up over that.
             ServerUnavailable: the server cannot be used now, or is still starting when the time is over.
             Error: the client's own; see trimaran.errors.
         """
@@ -853,6 +854,7 @@ class Host:
         if waited:
             limit = max(limit - waited, _LEAST)
         client = server.require()
+        lost_before = self._asking.lost(address.server)
         try:
             result = await client.call_tool(
                 address.tool,
@@ -865,8 +867,20 @@ class Host:
             )
         except Error as error:
             self._suspect(address.server, client, error)
+            self._raise_lost(address.server, lost_before, str(error))
             raise
+        if result.is_error:
+            self._raise_lost(address.server, lost_before, result.text)
         return self._limited(result, server, name)
+
+    def _raise_lost(self, server: str, before: ConsentLost | None, text: str) -> None:
+        """Raise ConsentLost if a call failed because the person left whom the server asked in the middle of it.
+
+        The text of the failure must say so: another call of the same server may be the one whose person left.
+        """
+        lost = self._asking.lost(server)
+        if lost is not None and lost is not before and str(lost) in text:
+            raise ConsentLost(str(lost))
 
     def _suspect(self, name: str, client: Client, error: Error) -> None:
         server = self._servers.get(name)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trimaran import Context, Host, Server
+from trimaran import Context, Host, Server, ToolError
 from trimaran.errors import LocalProtocolError, ProtocolError
 from trimaran.host import Bridge, ConsentLost, PermissionDenied, Question
 from trimaran.host.permissions import Decision
@@ -128,9 +128,52 @@ async def test_what_ends_because_a_person_left_is_written_down_as_a_no(
         async with bridge.attend() as questions:
             calling = asyncio.ensure_future(host.call(f"mcp__desk__{tool}"))
             await soon(anext(questions))
-        found = (await soon(asyncio.gather(calling, return_exceptions=True)))[0]
-        assert isinstance(found, ProtocolError) or found.is_error
+        with pytest.raises(ConsentLost, match="whoever was to answer left: the question of the server 'desk'"):
+            await soon(calling)
     assert book.about(act) == [*before, ("deny", "nobody")]
+
+
+async def test_a_server_that_does_without_the_answer_has_its_result() -> None:
+    """R259: an older server is told that the person left, and may go on."""
+    server = make_server()
+
+    @server.tool
+    async def ask_kindly(ctx: Context) -> str:
+        try:
+            return (await ctx.elicit("Your name?", {"type": "object", "properties": {}})).action
+        except ProtocolError as error:
+            return f"stranger ({error.code})"
+
+    bridge = Bridge()
+    async with make_host(servers={"desk": server}, bridge=bridge, options={"era": "legacy"}) as host:
+        async with bridge.attend() as questions:
+            calling = asyncio.ensure_future(host.call("mcp__desk__ask_kindly"))
+            await soon(anext(questions))
+        assert (await soon(calling)).data == "stranger (-32603)"
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_call_that_fails_by_itself_says_so_though_another_lost_its_person(era: str) -> None:
+    """R259."""
+    server, began, end = make_server(), asyncio.Event(), asyncio.Event()
+
+    @server.tool
+    async def stumble() -> str:
+        began.set()
+        await end.wait()
+        raise ToolError("a rope broke")
+
+    bridge = Bridge()
+    async with make_host(servers={"desk": server}, bridge=bridge, options={"era": era}) as host:
+        stumbling = asyncio.ensure_future(host.call("mcp__desk__stumble"))
+        await soon(began.wait())
+        async with bridge.attend() as questions:
+            calling = asyncio.ensure_future(host.call("mcp__desk__ask"))
+            await soon(anext(questions))
+        with pytest.raises(ConsentLost):
+            await soon(calling)
+        end.set()
+        assert (await soon(stumbling)).text == "a rope broke"
 
 
 async def test_a_call_whose_person_left_is_written_down_as_a_no() -> None:
