@@ -279,12 +279,26 @@ class TimedOut(TransportError):
 
 
 class Unauthorized(TransportError):
-    """The server wants credentials (401), or finds these not enough (403)."""
+    """The server wants credentials (401), or finds these not enough (403).
 
-    def __init__(self, message: str, *, status: int = 401, www_authenticate: str = "") -> None:
+    `code` and `data` are those of the JSON-RPC error in the body, if the server sent one: for a tool that needs more
+    scopes, `data["required_scopes"]` lists them (R184).
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 401,
+        www_authenticate: str = "",
+        code: int | str | None = None,
+        data: Any = None,
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.www_authenticate = www_authenticate
+        self.code = code
+        self.data = data
 
 
 class AuthorizationFailed(Unauthorized):
@@ -293,6 +307,9 @@ class AuthorizationFailed(Unauthorized):
     `step` names it ("protected resource metadata", "token request", ...), `url` is where, and `code` is what the
     authorization server called it (`invalid_grant`, ...), if it said so. Nothing secret is in any of them.
     """
+
+    # A word, not a number: what failed is no JSON-RPC call.
+    code: str | None  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(
         self,
@@ -304,10 +321,9 @@ class AuthorizationFailed(Unauthorized):
         status: int = 401,
         www_authenticate: str = "",
     ) -> None:
-        super().__init__(message, status=status, www_authenticate=www_authenticate)
+        super().__init__(message, status=status, www_authenticate=www_authenticate, code=code)
         self.step = step
         self.url = url
-        self.code = code
 
 
 class LoginRequired(AuthorizationFailed):

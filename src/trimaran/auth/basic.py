@@ -57,6 +57,8 @@ class Basic(Provider):
     What a verifier said is remembered only if `remember` is given.
     """
 
+    expects = "a user name and a password in the header Authorization, as Basic"
+
     def __init__(
         self,
         credentials: Mapping[str, Any] | None = None,

@@ -30,6 +30,7 @@ class Custom(Provider):
     """
 
     header_names = ("x-api-key",)
+    expects = "a token in the header Authorization, as Bearer, or in the header X-API-Key"
 
     def __init__(
         self,

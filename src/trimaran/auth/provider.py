@@ -73,6 +73,12 @@ class Provider:
     allows_anonymous: bool = False
     """Is who presents nothing let in, as nobody?"""
 
+    expects: str = ""
+    """What a caller has to send, to stand after "send": "an API key in the header X-API-Key". Refusals name it."""
+
+    offers_login: bool = False
+    """Can a client find out by itself where to get a token (OAuth)? If not, refusals and 404s tell people what to send."""
+
     def __init__(self, required_scopes: Iterable[str] = ()) -> None:
         self.required_scopes = check_scopes(required_scopes)
 
@@ -110,6 +116,7 @@ class Provider:
                     logger.info("refused: %s (%s)", refusal.kind, printable(refusal.reason))
                 if challenge := self.challenge(refusal):
                     refusal.challenges = (challenge,)
+            refusal.explain(self.expects)
             raise
         return principal
 

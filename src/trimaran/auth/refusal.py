@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from trimaran.errors import ConfigError, Error
+from trimaran.errors import CODE_INTERNAL, CODE_INVALID_REQUEST, ConfigError, Error
 
 __all__ = ["KINDS", "Refused", "challenge", "quote"]
 
@@ -34,6 +34,8 @@ KINDS: Final[Mapping[str, Kind]] = {
 }
 _ALIASES: Final = {"unauthorized": "missing", "expired": "expired_token", "invalid_audience": "invalid_token"}
 # What RFC 6750 lets a Bearer challenge say.
+# Whoever reads one of these does not know what to send.
+_UNAIDED: Final = frozenset({"missing", "invalid_credentials"})
 _BEARER_CODES: Final = frozenset({"invalid_token", "insufficient_scope", "invalid_request"})
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _CHALLENGED: Final = frozenset({400, 401, 403})
@@ -99,6 +101,24 @@ class Refused(Error):
     @property
     def body(self) -> bytes:
         return msgspec.json.encode({"error": self.code, "error_description": printable(self.message)})
+
+    @property
+    def rpc_body(self) -> bytes:
+        """The body as a JSON-RPC error. MCP clients show its message, and most show nothing of any other body."""
+        data: dict[str, Any] = {"error": self.code}
+        if self.scopes:
+            data["required_scopes"] = self.scopes
+        error = {
+            "code": CODE_INTERNAL if self.status == 500 else CODE_INVALID_REQUEST,
+            "message": printable(self.message),
+            "data": data,
+        }
+        return msgspec.json.encode({"jsonrpc": "2.0", "id": None, "error": error})
+
+    def explain(self, expects: str) -> None:
+        """Say what to send, unless whoever raised this has said something of their own."""
+        if expects and self.kind in _UNAIDED and self.message == KINDS[self.kind].message:
+            self.message += f": send {expects}" if self.kind == "missing" else f"; this server takes {expects}"
 
     def bearer_challenge(
         self, realm: str | None, resource_metadata: str | None = None, *, scopes: Iterable[str] = ()

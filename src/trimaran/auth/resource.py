@@ -104,6 +104,9 @@ class ProtectedResource(Provider):
     them. `exchange` is a `TokenExchange` for calling other servers on the caller's behalf.
     """
 
+    offers_login = True
+    expects = "a token of its authorization server in the header Authorization, as Bearer"
+
     def __init__(
         self,
         *,

@@ -58,7 +58,7 @@ MEANINGS: Final = {
     Exit.SERVER_ERROR: "the server answered with an error, or not by the protocol",
     Exit.TIMED_OUT: "no answer in time (--timeout)",
     Exit.LOST: "the connection ended before the answer came",
-    Exit.UNAUTHORIZED: "the server wants credentials, or other ones (trimaran auth login, --bearer)",
+    Exit.UNAUTHORIZED: "the server wants credentials, or other ones (trimaran auth login, --bearer, --header)",
     Exit.BUG: "a mistake in trimaran itself (--debug shows it)",
     Exit.INTERRUPTED: "interrupted with Ctrl-C",
 }
@@ -114,7 +114,11 @@ def advice(error: Error, target: str, *, is_http: bool) -> str:
     if isinstance(error, Unauthorized):
         if error.status == 403:
             return "The server knows you, but refuses this: use a token with more scope, or ask whoever runs it."
-        return f"Run: trimaran auth login {target}. Or pass a token with --bearer TOKEN, or in TRIMARAN_TOKEN. {doctor}"
+        from .credentials import how_to_pass
+
+        first, *others = how_to_pass(error.www_authenticate, target)
+        sentences = [first[0].upper() + first[1:], *(f"Or {way}" for way in others)]
+        return ". ".join([*sentences, doctor])
     if isinstance(error, TimedOut):
         return f"Give it longer with --timeout SECONDS. If it should have answered at once: {doctor}"
     if isinstance(error, ConnectFailed):

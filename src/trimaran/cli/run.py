@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 import signal
 import traceback
 from collections.abc import Awaitable, Callable, Generator
@@ -31,6 +32,7 @@ __all__ = ["connect_options", "connect_target", "heard", "run", "run_loop"]
 
 Work = Callable[["Client"], Awaitable[int]]
 
+_OPTION: Final = re.compile(r"; give (?:auth|headers)=.*\Z", re.DOTALL)
 _TERMINATED: Final = 128 + 15  # what a shell says of a process that SIGTERM ended
 
 
@@ -65,7 +67,7 @@ def run(target: Target, settings: Settings, screen: Screen, work: Work) -> int:
         if settings.debug:
             screen.note(traceback.format_exc())
         # The library speaks of its own options; here they have other names.
-        said = str(error).replace("connect_timeout", "--timeout").replace("; give auth=...", "")
+        said = _OPTION.sub("", str(error).replace("connect_timeout", "--timeout"))
         screen.problem(said, advice(error, target.text, is_http=target.is_http))
         return code_of(error, connected=bool(connected))
     except click.UsageError as error:

@@ -16,7 +16,9 @@ from typing import Final, final
 
 from msgspec import Struct, field
 
-__all__ = ["Challenge", "challenge_for", "parse_www_authenticate"]
+__all__ = ["USUAL_KEY_HEADER", "Challenge", "challenge_for", "key_header", "parse_www_authenticate"]
+
+USUAL_KEY_HEADER: Final = "X-API-Key"
 
 # The quantifiers are possessive: nothing is read twice because something behind it does not fit.
 _SEPARATOR: Final = re.compile(r"[ \t\r\n,]*+")
@@ -73,6 +75,15 @@ def challenge_for(challenges: Iterable[Challenge], *schemes: str) -> Challenge |
     offered = list(challenges)
     wanted = (scheme.lower() for scheme in schemes)
     return next((challenge for scheme in wanted for challenge in offered if challenge.scheme == scheme), None)
+
+
+def key_header(challenge: Challenge) -> str | None:
+    """The header that an API key goes into, by an `ApiKey` challenge; None if the challenge is for something else."""
+    if challenge.scheme != "apikey":
+        return None
+    named = challenge.parameters.get("header", "")
+    # People copy the name into a command, so it has to be one.
+    return named if len(named) <= 100 and _WORD.fullmatch(named) else USUAL_KEY_HEADER
 
 
 def _value(header: str, at: int) -> tuple[int, str | None]:

@@ -428,7 +428,8 @@ class Engine:
         """A path that is not the endpoint's: what anyone may read, or nothing."""
         if self.health is not None and await self.health.serve(request):
             return
-        if self._entrance is not None and await self._entrance.serve_document(request):
+        entrance = self._entrance
+        if entrance is not None and (await entrance.serve_document(request) or await entrance.refuse_login(request)):
             return
         message = f"nothing is served at {request.path[:200]}; the endpoint is {self.path}"
         await self.refuse(request, ProtocolError.invalid_request(message, status=404))

@@ -35,6 +35,10 @@ __all__ = ["Entrance", "RateLimiter"]
 
 logger: Final = logging.getLogger("trimaran.auth")
 
+_NO_STORE: Final = [("content-type", "application/json"), ("cache-control", "no-store")]
+# Where clients look for OAuth after any 401, whatever its challenge says: metadata, registration, login, tokens.
+_LOGIN_PATHS: Final = frozenset({"register", "authorize", "token"})
+
 
 class RateLimiter(Protocol):
     """Lets requests pass, or raises `Refused` with how long to wait. `trimaran.auth.RateLimit` is one."""
@@ -71,6 +75,9 @@ class Entrance:
         self._document: Callable[[Request], Any] | None = getattr(auth, "document", None)
         self._step_up: Callable[[Request, Sequence[str]], str] | None = getattr(auth, "step_up", None)
         self._challenge: Callable[[Refused], str] | None = getattr(auth, "challenge", None)
+        # An author's own object need not say: it may well have OAuth.
+        self._offers_login: bool = getattr(auth, "offers_login", True)
+        self._expects: str = getattr(auth, "expects", "")
         self.identify: Callable[[Request], Awaitable[Any]] = self._identify
         """What is to be awaited: the authenticator itself, once it is started and if nothing else is asked for."""
 
@@ -184,12 +191,30 @@ class Entrance:
     async def turn_away(self, request: Request, error: Exception) -> None:
         """Answer what `identify` raised."""
         if isinstance(error, Refused):
-            await request.reply(error.status, error.headers, error.body)
+            body = error.body if self._offers_login else error.rpc_body
+            await request.reply(error.status, error.headers, body)
             return
         number = _log(error)
         said = {"error": "server_error", "error_description": f"the credentials could not be checked (error {number})"}
-        headers = [("content-type", "application/json"), ("cache-control", "no-store")]
-        await request.reply(500, headers, msgspec.json.encode(said))
+        await request.reply(500, list(_NO_STORE), msgspec.json.encode(said))
+
+    async def refuse_login(self, request: Request) -> bool:
+        """Answer a client that looks for OAuth where there is none; False for any other request.
+
+        The reply is an OAuth error, because that is what such a client reads and shows to its user.
+        """
+        if self._offers_login or not self._expects:
+            return False
+        path = request.path
+        if not path.startswith("/.well-known/") and path.rpartition("/")[2] not in _LOGIN_PATHS:
+            return False
+        text = (
+            f"This server has no OAuth, and nothing is served at {path[:200]}. "
+            f"Every request to {self._path} needs credentials: send {self._expects}"
+        )
+        said = {"error": "invalid_request", "error_description": text}
+        await request.reply(404, list(_NO_STORE), msgspec.json.encode(said))
+        return True
 
     async def serve_document(self, request: Request) -> bool:
         """Serve a document that anyone may read, from any page; False if it is none of ours."""

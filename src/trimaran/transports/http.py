@@ -66,6 +66,26 @@ def origin_of(url: str) -> tuple[str, str, int | None]:
     return scheme, (parts.hostname or "").lower(), port
 
 
+def _failure_in(body: bytes) -> ProtocolError | None:
+    """The JSON-RPC error that a body holds; None if it is something else."""
+    try:
+        return read_frame(body).failure()
+    except ProtocolError:
+        return None
+
+
+def _option_for(www_authenticate: str) -> str:
+    """The option of `connect` that a 401 asks for."""
+    from trimaran.oauth.challenges import key_header, parse_www_authenticate  # few ever need it
+
+    challenges = parse_www_authenticate(www_authenticate)
+    header = next((name for one in challenges if (name := key_header(one)) is not None), None)
+    if header is not None:
+        return f'headers={{"{header}": ...}}'
+    is_basic = [one.scheme for one in challenges] == ["basic"]
+    return 'headers={"Authorization": "Basic ..."}' if is_basic else "auth=..."
+
+
 @final
 class HttpWire:
     """One target and one pool of connections to it."""
@@ -127,7 +147,13 @@ class HttpWire:
             refusal = await self._unauthorized(response, sent)
             if auth is None or number == _CHANCES:
                 raise refusal
-            if not await auth.refused(response.status, response.headers, sent, response.url, number):
+            try:
+                is_worth_another = await auth.refused(response.status, response.headers, sent, response.url, number)
+            except Unauthorized as error:
+                if error.data is None:
+                    error.data = refusal.data
+                raise
+            if not is_worth_another:
                 raise refusal
             response, sent = await self._follow(verb, body, headers, url, accept)
         if auth is not None:
@@ -197,10 +223,18 @@ class HttpWire:
         wants = "does not allow this"
         if response.status == 401:
             wants = "wants credentials" if self._auth is None else "refuses the credentials it was given"
-        text = f"{self.url} {wants} ({response.status}): {excerpt(body)}"
+        failure = _failure_in(body)
+        reason = excerpt(body if failure is None else failure.message.encode())
+        text = f"{self.url} {wants} ({response.status}): {reason}"
         if response.status == 401 and self._auth is None:
-            text += "; give auth=..."
-        return Unauthorized(text, status=response.status, www_authenticate=challenge)
+            text += f"; give {_option_for(challenge)}"
+        return Unauthorized(
+            text,
+            status=response.status,
+            www_authenticate=challenge,
+            code=None if failure is None else failure.code,
+            data=None if failure is None else failure.data,
+        )
 
     async def error_body(self, response: Response) -> bytes:
         """The start of a body that is not an answer; the response is closed."""

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from trimaran.cli.doctor.auth import authorization_server_urls, challenge_params, resource_metadata_urls
+from trimaran.cli.doctor.auth import authorization_server_urls, resource_metadata_urls
 from trimaran.cli.doctor.http import reach
 from trimaran.cli.doctor.report import Report
 
@@ -452,6 +452,80 @@ def test_an_authorization_server_that_cannot_be_used_fails(capsys: Capsys, chang
     assert said in plain(found["details"])
 
 
+class Keyed(Protected):
+    """Wants something that people pass by hand, and has no OAuth."""
+
+    def __init__(self, challenge: str, **credentials: str) -> None:
+        super().__init__()
+        self.challenge = challenge
+        self.credentials = credentials
+        self.resource = self.server = None
+
+    def post(self, handler: Any, message: Any) -> None:
+        if all(handler.headers.get(name.replace("_", "-")) == value for name, value in self.credentials.items()):
+            Sloppy.post(self, handler, message)
+        else:
+            self.reply(handler, 401, **({"WWW_Authenticate": self.challenge} if self.challenge else {}))
+
+
+KEYED = ('ApiKey header="X-Boat"', {"X_Boat": "good"}, "--header X-Boat=KEY", "an API key in the header X-Boat")
+BASIC = ('Basic realm="x"', {"Authorization": "Basic good"}, "Authorization=Basic", "user and password (Basic)")
+FIXED = ('Bearer realm="mcp"', {"Authorization": "Bearer good"}, "--bearer TOKEN", "a token (Bearer)")
+
+
+@pytest.mark.parametrize(
+    ("challenge", "credentials", "way", "shown"), [KEYED, BASIC, FIXED], ids=["key", "basic", "token"]
+)
+def test_a_server_without_oauth_is_not_called_broken(
+    capsys: Capsys, challenge: str, credentials: dict[str, str], way: str, shown: str
+) -> None:
+    """People pass its credentials by hand: the report says how, and misses no metadata."""
+    done = examine(capsys, Keyed(challenge, **credentials))
+    assert done.code == 0, done.out
+    found = checks(done)
+    assert found["authorization"]["status"] == "ok"
+    assert way in found["token"]["seen"]
+    assert shown in found["challenge"]["seen"]
+    assert found["resource-metadata"]["status"] == "skipped"
+
+
+@pytest.mark.parametrize(
+    ("challenge", "credentials", "way", "shown"), [KEYED, BASIC, FIXED], ids=["key", "basic", "token"]
+)
+def test_a_server_that_takes_the_credentials_is_not_called_open(
+    capsys: Capsys, challenge: str, credentials: dict[str, str], way: str, shown: str
+) -> None:
+    [(name, value)] = credentials.items()
+    done = examine(capsys, Keyed(challenge, **credentials), "--header", f"{name.replace('_', '-')}={value}")
+    assert statuses(done, "authorization", "modern") == {"authorization": "ok", "modern": "ok"}
+    assert "yours are good: HTTP 401 without" in checks(done)["authorization"]["seen"]
+
+
+@pytest.mark.parametrize(
+    ("challenge", "credentials", "way", "shown"), [KEYED, BASIC, FIXED], ids=["key", "basic", "token"]
+)
+def test_credentials_that_are_refused_fail_and_the_report_says_how_to_pass_others(
+    capsys: Capsys, challenge: str, credentials: dict[str, str], way: str, shown: str
+) -> None:
+    [name] = credentials
+    done = examine(capsys, Keyed(challenge, **credentials), "--header", f"{name.replace('_', '-')}=stale")
+    assert done.code == 1
+    found = checks(done)
+    assert found["token"]["status"] == "fail"
+    assert way in found["token"]["fix"]
+    assert found["resource-metadata"]["status"] == "skipped"
+
+
+def test_a_server_that_wants_nothing_is_called_open_whatever_is_passed(capsys: Capsys) -> None:
+    done = examine(capsys, Sloppy(), "--header", "X-Boat=key")
+    assert checks(done)["authorization"]["seen"] == "the server asks for no credentials; it did not need yours"
+
+
+def test_a_bare_401_is_still_a_failure(capsys: Capsys) -> None:
+    done = examine(capsys, Keyed("", Authorization="Bearer good"))
+    assert statuses(done, "challenge", "resource-metadata") == {"challenge": "fail", "resource-metadata": "fail"}
+
+
 def test_an_address_that_is_neither_https_nor_local_is_not_fetched(capsys: Capsys) -> None:
     """protocol.md 4.1, 14."""
     patient = Protected()
@@ -477,15 +551,6 @@ def test_where_metadata_is_looked_for() -> None:
         "https://a.example/.well-known/oauth-authorization-server",
         "https://a.example/.well-known/openid-configuration",
     ]
-
-
-def test_a_challenge_is_read_among_others() -> None:
-    assert challenge_params('Basic realm="x", Bearer scope="a b", error=invalid_token') == {
-        "scheme": "Bearer",
-        "scope": "a b",
-        "error": "invalid_token",
-    }
-    assert challenge_params("Negotiate") == {}
 
 
 # TLS

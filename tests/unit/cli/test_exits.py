@@ -64,6 +64,16 @@ def test_the_help_lists_every_code() -> None:
     ("error", "said"),
     [
         (errors.Unauthorized("x"), "--bearer TOKEN"),
+        (errors.Unauthorized("x", www_authenticate='ApiKey header="X-Boat"'), "Pass --header X-Boat=KEY"),
+        (errors.Unauthorized("x", www_authenticate="APIKey"), "Pass --header X-API-Key=KEY"),
+        (errors.Unauthorized("x", www_authenticate='ApiKey header="a; rm -r"'), "Pass --header X-API-Key=KEY"),
+        (errors.Unauthorized("x", www_authenticate="Basic"), 'Pass --header "Authorization=Basic '),
+        (errors.Unauthorized("x", www_authenticate="Bearer"), "Pass a token with --bearer TOKEN"),
+        (
+            errors.Unauthorized("x", www_authenticate='Bearer resource_metadata="https://a.example"'),
+            "Run trimaran auth login boat.py. Or pass a token",
+        ),
+        (errors.Unauthorized("x", www_authenticate="ApiKey, Bearer"), "KEY. Or pass a token with --bearer"),
         (errors.Unauthorized("x", status=403), "more scope"),
         (errors.TimedOut("x"), "--timeout SECONDS"),
         (errors.ConnectFailed("x"), "trimaran doctor boat.py"),

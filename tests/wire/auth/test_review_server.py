@@ -79,7 +79,7 @@ async def test_two_credentials_in_one_request_are_refused(carrier: str, header: 
         pairs, body = wire.modern_parts("tools/list")
         reply = await wire.send("POST", [*pairs, (header, f"{prefix}one"), (header, f"{prefix}two")], body)
         assert reply.status == 400
-        assert reply.json["error"] == "invalid_request"
+        assert reply.json["error"]["data"] == {"error": "invalid_request"}
 
 
 @pytest.mark.parametrize("header", ["Authorization", "X-API-Key", "X-Forwarded-For"])

@@ -102,7 +102,7 @@ async def _examine(report: Report, target: Target, settings: Settings) -> int:
     if login is not None:
         settings = await _with_login(target, settings, login)
     async with wire_for(target, settings) as wire:
-        endpoint = Endpoint(report, target.url, wire, has_token=bool(settings.bearer))
+        endpoint = Endpoint(report, target.url, wire)
         if not await endpoint.knock():
             _skip_rest(report, "see above")
             return 0

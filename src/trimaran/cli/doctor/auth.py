@@ -1,34 +1,27 @@
-"""Examine a server that wants credentials: can a client find out where to get them?
+"""Examine a server that wants credentials: can a client find out where to get them, or what must a person pass?
 
-The challenge, the protected-resource metadata, and the metadata of the authorization server it names. Addresses that the
+A server that takes API keys, passwords or tokens of its own has no OAuth, and need not have: that is said, and is no
+fault. Where OAuth is announced, or found, it is examined: the challenge, the protected-resource metadata, and the metadata of the authorization server it names. Addresses that the
 server hands out are fetched only over https or from this machine, without the person's own headers, and never followed.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from trimaran.oauth.challenges import Challenge, challenge_for, key_header, parse_www_authenticate
 from trimaran.transports.guard import is_loopback
 from trimaran.types import as_object
 
+from ..credentials import carries_credentials, how_to_pass
 from ..show import in_one_line
 from .report import Report
-from .wire import Answer, Unanswered, Wire
+from .wire import Answer, Unanswered, Wire, modern_request
 
-__all__ = ["authorization_server_urls", "challenge_params", "examine_authorization", "resource_metadata_urls"]
-
-
-def challenge_params(header: str) -> dict[str, str]:
-    """The parameters of a Bearer challenge; empty if there is none. `scheme` is the scheme as written."""
-    found = re.search(r"\b(Bearer|DPoP)\b(.*)", header, re.IGNORECASE | re.DOTALL)
-    if found is None:
-        return {}
-    pairs = re.findall(r'([A-Za-z_][\w-]*)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))', found[2])
-    return {"scheme": found[1], **{name.lower(): quoted or plain for name, quoted, plain in pairs}}
+__all__ = ["authorization_server_urls", "examine_authorization", "report_admission", "resource_metadata_urls"]
 
 
 def resource_metadata_urls(url: str, challenged: str | None) -> list[str]:
@@ -47,51 +40,105 @@ def authorization_server_urls(issuer: str) -> list[str]:
     return [*urls, f"{origin}{path}/.well-known/openid-configuration"] if path else urls
 
 
-async def examine_authorization(report: Report, wire: Wire, url: str, refused: Answer, *, has_token: bool) -> None:
+async def examine_authorization(report: Report, wire: Wire, url: str, refused: Answer) -> None:
     """Report on the answer to a request without, or with the wrong, credentials, and on what it points to."""
     report.section("Authorization")
-    if has_token:
-        report.fail(
-            "token",
-            "token",
-            f"refused with HTTP {refused.status}: {in_one_line(refused.headers.get('www-authenticate', 'no reason given'))}",
-            "The rest cannot be examined without one that is good.",
-            "Get a new token for exactly this server: it is checked for expiry, audience and scope.",
-        )
-    else:
-        report.ok("authorization", "authorization", f"needed: HTTP {refused.status} without a token")
-        report.skip(
-            "token", "token", f"to examine the rest run trimaran auth login {url}, or pass one with --bearer TOKEN"
-        )
-    challenge = challenge_params(refused.headers.get("www-authenticate", ""))
-    _report_challenge(report, refused, challenge)
-    metadata = await _report_resource(report, wire, url, challenge.get("resource_metadata"))
+    told = refused.headers.get("www-authenticate", "")
+    challenges = parse_www_authenticate(told)
+    _report_refusal(report, url, refused, is_given=carries_credentials(wire.headers, challenges))
+    token = challenge_for(challenges, "bearer", "dpop")
+    named = token.parameters.get("resource_metadata") if token is not None else None
+    where, metadata, tried = await _fetch(wire, resource_metadata_urls(url, named))
+    if metadata is None and named is None and challenges:
+        _report_without_oauth(report, challenges)
+        return
+    _report_challenge(report, told, token)
+    _report_resource(report, url, named, where, metadata, tried)
     servers = metadata.get("authorization_servers") if metadata else None
     if isinstance(servers, list) and servers and isinstance(servers[0], str):
         await _report_server(report, wire, servers[0])
 
 
-def _report_challenge(report: Report, refused: Answer, challenge: dict[str, str]) -> None:
-    if not challenge:
+async def report_admission(report: Report, wire: Wire, url: str) -> None:
+    """Report on a server that has let us in: does it ask for the credentials that were passed?"""
+    if not wire.headers:  # a header of any name may hold a key
+        report.skip("authorization", "authorization", "the server asks for no credentials")
+        return
+    try:
+        answer = await wire.post_bare(url, modern_request("server/discover"))
+    except Unanswered as error:
+        report.skip("authorization", "authorization", f"a request without credentials got no answer: {error}")
+        return
+    if answer.status not in (401, 403):
+        report.skip("authorization", "authorization", "the server asks for no credentials; it did not need yours")
+        return
+    told = in_one_line(answer.headers.get("www-authenticate") or "no challenge")
+    report.ok("authorization", "authorization", f"needed, and yours are good: HTTP {answer.status} without ({told})")
+
+
+def _report_refusal(report: Report, url: str, refused: Answer, *, is_given: bool) -> None:
+    told = refused.headers.get("www-authenticate", "")
+    if is_given:
         report.fail(
-            "challenge",
-            "WWW-Authenticate",
-            in_one_line(refused.headers.get("www-authenticate") or "missing"),
-            "A client learns from it how to log in; without it people see a bare 401.",
-            'Answer 401 with WWW-Authenticate: Bearer resource_metadata="https://...".',
+            "token",
+            "credentials",
+            f"refused with HTTP {refused.status}: {in_one_line(told or 'no reason given')}",
+            "The rest cannot be examined without good ones.",
+            "Get new ones for exactly this server: a token is checked for expiry, audience and scope. "
+            f"Then {', or '.join(how_to_pass(told, url))}.",
         )
-    elif "resource_metadata" not in challenge:
+        return
+    report.ok("authorization", "authorization", f"needed: HTTP {refused.status} without credentials")
+    report.skip("token", "credentials", f"to examine the rest {', or '.join(how_to_pass(told, url))}")
+
+
+def _report_without_oauth(report: Report, challenges: Sequence[Challenge]) -> None:
+    """The server takes credentials that people pass by hand: no client can log in, and none is invited to."""
+    shown = ", ".join(_describe(challenge) for challenge in challenges)
+    if any(challenge.scheme in ("bearer", "dpop") for challenge in challenges):
         report.warn(
             "challenge",
             "WWW-Authenticate",
-            f"{challenge['scheme']}, without resource_metadata",
+            f"{shown}, without resource_metadata",
+            "No client can find out where to get a token: people have to pass one by hand.",
+            "That is fine for tokens that you give out yourself. For logins, publish RFC 9728 metadata and name it here.",
+        )
+    else:
+        report.ok("challenge", "WWW-Authenticate", shown)
+    report.skip("resource-metadata", "resource metadata", "the server has no OAuth")
+
+
+def _describe(challenge: Challenge) -> str:
+    header = key_header(challenge)
+    if header is not None:
+        return f"an API key in the header {header}"
+    return {"basic": "user and password (Basic)", "bearer": "a token (Bearer)", "dpop": "a bound token (DPoP)"}.get(
+        challenge.scheme, in_one_line(challenge.scheme)
+    )
+
+
+def _report_challenge(report: Report, told: str, challenge: Challenge | None) -> None:
+    if challenge is None:
+        report.fail(
+            "challenge",
+            "WWW-Authenticate",
+            in_one_line(told or "missing"),
+            "A client learns from it how to log in; without it people see a bare 401.",
+            'Answer 401 with WWW-Authenticate: Bearer resource_metadata="https://...".',
+        )
+        return
+    scheme = "DPoP" if challenge.scheme == "dpop" else "Bearer"
+    url = challenge.parameters.get("resource_metadata")
+    if url is None:
+        report.warn(
+            "challenge",
+            "WWW-Authenticate",
+            f"{scheme}, without resource_metadata",
             "Clients have to guess where the metadata is, and some do not.",
             'Add resource_metadata="https://.../.well-known/oauth-protected-resource...".',
         )
     else:
-        report.ok(
-            "challenge", "WWW-Authenticate", f"{challenge['scheme']}, {in_one_line(challenge['resource_metadata'])}"
-        )
+        report.ok("challenge", "WWW-Authenticate", f"{scheme}, {in_one_line(url)}")
 
 
 async def _fetch(wire: Wire, urls: Sequence[str]) -> tuple[str, dict[str, Any] | None, list[str]]:
@@ -118,8 +165,9 @@ async def _fetch(wire: Wire, urls: Sequence[str]) -> tuple[str, dict[str, Any] |
     return "", None, tried
 
 
-async def _report_resource(report: Report, wire: Wire, url: str, challenged: str | None) -> dict[str, Any] | None:
-    where, metadata, tried = await _fetch(wire, resource_metadata_urls(url, challenged))
+def _report_resource(
+    report: Report, url: str, challenged: str | None, where: str, metadata: dict[str, Any] | None, tried: list[str]
+) -> None:
     if metadata is None:
         report.fail(
             "resource-metadata",
@@ -129,7 +177,7 @@ async def _report_resource(report: Report, wire: Wire, url: str, challenged: str
             "Publish RFC 9728 metadata at the first of these addresses.",
             details=tried,
         )
-        return None
+        return
     faults: list[str] = []
     resource = metadata.get("resource")
     if not isinstance(resource, str) or not _covers(resource, url):
@@ -150,7 +198,6 @@ async def _report_resource(report: Report, wire: Wire, url: str, challenged: str
         )
     else:
         report.ok("resource-metadata", "resource metadata", in_one_line(where))
-    return metadata
 
 
 def _covers(resource: str, url: str) -> bool:

@@ -28,7 +28,7 @@ from trimaran.types import as_object
 
 from ..show import in_one_line
 from ..target import Settings, Target
-from .auth import examine_authorization
+from .auth import examine_authorization, report_admission
 from .report import Report
 from .wire import Answer, Unanswered, Wire, legacy_hello, modern_request
 
@@ -167,11 +167,10 @@ def _reason(error: BaseException) -> str:
 class Endpoint:
     """One URL, asked in many ways."""
 
-    def __init__(self, report: Report, url: str, wire: Wire, *, has_token: bool) -> None:
+    def __init__(self, report: Report, url: str, wire: Wire) -> None:
         self._report = report
         self._url = url
         self._wire = wire
-        self._has_token = has_token
         self._is_local = is_loopback(urlsplit(url).hostname or "")
         self._is_modern = False
         self._is_sse = False
@@ -213,9 +212,9 @@ class Endpoint:
             )
             return False
         if answer.status in (401, 403):
-            await examine_authorization(report, self._wire, self._url, answer, has_token=self._has_token)
+            await examine_authorization(report, self._wire, self._url, answer)
             return False
-        report.skip("authorization", "authorization", "the server asks for no credentials")
+        await report_admission(report, self._wire, self._url)
         if await self._is_mcp(self._url, answer):
             return True
         await self._find_path(answer)

@@ -131,6 +131,17 @@ class Wire:
         base = {"Content-Type": "application/json", "Accept": _ACCEPT}
         return await self.send("POST", url, {**base, **made, **extra}, body)
 
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """What the person wants to be sent with every request."""
+        return self._headers
+
+    async def post_bare(self, url: str, message: tuple[Mapping[str, str], bytes]) -> Answer:
+        """Send one message without the person's own headers."""
+        made, body = message
+        base = {"Content-Type": "application/json", "Accept": _ACCEPT}
+        return await self.send("POST", url, {**base, **made}, body, bare=True)
+
     async def send(
         self,
         verb: str,
