@@ -271,6 +271,8 @@ class _HttpDialer:
 
         return await _piped(SseChannel(wire), inbox, options)
 
+    def newest_revision(self) -> None: ...
+
     async def close(self) -> None:
         if self._authority is not None:
             await self._authority.close()
@@ -285,7 +287,13 @@ class _ChildDialer:
         self._command = list(command)
         self._options = options
         self.mask = Mask(command=self._command, secrets=secrets_in(options.env))
-        self.key = "\0".join(self._command)
+        # Where it runs is part of it: `python server.py` is another server in another folder.
+        self.key = "\0".join([*self._command, os.path.abspath(options.cwd or "")])
+
+    def newest_revision(self) -> str | None:
+        from trimaran.transports.vintage import newest_revision
+
+        return newest_revision(self._command, self._options.env, self._options.cwd)
 
     async def close(self) -> None: ...
 
@@ -323,6 +331,8 @@ class _MemoryDialer:
         self.mask = Mask()
         self.key = ""
 
+    def newest_revision(self) -> None: ...
+
     async def close(self) -> None: ...
 
     def describe(self) -> str:
@@ -354,6 +364,8 @@ class _ChannelDialer:
         self._options = options
         self.mask = Mask()
         self.key = ""
+
+    def newest_revision(self) -> None: ...
 
     async def close(self) -> None: ...
 

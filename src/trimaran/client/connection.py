@@ -49,11 +49,13 @@ from trimaran.types import as_object
 from .asks import Asks, LogEntry, StateEvent
 from .conversation import Conversation
 from .dialect import Dialect, write_notice
+from .lastwords import explain_stderr
 from .link import Link
 from .mailbox import Mailbox
 from .meeting import Dialer, EraMemory, MakeDialect, meet
 from .options import MAX_TIMEOUT, Options
 from .patience import Clock, Expired, Limit, Patience, current_waits, in_background, suspendable
+from .pipeline import Pipeline
 
 __all__ = ["Connection", "Unset"]
 
@@ -303,6 +305,7 @@ class Connection:
     async def _begin(self) -> Conversation:
         """Meet the server, within the time there is."""
         limit = self.options.connect_timeout
+        failures: list[Error] = []
         await asyncio.sleep(max(self._not_before - asyncio.get_running_loop().time(), 0.0))
         try:
             async with self._limit.lasting(limit):
@@ -315,15 +318,12 @@ class Connection:
                     version=self.options.version,
                     memory=self._memory,
                     patience=limit,
+                    on_failure=failures.append,
                 )
         except TimeoutError:
-            seen = self.newest_link.oddities() if self.newest_link is not None else ""
-            self._failure = TimedOut(
-                f"{self.dialer.describe()} did not get ready within {limit:g} s{seen}; "
-                "a slow start needs a larger connect_timeout"
-            )
-            self._fail(self._failure)
-            raise self._failure from None
+            late = self.discreet(self._not_ready(limit, failures))
+            self._fail(late)
+            raise late from None
         except Error as error:
             self._fail(self.discreet(error))
             raise
@@ -347,6 +347,26 @@ class Connection:
         if self.on_ready is not None:
             self.spawn(self.on_ready(again))
         return conversation
+
+    def _not_ready(self, limit: float, failures: list[Error]) -> Error:
+        """Why the server did not get ready: the first child's death, if there was one; else what is known of its silence."""
+        death = next((one for one in failures if isinstance(one, ConnectionLost) and one.stderr), None)
+        if death is not None:
+            return ConnectFailed(
+                f"{self.dialer.describe()} ended before it answered: {death}\n"
+                f"Started again, it did not get ready within {limit:g} s",
+                exit_code=death.exit_code,
+                stderr=death.stderr,
+            )
+        link = self.newest_link
+        seen = "" if link is None else link.oddities()
+        if isinstance(link, Pipeline):
+            seen += "; it has not read its input yet" if link.unread() else ""
+            seen += explain_stderr(link.stderr())
+        return TimedOut(
+            f"{self.dialer.describe()} did not get ready within {limit:g} s{seen}\n"
+            "A slow start needs a larger connect_timeout"
+        )
 
     def _fail(self, error: Error) -> None:
         """An attempt failed: the next one waits a little, and longer each time."""

@@ -5,6 +5,11 @@ greeting means is one table, `_verdict`; the rule behind it: only an error that 
 real DiscoverResult, proves a modern server. Everything else (any other code, an HTML page, silence, a child that dies of
 an unknown message) is how older servers react to something they have never heard of.
 
+A child costs a start, so none is started twice without need. One that ends before it has read a word ended of itself: no
+other greeting would help. One that has read the modern greeting and is silent gets the handshake on the same pipe; one that
+has not read it yet is still starting, and is left alone. A command whose files say that it would die of the modern greeting
+gets the handshake first.
+
 What was found is remembered per target, so that the next connection does not ask again.
 """
 
@@ -12,8 +17,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
-from typing import Final, Generic, Literal, Protocol, TypeAlias, TypeVar, final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, final
 
 from msgspec import Struct
 
@@ -48,6 +53,9 @@ AnInbox = TypeVar("AnInbox", bound=Inbox)
 # A pipe that stays silent this long gets the handshake too, and whoever answers first decides: a server that is still
 # starting (npx may download for half a minute) reads both when it gets there.
 SILENCE: Final = 2.0
+# The same where it is known that the greeting was read: whoever knows it answers at once, or soon after the handshake.
+READ_SILENCE: Final = 0.1
+_LOOK: Final = 0.02  # seconds between two looks at whether it was read
 # Over HTTP a request that hangs is no sign of an era; wait longer before trying the other one.
 HTTP_SILENCE: Final = 10.0
 
@@ -68,6 +76,10 @@ class Dialer(Protocol):
 
     async def close(self) -> None:
         """Nothing will be dialled any more."""
+        ...
+
+    def newest_revision(self) -> str | None:
+        """The newest revision that the server can speak, if that is known beforehand and it dies of a newer greeting."""
         ...
 
 
@@ -115,8 +127,9 @@ async def meet(
     version: str | None,
     memory: EraMemory,
     patience: float,
+    on_failure: Callable[[Error], None] = lambda error: None,
 ) -> Meeting[AnInbox]:
-    """Open a link and greet the server on it.
+    """Open a link and greet the server on it. `on_failure` is told of each greeting that fails while there is another to try.
 
     Raises:
         UnsupportedVersion: there is no revision both speak.
@@ -127,18 +140,10 @@ async def meet(
     if not order:
         raise UnsupportedVersion(CODE_UNSUPPORTED_VERSION, f"{dialer.describe()} cannot be spoken to in the {era} era")
     is_free = bool(dialer.key) and era == "auto" and version is None
-    known = memory.recall(dialer.key) if is_free else None
-    if known in order and known != order[0]:
-        try:
-            async with Limit(patience / 2):
-                return await _Attempt(dialer, make_inbox, make_dialect, next_id, version).greet(known)
-        except Unauthorized:
-            raise
-        except (TransportError, ProtocolError, TimeoutError):
-            memory.note(dialer.key, None)  # it may have been upgraded: ask again
-    attempt = _Attempt(dialer, make_inbox, make_dialect, next_id, version)
+    attempt = _Attempt(dialer, make_inbox, make_dialect, next_id, version, on_failure)
     try:
-        meeting = await attempt.through(order, patience)
+        meeting = await attempt.by_foreknowledge(order, memory, patience) if is_free else None
+        meeting = meeting or await attempt.through(order, patience)
     except (CallError, UnexpectedStatus, RemoteProtocolError) as error:
         await attempt.drop()
         if era != "modern" or isinstance(error, UnsupportedVersion):
@@ -163,8 +168,10 @@ class _Attempt(Generic[AnInbox]):
         make_dialect: MakeDialect,
         next_id: Callable[[], int],
         version: str | None,
+        on_failure: Callable[[Error], None],
     ) -> None:
         self._dialer = dialer
+        self._on_failure = on_failure
         self._make_inbox = make_inbox
         self._inbox = make_inbox()
         self._make = make_dialect
@@ -181,16 +188,41 @@ class _Attempt(Generic[AnInbox]):
             with contextlib.suppress(Error):
                 await link.close()
 
-    async def greet(self, manner: Manner) -> Meeting[AnInbox]:
-        """Greet in one manner; the link is dropped if that fails."""
+    async def by_foreknowledge(
+        self, order: list[Manner], memory: EraMemory, patience: float
+    ) -> Meeting[AnInbox] | None:
+        """Greet in the manner that is known, or can be guessed, to be the server's; None if it did not go as expected."""
+        dialer = self._dialer
+        known = memory.recall(dialer.key)
+        newest = dialer.newest_revision() if known is None and "legacy" in order else None
+        manner = known or ("legacy" if newest is not None else None)
+        if manner not in order or manner == order[0]:
+            return None
         try:
-            return await self._greet(manner)
-        except BaseException:
-            await self.drop()
+            async with Limit(patience / 2):
+                link = await self._dial(manner)
+            # A child that is slow is not asked something else for that: it may be one that dies of it.
+            async with Limit(patience / 2 if link.is_http else None):
+                meeting = await self._greet_on(link, manner)
+        except (TransportError, ProtocolError, TimeoutError) as error:
+            if isinstance(error, Unauthorized):
+                raise
+            memory.note(dialer.key, None)  # it may have been upgraded: ask again
+            if isinstance(error, Error):
+                await self._go_on(error, manner)
+            return None
+        except asyncio.CancelledError:
+            memory.note(dialer.key, None)
             raise
+        if newest is not None and meeting.welcome.version > newest:
+            await self.drop()  # another library answers: it may speak more than this
+            return None
+        return meeting
 
     async def _greet(self, manner: Manner) -> Meeting[AnInbox]:
-        link = await self._dial(manner)
+        return await self._greet_on(await self._dial(manner), manner)
+
+    async def _greet_on(self, link: Link, manner: Manner) -> Meeting[AnInbox]:
         dialect = self._make(manner, self._version)
         return Meeting(link, self._inbox, dialect, await dialect.greet(link, self._next_id), manner)
 
@@ -216,15 +248,21 @@ class _Attempt(Generic[AnInbox]):
                 if not order or self._version is None:
                     raise
             except (TransportError, ProtocolError) as error:
-                verdict = _verdict(error, manner)
-                if verdict == "stop" or not order:
-                    raise _told(error, first if manner == "sse" else None, self._dialer) from error.__cause__
+                if _verdict(error, manner) == "stop" or not order:
+                    raise _told(error, first, self._dialer, manner) from error.__cause__
                 first = error if manner == "legacy" else first or error
-                if isinstance(error, UnexpectedStatus) and error.status >= 500:
-                    self.is_sure = False  # its server may be modern, and ill
-                if isinstance(error, ConnectionLost) and not (self._link is not None and self._link.is_http):
-                    await self.drop()  # the child died of it: start another
+                await self._go_on(error, manner)
         raise AssertionError("unreachable")
+
+    async def _go_on(self, error: Error, manner: Manner) -> None:
+        """A greeting failed, and there is another to try."""
+        if isinstance(error, ConnectionLost) and not error.sent:
+            raise _told(error, None, self._dialer, manner) from error.__cause__
+        self._on_failure(error)
+        if isinstance(error, UnexpectedStatus) and error.status >= 500:
+            self.is_sure = False  # its server may be modern, and ill
+        if isinstance(error, ConnectionLost) and not (self._link is not None and self._link.is_http):
+            await self.drop()  # the child died of it: start another
 
     async def _probe(self, patience: float) -> Meeting[AnInbox]:
         """The modern greeting, with a limit; on a pipe the handshake joins in when it stays silent."""
@@ -247,8 +285,8 @@ class _Attempt(Generic[AnInbox]):
         probe = asyncio.ensure_future(greet(modern, "modern"))
         tasks: list[asyncio.Future[Meeting[AnInbox]]] = [probe]
         try:
-            done, _ = await asyncio.wait(tasks, timeout=silence)
-            if done:
+            await self._listen(link, probe, silence)
+            if probe.done():
                 return probe.result()
             handshake = asyncio.ensure_future(greet(self._make("legacy", self._version), "legacy"))
             tasks.append(handshake)
@@ -263,6 +301,26 @@ class _Attempt(Generic[AnInbox]):
             return await handshake
         finally:
             await _put_down(tasks)
+
+    async def _listen(self, link: Link, probe: asyncio.Future[Any], silence: float) -> None:
+        """Wait for the probe's answer until the server has been silent for too long."""
+        unread: Callable[[], int | None] = getattr(link, "unread", lambda: None)
+        stderr: Callable[[], Sequence[str]] = getattr(link, "stderr", tuple)
+        clock = asyncio.get_running_loop().time
+        deadline, read_at = clock() + silence, None
+        while not probe.done():
+            waiting = unread()
+            if waiting is None:
+                read_at = None
+                if clock() >= deadline or any(line.startswith("Traceback ") for line in stderr()):
+                    return
+            elif waiting > 0:
+                read_at = None  # it is still starting, and may take as long as there is patience
+            elif read_at is None:
+                read_at = clock()
+            elif clock() - read_at >= READ_SILENCE:
+                return
+            await asyncio.wait((probe,), timeout=min(_LOOK, silence))
 
 
 async def _put_down(tasks: list[asyncio.Future[Meeting[AnInbox]]]) -> None:
@@ -290,14 +348,22 @@ def _verdict(error: Error, manner: Manner) -> Literal["stop", "go on"]:
     return "stop"
 
 
-def _told(error: Error, first: Error | None, dialer: Dialer) -> Error:
+def _told(error: Error, first: Error | None, dialer: Dialer, manner: Manner) -> Error:
     """The error for the caller. A server that ended while being greeted could not be connected to."""
     if isinstance(error, ConnectionLost):
+        # What the first of two children died of is the cause, unless it died of being asked what it does not know.
+        if isinstance(first, ConnectionLost) and first.stderr and not _died_of_the_probe(first):
+            error = first
         return ConnectFailed(
             f"{dialer.describe()} ended before it answered: {error}", exit_code=error.exit_code, stderr=error.stderr
         )
     # HTTP+SSE was the last straw to clutch at: where there is no such endpoint, what was said before tells more.
-    return first if first is not None and isinstance(error, UnexpectedStatus) else error
+    return first if first is not None and manner == "sse" and isinstance(error, UnexpectedStatus) else error
+
+
+def _died_of_the_probe(error: ConnectionLost) -> bool:
+    """Do its last words quote the modern greeting?"""
+    return any("server/discover" in line for line in error.stderr)
 
 
 def _not_modern(error: Error, dialer: Dialer) -> Error:

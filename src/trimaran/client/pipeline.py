@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, final
 
 from trimaran.errors import (
@@ -76,6 +76,15 @@ class Pipeline:
 
     def oddities(self) -> str:
         return "; it " + ", and ".join(self._odd) if self._odd else ""
+
+    def unread(self) -> int | None:
+        """How much of what was sent the other end has not read yet, where the channel knows."""
+        count: Callable[[], int | None] | None = getattr(self.channel, "unread", None)
+        return None if count is None else count()
+
+    def stderr(self) -> Sequence[str]:
+        """What the other end wrote there lately, where it has one."""
+        return self.channel.postmortem().stderr
 
     # --- the channel's owner -----------------------------------------------------------------------------------------
 
@@ -177,7 +186,7 @@ class Pipeline:
         if not isinstance(over, ConnectionLost):
             return over
         copy = ConnectionLost(str(over), cause_text=over.cause_text, exit_code=over.exit_code, stderr=over.stderr)
-        copy.sent = sent
+        copy.sent = sent and over.sent
         copy.__cause__ = over.__cause__
         return copy
 

@@ -8,7 +8,9 @@ the whole group hears SIGTERM, then SIGKILL, a grace apart (P10). Nothing outliv
 end anything: beside each child sits a guardian, a shell that waits for the other end of its pipe to vanish, as it does when
 we die, and then ends the child's group. What leaves its group on purpose, as daemons do, is out of reach.
 
-stderr is always drained and its last lines are kept: they are what explains a child that died (P34).
+stderr is always drained and its last lines are kept: they are what explains a child that died (P34). What the child has not
+read of its stdin can be asked for, where the system tells (Linux): a child that dies with all of it unread died of itself, not
+of what it was told.
 
 All of it belongs to the loop it was opened in. The loop's own `subprocess_exec` is not used: uvloop's leaves spare copies
 of the pipes, and whatever else is inheritable, open in the child, so that an EOF need not mean anything; asyncio's collects
@@ -27,12 +29,14 @@ import signal
 import subprocess
 import sys
 import threading
+from array import array
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, final
+from typing import IO, Final, final
 
 import msgspec
 
+from trimaran.client.lastwords import explain_stderr
 from trimaran.client.link import Owner, Postmortem
 from trimaran.errors import ConfigError, ConnectFailed, ConnectionLost, NotReady
 from trimaran.protocol.lines import MAX_LINE_BYTES, LineReader, LineTooLong, write_line
@@ -40,12 +44,15 @@ from trimaran.protocol.mask import mask_command
 
 __all__ = ["ChildChannel"]
 
+if sys.platform == "linux":
+    import fcntl
+    import termios
+
 _log: Final = logging.getLogger("trimaran.child")
 _IS_WINDOWS: Final = os.name == "nt"
 
 _STDERR_LINES: Final = 200  # enough for a few chained tracebacks
 _STDERR_LINE_BYTES: Final = 8 * 1024  # a line is for reading; times the number above, what all of them may hold
-_STDERR_SHOWN: Final = 5  # in a message; `stderr` of the error has them all
 _TOLD_PER_TURN: Final = 500  # stderr lines given away before stdout has its turn again: a millisecond or so
 # Between the signs of one end (EOF, exit), and for the last words: all come together unless somebody else holds a pipe.
 _SETTLE_SECONDS: Final = 0.5
@@ -114,6 +121,10 @@ class ChildChannel:
         """The exit code (negative: the signal that ended it), once known, and the end of stderr."""
         code = None if self._child is None else self._child.exit_code
         return Postmortem(exit_code=code, stderr=tuple(self.stderr))
+
+    def unread(self) -> int | None:
+        """How many bytes of what was sent the child has not read yet; None where the system does not tell."""
+        return None if self._child is None else self._child.unread()
 
     async def open(self, owner: Owner) -> None:
         """Start the child. That it runs is all this says: whether it is a server shows when it answers.
@@ -249,6 +260,9 @@ class _Child:
         self._is_held = False
         self._untold: deque[bytes] = deque()
         """Lines of stderr for the log and `on_stderr`; while there are any, stderr is not read."""
+        self._sent = 0
+        self._is_deaf = False
+        """Did it end without having read a byte of what it was sent?"""
         self._turns = asyncio.Lock()
         self._blocked: asyncio.Future[None] | None = None
         self._over: asyncio.Future[None] = self._loop.create_future()
@@ -413,7 +427,20 @@ class _Child:
                 await asyncio.shield(self._over)
             if self._over.done():
                 raise self._lost()
+            self._sent += len(data)
             self._stdin.write(data)
+
+    def unread(self) -> int | None:
+        if self._process is None or self._stdin is None or 0 not in self._pipes:
+            return self._sent if self._is_deaf else None
+        waiting = self._stdin.get_write_buffer_size()
+        in_pipe = _unread_in(self._process.stdin)
+        return None if in_pipe is None else waiting + in_pipe
+
+    def _note_deafness(self) -> None:
+        """At each sign of the end, as long as the pipe is there: what lies in it now was never read."""
+        if not self._over.done():
+            self._is_deaf = self._is_deaf or (self._sent > 0 and self.unread() == self._sent)
 
     def block(self) -> None:
         self._blocked = self._loop.create_future()
@@ -426,6 +453,7 @@ class _Child:
     # How it ends
 
     def pipe_ended(self, fd: int) -> None:
+        self._note_deafness()
         self._pipes.discard(fd)
         if fd == 1:
             self._take_rest()
@@ -441,6 +469,7 @@ class _Child:
 
     def _note_exit(self, code: int | None) -> None:
         self.exit_code = code
+        self._note_deafness()
         self._exited.set()
         self._settle()
 
@@ -472,14 +501,15 @@ class _Child:
             cause = f"{cause}, then {_fate(self.exit_code)}" if cause else _fate(self.exit_code)
         cause = f"the child process ({self._name}) {cause}"
         lines = self.tail.lines()
-        shown = [line for line in lines if line.strip()][-_STDERR_SHOWN:]
-        words = "".join(f"\n    {line[:500]}" for line in shown)
-        message = f"{cause}; the end of its stderr:{words}" if shown else f"{cause}; it wrote nothing on stderr"
-        return ConnectionLost(message, cause_text=cause, exit_code=self.exit_code, stderr=lines)
+        message = f"{cause}{explain_stderr(lines)}"
+        lost = ConnectionLost(message, cause_text=cause, exit_code=self.exit_code, stderr=lines)
+        lost.sent = not self._is_deaf
+        return lost
 
     def _begin_end(self, cause: str) -> asyncio.Task[None]:
         if not self._over.done():
             self._cause = cause
+            self._note_deafness()
             self._over.set_result(None)
             if self._settling is not None:
                 self._settling.cancel()
@@ -729,6 +759,18 @@ def _fate(code: int | None) -> str:
         return f"was killed by {signal.Signals(-code).name} ({-code})"
     except ValueError:
         return f"was killed by signal {-code}"
+
+
+def _unread_in(pipe: IO[bytes] | None) -> int | None:
+    """How many bytes lie in a pipe that we write to. Linux tells at either end; others not, or only at the other one."""
+    if pipe is None or sys.platform != "linux":
+        return None
+    count = array("i", [0])
+    try:
+        fcntl.ioctl(pipe.fileno(), termios.FIONREAD, count)
+    except (OSError, ValueError):  # closed meanwhile
+        return None
+    return count[0]
 
 
 def _which(name: str, path: str, mode: int = os.F_OK | os.X_OK) -> str | None:

@@ -563,6 +563,8 @@ class SilentHandshake:
     def describe(self) -> str:
         return "somewhere"
 
+    def newest_revision(self) -> None: ...
+
     async def dial(self, manner: Any, inbox: Any, reuse: Any) -> Any:
         return self
 

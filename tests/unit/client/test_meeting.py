@@ -58,6 +58,12 @@ class FakeLink:
         self.is_http = world.is_http
         self.is_closed = False
 
+    def unread(self) -> int | None:
+        return self.world.unread
+
+    def stderr(self) -> list[str]:
+        return self.world.stderr
+
     async def close(self) -> None:
         self.is_closed = True
 
@@ -106,8 +112,15 @@ class World:
         self.links: list[FakeLink] = []
         self.memory = EraMemory()
 
+    newest: str | None = None
+    unread: int | None = None
+    stderr: list[str] = []
+
     def describe(self) -> str:
         return "the world"
+
+    def newest_revision(self) -> str | None:
+        return self.newest
 
     async def close(self) -> None: ...
 
@@ -306,6 +319,102 @@ async def test_a_pipe_that_lives_is_used_for_both_greetings() -> None:
     assert len(world.links) == 1
 
 
+# --- what a child costs ----------------------------------------------------------------------------------------------
+
+
+def death(*stderr: str, sent: bool = True) -> ConnectionLost:
+    lost = ConnectionLost(f"it died, saying {stderr}", exit_code=1, stderr=stderr)
+    lost.sent = sent
+    return lost
+
+
+async def test_a_child_that_ended_before_it_read_a_word_is_not_started_again() -> None:
+    """No other greeting would help: half of the time to hear why."""
+    world = World(is_http=False, modern=death("FATAL: API_KEY is not set", sent=False), legacy=None)
+    error = await world.fails()
+    assert isinstance(error, ConnectFailed)
+    assert "API_KEY" in str(error)
+    assert len(world.links) == 1
+
+
+async def test_nor_is_one_whose_manner_is_remembered() -> None:
+    world = World(is_http=False, modern=None, legacy=death("no key", sent=False))
+    world.memory.note("here", "legacy")
+    assert isinstance(await world.fails(), ConnectFailed)
+    assert len(world.links) == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "told"),
+    [
+        (death("FATAL: no key"), death(), "FATAL: no key"),
+        (death("FATAL: no key"), death("it is locked"), "FATAL: no key"),
+        (death("input_value='server/discover'"), death("no disk"), "no disk"),
+        (death(), death("no disk"), "no disk"),
+    ],
+    ids=["the second says nothing", "both say something", "the first died of the probe", "the first says nothing"],
+)
+async def test_of_two_deaths_the_one_that_is_the_cause_is_told(
+    first: ConnectionLost, second: ConnectionLost, told: str
+) -> None:
+    error = await World(is_http=False, modern=first, legacy=second).fails()
+    assert isinstance(error, ConnectFailed)
+    assert error.stderr == [told]
+    assert told in str(error)
+
+
+async def test_a_child_that_has_read_the_probe_and_is_silent_gets_the_handshake_soon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(meeting, "SILENCE", 60.0)
+    world = World(is_http=False, modern=..., legacy=None)
+    world.unread = 0
+    assert (await world.meet(patience=600.0)).manner == "legacy"
+
+
+async def test_a_child_that_has_not_read_the_probe_yet_is_left_alone() -> None:
+    """It is still starting: a second message might be the one that an old server dies of."""
+    world = World(is_http=False, modern=0.3, legacy=None)
+    world.unread = 256
+    assert (await world.meet()).manner == "modern"
+    assert world.greeted == ["modern"]
+
+
+async def test_a_traceback_on_stderr_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system does not tell what was read."""
+    monkeypatch.setattr(meeting, "SILENCE", 60.0)
+    world = World(is_http=False, modern=..., legacy=None)
+    world.stderr = ["Traceback (most recent call last):", "KeyError: 'server/discover'"]
+    assert (await world.meet(patience=600.0)).manner == "legacy"
+
+
+async def test_a_command_that_would_die_of_the_probe_is_greeted_in_its_own_manner() -> None:
+    world = World(is_http=False, modern=ConnectionLost("it died"), legacy=None)
+    world.newest = V11
+    assert (await world.meet()).manner == "legacy"
+    assert world.greeted == ["legacy"]
+    assert world.memory.recall("here") == "legacy"
+
+
+async def test_a_guess_that_the_answer_belies_is_dropped() -> None:
+    """Another library in the same environment answers: what it would rather speak is asked on a fresh child."""
+    world = World(is_http=False, modern=None, legacy=None)
+    world.newest = "2025-03-26"
+    assert (await world.meet()).manner == "modern"
+    assert world.greeted == ["legacy", "modern"]
+    assert [link.is_closed for link in world.links] == [True, False]
+
+
+async def test_what_is_remembered_or_asked_for_needs_no_guess() -> None:
+    world = World(is_http=False, modern=None, legacy=None)
+    world.newest = V11
+    world.memory.note("here", "modern")
+    assert (await world.meet()).manner == "modern"
+    world.memory.note("here", None)
+    assert (await world.meet(era="modern")).manner == "modern"
+    assert set(world.greeted) == {"modern"}
+
+
 # --- HTTP+SSE --------------------------------------------------------------------------------------------------------
 
 
@@ -395,7 +504,8 @@ async def test_a_memory_that_fails_is_asked_again(is_http: bool, refusal: Error)
     assert (await world.meet()).manner == "modern"
     assert world.greeted == ["legacy", "modern"]
     assert world.memory.recall("here") == "modern"
-    assert [link.is_closed for link in world.links] == [True, False]
+    is_another_needed = is_http or isinstance(refusal, ConnectionLost)
+    assert [link.is_closed for link in world.links] == ([True, False] if is_another_needed else [False])
 
 
 @BOTH

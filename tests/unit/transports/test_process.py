@@ -481,7 +481,7 @@ async def test_a_child_that_dies_says_how_and_why(start: Open) -> None:
     assert error.cause_text.endswith("...) exited with status 3")
     assert str(error).startswith(error.cause_text)
     assert str(error).endswith(
-        "; the end of its stderr:\n    line 295\n    line 296\n    line 297\n    line 298\n    line 299"
+        "; its stderr says:\n    line 295\n    line 296\n    line 297\n    line 298\n    line 299"
     )
     with pytest.raises(ConnectionLost, match="exited with status 3") as caught:
         await channel.send(b"{}")
@@ -490,6 +490,42 @@ async def test_a_child_that_dies_says_how_and_why(start: Open) -> None:
     assert channel.postmortem().exit_code == 3
     await channel.close()
     assert len(log.losses) == 1
+
+
+async def test_the_line_that_names_the_cause_is_shown_whole(start: Open) -> None:
+    """P34: what follows it, a stack trace or a usage text, does not hide it."""
+    cause = f"FATAL: API_KEY is not set{'!' * 600}"
+    _, log = await start("die", "1", cause, *(f"    at frame {n}" for n in range(30)))
+    assert str(await log.loss()).endswith(f"; its stderr says:\n    {cause}")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what is unread at this end of a pipe")
+async def test_what_a_child_has_not_read_is_known(start: Open) -> None:
+    channel, log = await start("linger")
+    await channel.send(b"{}")
+    assert channel.unread() == 3
+    await channel.close()
+    assert channel.unread() == 3
+    channel, log = await start("echo")
+    await channel.send(b"{}")
+    await log.message()
+    assert channel.unread() == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what is unread at this end of a pipe")
+async def test_a_child_that_dies_without_having_read_anything_has_seen_no_request(start: Open) -> None:
+    """ConnectionLost.sent: could the server have seen the request?"""
+    channel, log = await start("linger")
+    assert channel.pid is not None
+    await channel.send(b"{}")
+    os.kill(channel.pid, signal.SIGKILL)
+    assert (await log.loss()).sent is False
+    channel, log = await start("echo")
+    assert channel.pid is not None
+    await channel.send(b"{}")
+    await log.message()
+    os.kill(channel.pid, signal.SIGKILL)
+    assert (await log.loss()).sent is True
 
 
 async def test_a_child_that_dies_in_silence_is_said_to(start: Open) -> None:

@@ -1,0 +1,53 @@
+"""Which lines of a program's stderr explain what became of it.
+
+The cause rarely stands at the very end: tracebacks of Python, stack traces of Node and lists of validation errors follow
+it, or usage texts do. So lines that name an error come first, whole, and the last lines fill what room is left. Pure: it
+reads lines and decides nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+__all__ = ["explain_stderr", "telling_lines"]
+
+_SHOWN: Final = 5
+_LONGEST: Final = 2000  # a line longer than this is a dump, not a sentence
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_CAUSE: Final = re.compile(
+    # A level of a log, somewhere near the beginning.
+    r".{0,100}?\b(?:ERROR|FATAL|CRITICAL|PANIC|npm error)\b|"
+    # The name of an exception, or a plain word for a failure, at the head: inside an exception group behind its frame.
+    r"[\s|+>*\[-]*(?:[\w.]*(?:Error|Exception|SystemExit)\b|"
+    r"(?:[Ee]rror|[Ff]atal|[Cc]ritical|[Pp]anic|[Uu]ncaught|[Uu]nhandled|[Mm]issing|[Ff]ailed|[Cc]annot|[Cc]ould not|[Uu]nable to)\b)|"
+    # An address that a person is to visit.
+    r"(?!.*errors\.pydantic).*\b(?:[Vv]isit|[Oo]pen|[Ll]og ?in|[Ss]ign ?in|[Aa]uthori[sz]e)\b.*https?://",
+)
+_FRAME: Final = re.compile(r'[\s|]*(?:at |File "|[\^~]+\s*$)|node:internal|Node\.js v')
+
+
+def telling_lines(lines: Sequence[str], most: int = _SHOWN) -> list[str]:
+    """At most this many lines, in their order: the first and the last that name a cause, then the end."""
+    shown = [(number, _COLOUR.sub("", line).rstrip()) for number, line in enumerate(lines) if line.strip()]
+    causes = [number for number, line in shown if _CAUSE.match(line)]
+    chosen = dict.fromkeys([*causes[:1], *causes[-(most // 2) :]][:most])
+    for number, line in reversed(shown):
+        if len(chosen) >= most:
+            break
+        if not causes or not _FRAME.match(line):
+            chosen[number] = None
+    return [_whole(line) for number, line in shown if number in chosen]
+
+
+def explain_stderr(lines: Sequence[str]) -> str:
+    """`; its stderr says:` and the lines that tell most, each on a line of its own; or that there are none."""
+    shown = telling_lines(lines)
+    if not shown:
+        return "; it wrote nothing on stderr"
+    return "; its stderr says:" + "".join(f"\n    {line}" for line in shown)
+
+
+def _whole(line: str) -> str:
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]} (and {len(line) - _LONGEST} characters more)"
