@@ -73,8 +73,6 @@ def revise_definition(kind: str, value: Object, version: str) -> Object:
             gated["outputSchema"] = wrapped_output(output)
     if kind == "prompt" and gated.get("arguments"):
         gated["arguments"] = [_gate("argument", a, version) for a in gated["arguments"]]
-    if kind == "prompt":
-        gated.pop("annotations", None)
     return gated
 
 

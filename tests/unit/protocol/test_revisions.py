@@ -43,13 +43,14 @@ def test_execution_belongs_to_one_revision_only(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", SUPPORTED)
-def test_a_prompt_lists_no_annotations_and_its_arguments_their_titles_in_time(version: str) -> None:
+def test_a_prompt_keeps_its_annotations_and_its_arguments_their_titles_in_time(version: str) -> None:
+    """R26: no revision names annotations of prompts, and none forbids them."""
     listed = revise_definition(
         "prompt",
-        {"name": "p", "annotations": {}, "arguments": [{"name": "a", "title": "A", "required": True}]},
+        {"name": "p", "annotations": {"priority": 1}, "arguments": [{"name": "a", "title": "A", "required": True}]},
         version,
     )
-    assert "annotations" not in listed
+    assert listed["annotations"] == {"priority": 1}
     assert ("title" in listed["arguments"][0]) == (version >= V2025_06)
     assert listed["arguments"][0]["required"] is True
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, Literal, NotRequired, TypedDict
 
 import pytest
 
-from trimaran import Context, ProtocolError, Server, ToolError, content
+from trimaran import Context, ProtocolError, Server, ToolError, connect, content
 from trimaran.errors import DeclarationError
 from trimaran.types import PromptArgument
 
@@ -50,6 +50,95 @@ def test_arguments_may_be_written_out(server: Server) -> None:
         {"name": "a", "required": True},
         {"name": "b", "title": "B"},
     ]
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_annotations_reach_the_client_word_for_word(server: Server, era: Literal["modern", "legacy"]) -> None:
+    """R26."""
+    annotations: dict[str, Any] = {"audience": ["user"], "priority": 0.5, "x-colour": {"red": 1}}
+    server.add_prompt(lambda: "x", name="p", annotations=annotations)
+    async with connect(server, era=era) as client:
+        (listed,) = await client.list_prompts()
+    assert listed.annotations == annotations
+
+
+@pytest.mark.parametrize(
+    ("fn", "arguments", "hint"),
+    [
+        (lambda city: city, [{"name": "town"}, {"name": "city"}], "lists 'town', but the function takes 'city'"),
+        (lambda: "x", [{"name": "town"}], "takes no arguments"),
+        (lambda a, b: a, [{"name": "a"}], "needs 'b'"),
+        (
+            lambda a, b: a,
+            [{"name": "a"}, {"name": "b", "required": False}],
+            "'b' is optional, but the parameter has no",
+        ),
+        (lambda a, **more: a, [{"name": "b"}], "needs 'a'"),
+        (lambda a: a, [{"name": "a"}, {"name": "a"}], "lists 'a' twice"),
+    ],
+)
+def test_a_list_of_arguments_that_its_function_does_not_keep_is_refused(
+    server: Server, fn: Any, arguments: Any, hint: str
+) -> None:
+    with pytest.raises(DeclarationError, match=hint):
+        server.add_prompt(fn, name="p", arguments=arguments)
+
+
+def test_one_parameter_of_another_name_is_a_slip_unless_it_can_take_the_whole_map(server: Server) -> None:
+    """R28: what is annotated as a string is no map."""
+
+    def visit(citty: str) -> str:
+        return citty
+
+    with pytest.raises(DeclarationError, match="lists 'city'"):
+        server.add_prompt(visit, arguments=[{"name": "city"}])
+
+
+def test_an_argument_without_a_word_on_it_is_required_if_the_function_requires_it(server: Server) -> None:
+    """R33."""
+    server.add_prompt(lambda a, b="": a, name="p", arguments=[{"name": "a"}, {"name": "b"}])
+    assert [a.required for a in server.list_prompts()[0].arguments or ()] == [True, None]
+
+
+class Trip(TypedDict):
+    city: str
+    days: NotRequired[int]
+
+
+def plain(args, ctx: Context):  # pyright: ignore[reportUnknownParameterType, reportMissingParameterType]  # noqa: ANN001, ANN201
+    return f"{args} {ctx.request_id}"  # pyright: ignore[reportUnknownVariableType]
+
+
+def mapping(args: dict[str, str], ctx: Context) -> str:
+    return f"{args} {ctx.request_id}"
+
+
+def typed(trip: Trip, ctx: Context) -> str:
+    return f"{trip} {ctx.request_id}"
+
+
+def keywords(ctx: Context, **args: Any) -> str:
+    return f"{args} {ctx.request_id}"
+
+
+@pytest.mark.parametrize("fn", [plain, mapping, typed, keywords])
+async def test_one_parameter_may_take_all_arguments_as_a_map(server: Server, fn: Any) -> None:
+    """R28, R33: as tools have it."""
+    server.add_prompt(fn, name="p", arguments=[{"name": "city", "required": True}, {"name": "days"}])
+    prompt = await soon(server.get_prompt("p", {"city": "Oslo"}))
+    assert prompt.to_json()["messages"][0]["content"]["text"] == "{'city': 'Oslo'} 0"
+    with pytest.raises(ProtocolError, match="needs the argument 'city'") as caught:
+        await server.get_prompt("p", {"days": "3"})
+    assert caught.value.code == -32602
+
+
+async def test_keywords_beside_named_parameters_take_what_is_left(server: Server) -> None:
+    def p(a: int, **more: str) -> str:
+        return f"{a!r} {more}"
+
+    server.add_prompt(p, arguments=[{"name": "a"}, {"name": "b"}])
+    prompt = await soon(server.get_prompt("p", {"a": "1", "b": "2"}))
+    assert prompt.to_json()["messages"][0]["content"]["text"] == "1 {'b': '2'}"
 
 
 def test_a_prompt_without_arguments_lists_none(server: Server) -> None:
