@@ -57,6 +57,7 @@ _LEGACY_OPTIONS: Final = (
     "sse_message_path",
     "retry_ms",
     "plain",
+    "validate_protocol_version",
 )
 
 

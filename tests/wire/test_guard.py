@@ -540,7 +540,7 @@ async def test_lifespan_is_served_but_not_needed() -> None:
 
 
 async def test_the_engine_takes_any_responder() -> None:
-    """R143, R144: method, path with query, a mapping of headers in any case, a body, and a responder; no socket."""
+    """R143, R144: method, path with query, headers as a mapping or as pairs, in any case, a body, a responder; no socket."""
 
     class Collector:
         status = 0
@@ -567,6 +567,16 @@ async def test_the_engine_takes_any_responder() -> None:
     await engine.handle("POST", "/mcp?x=1", {k.upper(): v for k, v in [*pairs, ("Host", "localhost")]}, body, collector)
     assert collector.status == 200
     assert json.loads(collector.body)["result"]["tools"]
+    named = [*pairs, ("Host", "localhost")]
+    in_bytes = [(name.encode(), value.encode()) for name, value in named]
+    for headers in (named, tuple(named), iter(named), in_bytes, dict(in_bytes)):
+        collector = Collector()
+        await engine.handle("POST", "/mcp", headers, body, collector)
+        assert collector.status == 200
+    nonsense: Any
+    for nonsense in (None, 5, ["Host: localhost"], [(5, "Host")]):
+        with pytest.raises(ConfigError, match="headers is a mapping, pairs"):
+            await engine.handle("POST", "/mcp", nonsense, body, Collector())
     refused = Collector()
     await engine.handle(
         "POST", "/mcp", {"Origin": "https://evil.example", "Host": "localhost"}, encode(request("x")), refused

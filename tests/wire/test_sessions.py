@@ -523,6 +523,20 @@ async def test_sessions_may_be_switched_off(binding: str) -> None:
         assert len(wire.engine.server.sessions) == 0
 
 
+async def test_the_version_header_may_be_left_unchecked(binding: str) -> None:
+    """R105: `validate_protocol_version=False` takes whatever a legacy client states; a modern request stays checked."""
+    odd = {"MCP-Protocol-Version": "1999-01-01"}
+    async with serve(binding, demo(), validate_protocol_version=False) as wire:
+        session = await wire.initialize()
+        assert (await session.ask("tools/list", headers=odd)).result["tools"]
+        assert (await session.post(notification("notifications/x"), odd)).status == 202
+        async with await session.get(headers=odd) as stream:
+            assert stream.status == 200
+        assert (await wire.send("DELETE", session.headers(odd))).status == 204
+        modern = await wire.modern("tools/list", headers=odd)
+        assert modern.verdict[:2] == (400, -32020)
+
+
 async def test_plain_http_needs_no_handshake(binding: str) -> None:
     """R131, R133, C7, C17: 2024-11-05, no sessions, no streams; notifications 202; a parse error 400."""
     async with serve(binding, demo(), plain=True) as wire:
@@ -536,6 +550,25 @@ async def test_plain_http_needs_no_handshake(binding: str) -> None:
         assert (sent.status, sent.body) == (202, b"")
         assert (await wire.post(b"{nope")).verdict == (400, -32700, None)
         assert (await wire.post(request("no/such"))).error["code"] == -32601
+
+
+@pytest.mark.parametrize("params", [None, {}, {"protocolVersion": V11}, {"clientInfo": {}}], ids=str)
+async def test_plain_http_takes_a_handshake_without_its_params(binding: str, params: Any) -> None:
+    """C7: lenient here, strict everywhere else."""
+    async with serve(binding, demo(), plain=True) as wire:
+        hello = await wire.post(request("initialize", params))
+        assert (hello.status, hello.result["protocolVersion"]) == (200, V24)
+    strict: dict[str, Any]
+    for strict in ({}, {"require_session": False}):
+        async with serve(binding, demo(), **strict) as wire:
+            assert (await wire.post(request("initialize", params, id=7))).verdict == (400, -32602, 7)
+
+
+@pytest.mark.parametrize("params", [[], {"protocolVersion": 5}, {"capabilities": []}], ids=str)
+async def test_plain_http_refuses_a_handshake_of_the_wrong_types(binding: str, params: Any) -> None:
+    """C7, R98: what is missing is forgiven, what is wrong is not."""
+    async with serve(binding, demo(), plain=True) as wire:
+        assert (await wire.post(request("initialize", params, id=7))).verdict == (400, -32602, 7)
 
 
 @pytest.mark.parametrize("verb", ["GET", "DELETE", "PUT", "PATCH"])

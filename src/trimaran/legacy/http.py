@@ -41,6 +41,7 @@ class LegacyHttp:
     """The legacy door of an HTTP endpoint.
 
     `plain` is the oldest way of all: POST only, no sessions, no streams, no handshake needed (R131-R134).
+    Without `validate_protocol_version` the MCP-Protocol-Version header of a legacy request may say anything (R105).
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class LegacyHttp:
         sse_message_path: str | None = None,
         retry_ms: int | None = 1000,
         plain: bool = False,
+        validate_protocol_version: bool = True,
     ) -> None:
         self._server = server
         self._limits = server.limits
@@ -64,6 +66,7 @@ class LegacyHttp:
         self._allow_delete = allow_delete and self._require_session
         self._retry = retry_ms
         self._plain = plain
+        self._checks_version = validate_protocol_version
         self._engine: Engine = None  # pyright: ignore[reportAttributeAccessIssue]
         self._streams: dict[str, dict[str, CallStream]] = {}
         self._shared = None
@@ -76,6 +79,7 @@ class LegacyHttp:
     def attach(self, engine: Engine) -> None:
         self._engine = engine
         engine.may_stream = not self._plain
+        engine.reader.checks_version = self._checks_version
         if self._sse is not None:
             self._sse.attach(engine)
 
@@ -165,7 +169,7 @@ class LegacyHttp:
             except ProtocolError as error:
                 raise _with_id(error, call) from None
         if not self._require_session:
-            if call.params is None:
+            if call.params is None and not (self._plain and call.lacks_fields):
                 raise _with_id(ProtocolError.invalid_params(f"initialize: {call.shape_error}"), call)
             result = self._handshake.result(V2024_11 if self._plain else negotiate(call).version)
             await request.reply(200, JSON, self._server.writer.legacy_result(call.id, result))
@@ -395,6 +399,8 @@ class LegacyHttp:
         return ", ".join(verbs)
 
     def _check_version(self, request: Request) -> None:
+        if not self._checks_version:
+            return
         stated = request.headers.get("mcp-protocol-version")
         if stated is not None and stated.strip() not in self._engine.reader.versions:
             raise ProtocolError.invalid_request(

@@ -106,6 +106,11 @@ class Call:
         """The request's headers over HTTP, None elsewhere."""
 
     @property
+    def lacks_fields(self) -> bool:
+        """Is `params` None only because something is missing in it? What is there has the right type."""
+        return self.shape_error is not None and self.shape_error.startswith("Object missing required field")
+
+    @property
     def modern(self) -> bool:
         return self.peer is not None and self.peer.version == MODERN
 
@@ -192,6 +197,8 @@ class Reader:
         self.served = served
         self.rows = rows
         self.versions: tuple[str, ...] = SUPPORTED if legacy else (MODERN,)
+        self.checks_version = True
+        """Is a legacy request refused whose version header names a revision that does not exist?"""
         self._legacy = legacy
         self._metas = MetaReader()
 
@@ -271,7 +278,7 @@ class Reader:
                 raise RemoteProtocolError.invalid_params(
                     f"params._meta lacks {KEY_PROTOCOL_VERSION!r}, required on every {MODERN} request"
                 )
-            if not is_legacy(stated) and method != "initialize":
+            if not is_legacy(stated) and method != "initialize" and (self.checks_version or not self._legacy):
                 self._refuse_version(stated)
         if not self._legacy:
             asked = getattr(params, "protocol_version", None) if method == "initialize" else None

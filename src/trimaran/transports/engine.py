@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast, final
 
-from trimaran.errors import ProtocolError
+from trimaran.errors import ConfigError, ProtocolError
 from trimaran.protocol.inbound import Answer, Batch, Call, HeaderLookup, Message, Notice
 from trimaran.protocol.sse import COMMENT, encode_event
 from trimaran.server.access import InsufficientScope
@@ -150,15 +150,35 @@ class Headers:
 
     __slots__ = ("_values",)
 
-    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
+    def __init__(self, pairs: Iterable[tuple[str | bytes, str | bytes]]) -> None:
         values: dict[str, str] = {}
         for name, value in pairs:
-            name = name.lower()
+            name = (name.decode("latin-1") if isinstance(name, bytes) else name).lower()
+            value = value.decode("latin-1") if isinstance(value, bytes) else value
             values[name] = f"{values[name]}, {value}" if name in values else value
         self._values = values
 
     def get(self, key: str, /) -> str | None:
         return self._values.get(key)
+
+
+AnyHeaders: TypeAlias = (
+    HeaderLookup | Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]]
+)
+
+
+def _lookup(headers: Any) -> HeaderLookup:
+    kind: str = type(headers).__name__
+    if not isinstance(headers, Mapping) and callable(getattr(headers, "get", None)):
+        return headers
+    pairs: Any = cast("Mapping[Any, Any]", headers).items() if isinstance(headers, Mapping) else headers
+    try:
+        return Headers(pairs)
+    except (TypeError, ValueError, AttributeError):
+        raise ConfigError(
+            "headers is a mapping, pairs of name and value, or an object with get(lower_case_name); "
+            f"this {kind} is none of these"
+        ) from None
 
 
 @final
@@ -397,13 +417,14 @@ class Engine:
 
     # Any binding without special needs comes in here.
 
-    async def handle(
-        self, method: str, path: str, headers: HeaderLookup | Mapping[str, str], body: bytes, responder: Responder
-    ) -> None:
-        """Serve one request whole. Query strings are stripped; header names are matched in any case."""
+    async def handle(self, method: str, path: str, headers: AnyHeaders, body: bytes, responder: Responder) -> None:
+        """Serve one request whole. Query strings are stripped; header names are matched in any case.
+
+        `headers` is a mapping, pairs of name and value, or an object with `get(lower_case_name)`. Names and values are
+        strings or bytes.
+        """
         path, _, query = path.partition("?")
-        lookup = Headers(cast("Mapping[str, str]", headers).items()) if isinstance(headers, Mapping) else headers
-        request = Request(method, path, lookup, responder)
+        request = Request(method, path, _lookup(headers), responder)
         request.query = query
         refused = self.admit(request)
         if refused is not None:
