@@ -157,10 +157,17 @@ class ProtocolError(Error):
 
     @classmethod
     def wrap(cls, anything: object) -> ProtocolError:
-        """Turn any value into a protocol error: one stays itself, everything else is an internal error (R278)."""
+        """Turn any value into a protocol error: one stays itself, everything else is an internal error (R278).
+
+        Only words that were meant for the peer become its message: a string, or a `ToolError`. What any other
+        exception says stays here, as the `__cause__`, for your log.
+        """
         if isinstance(anything, ProtocolError):
             return anything
-        return ProtocolError(CODE_INTERNAL, str(anything) or "internal error")
+        meant = isinstance(anything, (str, ToolError))
+        error = ProtocolError(CODE_INTERNAL, (str(anything) if meant else "") or "internal error")
+        error.__cause__ = anything if isinstance(anything, BaseException) else None
+        return error
 
 
 class LocalProtocolError(ProtocolError):

@@ -69,8 +69,9 @@ def unavailable(error: StoreUnavailable | StoreFull) -> ProtocolError:
         return ProtocolError.internal_error(
             "the server's store is full, and this needs room in it; try again", status=503
         )
+    logger.warning("a request was refused for want of the store: %s", error)  # which may name a path or a host
     return ProtocolError.internal_error(
-        f"the server cannot reach its store at the moment, and this needs it; try again ({error})", status=503
+        "the server cannot reach its store at the moment, and this needs it; try again", status=503
     )
 
 

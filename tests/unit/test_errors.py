@@ -80,8 +80,19 @@ def test_anything_can_be_wrapped() -> None:
     error = ProtocolError(1, "x")
     assert ProtocolError.wrap(error) is error
     assert (ProtocolError.wrap("boom").code, ProtocolError.wrap("boom").message) == (-32603, "boom")
-    assert ProtocolError.wrap(ValueError("boom")).message == "boom"
-    assert ProtocolError.wrap(ValueError()).message == "internal error"
+    assert ProtocolError.wrap(ToolError("boom")).message == "boom"
+    assert ProtocolError.wrap("").message == "internal error"
+
+
+@pytest.mark.parametrize(
+    "anything", [ValueError("secret"), KeyError("secret"), errors.ConfigError("secret"), {"a": "secret"}, b"secret"]
+)
+def test_what_is_wrapped_leaks_nothing(anything: object) -> None:
+    """R278: its text was not written for the peer; it is kept for the log."""
+    error = ProtocolError.wrap(anything)
+    assert (error.code, error.message, error.data) == (-32603, "internal error", None)
+    assert "secret" not in str(error)
+    assert error.__cause__ is (anything if isinstance(anything, Exception) else None)
 
 
 def test_a_missing_resource_names_its_uri() -> None:

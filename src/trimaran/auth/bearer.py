@@ -197,7 +197,8 @@ class Bearer(Provider):
         if claims is True:
             return {}
         if isinstance(claims, Principal):
-            return {**claims.claims, **{name: getattr(claims, field) for field, name in _FIELDS.items()}}
+            fields = {name: getattr(claims, field) for field, name in _FIELDS.items()}
+            return {**claims.claims, **fields, "scp": None}  # its scopes are what the author says, and no more
         if not isinstance(claims, Mapping):
             logger.error(
                 "the token verifier gave a %s; it gives claims as a mapping, a Principal, True, or None",
@@ -208,6 +209,8 @@ class Bearer(Provider):
         for field, name in _FIELDS.items():  # who writes `subject` means `sub`
             if field in found and name not in found:
                 found[name] = found[field]
+                if field == "scopes":
+                    found["scp"] = None
         return found
 
     def _accept(self, claims: Mapping[str, Any], token: str) -> Principal:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NoReturn, Self, cast
 from urllib.parse import SplitResult, urlsplit
 
@@ -121,14 +121,18 @@ def split_scopes(text: str) -> frozenset[str]:
 
 
 def _scopes(claims: Mapping[str, Any], scope_claim: str | None) -> frozenset[str]:
-    names: Sequence[str] = ("scope", "scp", "scopes") if scope_claim in (None, "scope") else (scope_claim,)
-    for name in names:
-        value = claims.get(name)
-        if isinstance(value, str):
-            return split_scopes(value)
-        if value is not None:
-            return frozenset(_texts(claims, name))
-    return frozenset()
+    """All that the token grants. Issuers say it in `scope` or in `scp`, and some in both at once (R178)."""
+    if scope_claim not in (None, "scope"):
+        return _scopes_in(claims, scope_claim)
+    if claims.get("scope") is None and claims.get("scp") is None:
+        return _scopes_in(claims, "scopes")
+    return _scopes_in(claims, "scope") | _scopes_in(claims, "scp")
+
+
+def _scopes_in(claims: Mapping[str, Any], name: str) -> frozenset[str]:
+    """The scopes in one claim: a text with blanks between them, or a list."""
+    value = claims.get(name)
+    return split_scopes(value) if isinstance(value, str) else frozenset(_texts(claims, name))
 
 
 def read_time(claims: Mapping[str, Any], name: str) -> float | None:

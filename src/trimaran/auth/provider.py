@@ -253,6 +253,8 @@ def principal_from_info(info: Mapping[str, Any], subject: str | None) -> Princip
             "client_id": pick("client_id", "client_id"),
             "exp": pick("expires_at", "exp"),
             "scope": pick("scopes", "scope"),
+            # What the author says of scopes stands in place of what the token says.
+            "scp": claims.get("scp") if info.get("scopes") is None else None,
         }
     )
     return msgspec.structs.replace(made, claims=Frozen(claims), metadata=Frozen(metadata))

@@ -150,13 +150,13 @@ class Conversation:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            await self._fail(id, method, "CancelledError")  # the handler's own doing
-        except Exception as error:
+            await self._fail(id, method)  # the handler's own doing
+        except Exception:
             log.exception("the handler of %s failed", method)
-            await self._fail(id, method, type(error).__name__)
+            await self._fail(id, method)
 
-    async def _fail(self, id: RequestId, method: str, what: str) -> None:
-        await self._reply(_Refusal(id, {"code": CODE_INTERNAL, "message": f"the handler of {method} failed: {what}"}))
+    async def _fail(self, id: RequestId, method: str) -> None:
+        await self._reply(_Refusal(id, {"code": CODE_INTERNAL, "message": f"the handler of {method} failed"}))
 
     def _refuse(self, id: RequestId, code: int, message: str) -> None:
         if len(self._refused) < _MOST_REFUSALS:  # one that asks on and on without reading is not even told

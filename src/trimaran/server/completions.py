@@ -13,7 +13,7 @@ from trimaran.types import CompleteResult, Completion, PromptReference
 
 from .access import is_hidden
 from .context import Context
-from .handlers import Handler, call_any
+from .handlers import Handler, call_any, is_answer
 from .resources import failure
 
 if TYPE_CHECKING:
@@ -90,9 +90,9 @@ class Completions:
         """Serve one `completion/complete`; nothing registered for the argument is an empty list, not an error (R37)."""
         try:
             return _result(await self._values(call))
-        except ProtocolError:
-            raise
         except Exception as error:
+            if is_answer(error):
+                raise
             raise failure("completion", error, self._server) from None
 
     async def _values(self, call: Call) -> Any:

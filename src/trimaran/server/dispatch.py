@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, final
 import msgspec
 from msgspec import Raw
 
-from trimaran.errors import ProtocolError, ToolError
+from trimaran.errors import ToolError
 from trimaran.protocol.inbound import Call
 from trimaran.protocol.methods import METHODS, Method
 from trimaran.protocol.revisions import revise_definition
@@ -28,7 +28,7 @@ from .access import is_hidden
 from .changes import Listeners
 from .completions import Completions
 from .context import Context
-from .handlers import call_any
+from .handlers import call_any, is_answer
 from .prompts import Prompts
 from .registry import Page, Registry
 from .resources import Resources, failure
@@ -151,9 +151,9 @@ class _Listing:
             cursor = cursor.removeprefix("callback:")
         try:
             value = await call_any(callback, cursor, Context(call, self.server))
-        except ProtocolError:
-            raise
         except Exception as error:
+            if is_answer(error):
+                raise
             raise failure(self.callback, error, self.server) from None
         listed, following = value if isinstance(value, tuple) else (value, None)  # pyright: ignore[reportUnknownVariableType]
         own: list[Any] = [revise_definition(self.kind, msgspec.to_builtins(i), version) for i in listed or ()]  # pyright: ignore[reportUnknownVariableType]

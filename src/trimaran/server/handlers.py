@@ -14,12 +14,19 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, final
 
-from trimaran.errors import DeclarationError
+from trimaran.errors import (
+    DeclarationError,
+    Error,
+    LocalProtocolError,
+    ProtocolError,
+    RemoteProtocolError,
+    ToolError,
+)
 from trimaran.protocol.inbound import Call
 
 from .threads import ThreadPool
 
-__all__ = ["Handler", "Mode", "call_any", "ends_the_call", "incident", "logger"]
+__all__ = ["Handler", "Mode", "call_any", "ends_the_call", "incident", "is_answer", "is_meant", "logger"]
 
 logger: Final = logging.getLogger("trimaran.server")
 
@@ -76,6 +83,23 @@ async def call_any(fn: Callable[..., Any], *args: Any) -> Any:
 def ends_the_call(error: BaseException) -> bool:
     """Is this the call being stopped from outside? Anything else, `sys.exit()` included, is the handler's own failure."""
     return isinstance(error, (asyncio.CancelledError, GeneratorExit))
+
+
+def is_answer(error: BaseException) -> bool:
+    """Did the handler raise this to answer with it (R48)? What a client inside the handler raised is not for our peer:
+    its text names places that only we should know.
+    """
+    return isinstance(error, ProtocolError) and not isinstance(error, (LocalProtocolError, RemoteProtocolError))
+
+
+def is_meant(error: BaseException) -> bool:
+    """Are these words for the peer: an author's own, or ours about a value that cannot be sent? Other errors of ours
+    speak of paths, URLs and stores.
+    """
+    if isinstance(error, (ToolError, DeclarationError)):
+        return True
+    kind = type(error)
+    return kind is Error or (isinstance(error, Error) and kind.__module__.partition(".")[0] != "trimaran")
 
 
 def incident(what: str, error: BaseException) -> str:

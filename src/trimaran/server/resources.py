@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from msgspec import UNSET
 
-from trimaran.errors import DeclarationError, Error, ProtocolError, ResourceMissing
+from trimaran.errors import DeclarationError, ProtocolError, ResourceMissing
 from trimaran.protocol.inbound import Call
 from trimaran.protocol.uritemplate import UriTemplate
 from trimaran.schema import ArgumentError, Signature, compile_signature
@@ -19,7 +19,7 @@ from trimaran.types import Annotations, Icon, Json, ReadResourceResult, Resource
 
 from .access import Visible, VisibleTo, grants, is_hidden, scopes_of, visible_of
 from .context import Context
-from .handlers import Handler, call_any, ends_the_call, incident
+from .handlers import Handler, call_any, ends_the_call, incident, is_answer, is_meant
 from .results import read_result
 from .tools import icons_of
 
@@ -268,7 +268,7 @@ async def in_rounds(call: Call, body: Coroutine[Any, Any, Any], what: str, serve
         ended = exchange.voice.suspended(exchange)
         if ended is not None:
             return ended
-        if isinstance(error, ProtocolError) or ends_the_call(error):
+        if is_answer(error) or ends_the_call(error):
             raise
         raise failure(what, error, server) from None
     return exchange.voice.suspended(exchange) or result
@@ -276,7 +276,7 @@ async def in_rounds(call: Call, body: Coroutine[Any, Any, Any], what: str, serve
 
 def failure(what: str, error: BaseException, server: Server) -> ProtocolError:
     """What a peer hears of a handler that failed: its own words if they were meant, else an id to find it by (R50)."""
-    if isinstance(error, Error):
+    if is_meant(error):
         return ProtocolError.internal_error(str(error), status=200)
     number = incident(what, error)
     detail = f": {type(error).__name__}: {error}" if server.expose_internal_errors else ""

@@ -29,7 +29,7 @@ from trimaran.types import CallToolResult, Icon, Json, TextContent, Tool, ToolAn
 
 from .access import Visible, VisibleTo, is_hidden, scopes_of, visible_of
 from .context import Context
-from .handlers import Handler, call_any, ends_the_call, incident
+from .handlers import Handler, call_any, ends_the_call, incident, is_answer
 from .results import OutputMismatch, call_result, error_result, exact_type, is_content
 
 if TYPE_CHECKING:
@@ -324,7 +324,7 @@ class Tools:
             number = incident(f"tool {entry.key!r}", error)
             text = str(error) if self._server.expose_internal_errors else f"{error} (error {number})"
             return CallToolResult.error(text)
-        if isinstance(error, ProtocolError) or ends_the_call(error):
+        if is_answer(error) or ends_the_call(error):
             raise error
         number = incident(f"tool {entry.key!r}", error)
         if self._server.expose_internal_errors:
@@ -350,7 +350,7 @@ class Tools:
                 return ended
             if isinstance(error, ToolError):
                 return error_result(error)
-            if isinstance(error, ProtocolError) or ends_the_call(error):
+            if is_answer(error) or ends_the_call(error):
                 raise
             number = incident(f"call_tool({name!r})", error)
             detail = f"{type(error).__name__}: {error}" if self._server.expose_internal_errors else f"error {number}"

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
-from trimaran import Context, Server
+from trimaran import Context, Server, connect
 from trimaran.auth import ProtectedResource
+from trimaran.errors import AuthorizationFailed, CallError, Unauthorized
+from trimaran.serve import HttpServer
+from trimaran.transports.authority import FixedToken
 
 from ..harness import Wire, encode, initialize, notification, request, serve
 from .badges import CHALLENGE, Badges, Issued, badge, demo
@@ -69,6 +72,32 @@ async def test_without_a_challenge_it_is_an_ordinary_error(binding: str, era: st
         refused = await ask(wire, era, method, params, "alice")
         assert refused.status == 200
         assert {k: refused.error[k] for k in LACKING} == LACKING
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_our_client_has_the_code_and_the_scopes_of_either_refusal(era: Any) -> None:
+    """R184: a 403 with a challenge carries what a plain error carries."""
+    for auth in (Issued(), Badges()):
+        async with HttpServer(demo(), port=0, auth=auth) as http, connect(http.url, era=era, auth="alice") as client:
+            with pytest.raises((Unauthorized, CallError)) as caught:
+                await client.call_tool("guarded")
+            assert isinstance(caught.value, Unauthorized) is isinstance(auth, Issued)
+            assert caught.value.code == -32600
+            assert caught.value.data == {"required_scopes": ["read", "write"]}
+            assert "this needs the scopes read, write" in str(caught.value)
+
+
+async def test_a_login_that_gets_no_further_scopes_still_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R184: also when the grant was asked for more, and failed in its own words."""
+
+    async def fail(*args: Any) -> bool:
+        raise AuthorizationFailed("nobody is here to consent", step="login", status=403)
+
+    monkeypatch.setattr(FixedToken, "refused", fail)
+    async with HttpServer(demo(), port=0, auth=Issued()) as http, connect(http.url, auth="alice") as client:
+        with pytest.raises(AuthorizationFailed) as caught:
+            await client.call_tool("guarded")
+    assert (caught.value.code, caught.value.data) == (None, {"required_scopes": ["read", "write"]})
 
 
 async def test_all_scopes_of_the_operation_are_named_at_once(binding: str) -> None:

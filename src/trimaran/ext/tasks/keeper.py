@@ -62,9 +62,8 @@ def store_errors() -> Generator[None]:
     except StoreUnavailable as error:
         raise unavailable(error) from error
     except StoreFull as error:
-        raise ProtocolError.internal_error(
-            f"the server has no room for this; try again later ({error})", status=503
-        ) from error
+        logger.warning("a request was refused for want of room: %s", error)
+        raise ProtocolError.internal_error("the server has no room for this; try again later", status=503) from error
 
 
 @final
@@ -151,7 +150,8 @@ class Keeper:
                 last = full
             if draft.owner and await self.tasks.count(draft.owner) >= self.most_per_owner:
                 raise self.too_many()
-        raise ProtocolError.internal_error(f"there is no room for another task; try again later ({last})", status=503)
+        logger.warning("a task was refused for want of room: %s", last)
+        raise ProtocolError.internal_error("there is no room for another task; try again later", status=503)
 
     async def _evict(self, owner: str) -> None:
         """Some of the oldest that have ended go before their time, so that their caller can go on."""
