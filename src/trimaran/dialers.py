@@ -4,7 +4,8 @@
     ["npx", "-y", "some-server"]         a child process
     "server.py"                          a script, run by this Python (`.js`, `.mjs`: by node)
     server                               a Server in this process
-    {"command": ..., "args": [...]}      an entry of an mcp.json, or the file's content with one entry
+    {"command": ..., "args": [...]}      an entry of an mcp.json, or the file's content with one entry; options may
+    {"url": ..., "auth": ...}            stand in it beside the target
     channel                              anything with open, send and close: see trimaran.client.link.Channel
 
 Only this module knows all transports; it loads the one that is needed. No server code is loaded for a remote server.
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from trimaran.server.server import Server
     from trimaran.transports.authority import Authority
 
-__all__ = ["Target", "connect", "open_client", "run_flow"]
+__all__ = ["Target", "connect", "open_client", "run_flow", "take_apart"]
 
 T = TypeVar("T")
 
@@ -47,7 +48,9 @@ Target: TypeAlias = "str | os.PathLike[str] | Sequence[str] | Mapping[str, Any] 
 _SCRIPTS: Final = {".py": None, ".js": "node", ".mjs": "node", ".cjs": "node"}
 _STDIO_KEYS: Final = frozenset({"command", "args", "env", "cwd"})
 _HTTP_KEYS: Final = frozenset({"url", "headers"})
+# `timeout` is in this list and no option: other programs write milliseconds there.
 _OTHER_KEYS: Final = frozenset({"transport", "type", "timeout", "description", "disabled", "name"})
+_OPTION_KEYS: Final = Options.names() - _STDIO_KEYS - _HTTP_KEYS - _OTHER_KEYS
 
 _memory = EraMemory()
 
@@ -58,11 +61,22 @@ def connect(target: Target, **options: Any) -> Client:
     Raises:
         ConfigError: the target or an option cannot be right; the message says what would be.
     """
-    dialer, made = _resolve(target, dict(options))
+    bare, beside = take_apart(target)
+    dialer, made = _resolve(bare, {**beside, **options})
     from trimaran import __version__
 
     asks = Asks(made)
-    return Client(Connection(dialer, made, asks, _Dialects(made, asks, __version__), _memory, dialer.mask))
+    client = Client(Connection(dialer, made, asks, _Dialects(made, asks, __version__), _memory, dialer.mask))
+    client.made_with = (target, options)
+    return client
+
+
+def take_apart(target: Target) -> tuple[Target, dict[str, Any]]:
+    """The target, and the options that stand beside it in the same mapping: `{"url": ..., "auth": ...}`."""
+    if not isinstance(target, Mapping):
+        return target, {}
+    options = {key: value for key, value in target.items() if key in _OPTION_KEYS}
+    return {key: value for key, value in target.items() if key not in options}, options
 
 
 async def open_client(target: Target, **options: Any) -> Client:
@@ -162,7 +176,8 @@ def _from_config(entry: dict[str, Any], options: dict[str, Any]) -> tuple[_Diale
     for key in entry:
         if key not in _STDIO_KEYS | _HTTP_KEYS | _OTHER_KEYS:
             raise ConfigError(
-                f"the config has the unknown key {key!r}; known are {', '.join(sorted(_STDIO_KEYS | _HTTP_KEYS))}"
+                f"the config has the unknown key {key!r}; known are {', '.join(sorted(_STDIO_KEYS | _HTTP_KEYS))}, "
+                "and the options of connect"
             )
     transport = entry.get("transport", entry.get("type"))
     if transport is None:

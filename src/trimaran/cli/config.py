@@ -12,7 +12,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["command", "read_variables", "send_out"]
 
 FAILED: Final = 1
+UNUSABLE: Final = 2
 
 _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 _WORKSPACE: Final = click.option(
@@ -78,7 +79,13 @@ def check(file: Path | None, workspace: Path | None, as_json: bool) -> int:
     """
     screen = Screen()
     machine = Machine.here(workspace)
-    config = load_config(file, machine=machine)
+    try:
+        config = load_config(file, machine=machine)
+    except ConfigUnusable as error:
+        if not as_json:
+            raise
+        screen.raw({"good": False, "files": [], "servers": {}, "problems": [error.problem.to_json()], "rules": []})
+        return UNUSABLE
     rules = _rule_problems(config)
     missing = _unusable(config, machine, rules)
     off = {name for name, entry in config.servers.items() if entry.disabled}
@@ -89,8 +96,8 @@ def check(file: Path | None, workspace: Path | None, as_json: bool) -> int:
         screen.raw(_report(config, missing, rules, trusted, is_good))
         return 0 if is_good else FAILED
     _say_sources(screen, config, machine, trusted)
-    for name, state, about in _states(config, missing):
-        screen.text(f"{state:<8}  {name}: {about}" if about else f"{state:<8}  {name}")
+    for state in _states(config, missing):
+        screen.text(str(state))
     for problem in config.problems:
         screen.text(f"{'ignored':<8}  {problem}")
     for problem in rules:
@@ -113,16 +120,20 @@ def _rule_problems(config: HostConfig) -> list[RuleProblem]:
     ]
 
 
-def _unusable(config: HostConfig, machine: Machine, rules: Sequence[RuleProblem]) -> dict[str, str]:
+def _unusable(
+    config: HostConfig, machine: Machine, rules: Sequence[RuleProblem]
+) -> dict[str, list[Problem | RuleProblem]]:
     """Servers that cannot be used, though their entries can be read: a command is not there, a rule of theirs is none."""
-    found: dict[str, str] = {}
+    unusable: dict[str, list[Problem | RuleProblem]] = {}
     for name, entry in config.servers.items():
-        wrong = [str(one) for one in rules if one.server == name and one.severity == "error" and not entry.disabled]
-        if missing := _missing(entry, machine):
-            wrong.append(missing)
-        if wrong:
-            found[name] = "\n".join(wrong)
-    return found
+        problems: list[Problem | RuleProblem] = [
+            rule for rule in rules if rule.server == name and rule.severity == "error" and not entry.disabled
+        ]
+        if (missing := _missing(entry, machine)) is not None:
+            problems.append(missing)
+        if problems:
+            unusable[name] = problems
+    return unusable
 
 
 def _is_trusted(config: HostConfig, source: Source) -> bool:
@@ -141,53 +152,69 @@ def _say_sources(
         screen.note(f"There is no configuration: neither {machine.user_file} nor {machine.project_file} is there.")
 
 
-def _missing(entry: ServerEntry, machine: Machine) -> str:
+def _missing(entry: ServerEntry, machine: Machine) -> Problem | None:
     """What a server needs and is not there."""
     if entry.transport != "stdio" or entry.disabled:
-        return ""
+        return None
+
+    def problem(key: str, message: str) -> Problem:
+        line = entry.lines.get(key, entry.lines.get(""))
+        return Problem(entry.source.file, message, f"server.{entry.name}.{key}", line, "spawn")
+
     cwd = Path(entry.cwd) if entry.cwd else Path(machine.workspace)
     if not cwd.is_dir():
-        return f"{entry.where('cwd')}: server.{entry.name}.cwd: there is no directory {str(cwd)!r}"
+        return problem("cwd", f"there is no directory {str(cwd)!r}")
     path = entry.env.get("PATH", machine.environ.get("PATH"))
     # A path is looked for from where the server starts, a bare name along PATH.
     is_path = Path(entry.command).name != entry.command
     if shutil.which(str(cwd / entry.command) if is_path else entry.command, path=path) is None:
-        where = entry.where("command")
-        return (
-            f"{where}: server.{entry.name}.command: {entry.command!r} is not found: install it, or write its whole path"
-        )
-    return ""
+        return problem("command", f"{entry.command!r} is not found: install it, or write its whole path")
+    return None
 
 
-def _states(config: HostConfig, missing: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    made: list[tuple[str, str, str]] = []
+class _State(NamedTuple):
+    """How it is with one server."""
+
+    name: str
+    state: str
+    transport: str = ""
+    problem: Problem | RuleProblem | None = None
+
+    def __str__(self) -> str:
+        about = self.transport if self.problem is None else str(self.problem)
+        return f"{self.state:<8}  {self.name}: {about}" if about else f"{self.state:<8}  {self.name}"
+
+
+def _states(config: HostConfig, unusable: Mapping[str, Sequence[Problem | RuleProblem]]) -> list[_State]:
+    """One line for each server, and one for each of its problems where it has any."""
+    states: list[_State] = []
     for name, entry in config.servers.items():
         if entry.disabled:
-            made.append((name, "disabled", ""))
-        elif name in missing:
-            made.append((name, "failed", missing[name]))
+            states.append(_State(name, "disabled"))
+        elif name in unusable:
+            states += [_State(name, "failed", problem=problem) for problem in unusable[name]]
         else:
-            made.append((name, "ok", entry.transport))
+            states.append(_State(name, "ok", entry.transport))
     for name, failed in config.failed.items():
         state = "disabled" if failed.disabled else "failed"
-        made += [(name, state, str(problem)) for problem in failed.problems]
-    return made
+        states += [_State(name, state, problem=problem) for problem in failed.problems]
+    return states
 
 
 def _report(
     config: HostConfig,
-    missing: Mapping[str, str],
+    unusable: Mapping[str, Sequence[Problem | RuleProblem]],
     rules: Sequence[RuleProblem],
     trusted: Mapping[str, bool],
     is_good: bool,
 ) -> dict[str, Any]:
     servers: dict[str, dict[str, Any]] = {}
-    for name, state, about in _states(config, missing):
-        one = servers.setdefault(name, {"state": state, "problems": []})
-        if state == "ok":
-            one["transport"] = about
-        elif about:
-            one["problems"].append(about)
+    for name, state, transport, problem in _states(config, unusable):
+        server = servers.setdefault(name, {"state": state, "problems": []})
+        if transport:
+            server["transport"] = transport
+        if problem is not None:
+            server["problems"].append(problem.to_json())
     return {
         "good": is_good,
         "files": [
@@ -196,7 +223,7 @@ def _report(
             for source in config.sources
         ],
         "servers": servers,
-        "problems": [str(problem) for problem in config.problems],
+        "problems": [problem.to_json() for problem in config.problems],
         "rules": [problem.to_json() for problem in rules],
     }
 
@@ -242,7 +269,9 @@ def _project(workspace: Path | None) -> tuple[Machine, HostConfig, Source]:
     for source in config.sources:
         if source.level == "project":
             return machine, config, source
-    raise ConfigUnusable(Problem(str(machine.project_file), "there is no such file: the project has nothing to trust"))
+    raise ConfigUnusable(
+        Problem(str(machine.project_file), "there is no such file: the project has nothing to trust", kind="io")
+    )
 
 
 # --- show ------------------------------------------------------------------------------------------------------------
@@ -276,7 +305,9 @@ def show(names: Sequence[str], file: Path | None, workspace: Path | None, as_jso
         blocks.append("".join(rules))
     for name in chosen:
         shown = _shown(config, name)
-        head = "".join(f"# failed: {in_one_line(problem, 500)}\n" for problem in shown["problems"])
+        failed = config.failed.get(name)
+        problems = failed.problems if failed is not None else ()
+        head = "".join(f"# failed: {in_one_line(str(problem), 500)}\n" for problem in problems)
         blocks.append(f"# {shown['where']}\n{head}{write_table(('server', name), shown['entry'])}")
     if blocks:
         screen.text("\n".join(blocks))
@@ -289,7 +320,11 @@ def _shown(config: HostConfig, name: str) -> dict[str, Any]:
         return {"where": entry.where(), "problems": [], "entry": masked(entry.table)}
     failed = config.failed[name]
     where = failed.source.file if failed.line is None else f"{failed.source.file}:{failed.line}"
-    return {"where": where, "problems": list(map(str, failed.problems)), "entry": masked(failed.table)}
+    return {
+        "where": where,
+        "problems": [problem.to_json() for problem in failed.problems],
+        "entry": masked(failed.table),
+    }
 
 
 def _rule(rule: Any) -> dict[str, Any]:
@@ -370,7 +405,9 @@ def _find(source: str, client: str | None, machine: Machine, from_project: bool)
         text = read_text(place)
         if text is None:
             raise ConfigUnusable(
-                Problem(str(place), f"{whose.title} has no such file here; name the file, if it is elsewhere")
+                Problem(
+                    str(place), f"{whose.title} has no such file here; name the file, if it is elsewhere", kind="io"
+                )
             )
         return whose, place, text
     if from_project:

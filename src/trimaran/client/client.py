@@ -96,6 +96,9 @@ _decode_any = msgspec.json.Decoder().decode
 class Client:
     """Made by `connect` and `open_client`. Safe to use from many tasks at once, and to close from any of them."""
 
+    made_with: tuple[Any, Mapping[str, Any]] | None = None
+    """The target and the options that `connect` was given: a host that is given this client makes its own of them."""
+
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._options = connection.options

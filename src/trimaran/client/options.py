@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, final, get_args
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from trimaran.errors import ConfigError
 from trimaran.protocol.versions import SUPPORTED
@@ -98,9 +98,14 @@ class Options(Struct, frozen=True, kw_only=True):
     """Seconds a child process gets to end by itself, and again after it was told to."""
 
     @classmethod
+    def names(cls) -> frozenset[str]:
+        """What the options are called."""
+        return frozenset(cls.__struct_fields__)
+
+    @classmethod
     def make(cls, given: Mapping[str, Any]) -> Options:
         """Options from keywords; ConfigError names the one that cannot be."""
-        known = {field.name for field in structs.fields(cls)}
+        known = cls.names()
         for name in given:
             if name not in known:
                 raise ConfigError(f"connect has no option {name!r}; it takes {', '.join(sorted(known))}")

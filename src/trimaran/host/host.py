@@ -55,7 +55,7 @@ from .permissions import (
     read_config_rules,
     read_options,
 )
-from .plans import Logins, Plan, plan_for
+from .plans import OWN_HANDLERS, Logins, Plan, plan_for
 from .supervise import ServerStatus, Supervised
 from .trust import UNTRUSTED, Trust, Untrusted, untrusted_in
 
@@ -95,7 +95,8 @@ class Host:
     """Servers, their tools under one roof, and who may use them. Use it as `async with`, or `start` and `close` it.
 
     Args:
-        config: A loaded configuration; or a mapping of names to whatever `connect` takes: a URL, a command, a Server.
+        config: A loaded configuration; or a mapping of names to whatever `connect` takes: a URL, a command, a Server; to
+            the same with options beside it, `{"url": ..., "auth": ...}`; or to `connect(...)` itself, not opened.
         allow, ask, deny: Rules on top of the configured ones, as on a command line.
         bridge: The way to a person. With one, servers are told that they may ask (R261); without, no server may, and what
             the rules would ask about is denied. `on_question=` makes one.
@@ -126,7 +127,7 @@ class Host:
 
     def __init__(
         self,
-        config: HostConfig | Mapping[str, Target] | None = None,
+        config: HostConfig | Mapping[str, Target | Client] | None = None,
         *,
         allow: Iterable[str] = (),
         ask: Iterable[str] = (),
@@ -150,8 +151,11 @@ class Host:
     ) -> None:
         if bridge is not None and on_question is not None:
             raise ConfigError("give bridge= or on_question=, not both: a Bridge takes on_question itself")
-        for name in ("on_elicit", "on_sample"):
-            if name in (options or {}):  # it would be asked before the rules are
+        for name in OWN_HANDLERS:
+            handler = (options or {}).get("handler")
+            if (
+                name in (options or {}) or getattr(handler, name, None) is not None
+            ):  # it would be asked before the rules are
                 raise ConfigError(
                     f"{name} is not for options=: a host's servers ask through bridge=, or on_question=, and on_sample="
                 )
@@ -310,7 +314,7 @@ class Host:
                 log.warning("%s", problem)
         return reading
 
-    def _configure(self, config: HostConfig | Mapping[str, Target] | None) -> None:
+    def _configure(self, config: HostConfig | Mapping[str, Target | Client] | None) -> None:
         """Make what is to run. A server with a mistake in it, or in its rules, has failed before it began."""
         given: Mapping[str, Any] = (
             self.config.servers if config is None or config is self.config else cast("Any", config)
@@ -320,8 +324,8 @@ class Host:
         for name, failed in self.config.failed.items():
             self._add_failed(name, failed)
 
-    def _add(self, name: str, target: Any) -> Supervised:
-        plan = plan_for(check_server_name(name), target, self._environment)
+    def _add(self, name: str, target: Any, options: Mapping[str, Any] | None = None) -> Supervised:
+        plan = plan_for(check_server_name(name), target, self._environment, options)
         # Rules that could not be read hold for whatever runs under this name: one of them might be the one that denies.
         failed = self.config.failed.get(name)
         errors = [failed.reason] if failed is not None else []
@@ -480,30 +484,37 @@ class Host:
         rules += check(self._reading.rules, catalog)
         return [*map(str, self.config.problems), *map(str, rules)]
 
-    async def start_server(self, name: str, target: Target | ServerEntry) -> None:
+    async def start_server(self, name: str, target: Target | ServerEntry | Client, **options: Any) -> None:
         """Add a server, and connect to it: once this returns its tools are in the catalog (R216).
 
         That may take as long as the `startup_limit`: cancel it to wait less, and the server is removed.
+
+        Args:
+            target: Whatever `connect` takes; an entry of a configuration; or `connect(...)` itself, not opened.
+            options: As for `connect`, such as `auth=`: for this server alone. `timeout` is the limit of a call,
+                `connect_timeout` that of the start, whoever waits for it.
 
         Raises:
             AlreadyRegistered: there is one of this name, or one is being started (R217).
             ConfigError: the name or the target cannot be used, a rule of an entry cannot be read, the entry is of a
                 project's file that is not trusted, or no server may be started (TRIMARAN_NO_MCP).
-            Error: the connection failed; the server is not there then.
+            ServerUnavailable: no connection came about; the server is not there then. One that wants a person to log in
+                stays, in the state `needs_auth`: `authorize` it.
         """
         self._require_open()
         check_server_name(name)
         if name in self._servers:
             raise AlreadyRegistered(f"there is a server {name!r} already: stop it first, or use another name")
-        self._require_startable(name, plan_for(name, target, self._environment))
+        self._require_startable(name, plan_for(name, target, self._environment, options))
         self._bring(name, target)
-        server = self._add(name, target)
+        server = self._add(name, target, options)
         try:
             server.start()
             await server.settled()
             server.require()
         except BaseException:
-            if self._servers.get(name) is server:
+            # One that wants a login stays: `authorize` is what it needs, and not to be added again.
+            if self._servers.get(name) is server and server.state != "needs_auth":
                 await self._remove(name)
             raise
 
@@ -611,7 +622,8 @@ class Host:
         self._require_startable(name, plan)
         if plan is None:
             raise ConfigError(f"nobody can log in to the server {name!r}: mend its configuration first")
-        work = asyncio.ensure_future(self._logins.log_in(plan, login if login is not None else self._login))
+        way = login if login is not None else self._login
+        work = asyncio.ensure_future(self._logins.log_in(plan, way, self._options))
         self._logging_in.add(work)
         try:
             await work

@@ -409,7 +409,7 @@ class Supervised:
             self._retries = isinstance(error, AuthorizationFailed) and not isinstance(error, LoginRequired)
             self._enter("needs_auth", str(error))
             return
-        self._retries = not isinstance(error, (ConfigError, Unauthorized))
+        self._retries = _is_passing(error) or not isinstance(error, (ConfigError, Unauthorized))
         self._enter("failed", str(error) or type(error).__name__)
 
     async def _once(self, limit: float) -> float:
@@ -557,6 +557,13 @@ class Supervised:
         except Error as error:
             return error
         return None
+
+
+def _is_passing(error: Error) -> bool:
+    """Credentials without a person could not be had: may the issuer only be away?"""
+    if not isinstance(error, AuthorizationFailed) or isinstance(error, (LoginRequired, UnsafeUrl)):
+        return False
+    return error.code in (None, "server_error", "temporarily_unavailable")
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

@@ -36,7 +36,7 @@ from trimaran.errors import ConfigError
 from .config.entry import read_rules
 from .config.files import write_whole
 from .config.machine import Machine
-from .config.mask import MASK, mask_text, mask_url
+from .config.mask import MASK, is_secret_key, mask_text, mask_url
 from .config.model import FailedEntry, HostConfig, RuleEntry, ServerEntry, Source
 from .plain import visible
 
@@ -235,7 +235,7 @@ def _detail(key: str, value: Any) -> str:
     if isinstance(value, list):
         return " ".join(map(str, cast("list[Any]", value)))
     text = str(value)
-    return mask_text(text) if "secret" in key.lower() else _url(text) if "://" in text else text
+    return mask_text(text) if is_secret_key(key) else _url(text) if "://" in text else text
 
 
 def _list(value: Any) -> list[Any]:

@@ -320,6 +320,93 @@ def test_off_with_options_is_a_mistake_and_so_is_a_secret_of_nobody() -> None:
     assert problems(f'{HTTP}oauth_config = {{ client_secret = "x" }}') == [("oauth_config.client_secret", 4)]
 
 
+# --- oauth without a person ------------------------------------------------------------------------------------------
+
+ROBOT = '[server.s.oauth]\nmode = "client_credentials"\nclient_id = "c"\n'
+COMPANY = '[server.s.oauth]\nmode = "enterprise_managed"\nclient_id = "c"\nidp_token_url = "https://i/t"\n'
+PLATFORM = '[server.s.oauth]\nmode = "workload_identity"\n'
+
+
+def test_a_program_may_have_credentials_of_its_own() -> None:
+    """R211, R212: files are named from the workspace on."""
+    entry = entry_of(f'{HTTP}{ROBOT}client_secret = "${{SECRET}}"\ndpop = true\nscopes = ["r"]', SECRET="sssh")  # noqa: S106
+    assert entry.oauth == "client_credentials"
+    assert entry.oauth_config == OAuthEntry(client_id="c", client_secret="sssh", dpop=True, scopes=("r",))  # noqa: S106
+    assert entry.oauth_config.secrets == ("sssh",)
+    entry = entry_of(f'{HTTP}{COMPANY}subject_token_file = "~/token"\nprivate_key_file = "keys/app.pem"')
+    assert entry.oauth_config is not None
+    assert (entry.oauth_config.subject_token_file, entry.oauth_config.private_key_file) == (
+        "/u/token",
+        "/w/keys/app.pem",
+    )
+    entry = entry_of(f'{HTTP}{PLATFORM}assertion_file = "/var/run/token"')
+    assert entry.oauth_config == OAuthEntry(assertion_file="/var/run/token")
+    assert entry.oauth_config.secrets == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "kind"),
+    [
+        (ROBOT, "oauth", "oauth_incomplete"),
+        (f'{ROBOT}client_secret = ""', "oauth.client_secret", "oauth_incomplete"),
+        (f'{ROBOT}client_secret = "a"\nprivate_key = "b"', "oauth.private_key", "contradiction"),
+        (f'{ROBOT}client_secret = "a"\nassertion = "b"', "oauth.assertion", "contradiction"),
+        (f'{ROBOT}client_secret = "a"\ndpop = "yes"', "oauth.dpop", "invalid_value"),
+        (f'{ROBOT}client_secret = "${{NOWHERE}}"', "oauth.client_secret", "missing_env"),
+        (f'{ROBOT}client_secret = "a"\ntoken_url = "http://i/t"', "oauth.token_url", "invalid_url"),
+        (f'{ROBOT}client_secret = "a"\nsecret = "b"', "oauth.secret", "unknown_key"),
+        (ROBOT.replace('client_id = "c"', 'client_secret = "a"'), "oauth.client_id", "oauth_no_client_id"),
+        (COMPANY, "oauth", "oauth_incomplete"),
+        (f'{COMPANY}subject_token = "a"\nsubject_token_type = "jwt"', "oauth.subject_token_type", "invalid_value"),
+        (f'{COMPANY}subject_token = "a"\ntoken_url = "https://i/t"', "oauth.token_url", "oauth_incomplete"),
+        (
+            COMPANY.replace("idp_token_url", "idp_issuer") + 'subject_token = "a"',
+            "oauth.idp_token_url",
+            "oauth_incomplete",
+        ),
+        (PLATFORM, "oauth", "oauth_incomplete"),
+        (f'{PLATFORM}assertion = "a"\nclient_secret = "b"', "oauth.client_secret", "contradiction"),
+        (f'{PLATFORM}assertion = "a"\nassertion_file = "b"', "oauth.assertion_file", "contradiction"),
+    ],
+)
+def test_what_a_mode_lacks_or_cannot_have_is_named(text: str, key: str, kind: str) -> None:
+    """R280: with its kind."""
+    found = failed(f"{HTTP}{text}").problems
+    assert [(problem.key, problem.kind) for problem in found] == [(f"server.s.{key}", kind)]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ('transport = "websocket"\nurl = "https://h/"', "invalid_transport"),
+        ('transport = "http"', "missing_url"),
+        ('transport = "http"\nurl = "ftp://h"', "invalid_url"),
+        (f'{HTTP}headers = {{ "a b" = "c" }}', "invalid_header"),
+        (f'{HTTP}headers = {{ a = "b\\n" }}', "invalid_header"),
+        (f'{HTTP}oauth = "maybe"', "invalid_oauth_mode"),
+        (
+            f'{HTTP}oauth = "manual"\noauth_config = {{ client_id = "c", auth_url = "https://a/" }}',
+            "oauth_manual_incomplete",
+        ),
+        (f'{HTTP}oauth_config = {{ client_secret = "c" }}', "oauth_no_client_id"),
+        (f'{HTTP}oauth = "auto"\nheaders = {{ Authorization = "x" }}', "contradiction"),
+        (f'{STDIO}url = "https://h/"', "field_not_valid_for_transport"),
+        ('args = ["x"]', "missing_command"),
+        (f'{STDIO}env = {{ A = "${{NOWHERE}}" }}', "missing_env"),
+        (f'{STDIO}env = {{ A = "${{NOWHERE" }}', "invalid_reference"),
+        (f'{STDIO}colour = "red"', "unknown_key"),
+        (f'{STDIO}timeout = "soon"', "invalid_value"),
+        (f"{STDIO}enabled = true\ndisabled = true", "contradiction"),
+        (f'{STDIO}permissions = {{ allow = "x" }}', "invalid_rule"),
+    ],
+)
+def test_every_problem_has_a_kind(text: str, kind: str) -> None:
+    """R280: a program need not read the message."""
+    [problem] = failed(text).problems
+    assert problem.kind == kind
+    assert problem.to_json()["kind"] == kind
+
+
 # --- common keys -----------------------------------------------------------------------------------------------------
 
 

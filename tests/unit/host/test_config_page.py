@@ -13,7 +13,7 @@ from trimaran.host.config import entry as reading
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "configuration.md").read_text()
 BLOCKS = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-MACHINE = Machine(home="/u", workspace="/w", environ={"LINEAR_API_KEY": "k", "VAULT_SECRET": "s"})
+MACHINE = Machine(home="/u", workspace="/w", environ={"LINEAR_API_KEY": "k", "VAULT_SECRET": "s", "LEDGER_SECRET": "s"})
 
 
 @pytest.mark.parametrize("number", range(len(BLOCKS)))

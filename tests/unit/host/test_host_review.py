@@ -410,7 +410,7 @@ async def test_the_list_of_a_server_that_could_not_be_listened_to_does_not_grow_
 async def test_a_login_ends_with_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     began = asyncio.Event()
 
-    async def log_in(plan: Any, login: Any) -> None:
+    async def log_in(*arguments: Any) -> None:
         began.set()
         await asyncio.Event().wait()
 

@@ -146,6 +146,7 @@ def test_a_reason_is_for_denies() -> None:
 def test_a_problem_can_be_written_as_json() -> None:
     (problem,) = read_rules({"ask": ["***"]}, HERE, server="fs").problems
     assert problem.to_json() == {
+        "kind": "invalid_rule",
         "severity": "error",
         "source": {"kind": "project", "where": ".trimaran/mcp.toml", "key": "permissions.ask[0]"},
         "message": "*** is no glob: * or ** is",

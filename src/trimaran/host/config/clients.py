@@ -60,7 +60,9 @@ class Client(Struct, frozen=True, kw_only=True):
             assert self.project is not None
             return machine.in_workspace(*self.project)
         if project:
-            raise ConfigUnusable(Problem(str(self.user(machine)), f"{self.title} has no file for one project alone"))
+            raise ConfigUnusable(
+                Problem(str(self.user(machine)), f"{self.title} has no file for one project alone", kind="io")
+            )
         return self.user(machine)
 
     def servers(self, content: Mapping[str, Any], machine: Machine, file: str) -> dict[str, Any]:
@@ -113,7 +115,9 @@ def _table(value: Any, key: str, file: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise ConfigUnusable(Problem(file, "an object is expected here, with a member for each server", key))
+        raise ConfigUnusable(
+            Problem(file, "an object is expected here, with a member for each server", key, kind="config_parse")
+        )
     return dict(cast("Mapping[str, Any]", value))
 
 
@@ -247,7 +251,7 @@ def read_content(text: str, language: str, file: str) -> dict[str, Any]:
         return {}
     content = read_json(text, file)
     if not isinstance(content, dict):
-        raise ConfigUnusable(Problem(file, "an object is expected, { ... }", line=1))
+        raise ConfigUnusable(Problem(file, "an object is expected, { ... }", line=1, kind="config_parse"))
     return cast("dict[str, Any]", content)
 
 
@@ -256,7 +260,9 @@ def client_of(file: PurePath, text: str) -> Client:
     if file.suffix == ".toml":
         content = read_content(text, "toml", str(file))
         if "server" in content:
-            raise ConfigUnusable(Problem(str(file), "this is an mcp.toml already: there is nothing to import"))
+            raise ConfigUnusable(
+                Problem(str(file), "this is an mcp.toml already: there is nothing to import", kind="config_parse")
+            )
         return CLIENTS["codex"]
     if file.suffix in (".yaml", ".yml"):
         return CLIENTS["goose"]
@@ -272,6 +278,7 @@ def client_of(file: PurePath, text: str) -> Client:
                 str(file),
                 "there are no servers in it: mcpServers, servers, context_servers, mcp_servers or extensions is expected; "
                 "say whose file it is with --client",
+                kind="config_parse",
             )
         )
     by_name = {

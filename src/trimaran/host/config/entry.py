@@ -23,22 +23,23 @@ from .model import (
     OAuthEntry,
     OAuthMode,
     Problem,
+    ProblemKind,
     RuleEntry,
     ServerEntry,
     Source,
+    SubjectTokenType,
     ToolEntry,
     Transport,
 )
 from .values import read_duration, read_size
 
-__all__ = ["NAME", "name_problem", "read_entry", "read_rules"]
+__all__ = ["NAME", "OAUTH_KEYS", "name_problem", "read_entry", "read_rules"]
 
 T = TypeVar("T")
 
 NAME: Final = re.compile(r"[a-z0-9_-]{1,32}")  # R226; what a model sees of it is mcp__NAME__tool, 64 characters in all
 
 _TRANSPORTS: Final[tuple[Transport, ...]] = ("stdio", "http", "sse")
-_MODES: Final[tuple[OAuthMode, ...]] = ("auto", "off", "manual")
 _ACTIONS: Final[tuple[Action, ...]] = ("allow", "deny", "ask")
 _STDIO: Final = ("command", "args", "env", "cwd")
 _HTTP: Final = ("url", "headers", "oauth", "oauth_config")
@@ -55,8 +56,39 @@ _COMMON: Final = (
     "tools",
     "permissions",
 )
-_OAUTH: Final = ("client_id", "client_secret", "auth_url", "token_url", "scopes", "audience")
-_NEEDED: Final = ("client_id", "auth_url", "token_url")
+_LOGIN: Final = ("client_id", "client_secret", "scopes", "audience")
+_TOKENS: Final = ("token_url", "issuer", "resource", "scopes", "dpop")
+_CLIENT: Final = ("client_secret", "private_key", "private_key_file", "client_assertion", "client_assertion_file")
+_SUBJECT: Final = ("subject_token", "subject_token_file")
+_ASSERTION: Final = ("assertion", "assertion_file")
+_IDP: Final = ("idp_token_url", "idp_issuer", "idp_client_id", "idp_client_secret")
+
+OAUTH_KEYS: Final[Mapping[OAuthMode, tuple[str, ...]]] = {
+    "auto": _LOGIN,
+    "off": (),
+    "manual": (*_LOGIN, "auth_url", "token_url"),
+    "client_credentials": ("client_id", *_CLIENT, "algorithm", *_TOKENS),
+    "enterprise_managed": (
+        *("client_id", *_CLIENT, "algorithm", *_IDP, *_SUBJECT, "subject_token_type", "audience"),
+        *_TOKENS,
+    ),
+    "workload_identity": (*_ASSERTION, "client_id", *_TOKENS),
+}
+"""The keys of `oauth_config` that go with each mode."""
+_OAUTH: Final = tuple(dict.fromkeys(key for keys in OAUTH_KEYS.values() for key in keys))
+_OAUTH_URLS: Final = ("auth_url", "token_url", "issuer", "idp_token_url")
+SUBJECT_TOKEN_TYPES: Final[tuple[SubjectTokenType, ...]] = ("id_token", "saml2", "refresh_token")
+_NEEDED: Final[Mapping[OAuthMode, tuple[str, ...]]] = {
+    "manual": ("client_id", "auth_url", "token_url"),
+    "client_credentials": ("client_id",),
+    "enterprise_managed": ("client_id", "idp_token_url"),
+}
+# Of these keys one may be there, and where it says True one must.
+_ONE_OF: Final[Mapping[OAuthMode, tuple[tuple[tuple[str, ...], bool], ...]]] = {
+    "client_credentials": ((_CLIENT, True),),
+    "enterprise_managed": ((_CLIENT, False), (_SUBJECT, True)),
+    "workload_identity": ((_ASSERTION, True),),
+}
 _RULE: Final = ("pattern", "comment", "reason", "expires_at")
 _SPELLINGS: Final = {"streamable-http": "http", "streamable_http": "http", "streamableHttp": "http", "https": "http"}
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
@@ -83,9 +115,9 @@ class _Notes:
         self._lines = lines
         self.problems: list[Problem] = []
 
-    def add(self, key: str, message: str) -> None:
+    def add(self, key: str, message: str, kind: ProblemKind = "invalid_value") -> None:
         whole = f"{self._path}.{key}" if key else self._path
-        self.problems.append(Problem(self._source.file, message, whole, self.line(key)))
+        self.problems.append(Problem(self._source.file, message, whole, self.line(key), kind))
 
     def line(self, key: str) -> int | None:
         """Of the key; of the nearest table around it, where the key itself has none."""
@@ -101,7 +133,7 @@ class _Notes:
             if name not in known:
                 near = difflib.get_close_matches(name, known, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
-                self.add(f"{key}.{name}" if key else name, f"this key is not known; {hint}")
+                self.add(f"{key}.{name}" if key else name, f"this key is not known; {hint}", "unknown_key")
 
 
 def read_entry(
@@ -154,20 +186,31 @@ class _Reading:
             output_limit=self._take("output_limit", read_size, 2 * 1024 * 1024),
             lazy=self._take("lazy", _flag, False),
             tools=self._tools(),
-            permissions=read_rules(self._map("permissions"), source, self._notes.add, self._notes.line),
+            permissions=read_rules(self._map("permissions"), source, self._complain, self._notes.line),
             table=self._table,
             lines=lines,
         )
 
+    def _complain(self, key: str, message: str) -> None:
+        self._notes.add(key, message, "invalid_rule")
+
     # --- plain values ------------------------------------------------------------------------------------------------
 
-    def _take(self, key: str, read: Callable[[Any], T], default: Any) -> T:
-        if key not in self._table:
+    def _take(
+        self,
+        key: str,
+        read: Callable[[Any], T],
+        default: Any,
+        table: Mapping[str, Any] | None = None,
+        at: str | None = None,
+    ) -> T:
+        table = self._table if table is None else table
+        if key not in table:
             return default
         try:
-            return read(self._table[key])
+            return read(table[key])
         except ValueError as error:
-            self._notes.add(key, str(error))
+            self._notes.add(at or key, str(error))
             return default
 
     def _map(self, key: str) -> Mapping[str, Any]:
@@ -185,7 +228,7 @@ class _Reading:
         try:
             made = expand(value, self._variables)
         except Unexpandable as error:
-            self._notes.add(key, str(error))
+            self._notes.add(key, str(error), error.kind)
             return ""
         if "\0" in made:
             self._notes.add(key, "there is a NUL character in it, which no program can be given")
@@ -201,7 +244,7 @@ class _Reading:
             return disabled
         enabled = self._take("enabled", _flag, not disabled)
         if "disabled" in self._table and enabled == disabled:
-            self._notes.add("enabled", "enabled and disabled contradict each other: keep one of them")
+            self._notes.add("enabled", "enabled and disabled contradict each other: keep one of them", "contradiction")
         return not enabled
 
     # --- transports --------------------------------------------------------------------------------------------------
@@ -210,36 +253,42 @@ class _Reading:
         key = "transport" if "transport" in self._table else "type"
         given = self._table.get(key, "stdio")
         if self._table.get("type", given) != given:
-            self._notes.add("type", "type is another word for transport, and they differ: keep one of them")
+            self._notes.add(
+                "type", "type is another word for transport, and they differ: keep one of them", "contradiction"
+            )
         if given in _TRANSPORTS:
             return given
         better = _SPELLINGS.get(given) if isinstance(given, str) else None
         hint = f'; write "{better}"' if better else ""
         shown = f'"{given[:40]}"' if isinstance(given, str) else _kind(given)
-        self._notes.add(key, f'{shown} is no transport: "stdio", "http" and "sse" are{hint}')
+        self._notes.add(key, f'{shown} is no transport: "stdio", "http" and "sse" are{hint}', "invalid_transport")
         return "http" if "url" in self._table else "stdio"
 
     def _refuse_the_other(self, transport: Transport) -> None:
         """R228, R229: a key of another transport is a mistake, not decoration."""
-        said = "transport" in self._table or "type" in self._table
+        is_chosen = "transport" in self._table or "type" in self._table
         for key in _HTTP if transport == "stdio" else _STDIO:
             if key not in self._table:
                 continue
             if transport != "stdio":
-                self._notes.add(key, f'{key} is for a process, and this server is reached by "{transport}": remove it')
-            elif said or "command" in self._table:
-                self._notes.add(key, f"{key} is for HTTP, and this server is a process (stdio): remove it")
+                message = f'{key} is for a process, and this server is reached by "{transport}": remove it'
+            elif is_chosen or "command" in self._table:
+                message = f"{key} is for HTTP, and this server is a process (stdio): remove it"
             else:
-                self._notes.add(key, f'{key} is for HTTP: add transport = "http"')
+                message = f'{key} is for HTTP: add transport = "http"'
+            self._notes.add(key, message, "field_not_valid_for_transport")
 
     def _child(self) -> dict[str, Any]:
         command = ""
         if "command" in self._table:
             command = self._machine.at_home(self._text("command", self._table["command"]))
             if not command.strip() and not self._failed("command"):
-                self._notes.add("command", "the command is empty: write the program that is the server")
+                self._notes.add(
+                    "command", "the command is empty: write the program that is the server", "missing_command"
+                )
         elif "url" not in self._table:
-            self._notes.add("command", 'a command is expected: command = "npx", or a url with transport = "http"')
+            message = 'a command is expected: command = "npx", or a url with transport = "http"'
+            self._notes.add("command", message, "missing_command")
         env = self._texts("env")
         for name in env:
             if not name or "=" in name or "\0" in name:
@@ -266,23 +315,26 @@ class _Reading:
         headers = self._texts("headers")
         for name, value in headers.items():
             if not _TOKEN.fullmatch(name):
-                self._notes.add(f"headers.{name}", f"{name[:60]!r} is no name that HTTP allows for a header")
+                self._notes.add(
+                    f"headers.{name}", f"{name[:60]!r} is no name that HTTP allows for a header", "invalid_header"
+                )
             elif not _FIELD_VALUE.fullmatch(value):
                 self._notes.add(
                     f"headers.{name}",
                     f"the value of the header {name} is not legal HTTP: no line ends, no control characters, "
                     "no blanks around it, no letters outside Latin-1",
+                    "invalid_header",
                 )
         mode, oauth = self._oauth(headers)
         return {"url": self._url("url"), "headers": headers, "oauth": mode, "oauth_config": oauth}
 
     def _url(self, key: str) -> str:
         if key not in self._table:
-            self._notes.add(key, 'a url is expected: url = "https://host/mcp"')
+            self._notes.add(key, 'a url is expected: url = "https://host/mcp"', "missing_url")
             return ""
         url = self._text(key, self._table[key])
         if not self._failed(key) and (wrong := _url_problem(url)):
-            self._notes.add(key, f"{mask_url(str(self._table[key]))!r} {wrong}")
+            self._notes.add(key, f"{mask_url(str(self._table[key]))!r} {wrong}", "invalid_url")
         return url
 
     # --- authorization -----------------------------------------------------------------------------------------------
@@ -292,21 +344,24 @@ class _Reading:
         details, key = self._map("oauth_config"), "oauth_config"
         if isinstance(given, Mapping):  # C32: [server.X.oauth] with a mode says both at once
             if "oauth_config" in self._table:
-                self._notes.add("oauth_config", "oauth is a table already: keep one of the two")
+                self._notes.add("oauth_config", "oauth is a table already: keep one of the two", "contradiction")
             details, key = cast("Mapping[str, Any]", given), "oauth"
             given = details.get("mode", "manual" if {"auth_url", "token_url"} & details.keys() else "auto")
             details = {name: value for name, value in details.items() if name != "mode"}
         by_hand = next((name for name in headers if name.lower() == "authorization"), None)
         if given is None:  # C31: who brings credentials along needs no others
             given = "off" if by_hand is not None and not details else "auto"
-        if given not in _MODES:
+        if given not in OAUTH_KEYS:
             at = "oauth.mode" if key == "oauth" else "oauth"
-            self._notes.add(at, f'"auto", "off" or "manual" is expected, not {_shown(given)}')
+            modes = ", ".join(f'"{mode}"' for mode in OAUTH_KEYS)
+            self._notes.add(at, f"one of {modes} is expected, not {_shown(given)}", "invalid_oauth_mode")
             return "off", None
         mode: OAuthMode = given
         if mode != "off" and by_hand is not None:
             self._notes.add(
-                f"headers.{by_hand}", f'this header and oauth = "{mode}" both say who calls: remove one of them'
+                f"headers.{by_hand}",
+                f'this header and oauth = "{mode}" both say who calls: remove one of them',
+                "contradiction",
             )
         return mode, self._oauth_entry(mode, details, key)
 
@@ -314,27 +369,62 @@ class _Reading:
         self._notes.unknown(details, _OAUTH, key)
         if mode == "off":
             if details:
-                self._notes.add(key, 'this says nothing with oauth = "off": remove it, or choose "auto" or "manual"')
+                message = 'this says nothing with oauth = "off": remove it, or choose another mode'
+                self._notes.add(key, message, "contradiction")
             return None
-        for name in _NEEDED:
-            if mode == "manual" and name not in details:
-                self._notes.add(f"{key}.{name}", f'{name} is missing, which oauth = "manual" needs')
-        made: dict[str, Any] = {}
-        for name in _OAUTH:
-            if name in details and name != "scopes":
-                made[name] = self._text(f"{key}.{name}", details[name]) or None
-        for name in _NEEDED:
-            if mode == "manual" and name in made and made[name] is None and not self._failed(name):
-                self._notes.add(f"{key}.{name}", f'{name} is empty, which oauth = "manual" does not allow')
-        for name in ("auth_url", "token_url"):
-            if made.get(name) and mode == "auto":
-                self._notes.add(f"{key}.{name}", f'{name} goes with oauth = "manual"; "auto" finds it out')
-            elif made.get(name) and (wrong := _url_problem(made[name]) or _plain_http(made[name])):
-                self._notes.add(f"{key}.{name}", f"{mask_url(str(details[name]))!r} {wrong}")
-        if "client_secret" in made and "client_id" not in made:
-            self._notes.add(f"{key}.client_secret", "the client_id that this secret belongs to is missing")
-        made["scopes"] = self._scopes(details.get("scopes", []), f"{key}.scopes")
+        for name in details:
+            if name in _OAUTH and name not in OAUTH_KEYS[mode]:
+                others = " or ".join(f'"{one}"' for one, keys in OAUTH_KEYS.items() if name in keys)
+                hint = '; "auto" finds it out' if mode == "auto" and name in ("auth_url", "token_url") else ""
+                message = f'{name} goes with oauth = {others}, not with "{mode}"{hint}'
+                self._notes.add(f"{key}.{name}", message, "contradiction")
+        made = self._oauth_values(mode, details, key)
+        self._require_oauth(mode, details, made, key)
         return OAuthEntry(**made) if details else None
+
+    def _oauth_values(self, mode: OAuthMode, details: Mapping[str, Any], key: str) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for name in OAUTH_KEYS[mode]:
+            if name not in details:
+                continue
+            at, value = f"{key}.{name}", details[name]
+            if name == "scopes":
+                values[name] = self._scopes(value, at)
+            elif name == "dpop":
+                values[name] = self._take(name, _flag, False, details, at)
+            elif text := self._text(at, value):
+                values[name] = text
+                if name.endswith("_file"):
+                    values[name] = str(self._machine.in_workspace(self._machine.at_home(text)))
+                elif name in _OAUTH_URLS and (wrong := _url_problem(text) or _plain_http(text)):
+                    self._notes.add(at, f"{mask_url(str(value))!r} {wrong}", "invalid_url")
+                elif name == "subject_token_type" and text not in SUBJECT_TOKEN_TYPES:
+                    kinds = ", ".join(f'"{one}"' for one in SUBJECT_TOKEN_TYPES)
+                    self._notes.add(at, f"one of {kinds} is expected, not {_shown(text)}")
+        return values
+
+    def _require_oauth(self, mode: OAuthMode, details: Mapping[str, Any], values: dict[str, Any], key: str) -> None:
+        """What a mode cannot do without: keys, and of some groups one key."""
+        incomplete: ProblemKind = "oauth_manual_incomplete" if mode == "manual" else "oauth_incomplete"
+        for name in _NEEDED.get(mode, ()):
+            kind: ProblemKind = "oauth_no_client_id" if name == "client_id" else incomplete
+            if name not in details:
+                self._notes.add(f"{key}.{name}", f'{name} is missing, which oauth = "{mode}" needs', kind)
+            elif name not in values and not self._failed(name):
+                self._notes.add(f"{key}.{name}", f'{name} is empty, which oauth = "{mode}" does not allow', kind)
+        for names, is_needed in _ONE_OF.get(mode, ()):
+            said = [name for name in names if name in details]
+            if len(said) > 1:
+                self._notes.add(f"{key}.{said[1]}", f"{said[0]} says this already: keep one of them", "contradiction")
+            elif is_needed and (not said or (said[0] not in values and not self._failed(said[0]))):
+                message = f'oauth = "{mode}" needs one of {", ".join(names)}'
+                self._notes.add(f"{key}.{said[0]}" if said else key, message, "oauth_incomplete")
+        if "client_secret" in values and "client_id" not in details and mode == "auto":
+            message = "the client_id that this secret belongs to is missing"
+            self._notes.add(f"{key}.client_secret", message, "oauth_no_client_id")
+        if mode == "enterprise_managed" and "token_url" in values and not {"issuer", "audience"} & values.keys():
+            message = "with a token_url, say whose it is: add issuer, or audience"
+            self._notes.add(f"{key}.token_url", message, "oauth_incomplete")
 
     def _scopes(self, value: Any, key: str) -> tuple[str, ...]:
         if isinstance(value, str):

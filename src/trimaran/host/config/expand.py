@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 __all__ = ["Part", "Reference", "Unexpandable", "expand", "parts_of", "text_of"]
 
@@ -19,6 +19,8 @@ _FOREIGN: Final = {"env": "${{{}}}", "input": "${{{}}} and set that variable"}
 
 class Unexpandable(ValueError):
     """The text refers to what is not there, or cannot be read. Says which, never what other variables hold."""
+
+    kind: Literal["missing_env", "invalid_reference"] = "invalid_reference"
 
 
 class Reference(NamedTuple):
@@ -77,6 +79,8 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
             continue
         known = variables.get(part.name, part.default)
         if known is None:
-            raise Unexpandable(f"${{{part.name}}} is not set: set it, or write a default, ${{{part.name}:-...}}")
+            unset = Unexpandable(f"${{{part.name}}} is not set: set it, or write a default, ${{{part.name}:-...}}")
+            unset.kind = "missing_env"
+            raise unset
         made.append(known)
     return "".join(made)

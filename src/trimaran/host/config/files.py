@@ -23,25 +23,30 @@ BACKUP: Final = ".trimaran-bak"
 _LARGEST: Final = 64 * 1024 * 1024  # Claude Code's own file grows to some MiB; a device in its place never ends
 
 
+def _io(path: PurePath, message: str) -> Problem:
+    return Problem(str(path), message, kind="io")
+
+
 def read_text(path: PurePath) -> str | None:
     """The file's text, without a byte order mark; None if there is no file."""
     file = Path(path)
     try:
         found = file.stat()
         if not stat.S_ISREG(found.st_mode):
-            raise ConfigUnusable(Problem(str(path), "this is not a file: move it away, or name another"))
+            raise ConfigUnusable(_io(path, "this is not a file: move it away, or name another"))
         if found.st_size > _LARGEST:
-            raise ConfigUnusable(Problem(str(path), f"this is larger than {_LARGEST >> 20} MiB: is it the right file?"))
+            raise ConfigUnusable(_io(path, f"this is larger than {_LARGEST >> 20} MiB: is it the right file?"))
         data = file.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise ConfigUnusable(Problem(str(path), f"this cannot be read: {error.strerror or error}")) from None
+        raise ConfigUnusable(_io(path, f"this cannot be read: {error.strerror or error}")) from None
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise ConfigUnusable(Problem(str(path), "this is not UTF-8: save the file as UTF-8", line=line)) from None
+        problem = Problem(str(path), "this is not UTF-8: save the file as UTF-8", line=line, kind="config_parse")
+        raise ConfigUnusable(problem) from None
 
 
 def replace_text(path: PurePath, text: str, before: str | None) -> Path | None:
@@ -51,7 +56,7 @@ def replace_text(path: PurePath, text: str, before: str | None) -> Path | None:
         file = file.resolve() if file.is_symlink() else file
         file.parent.mkdir(parents=True, exist_ok=True)
         if read_text(file) != before:
-            raise ConfigUnusable(Problem(str(path), "this was changed by somebody else meanwhile: run it again"))
+            raise ConfigUnusable(_io(path, "this was changed by somebody else meanwhile: run it again"))
         mode = None if before is None else stat.S_IMODE(file.stat().st_mode)
         backup = None
         if before is not None:
@@ -59,7 +64,7 @@ def replace_text(path: PurePath, text: str, before: str | None) -> Path | None:
             write_whole(backup, file.read_bytes(), mode)
         write_whole(file, text.encode(), mode)
     except OSError as error:
-        raise ConfigUnusable(Problem(str(path), f"this cannot be written: {error.strerror or error}")) from None
+        raise ConfigUnusable(_io(path, f"this cannot be written: {error.strerror or error}")) from None
     return backup
 
 

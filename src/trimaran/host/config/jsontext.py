@@ -59,7 +59,9 @@ class _Reader:
         return found.end() if found else at
 
     def _fail(self, at: int, reason: str) -> NoReturn:
-        raise ConfigUnusable(Problem(self._file, f"this is not JSON: {reason}", line=_line(self.text, at)))
+        raise ConfigUnusable(
+            Problem(self._file, f"this is not JSON: {reason}", line=_line(self.text, at), kind="config_parse")
+        )
 
     def _node(self, at: int, depth: int) -> _Node:
         if depth > _DEEPEST:
@@ -168,7 +170,11 @@ def set_member(text: str, path: Path, value: Any, file: str) -> str:
     elif node.members is None:
         raise ConfigUnusable(
             Problem(
-                file, "an object is expected here: make it one, {}", ".".join(path[:depth]), _line(text, node.start)
+                file,
+                "an object is expected here: make it one, {}",
+                ".".join(path[:depth]),
+                _line(text, node.start),
+                "config_parse",
             )
         )
     else:
@@ -230,6 +236,5 @@ def _check(before: Any, made: str, path: Path, value: Any, file: str) -> None:
         after = None
     if after != before:
         shown = json.dumps(masked({path[-1]: value}), indent=2, ensure_ascii=False)
-        raise ConfigUnusable(
-            Problem(file, f"this cannot be put in without changing the rest; add it by hand:\n{shown}", ".".join(path))
-        )
+        message = f"this cannot be put in without changing the rest; add it by hand:\n{shown}"
+        raise ConfigUnusable(Problem(file, message, ".".join(path), kind="config_parse"))

@@ -19,7 +19,7 @@ from typing import Any, Final, NoReturn, cast
 from .entry import name_problem, read_entry, read_rules
 from .files import read_text
 from .machine import Machine
-from .model import ConfigUnusable, FailedEntry, HostConfig, Level, Problem, RuleEntry, ServerEntry, Source
+from .model import ConfigUnusable, FailedEntry, HostConfig, Level, Problem, ProblemKind, RuleEntry, ServerEntry, Source
 from .tomltext import Path as KeyPath
 from .tomltext import lines_of, read_toml
 
@@ -42,7 +42,7 @@ def load_config(path: str | os.PathLike[str] | None = None, *, machine: Machine 
         file = Path(path).expanduser()
         text = read_text(file)
         if text is None:
-            raise ConfigUnusable(Problem(str(file), "there is no such file"))
+            raise ConfigUnusable(Problem(str(file), "there is no such file", kind="io"))
         return read_config([(Source(str(file), "file"), text)], machine)
     found: list[tuple[Source, str]] = []
     levels: dict[Level, PurePath] = {"user": machine.user_file, "project": machine.project_file}
@@ -84,9 +84,15 @@ def _servers(whole: Mapping[str, Any], source: Source, lines: Mapping[KeyPath, i
     named = cast("Mapping[str, Any]", servers)
     for name in named:
         if wrong := name_problem(name):
-            _stop(source, f"server.{name}", lines.get(("server", name)), wrong)
+            _stop(source, f"server.{name}", lines.get(("server", name)), wrong, "invalid_server_name")
     if "command" in named and not isinstance(named["command"], Mapping):
-        _stop(source, "server", lines.get(("server",)), "the server has no name: write [server.NAME], not [server]")
+        _stop(
+            source,
+            "server",
+            lines.get(("server",)),
+            "the server has no name: write [server.NAME], not [server]",
+            "invalid_server_name",
+        )
     return dict(named)
 
 
@@ -94,13 +100,15 @@ def _global_rules(whole: Mapping[str, Any], source: Source, lines: Mapping[KeyPa
     table: Any = whole.get("permissions", {})
     if not isinstance(table, Mapping):
         line = lines.get(("permissions",))
-        _stop(source, "permissions", line, "a table is expected, [permissions], with allow, deny and ask")
+        _stop(
+            source, "permissions", line, "a table is expected, [permissions], with allow, deny and ask", "invalid_rule"
+        )
 
     def line_of(key: str) -> int | None:
         return lines.get(tuple(key.partition("[")[0].split(".")[:2]), lines.get(("permissions",)))
 
     def complain(key: str, message: str) -> None:
-        _stop(source, key, line_of(key), message)
+        _stop(source, key, line_of(key), message, "invalid_rule")
 
     return read_rules(cast("Mapping[str, Any]", table), source, complain, line_of)
 
@@ -115,7 +123,8 @@ def _unknown(whole: Mapping[str, Any], source: Source, lines: Mapping[KeyPath, i
             hint = "servers are written as [server.NAME] here"
         else:
             hint = f"did you mean {near[0]!r}?" if near else "known are server and permissions"
-        found.append(Problem(source.file, f"this key is not known, and ignored; {hint}", key, lines.get((key,))))
+        message = f"this key is not known, and ignored; {hint}"
+        found.append(Problem(source.file, message, key, lines.get((key,)), "unknown_key"))
     return found
 
 
@@ -125,5 +134,5 @@ def _below(lines: Mapping[KeyPath, int], path: KeyPath) -> dict[str, int]:
     return {".".join(key[depth:]): line for key, line in lines.items() if key[:depth] == path}
 
 
-def _stop(source: Source, key: str, line: int | None, message: str) -> NoReturn:
-    raise ConfigUnusable(Problem(source.file, message, key, line))
+def _stop(source: Source, key: str, line: int | None, message: str, kind: ProblemKind = "config_parse") -> NoReturn:
+    raise ConfigUnusable(Problem(source.file, message, key, line, kind))

@@ -16,13 +16,16 @@ from trimaran.protocol.mask import MASK, TOKEN
 
 from .expand import Reference, Unexpandable, parts_of
 
-__all__ = ["MASK", "mask_text", "mask_url", "masked"]
+__all__ = ["MASK", "is_secret_key", "mask_text", "mask_url", "masked"]
 
 _SECRET_MAPS: Final = frozenset(
     {"env", "envs", "headers", "http_headers", "env_http_headers", "requestInit", "settings"}
 )
+# A key that names a URL, a file, a variable or a kind holds no secret itself.
 _SECRET_KEY: Final = re.compile(
-    r"secret|token(?!_?(?:url|endpoint|env))|password|passwd|api[-_]?key|credential", re.IGNORECASE
+    r"(?:secret|token|password|passwd|api[-_]?key|private[-_]?key|credential|assertion)"
+    r"(?!_?(?:url|endpoint|env|file|type|path))",
+    re.IGNORECASE,
 )
 
 
@@ -42,9 +45,14 @@ def _value(key: str, value: Any) -> Any:
         return mask.mask_arguments(listed, mask_text) if key == "args" else [_value(key, one) for one in listed]
     if not isinstance(value, str):
         return value
-    if _SECRET_KEY.search(key):
+    if is_secret_key(key):
         return mask_text(value)
     return mask_url(value) if "://" in value else TOKEN.sub(MASK, value)
+
+
+def is_secret_key(key: str) -> bool:
+    """Does a value under this key belong to nobody's eyes?"""
+    return _SECRET_KEY.search(key) is not None
 
 
 def _hidden(value: Any) -> Any:

@@ -9,7 +9,7 @@ An entry prints without what is secret in it. `table` is the entry as it was wri
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias, final
+from typing import Any, Final, Literal, TypeAlias, final
 
 from msgspec import Struct, field
 
@@ -18,6 +18,7 @@ from trimaran.errors import ConfigError
 from ..plain import visible
 
 __all__ = [
+    "UNATTENDED",
     "Action",
     "ConfigUnusable",
     "FailedEntry",
@@ -26,17 +27,47 @@ __all__ = [
     "OAuthEntry",
     "OAuthMode",
     "Problem",
+    "ProblemKind",
     "RuleEntry",
     "ServerEntry",
     "Source",
+    "SubjectTokenType",
     "ToolEntry",
     "Transport",
 ]
 
 Transport: TypeAlias = Literal["stdio", "http", "sse"]
-OAuthMode: TypeAlias = Literal["auto", "off", "manual"]
+OAuthMode: TypeAlias = Literal["auto", "off", "manual", "client_credentials", "enterprise_managed", "workload_identity"]
+UNATTENDED: Final[tuple[OAuthMode, ...]] = ("client_credentials", "enterprise_managed", "workload_identity")
+"""The modes that get their tokens without a person."""
+SubjectTokenType: TypeAlias = Literal["id_token", "saml2", "refresh_token"]
 Action: TypeAlias = Literal["allow", "deny", "ask"]
 Level: TypeAlias = Literal["user", "project", "file"]
+
+
+ProblemKind: TypeAlias = Literal[
+    "io",
+    "config_parse",
+    "invalid_server_name",
+    "unknown_key",
+    "invalid_value",
+    "contradiction",
+    "missing_command",
+    "invalid_transport",
+    "field_not_valid_for_transport",
+    "missing_url",
+    "invalid_url",
+    "invalid_header",
+    "missing_env",
+    "invalid_reference",
+    "invalid_oauth_mode",
+    "oauth_no_client_id",
+    "oauth_manual_incomplete",
+    "oauth_incomplete",
+    "invalid_rule",
+    "spawn",
+]
+"""What is wrong, for programs (R280); docs/reference/errors.md has the table."""
 
 
 @final
@@ -60,10 +91,22 @@ class Problem(Struct, frozen=True):
     key: str = ""
     """The dotted path of the key, `server.linear.command`; empty if it is about the file."""
     line: int | None = None
+    kind: ProblemKind = "invalid_value"
+    """What is wrong, for programs (R280)."""
 
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"
         return visible(": ".join(part for part in (place, self.key, self.message) if part))
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs: `kind`, where it is, and the message."""
+        return {
+            "kind": self.kind,
+            "file": self.file,
+            "line": self.line,
+            "key": self.key,
+            "message": visible(self.message),
+        }
 
 
 class ConfigUnusable(ConfigError):
@@ -72,6 +115,7 @@ class ConfigUnusable(ConfigError):
     def __init__(self, problem: Problem) -> None:
         super().__init__(str(problem))
         self.problem = problem
+        self.kind = problem.kind
 
 
 @final
@@ -97,7 +141,10 @@ class ToolEntry(Struct, frozen=True, kw_only=True):
 
 @final
 class OAuthEntry(Struct, frozen=True, kw_only=True):
-    """What `[server.X.oauth_config]` says (R231)."""
+    """What `[server.X.oauth_config]` says (R211, R212, R231). Which keys go with which mode, `entry.py` knows.
+
+    A `*_file` is the path of a file that holds the value.
+    """
 
     client_id: str | None = None
     client_secret: str | None = None
@@ -105,6 +152,35 @@ class OAuthEntry(Struct, frozen=True, kw_only=True):
     token_url: str | None = None
     scopes: tuple[str, ...] = ()
     audience: str | None = None
+    issuer: str | None = None
+    resource: str | None = None
+    dpop: bool = False
+
+    private_key: str | None = None
+    private_key_file: str | None = None
+    algorithm: str | None = None
+    client_assertion: str | None = None
+    client_assertion_file: str | None = None
+
+    idp_token_url: str | None = None
+    idp_issuer: str | None = None
+    idp_client_id: str | None = None
+    idp_client_secret: str | None = None
+    subject_token: str | None = None
+    subject_token_file: str | None = None
+    subject_token_type: SubjectTokenType | None = None
+
+    assertion: str | None = None
+    assertion_file: str | None = None
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The values that no message may hold."""
+        values = (
+            *(self.client_secret, self.private_key, self.client_assertion),
+            *(self.idp_client_secret, self.subject_token, self.assertion),
+        )
+        return tuple(value for value in values if value)
 
     def __repr__(self) -> str:
         return f"OAuthEntry(client_id={self.client_id!r}, auth_url={self.auth_url!r}, scopes={self.scopes!r})"

@@ -40,10 +40,16 @@ def read_toml(text: str, file: str) -> dict[str, Any]:
         line = int(place[1]) if place and place[1] else text.count("\n") + 1
         reason = _PLACE.sub("", said)
         raise ConfigUnusable(
-            Problem(file, f"this is not TOML: {reason[:1].lower()}{reason[1:]}", _table_above(text, line), line)
+            Problem(
+                file,
+                f"this is not TOML: {reason[:1].lower()}{reason[1:]}",
+                _table_above(text, line),
+                line,
+                "config_parse",
+            )
         ) from None
     except RecursionError:
-        raise ConfigUnusable(Problem(file, "this is nested too deep to be read")) from None
+        raise ConfigUnusable(Problem(file, "this is nested too deep to be read", kind="config_parse")) from None
 
 
 def _table_above(text: str, line: int) -> str:
@@ -278,6 +284,7 @@ def _check(before: dict[str, Any], made: str, path: Path, table: Mapping[str, An
                 "this table cannot be put in without changing others; add it by hand:\n"
                 + write_table(path, masked(table)),
                 ".".join(path),
+                kind="config_parse",
             )
         )
 

@@ -161,7 +161,9 @@ def export_servers(
     content = read_content(text, client.language, file)
     there: Any = content.get(client.key)
     if there is not None and not isinstance(there, Mapping):
-        raise ConfigUnusable(Problem(file, "an object is expected here, with a member for each server", client.key))
+        raise ConfigUnusable(
+            Problem(file, "an object is expected here, with a member for each server", client.key, kind="config_parse")
+        )
     entries = cast("Mapping[str, Any]", there or {})
     written: list[str] = []
     unchanged: list[str] = []

@@ -38,6 +38,7 @@ def read_yaml(text: str, file: str) -> dict[str, Any]:
                 file,
                 "this YAML is not read here: " + error.reason.replace("frontmatter", "file"),
                 line=max(1, error.line - 1),
+                kind="config_parse",
             )
         ) from None
 
@@ -153,5 +154,6 @@ def _check(before: dict[str, Any], made: str, section: str, name: str, entry: Ma
                 file,
                 f"this cannot be put in without changing the rest; add it by hand:\n{section}:\n{shown}",
                 f"{section}.{name}",
+                kind="config_parse",
             )
         )

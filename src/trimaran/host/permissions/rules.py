@@ -116,6 +116,11 @@ class RuleProblem(Struct, frozen=True):
     server: str | None = None
     """Whose own rules it is about, if they are a server's."""
 
+    @property
+    def kind(self) -> Literal["invalid_rule", "rule_without_effect"]:
+        """What is wrong, for programs (R280)."""
+        return "invalid_rule" if self.severity == "error" else "rule_without_effect"
+
     def __str__(self) -> str:
         lines = [visible(f"{self.source}: {self.message}")]  # the file may be somebody else's
         if self.text:
@@ -127,6 +132,7 @@ class RuleProblem(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         return {
+            "kind": self.kind,
             "severity": self.severity,
             "source": {"kind": self.source.kind, "where": self.source.where, "key": self.source.key},
             "message": self.message,
