@@ -66,9 +66,8 @@ def connect(target: Target, **options: Any) -> Client:
     from trimaran import __version__
 
     asks = Asks(made)
-    client = Client(Connection(dialer, made, asks, _Dialects(made, asks, __version__), _memory, dialer.mask))
-    client.made_with = (target, options)
-    return client
+    connection = Connection(dialer, made, asks, _Dialects(made, asks, __version__), _memory, dialer.mask)
+    return Client(connection, (target, options))
 
 
 def take_apart(target: Target) -> tuple[Target, dict[str, Any]]:

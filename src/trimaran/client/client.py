@@ -17,7 +17,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar, cast, final
+from typing import Any, Final, Self, TypeAlias, TypeVar, cast, final
 
 import msgspec
 from msgspec import Raw
@@ -74,7 +74,7 @@ from .tasks import TASKS, Asker, TaskHandle, read_begun
 from .tools import KnownTool, KnownTools
 from .watch import Changes, Subscription, Watch
 
-__all__ = ["Client"]
+__all__ = ["Client", "Recipe", "recipe_of"]
 
 log = logging.getLogger("trimaran.client")
 
@@ -88,18 +88,23 @@ _LOOKUPS: Final = 3  # readings of a list that keeps changing
 _LOOKUP_PAGES: Final = 50  # to find one tool's definition before it is called
 _NO_PARAMS: Final[Mapping[str, Any]] = {}
 _T = TypeVar("_T")
+Recipe: TypeAlias = tuple[Any, Mapping[str, Any]]
+"""The target and the options that `connect` was given."""
 
 _decode_any = msgspec.json.Decoder().decode
+
+
+def recipe_of(client: Client) -> Recipe | None:
+    """What `connect` made a client with: a host that is given one makes its own clients of that."""
+    return client._recipe  # pyright: ignore[reportPrivateUsage] - no business of whoever uses a client
 
 
 @final
 class Client:
     """Made by `connect` and `open_client`. Safe to use from many tasks at once, and to close from any of them."""
 
-    made_with: tuple[Any, Mapping[str, Any]] | None = None
-    """The target and the options that `connect` was given: a host that is given this client makes its own of them."""
-
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, recipe: Recipe | None = None) -> None:
+        self._recipe = recipe
         self._connection = connection
         self._options = connection.options
         self._tools = KnownTools()

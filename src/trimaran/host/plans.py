@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from trimaran.client.client import Client
+from trimaran.client.client import Client, recipe_of
 from trimaran.dialers import connect, take_apart
 from trimaran.errors import ConfigError
 from trimaran.oauth.urls import is_loopback_host
@@ -147,12 +147,13 @@ def _taken_apart(name: str, given: Any) -> tuple[Any, dict[str, Any]]:
             options |= {key: entry.pop(key) for key in _LIMITS & entry.keys()}
             target = entry
         return target, options
-    if given.made_with is None or given.state != "new":
+    recipe = recipe_of(given)
+    if recipe is None or given.state != "new":
         raise ConfigError(
             f"the server {name!r} is given as a client that is {given.state}: give connect(...) itself, not opened, "
             "or what connect takes"
         )
-    target, more = given.made_with
+    target, more = recipe
     bare, options = take_apart(target)
     return bare, {**options, **more}
 

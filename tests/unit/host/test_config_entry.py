@@ -332,7 +332,7 @@ def test_a_program_may_have_credentials_of_its_own() -> None:
     entry = entry_of(f'{HTTP}{ROBOT}client_secret = "${{SECRET}}"\ndpop = true\nscopes = ["r"]', SECRET="sssh")  # noqa: S106
     assert entry.oauth == "client_credentials"
     assert entry.oauth_config == OAuthEntry(client_id="c", client_secret="sssh", dpop=True, scopes=("r",))  # noqa: S106
-    assert entry.oauth_config.secrets == ("sssh",)
+    assert OAuthEntry(client_secret="sssh", subject_token_file="~/t").secrets == ("sssh",)  # noqa: S106
     entry = entry_of(f'{HTTP}{COMPANY}subject_token_file = "~/token"\nprivate_key_file = "keys/app.pem"')
     assert entry.oauth_config is not None
     assert (entry.oauth_config.subject_token_file, entry.oauth_config.private_key_file) == (
@@ -341,7 +341,6 @@ def test_a_program_may_have_credentials_of_its_own() -> None:
     )
     entry = entry_of(f'{HTTP}{PLATFORM}assertion_file = "/var/run/token"')
     assert entry.oauth_config == OAuthEntry(assertion_file="/var/run/token")
-    assert entry.oauth_config.secrets == ()
 
 
 @pytest.mark.parametrize(
