@@ -79,6 +79,10 @@ bench: setup ## Measure against the other libraries (ARGS are passed on)
 chaos: setup ## Kill servers, restart Redis and cut its network under 10,000 calls (CALLS=100: fewer)
 	@TRIMARAN_CHAOS=$(or $(CALLS),10000) $(BIN)/pytest -q -s tests/fleet/test_chaos.py
 
+.PHONY: world
+world: $(PYTHON_READY) $(NODE_READY) $(PEERS_READY) ## Run real agents, frameworks, bridges and servers (ONLY=codex,servers JOBS=2)
+	@$(BIN)/python -m tests.world --only "$(ONLY)" --jobs "$(or $(JOBS),1)"
+
 .PHONY: setup
 setup: $(PYTHON_READY) $(NODE_READY) $(PEERS_READY) $(REDIS_READY) $(NGINX_READY) ## Install all that the tests need, each only if absent
 	@:
