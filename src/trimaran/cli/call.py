@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from trimaran.errors import CallError, Unsupported
+from trimaran.errors import ProtocolError, Unsupported
 from trimaran.types import TextContent, as_object
 
 from .arguments import fit, read_args, read_words
@@ -95,7 +95,7 @@ async def _find(client: Client, name: str) -> Tool | None:
     """The tool; None if the server does not list tools. A name that is not listed is a slip of the keyboard."""
     try:
         tools = await client.list_tools_all()
-    except (Unsupported, CallError):
+    except (Unsupported, ProtocolError):
         return None
     for tool in tools:
         if tool.name == name:

@@ -1,4 +1,7 @@
-"""`trimaran list`: what a server offers, as tables or as JSON."""
+"""`trimaran list`: what a server offers, as tables or as JSON.
+
+Each kind is asked for by itself: one that the server cannot list is named with its reason, and hides none of the others.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from trimaran.errors import Unsupported
+from trimaran.errors import Error, ProtocolError, TransportError, Unauthorized, Unsupported
 from trimaran.types import Prompt, Resource, ResourceTemplate, Tool, ToolAnnotations
 
 from .run import run
@@ -56,14 +59,19 @@ def command(ctx: click.Context, words: Sequence[str], as_json: bool, **given: An
     wanted = [kind for kind in KINDS if given[kind]]
 
     async def work(client: Client) -> int:
-        found = await _collect(client, wanted or list(KINDS))
+        asked = wanted or list(KINDS)
+        found, failures = await _collect(client, asked)
+        if failures and not found:
+            raise next(iter(failures.values()))
         if as_json:
-            screen.raw(_as_json(client, found, wanted or list(KINDS)))
+            screen.raw(_as_json(client, found, failures, asked))
             return 0
         _show_server(screen, client)
         for kind, items in found.items():
             _show_kind(screen, kind, items)
-        missing = [kind for kind in wanted if kind not in found]
+        for kind, error in failures.items():
+            screen.note(f"The {_named(kind)} cannot be listed: {error}.")
+        missing = [kind for kind in wanted if kind not in found and kind not in failures]
         if missing or not found:
             screen.note(f"The server offers no {' and no '.join(missing or KINDS[:1])}.")
         return 0
@@ -71,8 +79,8 @@ def command(ctx: click.Context, words: Sequence[str], as_json: bool, **given: An
     return run(target, settings, screen, work)
 
 
-async def _collect(client: Client, wanted: Sequence[str]) -> dict[str, list[Any]]:
-    """What the server has of each kind; a kind that it does not offer is left out."""
+async def _collect(client: Client, wanted: Sequence[str]) -> tuple[dict[str, list[Any]], dict[str, Error]]:
+    """What the server has of each kind, and why it cannot list some; a kind that it does not offer is in neither."""
     ways: dict[str, Callable[[], Awaitable[list[Any]]]] = {
         "tools": client.list_tools_all,
         "resources": client.list_resources_all,
@@ -80,15 +88,22 @@ async def _collect(client: Client, wanted: Sequence[str]) -> dict[str, list[Any]
         "prompts": client.list_prompts_all,
     }
     found: dict[str, list[Any]] = {}
+    failures: dict[str, Error] = {}
     for kind in wanted:
         try:
             found[kind] = await ways[kind]()
         except Unsupported:
             continue
-    return found
+        except Unauthorized:
+            raise
+        except (ProtocolError, TransportError) as error:
+            failures[kind] = error
+    return found, failures
 
 
-def _as_json(client: Client, found: Mapping[str, list[Any]], wanted: Sequence[str]) -> dict[str, Any]:
+def _as_json(
+    client: Client, found: Mapping[str, list[Any]], failures: Mapping[str, Error], wanted: Sequence[str]
+) -> dict[str, Any]:
     info = client.server_info
     return {
         "server": None if info is None else info.to_json(),
@@ -96,7 +111,12 @@ def _as_json(client: Client, found: Mapping[str, list[Any]], wanted: Sequence[st
         "version": client.version,
         "capabilities": client.server_capabilities,
         **{kind: msgspec.json.decode(msgspec.json.encode(found.get(kind, []))) for kind in wanted},
+        **({"failures": {kind: str(error) for kind, error in failures.items()}} if failures else {}),
     }
+
+
+def _named(kind: str) -> str:
+    return _TITLES.get(kind, kind).lower()
 
 
 def _show_server(screen: Screen, client: Client) -> None:
@@ -104,7 +124,7 @@ def _show_server(screen: Screen, client: Client) -> None:
     line = Text()
     if info is not None:
         line.append(in_one_line(info.title or info.name, 60), style="bold")
-        line.append(f" {in_one_line(info.version, 40)}, ")
+        line.append(f" {in_one_line(info.version, 40)}, " if info.version else ", ")
     screen.out.print(line.append(f"speaks {client.version} ({client.era})"))
     if client.instructions:
         screen.lay_out(Padding(Text(in_one_line(client.instructions, 300), style="dim"), (0, 0, 0, 2), expand=False))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.text import Text
 
-from trimaran.errors import CallError, Unsupported
+from trimaran.errors import ProtocolError, Unsupported
 
 from .arguments import read_words
 from .call import not_among
@@ -77,7 +77,7 @@ async def _check(client: Client, name: str, arguments: dict[str, str]) -> None:
     """Refuse what cannot work before it is sent, with what would; a server that does not list its prompts is trusted."""
     try:
         prompts = await client.list_prompts_all()
-    except (Unsupported, CallError):
+    except (Unsupported, ProtocolError):
         return
     prompt = next((one for one in prompts if one.name == name), None)
     if prompt is None:

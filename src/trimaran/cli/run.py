@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from trimaran.errors import Error
+from trimaran.errors import CallError, Error, RemoteProtocolError, TimedOut
 
 from .ask import Answerer, TerminalLines
 from .exits import Exit, advice, code_of, is_output_error
@@ -107,10 +107,18 @@ async def _with_client(target: Target, settings: Settings, screen: Screen, work:
             if info is not None:
                 answerer.who = lambda: info.title or info.name
             if not settings.quiet and "logging" in client.server_capabilities:
-                await client.set_log_level(settings.log_level)
+                await _set_log_level(client, settings.log_level, screen)
             return await work(client)
     finally:
         screen.progress.stop()
+
+
+async def _set_log_level(client: Client, level: str, screen: Screen) -> None:
+    """Ask for log lines. A server that declares them and cannot be asked is used all the same."""
+    try:
+        await client.set_log_level(level)
+    except (CallError, RemoteProtocolError, TimedOut) as error:
+        screen.log("warning", "trimaran", f"the server declares logging, but not logging/setLevel: {error}")
 
 
 def run_loop(main: Any) -> int:

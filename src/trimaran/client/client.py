@@ -664,6 +664,8 @@ class Client:
         conversation = self._connection.conversation
         if capability is None or capability in conversation.welcome.capabilities:
             return
+        if not isinstance(conversation.welcome.raw.get("capabilities"), dict):
+            return  # it did not say what it offers: it may be asked
         if capability == "completions" and conversation.welcome.version < V2025_03:
             return  # the revision has completion, but no word for it
         raise Unsupported(

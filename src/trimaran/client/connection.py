@@ -27,6 +27,7 @@ from msgspec import UNSET, Raw, Struct, field
 
 from trimaran.errors import (
     CODE_INVALID_REQUEST,
+    CallError,
     Closed,
     ConnectFailed,
     ConnectionLost,
@@ -447,10 +448,11 @@ class Connection:
                 failures = 0  # an error is a sign of life
 
     async def ping(self, timeout: float | type[Unset] | None = Unset) -> None:
-        """Ask for a sign of life."""
+        """Ask for a sign of life. An error is one too: some servers do not know `ping`."""
         live = self._live or await self._ready()
         method = "server/discover" if live.dialect.era == "modern" else "ping"
-        await self.call(method, {}, timeout=timeout)
+        with contextlib.suppress(CallError):
+            await self.call(method, {}, timeout=timeout)
 
     # --- calls -------------------------------------------------------------------------------------------------------
 

@@ -25,11 +25,11 @@ from trimaran.protocol.meta import (
 )
 from trimaran.protocol.replies import Frame, excerpt
 from trimaran.protocol.versions import MODERN
-from trimaran.types import DiscoverResult, Implementation, Json
+from trimaran.types import Implementation, Json, as_object
 
 from .link import Link
 
-__all__ = ["Dialect", "Stateless", "Welcome", "write_notice", "write_request"]
+__all__ = ["Dialect", "Stateless", "Welcome", "read_welcome", "write_notice", "write_request"]
 
 _KNOWN: Final = frozenset({"complete", "input_required", "task"})
 
@@ -112,12 +112,21 @@ def write_notice(method: str, params: Mapping[str, Any] | None = None) -> bytes:
     return encode(_Notice(method, params or None))
 
 
+class _DiscoverReply(Struct):
+    """What proves a modern server is its list of revisions; whatever else is odd about it, it can be spoken to."""
+
+    versions: list[str] = msgspec.field(name="supportedVersions")
+    capabilities: Any = None
+    instructions: Any = None
+    meta: Any = msgspec.field(name="_meta", default=None)
+
+
 class _TypedResult(Struct):
     result_type: str | UnsetType = msgspec.field(name="resultType", default=UNSET)
 
 
 _decode_type = msgspec.json.Decoder(_TypedResult).decode
-_decode_discover = msgspec.json.Decoder(DiscoverResult).decode
+_decode_discover = msgspec.json.Decoder(_DiscoverReply).decode
 _decode_any = msgspec.json.Decoder().decode
 
 
@@ -218,13 +227,14 @@ class Stateless:
             raise RemoteProtocolError(
                 CODE_INVALID_REQUEST, f"the server's answer to server/discover is malformed: {error}"
             ) from None
-        if MODERN not in found.supported_versions:
+        if MODERN not in found.versions:
             raise UnsupportedVersion(
                 -32022,
-                f"the server speaks {', '.join(found.supported_versions)[:200] or 'no revision'}, not {MODERN}",
-                {"supported": found.supported_versions, "requested": MODERN},
+                f"the server speaks {', '.join(found.versions)[:200] or 'no revision'}, not {MODERN}",
+                {"supported": found.versions, "requested": MODERN},
             )
-        return Welcome(MODERN, found.capabilities, _info_in(raw), found.instructions, _decode_any(raw))
+        info = (as_object(found.meta) or {}).get(KEY_SERVER_INFO)
+        return read_welcome(MODERN, found.capabilities, info, found.instructions, _decode_any(raw))
 
 
 def supported_by(refusal: UnsupportedVersion) -> list[str]:
@@ -234,10 +244,23 @@ def supported_by(refusal: UnsupportedVersion) -> list[str]:
     return [one for one in listed if isinstance(one, str)] if isinstance(listed, list) else []  # pyright: ignore[reportUnknownVariableType]
 
 
-def _info_in(raw: Raw) -> Implementation | None:
-    meta: Any = _decode_any(raw).get("_meta")
-    info: Any = meta.get(KEY_SERVER_INFO) if isinstance(meta, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+def read_welcome(version: str, capabilities: Any, info: Any, instructions: Any, raw: Mapping[str, Json]) -> Welcome:
+    """What a server said about itself, each part as far as it can be read: none of them hides the others."""
+    return Welcome(
+        version,
+        as_object(capabilities) or {},
+        _read_info(info),
+        instructions if isinstance(instructions, str) else None,
+        raw,
+    )
+
+
+def _read_info(value: Any) -> Implementation | None:
     try:
-        return msgspec.convert(info, Implementation) if info is not None else None
+        return None if value is None else msgspec.convert(value, Implementation)
     except msgspec.ValidationError:
-        return None
+        fields = as_object(value) or {}
+        name, version = fields.get("name"), fields.get("version")
+        if not isinstance(name, str):
+            return None
+        return Implementation(name=name, version=version if isinstance(version, str) else "")

@@ -1,7 +1,8 @@
 """What calls return: results as Python values, with everything the server sent still within reach.
 
 Decoding is strict about structure and tolerant about content: an unknown kind of content block stays a mapping, a
-malformed definition in a list is dropped with a warning and the rest is kept, and `raw` always holds what came (P32).
+malformed field of a definition is left out, a definition that lacks what it needs is dropped with a warning, the rest is
+kept, and `raw` always holds what came (P32).
 Only what makes a result unusable raises RemoteProtocolError.
 """
 
@@ -11,6 +12,7 @@ import base64
 import binascii
 import contextlib
 import logging
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Generic, TypeVar, cast, final
 
@@ -211,7 +213,7 @@ class _ToolReply(Struct):
 
 
 class _LooseToolReply(Struct):
-    content: list[Any] = []
+    content: list[Any] | None = None  # an empty list, as some libraries write it
     structured: Any = field(name="structuredContent", default=UNSET)
     is_error: bool | None = field(name="isError", default=None)
     meta: Any = field(name="_meta", default=None)
@@ -230,7 +232,7 @@ class _Message(Struct):
 
 class _PromptReply(Struct):
     messages: list[_Message]
-    description: str | None = None
+    description: Any = None
     meta: Any = field(name="_meta", default=None)
 
 
@@ -239,10 +241,10 @@ class _CompleteReply(Struct):
 
 
 class _PageReply(Struct):
-    tools: list[Raw] | UnsetType = UNSET
-    resources: list[Raw] | UnsetType = UNSET
-    templates: list[Raw] | UnsetType = field(name="resourceTemplates", default=UNSET)
-    prompts: list[Raw] | UnsetType = UNSET
+    tools: list[Raw] | UnsetType | None = UNSET
+    resources: list[Raw] | UnsetType | None = UNSET
+    templates: list[Raw] | UnsetType | None = field(name="resourceTemplates", default=UNSET)
+    prompts: list[Raw] | UnsetType | None = UNSET
     next_cursor: str | None = field(name="nextCursor", default=None)
     ttl_ms: Any = field(name="ttlMs", default=None)
     meta: Any = field(name="_meta", default=None)
@@ -255,6 +257,7 @@ _decode_resource_reply = msgspec.json.Decoder(_ResourceReply).decode
 _decode_prompt_reply = msgspec.json.Decoder(_PromptReply).decode
 _decode_complete_reply = msgspec.json.Decoder(_CompleteReply).decode
 _decode_page = msgspec.json.Decoder(_PageReply).decode
+_PATH: Final = re.compile(r"at `\$\.(\w+)")
 _MISREAD: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _ITEMS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
@@ -285,7 +288,7 @@ def _read_loosely(raw: Raw) -> tuple[list[Any], Any, bool, dict[str, Json] | Non
         reply = _decode_loose_reply(raw)
     except _MISREAD as error:
         raise _malformed(f"the result of tools/call is malformed ({error}): {excerpt(bytes(raw))}") from None
-    content = [_as_block(value) for value in reply.content]
+    content = [_as_block(value) for value in reply.content or ()]
     return content, reply.structured, bool(reply.is_error), _mapping(reply.meta)
 
 
@@ -337,7 +340,8 @@ def read_prompt(raw: Raw) -> PromptResult:
     except _MISREAD as error:
         raise _malformed(f"the result of prompts/get is malformed ({error}): {excerpt(bytes(raw))}") from None
     messages = [PromptMessage(role=one.role, content=_as_block(one.content)) for one in reply.messages]
-    return PromptResult(messages, reply.description, _mapping(reply.meta), raw)
+    description = reply.description if isinstance(reply.description, str) else None
+    return PromptResult(messages, description, _mapping(reply.meta), raw)
 
 
 def read_completion(raw: Raw) -> Completion:
@@ -355,13 +359,13 @@ def read_page(method: str, raw: Raw) -> Page[Any]:
         reply = _decode_page(raw)
     except _MISREAD as error:
         raise _malformed(f"the result of {method} is malformed ({error}): {excerpt(bytes(raw))}") from None
-    listed: list[Raw] | UnsetType = getattr(reply, key)
+    listed: list[Raw] | UnsetType | None = getattr(reply, key)
     if listed is UNSET:
         raise _malformed(f"the result of {method} has no list: {excerpt(bytes(raw))}")
     items: list[Any] = []
-    for one in listed:
+    for one in listed or ():
         try:
-            item = decode(one)
+            item = _read_item(decode, one, method)
         except _MISREAD as error:
             log.warning("%s: an item was dropped, it is malformed (%s): %s", method, error, excerpt(bytes(one)))
             continue
@@ -371,6 +375,24 @@ def read_page(method: str, raw: Raw) -> Page[Any]:
         items.append(item)
     ttl = reply.ttl_ms if isinstance(reply.ttl_ms, int) and not isinstance(reply.ttl_ms, bool) else None
     return Page(items, next_cursor=reply.next_cursor, ttl_ms=ttl, meta=_mapping(reply.meta))
+
+
+def _read_item(decode: Callable[[Any], Any], raw: Raw, method: str) -> Any:
+    """One definition of a list. A field that is malformed is left out: an icon without an address hides no tool."""
+    try:
+        return decode(raw)
+    except msgspec.ValidationError as error:
+        fields = _mapping(_decode_any(raw)) or {}
+        while path := _PATH.search(str(error)):
+            if path[1] not in fields:
+                break
+            del fields[path[1]]
+            log.warning("%s: a field was left out, it is malformed (%s): %s", method, error, excerpt(bytes(raw)))
+            try:
+                return decode(msgspec.json.encode(fields))
+            except msgspec.ValidationError as another:
+                error = another
+        raise error
 
 
 def _mapping(value: Any) -> dict[str, Json] | None:

@@ -325,7 +325,10 @@ class Watch:
                 raise
         for uri in sorted(self._subscribed - wanted):
             self._subscribed.discard(uri)
-            await self._connection.call("resources/unsubscribe", {"uri": uri}, name=uri)
+            try:
+                await self._connection.call("resources/unsubscribe", {"uri": uri}, name=uri)
+            except CallError as error:  # what it says of this one from now on concerns nobody
+                log.info("the server did not end the subscription to %s: %s", uri, error)
 
     async def _renew(self) -> None:
         """Replace the stream by one for what is wanted now: the new one first, so that nothing falls in between."""

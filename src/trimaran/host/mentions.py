@@ -26,7 +26,7 @@ from msgspec import Struct
 
 from trimaran.client.client import Client
 from trimaran.client.results import ResourceResult
-from trimaran.errors import CODE_METHOD_NOT_FOUND, DeclarationError, Error, TimedOut, Unsupported
+from trimaran.errors import DeclarationError, Error, ProtocolError, TimedOut, Unsupported
 from trimaran.protocol.uritemplate import UriTemplate
 from trimaran.types import Resource, ResourceReference, ResourceTemplate
 
@@ -313,7 +313,13 @@ class Mentions:
 async def _read_lists(client: Client, server: str) -> _Known:
     try:
         async with asyncio.timeout(_PATIENCE):
-            return _Known(await client.list_resources_all(max_pages=_MOST_PAGES), await _templates(client))
+            templates = await _templates(client)
+            try:
+                return _Known(await client.list_resources_all(max_pages=_MOST_PAGES), templates)
+            except ProtocolError:
+                if not templates:
+                    raise
+                return _Known([], templates)
     except TimeoutError:
         raise TimedOut(f"the server {server!r} did not list its resources within {_PATIENCE:g} s") from None
 
@@ -322,13 +328,8 @@ async def _templates(client: Client) -> list[tuple[ResourceTemplate, UriTemplate
     made: list[tuple[ResourceTemplate, UriTemplate]] = []
     try:
         listed = await client.list_resource_templates_all(max_pages=_MOST_PAGES)
-    except Unsupported:
-        return made
-    except Error as error:
-        if (
-            getattr(error, "code", None) != CODE_METHOD_NOT_FOUND
-        ):  # a server may well have resources and know of no templates
-            raise
+    except (Unsupported, ProtocolError) as error:  # a server may well have resources and know of no templates
+        log.info("the templates of resources cannot be listed: %s", error)
         return made
     for one in listed:
         try:

@@ -30,7 +30,9 @@ from trimaran.client.asks import StateEvent
 from trimaran.client.client import Client
 from trimaran.client.watch import Changes
 from trimaran.errors import (
+    CODE_METHOD_NOT_FOUND,
     AuthorizationFailed,
+    CallError,
     ConfigError,
     Error,
     LoginRequired,
@@ -489,7 +491,7 @@ class Supervised:
     async def _list(self, client: Client) -> None:
         found: dict[str, Tool] = {}
         if "tools" in client.server_capabilities:
-            listed = await client.list_tools_all(max_pages=_MOST_PAGES, fresh=True)
+            listed = await self._read_tools(client)
             if len(listed) > _MOST_TOOLS:
                 raise ServerUnavailable(
                     f"it lists {len(listed)} tools, more than the {_MOST_TOOLS} that are taken of one server",
@@ -503,6 +505,16 @@ class Supervised:
             self.tools = found
             if self.state == "connected":
                 self._changed(self)
+
+    async def _read_tools(self, client: Client) -> list[Tool]:
+        try:
+            return await client.list_tools_all(max_pages=_MOST_PAGES, fresh=True)
+        except CallError as error:
+            if error.code != CODE_METHOD_NOT_FOUND:
+                raise
+            # Its resources and prompts can be used all the same.
+            log.warning("the server %r declares tools and cannot list them: %s", self.name, self._mask(str(error)))
+            return []
 
     async def _live(self, client: Client) -> None:
         """Watch over it, until it is over for good."""

@@ -8,20 +8,20 @@ from typing import Any, Final, final
 import msgspec
 from msgspec import UNSET, Raw, Struct, field
 
-from trimaran.client.dialect import Welcome, write_notice, write_request
+from trimaran.client.dialect import Welcome, read_welcome, write_notice, write_request
 from trimaran.client.link import Link
 from trimaran.errors import CODE_INVALID_REQUEST, CODE_UNSUPPORTED_VERSION, RemoteProtocolError, UnsupportedVersion
 from trimaran.protocol.inbound import RequestId
 from trimaran.protocol.replies import Frame, excerpt
 from trimaran.protocol.versions import LATEST_LEGACY, LEGACY, is_legacy
-from trimaran.types import Implementation, Json
+from trimaran.types import Json
 
 __all__ = ["Handshaken"]
 
 
 class _InitializeReply(Struct):
     version: Any = field(name="protocolVersion", default=None)
-    capabilities: dict[str, Any] = {}
+    capabilities: Any = None
     info: Any = field(name="serverInfo", default=None)
     instructions: Any = None
 
@@ -76,12 +76,7 @@ class Handshaken:
                 f"the server wants to speak {reply.version[:80]!r}; this client speaks {', '.join(ours)} here",
                 {"supported": [reply.version], "requested": self._wanted},
             )
-        try:
-            info = msgspec.convert(reply.info, Implementation) if reply.info is not None else None
-        except msgspec.ValidationError:
-            info = None
-        instructions = reply.instructions if isinstance(reply.instructions, str) else None
-        return Welcome(reply.version, reply.capabilities, info, instructions, _decode_any(raw))
+        return read_welcome(reply.version, reply.capabilities, reply.info, reply.instructions, _decode_any(raw))
 
     def write(
         self,

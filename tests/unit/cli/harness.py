@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import select
+import shlex
 import signal
 import struct
 import sys
@@ -21,6 +22,7 @@ import pytest
 from trimaran.cli import main
 
 HARBOUR = str(Path(__file__).with_name("harbour.py"))
+ODD = str(Path(__file__).with_name("odd.py"))
 SECONDS = 20.0
 
 
@@ -43,6 +45,12 @@ def run_cli(capsys: pytest.CaptureFixture[str], *words: str) -> Done:
     out, err = capsys.readouterr()
     assert "Traceback" not in err or "--debug" in words, err
     return Done(code, out, err)
+
+
+def odd(**answers: Any) -> str:
+    """The command of a server that answers so; `tools__list={"error": -32603}`, None for silence."""
+    by_method = {name.replace("__", "/"): answer for name, answer in answers.items()}
+    return shlex.join([sys.executable, "-S", ODD, json.dumps(by_method)])
 
 
 class AtTerminal:

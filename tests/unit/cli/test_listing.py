@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from .conftest import Spawn
-from .harness import HARBOUR, AtTerminal, plain, run_cli
+from .harness import HARBOUR, AtTerminal, odd, plain, run_cli
 
 Capsys = pytest.CaptureFixture[str]
 pytestmark = pytest.mark.slow
@@ -121,3 +121,60 @@ def test_what_a_server_says_cannot_touch_the_terminal(tmp_path: Path) -> None:
     assert "\x1b[2J" not in terminal.seen
     assert "\u202e" not in terminal.seen
     assert r"clear \x1b[2J \u202e screen" in plain(terminal.seen)
+
+
+# --- servers that lack what they declare -----------------------------------------------------------------------------
+
+
+def test_a_list_that_fails_hides_none_of_the_others(capsys: Capsys) -> None:
+    """8 of 83 real servers declare resources and answer -32601 to resources/templates/list."""
+    done = run_cli(capsys, "list", odd(logging__setLevel={}))
+    assert done.code == 0
+    assert all(title in done.out for title in ("Tools (1)", "Resources (1)", "Prompts (1)"))
+    assert "templates" not in done.out
+    assert "The resource templates cannot be listed: the server answered: Method not found (-32601)." in done.err
+
+
+@pytest.mark.parametrize("kind", ["tools", "resources", "prompts"])
+def test_whichever_it_is(capsys: Capsys, kind: str) -> None:
+    done = run_cli(capsys, "list", odd(**{f"{kind}__list": {"error": -32603}}))
+    assert done.code == 0
+    assert f"The {kind} cannot be listed" in done.err
+    assert sum(f"{other.capitalize()} (1)" in done.out for other in ("tools", "resources", "prompts")) == 2
+
+
+def test_a_list_that_never_comes_hides_none_of_the_others(capsys: Capsys) -> None:
+    done = run_cli(capsys, "list", odd(resources__list=None), "--timeout", "2")
+    assert (done.code, "Tools (1)" in done.out, "Prompts (1)" in done.out) == (0, True, True)
+    assert "no answer to resources/list within 2 s" in done.err
+
+
+def test_json_names_what_failed(capsys: Capsys) -> None:
+    found = run_cli(capsys, "list", odd(), "--json", "-q").json
+    assert found["failures"] == {"templates": "the server answered: Method not found (-32601)"}
+    assert (found["templates"], len(found["tools"])) == ([], 1)
+
+
+def test_where_all_that_was_asked_for_fails_the_command_does(capsys: Capsys) -> None:
+    done = run_cli(capsys, "list", odd(), "--templates")
+    assert (done.code, done.out) == (4, "")
+    assert "Method not found" in done.err
+
+
+def test_a_server_that_declares_logging_and_has_no_level_to_set_is_used(capsys: Capsys) -> None:
+    """ref-tools-mcp, and others."""
+    for words, text in (
+        (["list", odd(), "--tools"], "add"),
+        (["call", odd(), "add", "a=1"], "3"),
+        (["read", odd(), "odd://one"], "hello"),
+        (["prompt", odd(), "plan"], "go"),
+    ):
+        done = run_cli(capsys, *words)
+        assert done.code == 0, done.err
+        assert text in done.out
+        assert "logging/setLevel" in done.err
+
+
+def test_a_tool_can_be_called_where_none_can_be_listed(capsys: Capsys) -> None:
+    done = run_cli(capsys, "call", odd(tools__list={"tools": "none"}), "add", "a=1", "-q")
+    assert (done.code, done.out) == (0, "3\n")

@@ -227,9 +227,30 @@ def test_a_malformed_item_is_dropped_and_the_rest_kept(
 ) -> None:
     """P32: with a warning that says which."""
     caplog.set_level(logging.WARNING)
-    page = read_page(method, raw({key: [item, 5, {}, None, {**item, "description": 7}, item]}))
+    page = read_page(method, raw({key: [item, 5, {}, None, {**item, field_name(item): 7}, item]}))
     assert [getattr(one, field) for one in page] == [next(iter(item.values()))] * 2
     assert caplog.text.count("an item was dropped") == 4
+
+
+def field_name(item: dict[str, Any]) -> str:
+    return next(iter(item))
+
+
+@pytest.mark.parametrize(("method", "key", "item", "field"), LISTS, ids=[row[0] for row in LISTS])
+def test_a_malformed_field_that_nobody_needs_is_left_out(
+    method: str, key: str, item: Any, field: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """P32: a description that is no text hides no tool."""
+    caplog.set_level(logging.WARNING)
+    odd = {**item, "description": 7, "icons": [{"mimeType": "image/png"}], "_meta": 1}
+    (found,) = read_page(method, raw({key: [odd]}))
+    assert (getattr(found, field), found.description, found.icons, found.meta) == (
+        item[field_name(item)],
+        None,
+        None,
+        None,
+    )
+    assert caplog.text.count("a field was left out") == 3
 
 
 @pytest.mark.parametrize("cursor", ["", "x", None])
@@ -246,12 +267,16 @@ def test_a_ttl_that_is_no_whole_number_is_none(ttl: Any) -> None:
     assert read_page("prompts/list", raw({"prompts": [], "ttlMs": ttl})).ttl_ms is None
 
 
-@pytest.mark.parametrize(
-    "result", [{}, {"tools": None}, {"tools": {}}, [], None, 5, {"tools": [], "nextCursor": 5}, {"prompts": []}]
-)
+@pytest.mark.parametrize("result", [{}, {"tools": {}}, [], None, 5, {"tools": [], "nextCursor": 5}, {"prompts": []}])
 def test_a_list_that_is_none_is_refused(result: Any) -> None:
     with pytest.raises(RemoteProtocolError, match="tools/list"):
         read_page("tools/list", raw(result))
+
+
+def test_a_list_that_is_null_is_empty() -> None:
+    """So Go writes a list with nothing in it."""
+    assert read_page("tools/list", raw({"tools": None})) == []
+    assert read_tool(raw({"content": None})).content == []
 
 
 def test_hints_are_typed_and_what_is_no_hint_stays() -> None:
