@@ -365,7 +365,7 @@ def take_over(
 
     CLIENT is one of: mcp-json, claude-desktop, claude-code, cursor, vscode, codex, gemini, goose, windsurf, zed.
 
-    Names are made to fit (a-z, 0-9, _ and -), variables are written as ${NAME}, and what cannot be carried over is said.
+    Names stay as they are, variables are written as ${NAME}, and what cannot be carried over is said.
     Secrets that the file holds are copied as they are.
     """
     screen = Screen()

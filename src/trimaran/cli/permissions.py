@@ -125,9 +125,11 @@ def _value(key: str, text: str) -> Any:
 
 def _act(name: str, config: HostConfig) -> Act:
     """What the name stands for. Names can be read in several ways, `mcp__a__b__c`: servers that there are come first."""
+    from trimaran.host.names import safe_names
     from trimaran.host.permissions import Act, RuleError, parse_pattern
 
-    known = [*config.servers, *config.failed]
+    safe = safe_names([*config.servers, *config.failed])
+    known = {name: server for server, name in safe.items()}
     try:
         pattern = parse_pattern(name)
     except RuleError as error:
@@ -135,17 +137,20 @@ def _act(name: str, config: HostConfig) -> Act:
     if pattern.kind == "all" or pattern.has_conditions or not pattern.name.is_plain:
         raise click.UsageError(f"{name!r} is a rule for several things, and this explains one. {_NAMES}")
     if pattern.kind == "elicit":
-        server = str(pattern.name)
-        act = Act.elicit(server)
+        named = "".join(map(str, pattern.name.pieces))
+        server = named if named in safe else known.get(named, named)
+        act = Act.elicit(server, safe=safe.get(server, ""))
     else:
         ways = [one for one in known if name.startswith(f"mcp__{one}__") and len(name) > len(one) + 7]
-        server = max(ways, key=len) if ways else name.removeprefix("mcp__").partition("__")[0]
+        word = max(ways, key=len) if ways else name.removeprefix("mcp__").partition("__")[0]
+        server = known.get(word, word)
         if len(ways) > 1:
-            print(f"trimaran: {name} could be of {' or '.join(ways)}: taken as one of {server}", file=sys.stderr)
-        act = Act.tool(server, name.removeprefix(f"mcp__{server}__"))
+            could = " or ".join(known[one] for one in ways)
+            print(f"trimaran: {name} could be of {could}: taken as one of {server}", file=sys.stderr)
+        act = Act.tool(server, name.removeprefix(f"mcp__{word}__"), safe=safe.get(server, ""))
     if server in config.failed:
         print(f"trimaran: {server} cannot be used as it is configured, and its own rules are not read", file=sys.stderr)
-    elif server not in known:
+    elif server not in safe:
         print(f"trimaran: no server is called {server} in the configuration", file=sys.stderr)
     return act
 

@@ -29,8 +29,9 @@ __all__ = ["MOST_OPTIONS", "Completion", "Option", "complete"]
 
 MOST_OPTIONS: Final = 50
 _PATIENCE: Final = 5.0  # seconds for a server that is asked while somebody waits with a finger on Tab
-_MENTION: Final = re.compile(r"(?<![\w@.])@[a-z0-9_-]{0,32}(?::[^\s@]*)?$")
-_MENTIONED: Final = re.compile(r"(?<![\w@.])@([a-z0-9_-]{1,32}):([^\s@]+)(?=[ \t])")
+# A server's name, or its safe name: a name with a blank or an "@" in it is mentioned by the latter.
+_MENTION: Final = re.compile(r"(?<![\w@.])@[^\s@:]*(?::[^\s@]*)?$")
+_MENTIONED: Final = re.compile(r"(?<![\w@.])@([^\s@:]+):([^\s@]+)(?=[ \t])")
 _MOST_WORDS: Final = 8  # after a mention; no template has more placeholders
 _TAKES_TOOL: Final = frozenset({"/tool", "/tools", "/explain"})
 _TAKES_SERVER: Final = frozenset({"/resources", "/prompts", "/mcp"})
@@ -125,7 +126,7 @@ class _Line:
         if name in _TAKES_TOOL:
             return self._tools(self._current.start)
         if name in _TAKES_SERVER:
-            servers = [Option(one.name, one.text) for one in self._host.status()]
+            servers = [Option(quote(one.name), one.text) for one in self._host.status()]
             return self._offer(self._current.start, _ranked(servers, self._current.text, lambda option: [option.text]))
         return None
 
@@ -135,7 +136,8 @@ class _Line:
         start = self._current.start
         is_name = len(self._tokens) < 2 or start == self._tokens[1].start
         if is_name and not colon:
-            servers = [Option(f"{one.name}:", one.text) for one in self._host.status() if one.state == "connected"]
+            names = [one for one in self._host.status() if one.state == "connected"]
+            servers = [Option(quote(f"{one.name}:"), one.text) for one in names]
             return self._offer(start, _ranked(servers, named, lambda option: [option.text]))
         prompts = await self._prompts(server)
         if is_name:
@@ -160,7 +162,7 @@ class _Line:
         word = self._head[start:].lstrip("\"'")
         found = [Option(quote(tool.name), tool.description or tool.title or "") for tool in tools_of(self._host)]
         # What a server that was never up has is not known, but that it is there is.
-        found += [Option(f"{one.name}:", one.text) for one in self._host.status() if one.state == "idle"]
+        found += [Option(quote(f"{one.name}:"), one.text) for one in self._host.status() if one.state == "idle"]
         return self._offer(
             start, _ranked(found, word, lambda option: [option.text, option.text.partition(":")[2] or option.text])
         )

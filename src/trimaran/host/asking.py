@@ -49,6 +49,7 @@ class Asking:
 
     Args:
         on_sample: Called with (server, Sampling), once that is allowed.
+        safe: The safe name of a server, where it has one of its own here.
     """
 
     def __init__(
@@ -58,8 +59,10 @@ class Asking:
         *,
         audit: Recorder | None = None,
         on_sample: Callable[[str, Sampling], Any] | None = None,
+        safe: Callable[[str], str | None] = lambda server: None,
     ) -> None:
         self._gate = gate
+        self._safe = safe
         self._bridge = bridge
         self._audit = audit
         self._on_sample = on_sample
@@ -188,7 +191,7 @@ class Asking:
                 (ask.url or "").partition(":")[0][:20],
             )
             return ask.decline()
-        decision = self._decide(Act.elicit(server), None)
+        decision = self._decide(Act.elicit(server, safe=self._safe(server) or ""), None)
         if decision.is_denied:
             log.info("the server %r asked, and was declined: %s", server, decision.refusal)
             return ask.decline()

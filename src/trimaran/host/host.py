@@ -39,7 +39,7 @@ from .config.values import LONGEST
 from .consent import Bridge, ConsentLost, Question
 from .environment import read_environment
 from .mentions import Expansion, Mention, Mentions
-from .names import Address, Names, UnknownName, check_server_name
+from .names import PREFIX, Address, Names, UnknownName, check_server_name, safe_names
 from .output import OutputLimits, OutputPage, Shelf, limit_output
 from .permissions import (
     Act,
@@ -174,7 +174,9 @@ class Host:
         self._owns_audit = self._audit is not audit
         self.gate: Final = Gate(self._policy(), audit=self._audit, attended=False, auto_allow=auto_allow)
         """Rules, and the answers that stand."""
-        self._asking = Asking(self.gate, self.bridge, audit=self._audit, on_sample=on_sample)
+        self._safe: dict[str, str] = {}
+        """The safe name of each server; it stays for as long as the host lives."""
+        self._asking = Asking(self.gate, self.bridge, audit=self._audit, on_sample=on_sample, safe=self._safe.get)
         self._limits = (limits or OutputLimits()).with_environment(variables)
         self._shelf = Shelf()
         self._logins = Logins(
@@ -190,7 +192,7 @@ class Host:
         self._servers: dict[str, Supervised] = {}
         self._plans: dict[str, Plan] = {}
         self._mentions = Mentions(
-            lambda: tuple(self._servers),
+            lambda: {name: self._safe[name] for name in self._servers},
             lambda name: self._server(name).require(),
             self._shown,
             wake=self.wake,
@@ -319,6 +321,7 @@ class Host:
         given: Mapping[str, Any] = (
             self.config.servers if config is None or config is self.config else cast("Any", config)
         )
+        self._safe.update(safe_names(map(check_server_name, (*given, *self.config.failed))))
         for name, target in given.items():
             self._add(name, target)
         for name, failed in self.config.failed.items():
@@ -326,6 +329,7 @@ class Host:
 
     def _add(self, name: str, target: Any, options: Mapping[str, Any] | None = None) -> Supervised:
         plan = plan_for(check_server_name(name), target, self._environment, options)
+        self._safe.update(safe_names((name,), self._safe))
         # Rules that could not be read hold for whatever runs under this name: one of them might be the one that denies.
         failed = self.config.failed.get(name)
         errors = [failed.reason] if failed is not None else []
@@ -656,7 +660,7 @@ class Host:
 
     def _renew(self) -> None:
         """Names for what there is now. Those of a server that is away stay known: it may be back in a moment (C40)."""
-        self._names = self._names.renewed({name: list(one.tools) for name, one in self._servers.items()})
+        self._names = self._names.renewed({name: list(one.tools) for name, one in self._servers.items()}, self._safe)
         listed: dict[Address, _Listed] = {}
         for name, server in self._servers.items():
             for tool in server.tools.values():
@@ -667,7 +671,13 @@ class Host:
 
     def _list(self, address: Address, tool: Tool) -> _Listed:
         catalog = self._names.catalog(*address)
-        act = Act.tool(*address, schema=tool.input_schema, definition=_definition(tool), name=catalog)
+        act = Act.tool(
+            *address,
+            schema=tool.input_schema,
+            definition=_definition(tool),
+            name=catalog,
+            safe=self._safe[address.server],
+        )
         return _Listed(tool, act)
 
     def tools(self, format: Format | str | None = None, **options: Any) -> list[Any]:
@@ -705,7 +715,15 @@ class Host:
             raise
 
     def _may_be_of(self, server: Supervised, name: str) -> bool:
-        return name.startswith((f"mcp__{server.name}__", f"{server.name}__", f"{server.name}{self._separator or '__'}"))
+        return self._tool_of(server, name) is not None
+
+    def _tool_of(self, server: Supervised, name: str) -> str | None:
+        """What the tool would be called, if the name is one of this server's."""
+        safe = self._safe[server.name]
+        for start in (f"{PREFIX}{safe}__", f"{safe}__", f"{server.name}{self._separator or '__'}"):
+            if name.startswith(start):
+                return name.removeprefix(start)
+        return None
 
     def _is_coming(self, name: str) -> bool:
         """May it be a tool of a server that `call` would start, or wait for, first?"""
@@ -724,13 +742,12 @@ class Host:
         """
         waited = 0.0
         for server in sorted(self._coming(), key=lambda one: -len(one.name)):
-            if not self._may_be_of(server, name):
+            tool = self._tool_of(server, name)
+            if tool is None:
                 continue
             if name in self._names:
                 break
-            between = "__" if name.startswith(("mcp__", f"{server.name}__")) else self._separator or "__"
-            tool = name.removeprefix("mcp__").removeprefix(f"{server.name}{between}")
-            self._asking.forbid(Act.tool(server.name, tool), arguments)
+            self._asking.forbid(Act.tool(server.name, tool, safe=self._safe[server.name]), arguments)
             waited += await self._wait_for(server, _limit_of(server, tool, timeout) - waited)
         address = self.find(name)
         server = self._server(address.server)
@@ -907,7 +924,8 @@ class Host:
             arguments: Of the call; None where they are not known.
         """
         if name.startswith("Elicit(") and name.endswith(")"):
-            return self.gate.explain(Act.elicit(name[7:-1]))
+            server = name[7:-1]
+            return self.gate.explain(Act.elicit(server, safe=self._safe.get(server, "")))
         given = None if arguments is None else _object(name, arguments)
         return self.gate.explain(self._listed[self.find(name)].act, given)
 

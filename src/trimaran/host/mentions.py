@@ -2,7 +2,7 @@
 
     Compare @docs:readme with @issues:issue 42 please.
 
-A resource is named by its name or its URI, a template by its name. A template takes as many of the words that follow on the
+A server is named by its name, or by its safe name, which has no blanks. A resource is named by its name or its URI, a template by its name. A template takes as many of the words that follow on the
 line as it has placeholders, in their order; what ends a sentence is not part of a word, and a word with blanks in it, or
 one that ends so, is written in quotes. Too few words is a `TemplateArity` before anything is sent. What cannot be found is left as it stands, and reported: an address in a message is no mention.
 
@@ -18,7 +18,7 @@ import asyncio
 import logging
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple, final
 
@@ -34,7 +34,8 @@ __all__ = ["Expansion", "Mention", "Mentions", "ResourceUnknown", "TemplateArity
 
 log: Final = logging.getLogger("trimaran.host")
 
-_MENTION: Final = re.compile(r"(?<![\w@.])@([a-z0-9_-]{1,32}):([^\s@]+)")
+# What may be a mention of a server that is not there; those that are there are looked for by their names.
+_ANY_SERVER: Final = r"[A-Za-z0-9_-]{1,64}"
 _NAME: Final = re.compile(r"[^\s@]+")
 _WORD: Final = re.compile(r"""[ \t]+(?:"([^"\n]*)"|'([^'\n]*)'|(\S+))""")
 _EXPRESSION: Final = re.compile(r"\{[^{}]*\}")
@@ -99,7 +100,7 @@ class Mentions:
     """The resources of a host's servers, as far as anybody asked for them.
 
     Args:
-        servers: The names of all servers.
+        servers: The names of all servers, each with its safe name.
         client_of: A client of one, or an Error that says why there is none.
         show: What is put into the message for a resource's content.
         wake: Starts a server that waits to be needed.
@@ -108,7 +109,7 @@ class Mentions:
 
     def __init__(
         self,
-        servers: Callable[[], Iterable[str]],
+        servers: Callable[[], Mapping[str, str]],
         client_of: Callable[[str], Client],
         show: Callable[[Mention, ResourceResult], str],
         *,
@@ -229,7 +230,7 @@ class Mentions:
     async def _mentioned(self, text: str, problems: list[str]) -> list[_Found]:
         found: list[_Found] = []
         until = 0
-        for match in _MENTION.finditer(text):
+        for match in self._pattern().finditer(text):
             if match.start() < until:
                 continue  # a word of the one before
             if len(found) >= _MOST:
@@ -246,9 +247,20 @@ class Mentions:
             until = one.end
         return found
 
+    def _pattern(self) -> re.Pattern[str]:
+        """What a mention looks like: servers that there are by either of their names, the longest first, then any other."""
+        servers = self._servers()
+        names = sorted({*servers, *servers.values()}, key=len, reverse=True)
+        return re.compile(rf"(?<![\w@.])@({'|'.join([*map(re.escape, names), _ANY_SERVER])}):([^\s@]+)")
+
+    def _named(self, name: str) -> str:
+        """The server of this name, or of this safe name; the name itself if there is none."""
+        servers = self._servers()
+        return name if name in servers else next((one for one, safe in servers.items() if safe == name), name)
+
     async def _one(self, text: str, match: re.Match[str]) -> _Found:
-        server, name = match[1], match[2]
-        words, ends = _words_after(text, match.end())
+        server, name = self._named(match[1]), match[2]
+        words, ends = _words_after(text, match.end(), match.re)
         bare = name.rstrip(_PUNCTUATION)
         # What ends a sentence may also end a name; the name as it stands is tried first. A template's URI ends before it.
         if bare in ("", name) or await self._has(server, name):
@@ -271,24 +283,28 @@ class Mentions:
 
         What cannot be mentioned by its name, because that has a blank in it or is another's too, is offered by its URI.
         """
-        server, colon, begun = prefix.removeprefix("@").partition(":")
-        if not colon:
-            return [f"@{name}:" for name in sorted(self._servers()) if name.startswith(server)]
-        if server not in self._servers():
-            return []
-        known = await self.known(server)
+        text, servers = prefix.removeprefix("@"), self._servers()
+        # A mention ends at a blank, and at an "@": what has one in its name is mentioned by its safe name.
+        spoken = {name if _is_word(name) and ":" not in name else safe: name for name, safe in servers.items()}
+        starts = [name for name in (*spoken, *servers, *servers.values()) if text.startswith(f"{name}:")]
+        if not starts:
+            return [f"@{name}:" for name in sorted(spoken) if name.startswith(text)]
+        word = max(starts, key=len)
+        begun = text[len(word) + 1 :]
+        known = await self.known(self._named(word))
         listed = [(one.name, one.uri) for one in known.resources]
         listed += [(one.name, one.uri_template) for one, _ in known.templates]
         names = Counter(name for name, _ in dict.fromkeys(listed))
         found: set[str] = set()
         for name, uri in listed:
-            word = name if names[name] == 1 and _is_word(name) else uri
-            if _is_word(word) and (name.startswith(begun) or word.startswith(begun)):
-                found.add(word)
-        return [f"@{server}:{word}" for word in sorted(found)]
+            spelling = name if names[name] == 1 and _is_word(name) else uri
+            if _is_word(spelling) and (name.startswith(begun) or spelling.startswith(begun)):
+                found.add(spelling)
+        return [f"@{word}:{one}" for one in sorted(found)]
 
     async def complete_argument(self, server: str, name: str, words: Sequence[str], prefix: str) -> list[str]:
         """What the word after these may be, by the server's own completion; nothing, where that is not to be had."""
+        server = self._named(server)
         if server not in self._servers():
             return []
         try:
@@ -350,13 +366,13 @@ def _is_word(text: str) -> bool:
     return text.isprintable() and _NAME.fullmatch(text) is not None
 
 
-def _words_after(text: str, at: int) -> tuple[list[str], list[int]]:
+def _words_after(text: str, at: int, mention: re.Pattern[str]) -> tuple[list[str], list[int]]:
     """The words on the rest of the line, and where each ends."""
     words: list[str] = []
     ends: list[int] = []
     while (match := _WORD.match(text, at)) is not None:
         bare = match[3]
-        if bare is not None and _MENTION.match(bare):
+        if bare is not None and mention.match(bare):
             break  # another mention, and no word of this one; in quotes it would be
         at = match.end()
         if bare is None:

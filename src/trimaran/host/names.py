@@ -2,10 +2,18 @@
 
 Pure: no I/O, no clock. A `Names` is made of every server's tools and does not change; `renewed` makes the next one.
 
+People call their servers what they like: `GitHub`, `awslabs.aws-docs`, `@scope/pkg`, `My files`. A server is shown and
+configured under that name. Where a name must be plain, in rules and for models, its safe name stands for it:
+
+    github, GitHub, my_files    the name itself, if it is 1 to 40 of [A-Za-z0-9_-]
+    awslabs_aws-docs            else accents go and each run of other characters becomes one "_"
+    my_very_long_1a2b3c4d       with a digest where that is too long, empty, or another server's
+
 The name of a tool is a function of its server, itself and the other tools of that server, never of the order in which
 servers came (C28, R271):
 
-    mcp__server__tool           the tool's own characters, those outside [A-Za-z0-9_-] replaced by "_"
+    mcp__server__tool           the safe name of the server, and the tool's own characters, those outside [A-Za-z0-9_-]
+                                replaced by "_"
     mcp__server__too_1a2b3c4d   the same with a digest of server and tool, where the plain name would not do:
                                 longer than the limit; taken by a tool of exactly that name; two tools that differ only in
                                 replaced characters; or not to be taken apart again (a server whose name has "__" in it)
@@ -18,7 +26,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import unicodedata
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Final, Literal, NamedTuple, Self, TypeAlias, final
 
 from trimaran.errors import ConfigError, Error
@@ -31,7 +40,10 @@ __all__ = [
     "UnknownName",
     "check_server_name",
     "join_name",
+    "name_problem",
     "rule_name",
+    "safe_name",
+    "safe_names",
     "split_name",
 ]
 
@@ -39,7 +51,10 @@ PREFIX: Final = "mcp__"
 _BETWEEN: Final = "__"
 # What Anthropic, OpenAI and Gemini all accept: ^[a-zA-Z0-9_-]{1,64}$, and Gemini wants a letter or "_" first.
 MAX_NAME: Final = 64
-_SERVER: Final = re.compile(r"[a-z0-9_-]{1,32}")
+_MOST_SERVER: Final = 200  # characters of a server's name; it stands in every line about the server
+# Of its safe name: with "mcp__" and "__" around it, 17 characters are left for the tool, and most tools need no more.
+_MOST_SAFE: Final = 40
+_SAFE: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{_MOST_SAFE}}}")
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_-]")
 _DIGEST: Final = 8
 # A tool may really be called so; it then gets a digest of its own, and no plain name can be mistaken for one with a digest.
@@ -67,26 +82,83 @@ class Address(NamedTuple):
     tool: str
 
 
+def name_problem(name: str) -> str:
+    """Why a server cannot be called so; empty if it can (R226)."""
+    if not name:
+        return "a server needs a name, and this one is empty"
+    if len(name) > _MOST_SERVER:
+        return f"the name of a server has at most {_MOST_SERVER} characters, and this one has {len(name)}"
+    if not name.isprintable():
+        at, character = next((at, one) for at, one in enumerate(name) if not one.isprintable())
+        return (
+            f"the name of a server cannot hold a character that is not seen, and {name[:60]!r} has "
+            f"U+{ord(character):04X} as its character {at + 1}"
+        )
+    if name != name.strip():
+        return f"the name of a server neither begins nor ends with a blank: write {name.strip()[:60]!r}"
+    return ""
+
+
 def check_server_name(name: str) -> str:
-    """The name, if a server may be called so (R226).
+    """The name, if a server may be called so.
 
     Raises:
-        ConfigError: it may not.
+        ConfigError: it may not; says why.
     """
-    if not _SERVER.fullmatch(name):
-        raise ConfigError(
-            f"a server cannot be called {name!r}: use 1 to 32 of the characters a-z, 0-9, _ and -, for example "
-            f"{_suggested(name)!r}"
-        )
+    if problem := name_problem(name):
+        raise ConfigError(problem)
     return name
 
 
-def _suggested(name: str) -> str:
-    return re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-")[:32] or "server"
+def safe_name(server: str) -> str:
+    """What stands for a server in rules and towards models: its name, or one made of it."""
+    if _SAFE.fullmatch(server):
+        return server
+    plain = "".join(one for one in unicodedata.normalize("NFKD", server) if not unicodedata.combining(one))
+    made = re.sub(r"_{2,}", "_", _OTHER.sub("_", plain)).strip("_")
+    return made if _SAFE.fullmatch(made) else _with_digest(made or "server", server)
+
+
+def safe_names(servers: Iterable[str], known: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The safe name of each server, no two alike, in whatever order they come.
+
+    Args:
+        known: Servers that have theirs already, and keep it.
+    """
+    names = dict(known or {})
+    taken = set(names.values())
+    claims: dict[str, list[str]] = {}
+    for server in sorted(set(servers) - names.keys()):
+        claims.setdefault(safe_name(server), []).append(server)
+    for name, claimants in claims.items():
+        # A server of exactly this name has it before those whose names were changed.
+        owner = name if name in claimants else claimants[0] if len(claimants) == 1 else None
+        if owner is not None and name not in taken:
+            names[owner] = name
+            taken.add(name)
+    for name, claimants in claims.items():
+        for server in claimants:
+            if server not in names:
+                names[server] = _with_digest(name, server, taken)
+                taken.add(names[server])
+    return names
+
+
+def _with_digest(name: str, server: str, taken: Container[str] = ()) -> str:
+    digest = hashlib.sha256(server.encode("utf-8", "surrogatepass")).hexdigest()
+    for length in range(_DIGEST, _MOST_SAFE - 1):
+        made = f"{name[: _MOST_SAFE - length - 1].rstrip('_')}_{digest[:length]}"
+        if made not in taken:
+            return made
+    raise ConfigError(f"no free name is left for the server {server!r}: rename it")
 
 
 def rule_name(server: str, tool: str) -> str:
-    """What permission rules call a tool: never shortened, so that `mcp__X__<glob>` means what it says (R238)."""
+    """What permission rules call a tool: never shortened, so that `mcp__X__<glob>` means what it says (R238).
+
+    Args:
+        server: Its safe name.
+    """
     return f"{PREFIX}{server}{_BETWEEN}{_OTHER.sub('_', tool)}"
 
 
@@ -145,6 +217,7 @@ class Names:
 
     Args:
         tools: For each server, what it calls its tools.
+        safe: The safe names of the servers; those of `safe_names` unless said.
         separator: What the host's own catalog puts between server and tool, as in `github:search`; without, the catalog
             uses the names made for providers.
         length: How long a name for a provider may be.
@@ -153,10 +226,25 @@ class Names:
         ConfigError: a server's name is not one, or the length leaves no room.
     """
 
-    __slots__ = ("_address", "_catalog", "_length", "_provider", "_remembered", "_separator", "_servers", "_spoken")
+    __slots__ = (
+        "_address",
+        "_catalog",
+        "_length",
+        "_provider",
+        "_remembered",
+        "_safe",
+        "_separator",
+        "_servers",
+        "_spoken",
+    )
 
     def __init__(
-        self, tools: Mapping[str, Iterable[str]], *, separator: str | None = None, length: int = MAX_NAME
+        self,
+        tools: Mapping[str, Iterable[str]],
+        *,
+        safe: Mapping[str, str] | None = None,
+        separator: str | None = None,
+        length: int = MAX_NAME,
     ) -> None:
         if length < 32:
             raise ConfigError(f"names of at most {length} characters leave no room for a digest: allow 32 or more")
@@ -166,9 +254,10 @@ class Names:
         self._length = length
         self._remembered: dict[str, Address] = {}
         self._spoken: dict[str, Address] = {}
-        self._assign(tools)
+        self._safe: Mapping[str, str] = {}
+        self._assign(tools, safe)
 
-    def renewed(self, tools: Mapping[str, Iterable[str]]) -> Self:
+    def renewed(self, tools: Mapping[str, Iterable[str]], safe: Mapping[str, str] | None = None) -> Self:
         """The names for what the servers have now. Tools that are still there keep theirs."""
         made = object.__new__(type(self))
         made._separator = self._separator
@@ -177,12 +266,16 @@ class Names:
         made._remembered = dict(list(kept.items())[-_MOST_REMEMBERED:])
         spoken = {**self._spoken, **{name: address for address, name in self._catalog.items()}}
         made._spoken = {} if self._separator is None else dict(list(spoken.items())[-_MOST_REMEMBERED:])
-        made._assign(tools)
+        made._safe = self._safe
+        made._assign(tools, safe)
         return made
 
-    def _assign(self, tools: Mapping[str, Iterable[str]]) -> None:
+    def _assign(self, tools: Mapping[str, Iterable[str]], safe: Mapping[str, str] | None) -> None:
         listed = {check_server_name(server): sorted(set(names)) for server, names in sorted(tools.items())}
         self._servers = frozenset(listed)
+        if safe is None:
+            safe = safe_names(listed, {server: name for server, name in self._safe.items() if server in listed})
+        self._safe = safe
         self._provider: dict[Address, str] = {}
         addresses = [Address(server, tool) for server, names in listed.items() for tool in names]
         had = {address: name for name, address in self._remembered.items()}
@@ -205,13 +298,13 @@ class Names:
 
     def _base(self, address: Address) -> str:
         cleaned = _OTHER.sub("_", address.tool)
-        return f"{PREFIX if self._separator is None else ''}{address.server}{_BETWEEN}{cleaned}"
+        return f"{PREFIX if self._separator is None else ''}{self._safe[address.server]}{_BETWEEN}{cleaned}"
 
     def _plain_names(self, listed: Mapping[str, list[str]]) -> dict[Address, str]:
         """Who can be called by the plain name: at most one tool for each."""
         plain: dict[Address, str] = {}
         for server, names in listed.items():
-            if _BETWEEN in server or server.endswith("_"):
+            if _BETWEEN in self._safe[server] or self._safe[server].endswith("_"):
                 continue
             claims: dict[str, list[Address]] = {}
             for tool in names:
@@ -289,8 +382,9 @@ class Names:
             body = name.removeprefix(PREFIX)
         elif separator not in name and _BETWEEN in name:
             separator = _BETWEEN
-        server, tool = split_name(body, self._servers, separator)
-        raise self._unknown(name, Address(server, tool))
+        servers = {self._safe[server]: server for server in self._servers} | {one: one for one in self._servers}
+        server, tool = split_name(body, servers, separator)
+        raise self._unknown(name, Address(servers[server], tool))
 
     def _named(self, names: Mapping[Address, str], address: Address) -> str:
         if (name := names.get(address)) is not None:

@@ -92,8 +92,11 @@ def test_bad_toml_and_a_bad_name_end_with_usage(capsys: Capsys, home: Path) -> N
     done = config(capsys, "check")
     assert done.code == 2
     assert f"trimaran: {file}:1:" in done.err
-    user(home, '[server.A]\ncommand = "x"\n')
-    assert f"{file}:1: server.A: 'A' is no name for a server" in config(capsys, "check").err
+    user(home, '[server." A"]\ncommand = "x"\n')
+    assert (
+        f'{file}:1: server." A": the name of a server neither begins nor ends with a blank'
+        in config(capsys, "check").err
+    )
 
 
 def test_a_command_and_a_directory_that_are_not_there_fail(capsys: Capsys, home: Path) -> None:
@@ -296,13 +299,12 @@ def test_servers_of_another_program_are_taken_over(capsys: Capsys, home: Path) -
     done = config(capsys, "import", "cursor")
     file = home / ".config" / "trimaran" / "mcp.toml"
     assert done.code == 0
-    assert done.out == f"{file} now has my-boat.\n"
+    assert done.out == f"{file} now has My Boat.\n"
     source = home / ".cursor" / "mcp.json"
     line = text[: text.index('"bad"')].count("\n") + 1
     assert f"{source}:{line}: bad is not taken over: it has neither a command nor a URL" in done.err
-    assert f"{source}:3: my-boat: it is called 'My Boat' in Cursor" in done.err
     assert tomllib.loads(file.read_text()) == {
-        "server": {"my-boat": {"command": "x", "env": {"K": "${K}", "S": "hunter2"}}}
+        "server": {"My Boat": {"command": "x", "env": {"K": "${K}", "S": "hunter2"}}}
     }
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert "already" in config(capsys, "import", "cursor").err
@@ -311,7 +313,7 @@ def test_servers_of_another_program_are_taken_over(capsys: Capsys, home: Path) -
 def test_a_dry_run_writes_nothing_and_shows_no_secret(capsys: Capsys, home: Path) -> None:
     put(home / ".cursor" / "mcp.json", json.dumps(CURSOR))
     done = config(capsys, "import", "cursor", "--dry-run")
-    assert tomllib.loads(done.out)["server"]["my-boat"]["env"] == {"K": "${K}", "S": "***"}
+    assert tomllib.loads(done.out)["server"]["My Boat"]["env"] == {"K": "${K}", "S": "***"}
     assert not (home / ".config").exists()
 
 

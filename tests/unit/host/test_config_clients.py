@@ -178,7 +178,7 @@ def test_vs_code_asks_and_here_a_variable_answers() -> None:
 }""",
     )
     assert found.tables == {
-        "perplexity": {
+        "Perplexity": {
             "command": "npx",
             "args": ["-y", "x"],
             "env": {"KEY": "${PERPLEXITY_KEY}", "REGION": "${REGION:-eu}", "U": "${USER}"},
@@ -187,8 +187,7 @@ def test_vs_code_asks_and_here_a_variable_answers() -> None:
         "github": {"transport": "http", "url": "https://api.githubcopilot.com/mcp/"},
     }
     assert found.skipped == {"odd": "only VS Code knows what ${command:extension.pick} is: write a variable instead"}
-    assert found.notes["perplexity"] == [
-        "it is called 'Perplexity' in VS Code",
+    assert found.notes["Perplexity"] == [
         "VS Code asks for perplexity-key (Perplexity API Key); here set PERPLEXITY_KEY",
         "VS Code asks for region (Region); here set REGION, or have 'eu'",
     ]
@@ -396,11 +395,11 @@ def test_an_entry_that_cannot_be_brought_is_skipped_with_the_reason(entry: Any, 
     assert list(found.tables) == ["good"]
 
 
-def test_names_are_made_to_fit_and_stay_apart() -> None:
+def test_names_stay_as_they_are_and_those_that_cannot_be_are_made_to_fit() -> None:
     """R226."""
-    entries = {name: {"command": "x"} for name in ("My Server", "my-server", "MY.SERVER", "Ä", "x" * 40)}
+    entries = {name: {"command": "x"} for name in ("My Server", "my-server", "MY.SERVER", "Ä", "x" * 40, "my\tserver")}
     found = taken("mcp-json", json.dumps({"mcpServers": entries}))
-    assert list(found.tables) == ["my-server-2", "my-server", "my-server-3", "server", "x" * 32]
+    assert list(found.tables) == ["My Server", "my-server", "MY.SERVER", "Ä", "x" * 40, "my-server-2"]
     config = read_config([(Source("f", "user"), write_servers(found.tables))], LINUX)
     assert not config.failed
 

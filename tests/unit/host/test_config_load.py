@@ -143,22 +143,32 @@ def test_bad_toml_stops_the_load_naming_file_line_and_table() -> None:
     assert said.startswith("mcp.toml:5: server.b: this is not TOML: ")
 
 
-@pytest.mark.parametrize("name", ["Linear", "a b", "ä", "a.b", "", "x" * 33, "a/b"], ids=repr)
+@pytest.mark.parametrize("name", ["", " a", "a\\nb", "a\\u200bb", "x" * 201], ids=lambda name: name[:20])
 def test_a_bad_name_stops_the_load_naming_file_line_and_key(name: str) -> None:
     """R226."""
     said = refused(f'\n\n[server."{name}"]\ncommand = "x"\n')
-    assert said.startswith(f"mcp.toml:3: server.{name}: ")
-    assert "a-z, 0-9, _ and -" in said
+    assert said.startswith('mcp.toml:3: server."' if len(name) < 100 else f"mcp.toml:3: server.{name}: ")
+    assert "name" in said
 
 
-@pytest.mark.parametrize("name", ["a", "0", "_", "-", "a_b-3", "x" * 32])
+@pytest.mark.parametrize(
+    "name",
+    ["a", "0", "_", "-", "a_b-3", "x" * 33, "Linear", "a b", "ä", "a.b", "a/b", "@scope/pkg", "awslabs.aws-docs"],
+)
 def test_a_good_name_is_taken(name: str) -> None:
     """R226."""
     assert list(read(f'[server."{name}"]\ncommand = "x"\n').servers) == [name]
 
 
-def test_a_better_name_is_proposed() -> None:
-    assert "such as 'my-server'" in refused('[server."My Server"]\ncommand = "x"\n')
+def test_a_name_with_a_dot_that_is_not_quoted_is_noticed() -> None:
+    """TOML reads it as a table within a table."""
+    failed = read('[server.awslabs.aws-docs]\ncommand = "x"\n').failed["awslabs"]
+    assert 'a name with a dot in it is written in quotes, [server."awslabs.aws-docs"]' in failed.reason
+
+
+def test_problems_of_a_server_with_an_odd_name_show_its_key_as_it_is_written() -> None:
+    failed = read('[server."a.b"]\ncomand = "x"\n').failed["a.b"]
+    assert 'mcp.toml:2: server."a.b".comand: ' in failed.reason
 
 
 def test_a_server_written_twice_stops_the_load() -> None:
@@ -206,10 +216,10 @@ def test_what_is_no_text_or_no_file_is_said(tmp_path: Path) -> None:
 
 def test_the_error_is_a_config_error_with_its_parts() -> None:
     with pytest.raises(ConfigError) as caught:
-        read('[server.A]\ncommand = "x"\n')
+        read('[server.""]\ncommand = "x"\n')
     assert isinstance(caught.value, ConfigUnusable)
     problem = caught.value.problem
-    assert (problem.file, problem.line, problem.key) == ("mcp.toml", 1, "server.A")
+    assert (problem.file, problem.line, problem.key) == ("mcp.toml", 1, 'server.""')
 
 
 @pytest.mark.parametrize("text", ["\ufeff[server.a]\ncommand = 'x'\n", "[server.a]\r\ncommand = 'x'\r\n"])

@@ -10,8 +10,19 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from trimaran.errors import ConfigError
-from trimaran.host.names import Address, Names, UnknownName, check_server_name, join_name, rule_name, split_name
+from trimaran.host.names import (
+    Address,
+    Names,
+    UnknownName,
+    check_server_name,
+    join_name,
+    rule_name,
+    safe_name,
+    safe_names,
+    split_name,
+)
 
+SAFE = re.compile("[A-Za-z0-9_-]{1,40}")
 ACCEPTED = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 LONG = "list_all_of_the_things_that_anybody_ever_put_into_any_of_the_lists_there_are"
 
@@ -25,28 +36,97 @@ separators = st.sampled_from([None, ":", "::", "__", "_", "."])
 # --- names of servers ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["a", "github", "my-server_2", "x" * 32, "0"])
-def test_a_server_may_be_called_by_small_letters_digits_and_dashes(name: str) -> None:
-    """R226."""
+@pytest.mark.parametrize(
+    ("name", "safe"),
+    [
+        ("a", "a"),
+        ("0", "0"),
+        ("my-server_2", "my-server_2"),
+        ("late__too", "late__too"),
+        ("GitHub", "GitHub"),
+        ("x" * 40, "x" * 40),
+        ("awslabs.aws-documentation-mcp-server", "awslabs_aws-documentation-mcp-server"),
+        ("@scope/pkg", "scope_pkg"),
+        ("My files (work)", "My_files_work"),
+        ("größe", "gro_e"),
+        ("Café", "Cafe"),
+        ("a_.b", "a_b"),
+        ("io.github.user/server", "io_github_user_server"),
+        ("x" * 41, "x" * 31 + "_bf1f9ff2"),
+        ("日本", "server_3b7c3e92"),
+    ],
+)
+def test_a_server_is_called_what_people_call_it_and_has_a_safe_name(name: str, safe: str) -> None:
+    """R226, C28."""
     assert check_server_name(name) == name
+    made = safe_name(name)
+    assert made[:-8] + "*" * 8 == safe[:-8] + "*" * 8 if re.search("_[0-9a-f]{8}$", safe) else made == safe
+    assert SAFE.fullmatch(made)
 
 
 @pytest.mark.parametrize(
-    ("name", "suggested"),
+    ("name", "why"),
     [
-        ("GitHub", "github"),
-        ("my server", "my-server"),
-        ("", "server"),
-        ("é", "server"),
-        ("x" * 33, "x" * 32),
-        ("a\n", "a"),
+        ("", "is empty"),
+        (" a", "neither begins nor ends with a blank: write 'a'"),
+        ("a\n", "U+000A as its character 2"),
+        ("a\x00b", "U+0000"),
+        ("a\u200bb", "U+200B"),
+        ("a\u202eb", "U+202E"),
+        ("a\ud800b", "U+D800"),
+        ("x" * 201, "at most 200 characters, and this one has 201"),
     ],
+    ids=["empty", "blank", "line end", "nul", "zero width", "right to left", "surrogate", "long"],
 )
-def test_any_other_name_is_refused_with_one_that_would_do(name: str, suggested: str) -> None:
+def test_a_name_that_cannot_be_is_refused_with_the_reason(name: str, why: str) -> None:
     """R226."""
-    with pytest.raises(ConfigError, match=re.escape(f"{name!r}: use 1 to 32 of the characters")) as error:
+    with pytest.raises(ConfigError, match=re.escape(why)):
         check_server_name(name)
-    assert repr(suggested) in str(error.value)
+
+
+def test_servers_that_would_share_a_safe_name_are_told_apart_in_any_order() -> None:
+    """C28: one of exactly that name has it; the others get a digest."""
+    servers = ["a.b", "a_b", "a b", "a/b", "c.d"]
+    safe = safe_names(servers)
+    assert safe["a_b"] == "a_b"
+    assert safe["c.d"] == "c_d"
+    assert len(set(safe.values())) == len(servers)
+    assert all(re.fullmatch("a_b_[0-9a-f]{8}", safe[server]) for server in ("a.b", "a b", "a/b"))
+    assert safe_names(reversed(servers)) == safe
+    assert safe_names(["x", safe["a.b"], "a.b", "a_b"])["a.b"] not in ("a_b", safe["a.b"])
+
+
+def test_a_safe_name_stays_when_a_namesake_comes() -> None:
+    first = safe_names(["a.b"])
+    both = safe_names(["a_b"], first)
+    assert both["a.b"] == "a_b"
+    assert re.fullmatch("a_b_[0-9a-f]{8}", both["a_b"])
+
+
+@given(st.sets(st.text("ab._ é@", min_size=1, max_size=5).filter(lambda name: name == name.strip()), max_size=6))
+def test_every_server_has_a_safe_name_of_its_own(names: set[str]) -> None:
+    safe = safe_names(names)
+    assert safe.keys() == names
+    assert len(set(safe.values())) == len(names)
+    assert all(map(SAFE.fullmatch, safe.values()))
+
+
+def test_tools_of_any_server_have_names_that_lead_back() -> None:
+    """R271, R219."""
+    listed = {"GitHub": ["search"], "@scope/pkg": ["search", "a.b"], "My files": ["read"], "日本": ["読む", "read"]}
+    names = Names(listed)
+    assert names.provider("@scope/pkg", "search") == "mcp__scope_pkg__search"
+    assert names.provider("GitHub", "search") == "mcp__GitHub__search"
+    for server, tools in listed.items():
+        for tool in tools:
+            name = names.provider(server, tool)
+            assert ACCEPTED.fullmatch(name)
+            assert names.find(name) == Address(server, tool)
+    joined = Names(listed, separator=":")
+    assert joined.catalog("@scope/pkg", "a.b") == "@scope/pkg:a.b"
+    assert joined.find("My files:read") == Address("My files", "read")
+    with pytest.raises(UnknownName, match="the server '@scope/pkg' has no tool 'nothing'"):
+        names.find("mcp__scope_pkg__nothing")
 
 
 # --- joined names ----------------------------------------------------------------------------------------------------
@@ -310,8 +390,8 @@ def test_a_tool_or_server_without_a_name_is_unknown() -> None:
 
 
 def test_a_catalog_that_cannot_be_named_is_refused() -> None:
-    with pytest.raises(ConfigError, match="cannot be called 'A'"):
-        Names({"A": []})
+    with pytest.raises(ConfigError, match="cannot hold a character that is not seen"):
+        Names({"A\n": []})
     with pytest.raises(ConfigError, match="leave no room for a digest"):
         Names({}, length=20)
 

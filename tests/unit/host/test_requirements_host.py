@@ -17,8 +17,8 @@ import pytest
 
 import trimaran
 from trimaran import Context, Host, Server
-from trimaran.errors import ProtocolError, TimedOut
-from trimaran.host import Bridge, HostConfig, Machine, Question, Source, UnknownName, read_config
+from trimaran.errors import TimedOut
+from trimaran.host import Bridge, ConsentLost, HostConfig, Machine, Question, Source, UnknownName, read_config
 
 LIMIT = 5.0
 ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
@@ -221,7 +221,7 @@ async def test_a_server_whose_question_was_left_behind_gets_an_error(era: str) -
         async with bridge.attend() as questions:
             call = asyncio.ensure_future(host.call("mcp__asker__greet"))
             await soon(anext(questions))
-        with pytest.raises(ProtocolError, match="whoever was to answer left"):
+        with pytest.raises(ConsentLost, match="whoever was to answer left"):
             await soon(call)
 
 

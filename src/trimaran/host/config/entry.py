@@ -31,13 +31,15 @@ from .model import (
     ToolEntry,
     Transport,
 )
+from .tomltext import key_text
 from .values import read_duration, read_size
 
 __all__ = ["NAME", "OAUTH_KEYS", "name_problem", "read_entry", "read_rules"]
 
 T = TypeVar("T")
 
-NAME: Final = re.compile(r"[a-z0-9_-]{1,32}")  # R226; what a model sees of it is mcp__NAME__tool, 64 characters in all
+# What every other program takes, for `trimaran install`; here a server may be called as people like (`names.py`).
+NAME: Final = re.compile(r"[a-z0-9_-]{1,32}")
 
 _TRANSPORTS: Final[tuple[Transport, ...]] = ("stdio", "http", "sse")
 _ACTIONS: Final[tuple[Action, ...]] = ("allow", "deny", "ask")
@@ -133,16 +135,32 @@ class _Notes:
             if name not in known:
                 near = difflib.get_close_matches(name, known, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+                if (rest := _server_below(name, table[name])) and not key:
+                    whole = f"{self._path.removeprefix('server.')}.{rest}"
+                    hint = f"a name with a dot in it is written in quotes, [server.{key_text(whole)}]"
                 self.add(f"{key}.{name}" if key else name, f"this key is not known; {hint}", "unknown_key")
+
+
+def _server_below(name: str, value: Any) -> str:
+    """The dotted rest of a server's name that was not quoted: TOML reads `[server.a.b]` as a table within a table."""
+    while isinstance(value, Mapping):
+        table = cast("Mapping[str, Any]", value)
+        if "command" in table or "url" in table:
+            return name
+        if len(table) != 1:
+            return ""
+        ((inner, value),) = table.items()
+        name = f"{name}.{inner}"
+    return ""
 
 
 def read_entry(
     name: str, table: Any, source: Source, machine: Machine, lines: Mapping[str, int]
 ) -> ServerEntry | FailedEntry:
     """The entry of a server. `lines` has the lines of its keys, by their path below the entry."""
-    notes = _Notes(source, f"server.{name}", lines)
+    notes = _Notes(source, f"server.{key_text(name)}", lines)
     if not isinstance(table, Mapping):
-        notes.add("", f"a table is expected, [server.{name}], not {_kind(table)}")
+        notes.add("", f"a table is expected, [server.{key_text(name)}], not {_kind(table)}")
         return FailedEntry(name=name, source=source, problems=tuple(notes.problems), line=notes.line(""))
     whole = cast("Mapping[str, Any]", table)
     reading = _Reading(whole, machine, notes)

@@ -16,12 +16,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any, Final, NoReturn, cast
 
-from .entry import name_problem, read_entry, read_rules
+from ..names import name_problem
+from .entry import read_entry, read_rules
 from .files import read_text
 from .machine import Machine
 from .model import ConfigUnusable, FailedEntry, HostConfig, Level, Problem, ProblemKind, RuleEntry, ServerEntry, Source
 from .tomltext import Path as KeyPath
-from .tomltext import lines_of, read_toml
+from .tomltext import key_text, lines_of, read_toml
 
 __all__ = ["load_config", "read_config"]
 
@@ -84,7 +85,7 @@ def _servers(whole: Mapping[str, Any], source: Source, lines: Mapping[KeyPath, i
     named = cast("Mapping[str, Any]", servers)
     for name in named:
         if wrong := name_problem(name):
-            _stop(source, f"server.{name}", lines.get(("server", name)), wrong, "invalid_server_name")
+            _stop(source, f"server.{key_text(name)}", lines.get(("server", name)), wrong, "invalid_server_name")
     if "command" in named and not isinstance(named["command"], Mapping):
         _stop(
             source,

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast, final
 from .mask import masked
 from .model import ConfigUnusable, Problem
 
-__all__ = ["Path", "lines_of", "read_toml", "set_table", "write_table"]
+__all__ = ["Path", "key_text", "lines_of", "read_toml", "set_table", "write_table"]
 
 Path: TypeAlias = tuple[str, ...]
 
@@ -174,26 +174,27 @@ def write_table(path: Path, table: Mapping[str, Any]) -> str:
     inner = {key: cast("Mapping[str, Any]", v) for key, v in written.items() if isinstance(v, Mapping)}
     inline = {key: text for key, value in inner.items() if (text := _inline(key, value)) is not None}
     rows = [
-        inline[key] if key in inline else f"{_key(key)} = {_value(value, _key(key))}"
+        inline[key] if key in inline else f"{key_text(key)} = {_value(value, key_text(key))}"
         for key, value in written.items()
         if key in inline or key not in inner
     ]
     rest = [write_table((*path, key), value) for key, value in inner.items() if key not in inline]
     if not rows and rest:
         return "\n".join(rest)
-    return "\n".join(["\n".join([f"[{'.'.join(map(_key, path))}]", *rows, ""]), *rest])
+    return "\n".join(["\n".join([f"[{'.'.join(map(key_text, path))}]", *rows, ""]), *rest])
 
 
 def _inline(key: str, value: Mapping[str, Any]) -> str | None:
     """`key = { a = "b" }`, for a short map of texts."""
     if not all(isinstance(one, str) for one in value.values()):
         return None
-    pairs = ", ".join(f"{_key(name)} = {_text(one)}" for name, one in value.items())
-    text = f"{_key(key)} = {{ {pairs} }}" if pairs else f"{_key(key)} = {{}}"
+    pairs = ", ".join(f"{key_text(name)} = {_text(one)}" for name, one in value.items())
+    text = f"{key_text(key)} = {{ {pairs} }}" if pairs else f"{key_text(key)} = {{}}"
     return text if len(text) <= _WIDEST else None
 
 
-def _key(name: str) -> str:
+def key_text(name: str) -> str:
+    """A key as TOML writes it: bare if it can be, else in quotes."""
     return name if _BARE.fullmatch(name) else _text(name)
 
 
@@ -205,7 +206,7 @@ def _value(value: Any, key: str = "") -> str:
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, Mapping):
-        pairs = (f"{_key(k)} = {_value(v)}" for k, v in cast("Mapping[str, Any]", value).items() if v is not None)
+        pairs = (f"{key_text(k)} = {_value(v)}" for k, v in cast("Mapping[str, Any]", value).items() if v is not None)
         return f"{{ {', '.join(pairs)} }}"
     if isinstance(value, Sequence):
         items = [_value(one) for one in cast("Sequence[Any]", value)]

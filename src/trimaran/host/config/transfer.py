@@ -13,8 +13,9 @@ from typing import Any, cast, final
 
 from msgspec import Struct
 
+from ..names import name_problem
 from .clients import Client, read_content
-from .entry import NAME, read_entry
+from .entry import read_entry
 from .expand import Unexpandable, expand, parts_of
 from .forms import CannotSay
 from .jsontext import set_member
@@ -74,7 +75,7 @@ def import_servers(client: Client, text: str, file: str, machine: Machine) -> Im
     lines = client.lines(text, machine, file)
     entries = client.servers(content, machine, file)
     # A name that is good stays; another must not take it away.
-    good = [name for name in entries if NAME.fullmatch(name)]
+    good = [name for name in entries if not name_problem(name)]
     for theirs, entry in entries.items():
         try:
             if not isinstance(entry, Mapping):

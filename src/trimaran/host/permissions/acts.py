@@ -1,6 +1,7 @@
 """What needs permission: a tool that is to be called, a server that wants to ask the person something, or use our model.
 
-Pure. Rules know a tool as `mcp__<server>__<tool>` (R271), and by the name that the catalog gave it where that is another.
+Pure. Rules know a tool as `mcp__<server>__<tool>` (R271), with the safe name of the server, and by the name that the
+catalog gave it where that is another. A server's own rules are about that server, whatever its safe name is.
 """
 
 from __future__ import annotations
@@ -11,12 +12,11 @@ from typing import Any, Final, Literal, cast
 
 from msgspec import Struct
 
-from ..names import rule_name
+from ..names import rule_name, safe_name
 
-__all__ = ["SERVER_CHARACTERS", "TOOL_CHARACTERS", "Act", "main_argument", "plain_name"]
+__all__ = ["NAME_CHARACTERS", "Act", "main_argument", "plain_name"]
 
-SERVER_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_-")
-TOOL_CHARACTERS: Final = SERVER_CHARACTERS | frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+NAME_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_-ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -50,29 +50,43 @@ class Act(Struct, frozen=True):
     name: str
     """As it is shown; for an elicitation `Elicit(<server>)`, for sampling `Sample(<server>)`."""
     names: tuple[str, ...]
-    """What rules compare, any of these: the names of a tool; of an elicitation the server's."""
+    """What global rules compare, any of these: the names of a tool; of an elicitation the server's, and its safe name."""
     main: str | None = None
     """The argument that `Tool(<glob>)` looks at; where it is not known, all of them are looked at."""
     definition: str = ""
     """A digest of what the tool says about itself. What a person allowed for good holds for this definition only."""
+    own: str = ""
+    """What a server's own rules compare: the name of the tool, with the safe name that the server has by itself."""
 
     @classmethod
-    def tool(cls, server: str, tool: str, *, schema: object = None, definition: str = "", name: str = "") -> Act:
+    def tool(
+        cls,
+        server: str,
+        tool: str,
+        *,
+        schema: object = None,
+        definition: str = "",
+        name: str = "",
+        safe: str = "",
+    ) -> Act:
         """A call of a tool, by its original name.
 
         Args:
+            safe: the safe name of the server, where that is not `safe_name(server)`.
             schema: its input schema, which says what its main argument is.
             definition: a digest of all it says about itself.
             name: what the catalog calls it, where that is not `mcp__<server>__<tool>`.
         """
-        usual = rule_name(server, tool)
+        own = rule_name(safe_name(server), tool)
+        usual = rule_name(safe, tool) if safe else own
         names = (usual,) if name in ("", usual) else (name, usual)
-        return cls("tool", server, names[0], names, main_argument(schema), definition)
+        return cls("tool", server, names[0], names, main_argument(schema), definition, own)
 
     @classmethod
-    def elicit(cls, server: str) -> Act:
+    def elicit(cls, server: str, *, safe: str = "") -> Act:
         """A question of a server's to the person (R241, R260)."""
-        return cls("elicit", server, f"Elicit({server})", (server,))
+        safe = safe or safe_name(server)
+        return cls("elicit", server, f"Elicit({server})", (server,) if safe == server else (server, safe))
 
     @classmethod
     def sample(cls, server: str) -> Act:

@@ -10,6 +10,7 @@ import difflib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
+from ..names import safe_names
 from .acts import Act, plain_name
 from .policy import Policy, tier_of
 from .rules import Rule, RuleProblem
@@ -32,16 +33,17 @@ def check(rules: Iterable[Rule], catalog: Catalog | None = None) -> list[RulePro
     if catalog is None:
         return problems
     known = {server: list(tools) for server, tools in catalog.items() if tools is not None}
-    problems += _collisions(policy, known)
-    acts = [Act.tool(server, tool) for server, tools in known.items() for tool in tools]
-    acts += [Act.elicit(server) for server in catalog]
+    safe = safe_names(catalog)
+    problems += _collisions(policy, known, safe)
+    acts = [Act.tool(server, tool, safe=safe[server]) for server, tools in known.items() for tool in tools]
+    acts += [Act.elicit(server, safe=safe[server]) for server in catalog]
     reached = _reached(policy, acts)
     unknown = [server for server in catalog if server not in known]
     for rule in policy.rules:
         if id(rule) in hidden or id(rule) in reached:
             continue
-        about = [act for act in acts if _is_about(rule, act)]
-        if any(_may_be_of(rule, server) for server in unknown):
+        about = [act for act in acts if rule.fits_name(act)]
+        if any(_may_be_of(rule, server, safe[server]) for server in unknown):
             continue
         if about:
             problems.append(_hides(rule, [by for act in about if (by := policy.decide(act).rule) is not None]))
@@ -64,15 +66,11 @@ def _reached(policy: Policy, acts: Iterable[Act]) -> set[int]:
     return {id(rule) for act in acts for rule in policy.deciding(act)}
 
 
-def _is_about(rule: Rule, act: Act) -> bool:
-    return rule.server in (None, act.server) and rule.pattern.fits_name(act)
-
-
-def _may_be_of(rule: Rule, server: str) -> bool:
+def _may_be_of(rule: Rule, server: str, safe: str) -> bool:
     """Could it match a tool of this server, of which nothing is known?"""
     if rule.server is not None:
         return rule.server == server
-    return rule.pattern.may_be_of(server)
+    return rule.pattern.may_be_of(server, safe)
 
 
 def _hides(rule: Rule, by: list[Rule]) -> RuleProblem:
@@ -100,8 +98,9 @@ def _matches_nothing(rule: Rule, catalog: Catalog, known: Mapping[str, list[str]
         if rule.server is not None:
             hint = _closest(rule.text, known.get(rule.server, []))
         else:
-            names = [f"{server}__{plain_name(tool)}" for server, tools in known.items() for tool in tools]
-            names += [f"{server}__*" for server in servers]
+            safe = safe_names(servers)
+            names = [f"{safe[server]}__{plain_name(tool)}" for server, tools in known.items() for tool in tools]
+            names += [f"{safe[server]}__*" for server in servers]
             # Without what all names begin with, which would make all of them alike.
             hint = _closest(str(rule.pattern.name).removeprefix("mcp__"), names, "mcp__")
     return RuleProblem("warning", rule.source, message, rule.text, None, hint, rule.server)
@@ -112,13 +111,14 @@ def _closest(text: str, names: Iterable[str], prefix: str = "") -> str:
     return f"Did you mean {prefix}{close[0]}?" if close else ""
 
 
-def _collisions(policy: Policy, known: Mapping[str, list[str]]) -> Iterator[RuleProblem]:
+def _collisions(policy: Policy, known: Mapping[str, list[str]], safe: Mapping[str, str]) -> Iterator[RuleProblem]:
     """Tools that rules cannot tell apart: characters that names cannot hold are `_` in all of them."""
     for server, tools in known.items():
         for plain, count in Counter(map(plain_name, dict.fromkeys(tools))).items():
             if count == 1:
                 continue
-            rule = next((r for r in policy.rules if _is_about(r, Act.tool(server, plain))), None)
+            act = Act.tool(server, plain, safe=safe[server])
+            rule = next((rule for rule in policy.rules if rule.fits_name(act)), None)
             if rule is not None:
                 alike = ", ".join(tool for tool in tools if plain_name(tool) == plain)
                 message = f"the rule cannot tell these tools of {server} apart: {alike}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ..config.model import HostConfig, RuleEntry
+from ..config.tomltext import key_text
 from .rules import Action, Reading, RuleSource, read_entries
 
 __all__ = ["read_config_rules"]
@@ -17,7 +18,7 @@ def read_config_rules(config: HostConfig) -> Reading:
     """All rules of a configuration. A problem with a server's own rules names the server, so that only it need fail."""
     reading = read_entries(_entries(config.rules, "permissions"))
     for name, entry in config.servers.items():
-        reading += read_entries(_entries(entry.permissions, f"server.{name}.permissions"), server=name)
+        reading += read_entries(_entries(entry.permissions, f"server.{key_text(name)}.permissions"), server=name)
     return reading
 
 

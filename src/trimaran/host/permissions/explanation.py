@@ -133,9 +133,7 @@ def explain(policy: Policy, act: Act, arguments: Mapping[str, Any] | None = None
 
 
 def _verdict(rule: Rule, act: Act, arguments: Mapping[str, Any] | None) -> Verdict | None:
-    if rule.server is not None and rule.server != act.server:
-        return None
-    if not rule.pattern.fits_name(act):
+    if not rule.fits_name(act):
         return None
     match: Match = "yes"
     if rule.pattern.has_conditions:

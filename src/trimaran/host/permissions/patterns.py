@@ -3,11 +3,11 @@
 Pure. Nothing is guessed: a text that is not a rule is a `RuleError` that points at the place (R243).
 
     rule      =  name  |  name ":" glob  |  name "(" glob ")"  |  name ":" key "=" glob { "," key "=" glob }  |  "*"
-    name      =  mcp__<server>__<tool>, with * and ? in it  |  "Elicit"
+    name      =  mcp__<server>__<tool>, with * and ? in it, <server> by its safe name  |  "Elicit"
     key       =  the name of an argument; with dots, of one inside another
 
 A colon before the first "(" selects the colon form; the parentheses reach from the first "(" to the last ")". `Elicit`
-takes the glob over names of servers in either form. Alone, `*` is everything there is.
+takes the glob over names of servers, as they are or safe, in either form. Alone, `*` is everything there is.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from msgspec import Struct
 
 from trimaran.errors import ConfigError
 
-from .acts import SERVER_CHARACTERS, TOOL_CHARACTERS, Act, plain_name
+from ..names import safe_name
+from .acts import NAME_CHARACTERS, Act, plain_name
 from .arguments import fit_key, fit_main
 from .globs import Fit, Glob, Wild, many, meets, one
 
@@ -32,9 +33,8 @@ _MOST_STEPS: Final = 16  # of a dotted key
 _ESCAPABLE: Final = frozenset("\\*?[]{}(),=:")
 _NOT_IN_KEYS: Final = frozenset("*?()[]{}\\:/\"'")
 
-_ANY_TOOL: Final = (one(TOOL_CHARACTERS), many(TOOL_CHARACTERS))
-_ANY_SERVER: Final = (one(SERVER_CHARACTERS), many(SERVER_CHARACTERS))
-_ANY_NAME: Final = (*map(one, "mcp__"), *_ANY_SERVER, *map(one, "__"), *_ANY_TOOL)
+_ANY: Final = (one(NAME_CHARACTERS), many(NAME_CHARACTERS))
+_ANY_NAME: Final = (*map(one, "mcp__"), *_ANY, *map(one, "__"), *_ANY)
 
 _EVERYTHING: Final = Glob([Wild.RUN])
 
@@ -92,11 +92,20 @@ class Pattern(Struct, frozen=True):
             said = min(said, fit_key(glob, key, arguments))
         return said
 
-    def may_be_of(self, server: str) -> bool:
-        """Could it match a tool of this server, or its questions?"""
+    def fits_own(self, act: Act) -> bool:
+        """As `fits_name`, for a rule of the server that the act is of."""
+        return act.kind == "tool" and self.name.fits_loosely(act.own or act.names[-1])
+
+    def may_be_of(self, server: str, safe: str = "") -> bool:
+        """Could it match a tool of this server, or its questions?
+
+        Args:
+            safe: its safe name, where that is not `safe_name(server)`.
+        """
+        safe = safe or safe_name(server)
         if self.kind == "elicit":
-            return self.name.fits_loosely(server)
-        return self.kind == "all" or meets(self.name, (*map(one, f"mcp__{plain_name(server)}__"), *_ANY_TOOL))
+            return self.name.fits_loosely(server) or self.name.fits_loosely(safe)
+        return self.kind == "all" or meets(self.name, (*map(one, f"mcp__{safe}__"), *_ANY))
 
     def __str__(self) -> str:
         name = "Elicit" if self.kind == "elicit" else str(self.name)
@@ -182,7 +191,7 @@ class _Reader:
         if condition is None:
             return Pattern("elicit", _EVERYTHING)
         for mark in condition:
-            if not mark.is_("*?") and mark.character not in SERVER_CHARACTERS:
+            if not mark.character.isprintable() or mark.is_("="):  # `Elicit:key=...` would be about an argument
                 raise self.error(
                     _strange(mark.character, "of a server"), mark.at, "It is about a server: Elicit(github)"
                 )
@@ -191,11 +200,13 @@ class _Reader:
 
     def _name(self, name: str) -> Glob:
         for at, character in enumerate(name):
-            if character not in TOOL_CHARACTERS and character not in "*?":
-                hint = f"Characters that names cannot hold are _ in them: {_mended(name)}"
+            if character not in NAME_CHARACTERS and character not in "*?":
+                hint = (
+                    f"In rules, characters of a name other than A-Z, a-z, 0-9, _ and - are written _: {_mended(name)}"
+                )
                 if character.isalpha():
-                    hint = "It is another letter than the one it may look like: type it anew."
-                raise self.error(_strange(character, "of a tool"), at, hint)
+                    hint = f"It may look like another letter: then type that one. {hint}"
+                raise self.error(_strange(character, "in a rule"), at, hint)
         glob = _as_runs(self._glob(self._marks(0, len(name))))
         if glob != _EVERYTHING and not meets(glob, _ANY_NAME):
             raise self.error(f"no tool can have this name, so the rule can never match: {name}", 0, _advice(name))
@@ -309,7 +320,7 @@ def parse_tool_glob(text: str, server: str) -> Pattern:
     if len(text) > _MOST:
         raise reader.error(f"a glob has at most {_MOST} characters, this one {len(text)}", _MOST)
     marks = [_Mark(c, False, at) for at, c in enumerate("".join(c if c in "*?" else plain_name(c) for c in text))]
-    return Pattern("tool", Glob([f"mcp__{plain_name(server)}__", *_as_runs(reader._glob(marks)).pieces]))  # pyright: ignore[reportPrivateUsage]
+    return Pattern("tool", Glob([f"mcp__{safe_name(server)}__", *_as_runs(reader._glob(marks)).pieces]))  # pyright: ignore[reportPrivateUsage]
 
 
 def _as_runs(glob: Glob) -> Glob:
@@ -325,7 +336,12 @@ def _strange(character: str, whose: str) -> str:
 
 
 def _mended(name: str) -> str:
-    return "".join(c if c in "*?" else plain_name(c) for c in name)
+    """The name as a rule can hold it: the server by its safe name, the tool with `_` for other characters."""
+    server, between, tool = name.removeprefix("mcp__").partition("__")
+    tool = "".join(c if c in "*?" else plain_name(c) for c in tool)
+    if not between or set(server) & set("*?"):
+        return "".join(c if c in "*?" else plain_name(c) for c in name)
+    return f"mcp__{safe_name(server)}__{tool}"
 
 
 def _advice(name: str) -> str:
@@ -335,7 +351,5 @@ def _advice(name: str) -> str:
         return f"Names are mcp__<server>__<tool>: write mcp__*__{name} for a tool of any server."
     server, _, tool = name[5:].partition("__")
     if not tool and server:
-        return f"For all tools of a server, write mcp__{server.lower()}__*"
-    if server != server.lower():
-        return f"Names of servers are in lower case: mcp__{server.lower()}__{tool}"
+        return f"For all tools of a server, write mcp__{server}__*"
     return "Names are mcp__<server>__<tool>."

@@ -110,9 +110,10 @@ class Decision(Struct, frozen=True):
         if self.by == "nobody" and self.act.kind != "tool":
             return f"{self.act} needs a person to answer, and nobody is here."
         if self.by == "nobody":
+            rule = self.act.names[-1]  # the catalog may call it by a name that is no rule
             return (
                 f"{self.act} needs a person's consent ({self.because}), and nobody is here to ask. "
-                f'To allow it, add allow = ["{self.act}"] under [permissions] in mcp.toml, or run with --allow {self.act}.'
+                f'To allow it, add allow = ["{rule}"] under [permissions] in mcp.toml, or run with --allow {rule}.'
             )
         if self.by in ("person", "remembered"):
             return f"{self.act} was refused by the person at the keyboard. Do not try it again unless they ask for it."
@@ -211,10 +212,7 @@ class Policy:
     def _work_out(self, act: Act) -> _Known:
         conditional: list[_Candidate] = []
         for rule in self.rules:
-            if rule.server is not None and rule.server != act.server:
-                # By who the server is, not by the text of the name: `mcp__a__b__c` may be of server `a__b`.
-                continue
-            if not rule.pattern.fits_name(act):
+            if not rule.fits_name(act):
                 continue
             certain = Decision(act, rule.action, tier_of(rule), rule)
             if not rule.pattern.has_conditions:

@@ -24,6 +24,7 @@ from msgspec import Struct
 from trimaran.errors import ConfigError
 
 from ..plain import visible
+from .acts import Act
 from .patterns import Pattern, RuleError, parse_pattern, parse_tool_glob, pointed_at
 
 __all__ = [
@@ -96,6 +97,12 @@ class Rule(Struct, frozen=True):
         """
         pattern = parse_pattern(text) if server is None else parse_tool_glob(text, server)
         return cls(action, pattern, source or RuleSource("code"), server, text)
+
+    def fits_name(self, act: Act) -> bool:
+        """Is it about this act, as far as names go? A server's own rule is about no other server, whatever the names."""
+        if self.server is None:
+            return self.pattern.fits_name(act)
+        return self.server == act.server and self.pattern.fits_own(act)
 
     @property
     def text(self) -> str:
