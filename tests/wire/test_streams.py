@@ -11,7 +11,21 @@ import pytest
 from trimaran import Context, Limits, Server
 from trimaran.errors import Disconnected, TimedOut
 
-from .harness import LEGACY, Event, Session, Stream, Wire, encode, initialize, notification, request, serve, soon, until
+from .harness import (
+    LEGACY,
+    Event,
+    Reply,
+    Session,
+    Stream,
+    Wire,
+    encode,
+    initialize,
+    notification,
+    request,
+    serve,
+    soon,
+    until,
+)
 
 V11, V06, V03, V24 = LEGACY
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
@@ -484,11 +498,43 @@ async def test_a_silent_legacy_call_is_kept_alive(binding: str) -> None:
             assert response["result"]["content"][0]["text"] == "held"
 
 
+async def test_without_sessions_a_call_streams_all_the_same(binding: str) -> None:
+    """R101, R63: progress goes out on the stream of its POST, and a silent call is kept alive."""
+    gates = Gates()
+    async with serve(binding, demo(gates, limits=Limits(keep_alive=0.02)), require_session=False) as wire:
+        params = {"name": "work", "arguments": {}, "_meta": {"progressToken": "t"}}
+        async with await wire.open("POST", body=encode(request("tools/call", params, id=5))) as stream:
+            while stream.comments < 2:
+                await stream.raw_event()
+            gates.go.set()
+            messages = await stream.rest()
+    assert messages[-1]["id"] == 5
+
+
+async def test_the_plain_endpoint_answers_whole_however_long_it_takes(binding: str) -> None:
+    """R131: no SSE."""
+    gates = Gates()
+    async with serve(binding, demo(gates, limits=Limits(keep_alive=0.02)), plain=True) as wire:
+        params = {"name": "work", "arguments": {}, "_meta": {"progressToken": "t"}}
+        waiting = asyncio.ensure_future(wire.post(request("tools/call", params, id=5)))
+        await soon(gates.started.wait())
+        gates.go.set()
+        reply = await soon(waiting)
+        assert (reply.headers["content-type"], reply.json["id"]) == ("application/json", 5)
+
+
 # --- cancellation ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_cancelled_call_ends_200_and_empty(binding: str) -> None:
-    """R65, R67, C11: the handler is stopped; no JSON-RPC envelope."""
+SILENCE = (200, "text/event-stream", b"")
+
+
+def ending(reply: Reply) -> tuple[int, str, bytes]:
+    return reply.status, reply.headers["content-type"], reply.body
+
+
+async def test_a_cancelled_call_ends_as_a_stream_without_events(binding: str) -> None:
+    """R65, C11 but for the content type (docs/adr/0014), R67: the handler is stopped; no JSON-RPC envelope."""
     gates = Gates()
     async with serve(binding, demo(gates)) as wire:
         session = await wire.initialize()
@@ -496,7 +542,8 @@ async def test_a_cancelled_call_ends_200_and_empty(binding: str) -> None:
         await soon(gates.started.wait())
         assert (await session.cancel("h")).status == 202
         reply = await soon(waiting)
-        assert (reply.status, reply.body) == (200, b"")
+        assert ending(reply) == SILENCE
+        assert reply.headers["mcp-session-id"] == session.id
         await soon(gates.ended.wait())
         assert gates.outcome == "cancelled True"
 
@@ -511,6 +558,56 @@ async def test_a_cancelled_stream_just_closes(binding: str) -> None:
             assert (await session.cancel(5)).status == 202
             assert [m["params"]["progress"] for m in await stream.rest()] == [1]
         assert not gates.ended.is_set()
+
+
+async def test_whoever_comes_back_for_a_cancelled_stream_is_told_not_to_come_again(binding: str) -> None:
+    """R65: 204, which ends an event source. mcp 1.28 and 2.3 ask for ever for a stream that is empty (docs/adr/0014)."""
+    gates = Gates()
+    async with serve(binding, demo(gates)) as wire:
+        session = await wire.initialize()
+        async with await session.open_call("work", id=5, progress="t") as stream:
+            last = event(await stream.event()).id
+            await soon(gates.started.wait())
+            await session.cancel(5)
+            events = await stream.rest()
+        assert len(events) == 1
+        async with await session.get(last=last) as replayed:
+            assert [m["method"] for m in await replayed.rest()] == ["notifications/progress"]
+        assert last is not None
+        stream_name = last.partition(":")[0]
+        reply = await wire.send(
+            "GET", session.headers({"Accept": "text/event-stream", "Last-Event-ID": f"{stream_name}:1"})
+        )
+        assert (reply.status, reply.body) == (204, b"")
+
+
+async def test_a_batch_whose_calls_are_all_cancelled_ends_as_one_of_them_would(binding: str) -> None:
+    """R65: a 202 would say that there was nothing to answer."""
+    gates = Gates()
+    async with serve(binding, demo(gates)) as wire:
+        session = await wire.initialize(V03)
+        calls = [request("tools/call", {"name": "hold", "arguments": {}}, id="b")]
+        waiting = asyncio.ensure_future(session.post(calls))
+        await soon(gates.started.wait())
+        await session.cancel("b")
+        assert ending(await soon(waiting)) == SILENCE
+
+
+async def test_a_session_that_the_server_ends_fails_its_calls(
+    binding: str,
+) -> None:
+    """R93, R130: its client did not end it, and waits. Under 200: a 404 would invite it to send the call again."""
+    gates = Gates()
+    async with serve(binding, demo(gates, limits=Limits(session_max_lifetime=1000))) as wire:
+        session = await wire.initialize()
+        waiting = asyncio.ensure_future(session.call("hold", id="h"))
+        await soon(gates.started.wait())
+        sessions: Any = wire.engine.server.sessions
+        sessions.here(session.id).created -= 2000
+        assert (await session.ask("tools/list")).status == 404
+        reply = await soon(waiting)
+        assert reply.verdict == (200, -32600, "h")
+        assert "session_max_lifetime" in reply.error["message"]
 
 
 async def test_cancelling_reaches_only_its_own(binding: str) -> None:
@@ -535,7 +632,7 @@ async def test_a_cancellation_may_overtake_its_request(binding: str) -> None:
         session = await wire.initialize()
         await session.cancel("soon")
         reply = await session.call("hold", id="soon")
-        assert (reply.status, reply.body) == (200, b"")
+        assert ending(reply) == SILENCE
         gates.go.set()
         assert (await session.call("hold", id="other")).result["content"][0]["text"] == "held"
 
@@ -553,7 +650,7 @@ async def test_leaving_is_not_cancelling(binding: str) -> None:
 
 
 async def test_the_end_of_a_session_ends_its_calls(binding: str) -> None:
-    """R96: nothing of an ended session goes on."""
+    """R96: nothing of an ended session goes on. Who deletes it knows, so its calls end without a word (docs/adr/0014)."""
     gates = Gates()
     async with serve(binding, demo(gates)) as wire:
         session = await wire.initialize()
@@ -561,7 +658,7 @@ async def test_the_end_of_a_session_ends_its_calls(binding: str) -> None:
         await soon(gates.started.wait())
         assert (await session.delete()).status == 204
         await soon(gates.ended.wait())
-        assert (await soon(waiting)).body == b""
+        assert ending(await soon(waiting)) == SILENCE
 
 
 # --- questions -------------------------------------------------------------------------------------------------------

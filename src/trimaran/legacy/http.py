@@ -17,10 +17,11 @@ from trimaran.protocol.inbound import Answer, Batch, Call, Message, Notice
 from trimaran.protocol.meta import Peer
 from trimaran.protocol.versions import V2024_11, V2025_03, is_legacy
 from trimaran.server.access import InsufficientScope
+from trimaran.server.dispatch import Serve
 from trimaran.server.exchange import SENT, Exchange
 from trimaran.server.flights import Abandoned, timed_out
 from trimaran.server.handlers import incident
-from trimaran.transports.engine import JSON, Engine, Request, release_connection
+from trimaran.transports.engine import JSON, Engine, HttpSink, Pairs, Request, release_connection
 
 from .handshake import Handshake, negotiate
 from .session import Session
@@ -33,6 +34,7 @@ __all__ = ["LegacyHttp"]
 
 Route = Callable[[Request, bytes], Awaitable[None]]
 
+_CANCELLED: Final = object()
 _NOT_INITIALIZED: Final = "no session: send initialize first and repeat its Mcp-Session-Id on every request"
 
 
@@ -258,23 +260,39 @@ class LegacyHttp:
             await self._refuse(request, error, call)
             return
         session = Session(self._server, "", call.peer, _NoOutlet(), request.principal)
-        exchange = Exchange(call, _Silent(), session.voice)
+        sink = _Whole(request) if self._plain else HttpSink(request, self._limits.max_stream_bytes)
+        exchange = Exchange(call, sink, session.voice)
         call.session = session
-        status, more = 200, []
+        status: int = 200
+        more: Pairs = []
         try:
-            reply = session.voice.result(call, await self._engine.flights.run(exchange, serve))
+            reply = session.voice.result(call, await self._carry_without_session(exchange, sink, serve))
         except InsufficientScope as error:
             reply = session.voice.error(call, error)
             status, more = self._engine.step_up(request, error)
         except ProtocolError as error:
             reply = session.voice.error(call, error)
         except Abandoned:
-            reply = b""
+            reply = None
         except Exception as error:
             number = incident(call.method, error)
             reply = session.voice.error(call, ProtocolError.internal_error(f"internal error (error {number})"))
         exchange.end()
-        await request.reply(status, [*JSON, *more], reply)
+        await sink.finish(reply, status, [*JSON, *more])
+
+    async def _carry_without_session(self, exchange: Exchange, sink: _Whole | HttpSink, serve: Serve) -> Any:
+        coroutine: Any = serve(exchange.call)
+        try:
+            awaited = coroutine.send(None)
+        except StopIteration as done:
+            return done.value
+        if isinstance(sink, _Whole):
+            return await self._engine.flights.carry(exchange, coroutine, awaited)
+        self._engine.attend(sink)
+        try:
+            return await self._engine.flights.carry(exchange, coroutine, awaited)
+        finally:
+            self._engine.leave(sink)
 
     async def _hear(self, request: Request, message: Notice | Answer) -> None:
         if self._require_session:
@@ -299,14 +317,18 @@ class LegacyHttp:
         if len(batch.messages) > 100:
             raise ProtocolError.invalid_request(f"a batch may hold 100 messages, not {len(batch.messages)}")
         replies = await asyncio.gather(*(self._batched(request, session, raw) for raw in batch.messages))
-        bodies = [r for r in replies if r is not None]
+        bodies = [r for r in replies if isinstance(r, bytes)]
         outlet: Any = session.outlet
+        if not bodies and _CANCELLED in replies:
+            await request.end_silently(outlet.event_headers)
+            return
         if not bodies:
             await request.reply(202, [], b"")
             return
         await request.reply(200, outlet.json_headers, b"[" + b",".join(bodies) + b"]")
 
-    async def _batched(self, request: Request, session: Session, raw: Raw) -> bytes | None:
+    async def _batched(self, request: Request, session: Session, raw: Raw) -> bytes | object | None:
+        """The reply to one message of a batch; None for what has none, `_CANCELLED` for a call that was cancelled."""
         writer = self._server.writer
         try:
             message = self._engine.reader.read(bytes(raw), None)
@@ -331,7 +353,7 @@ class LegacyHttp:
             except ProtocolError as error:
                 return session.voice.error(message, error)
             except Abandoned:
-                return None
+                return _CANCELLED
             finally:
                 session.calls.pop(message.id, None)
         except ProtocolError as error:
@@ -442,11 +464,22 @@ class _NoOutlet:
 
 
 @final
-class _Silent:
-    __slots__ = ()
+class _Whole:
+    """The sink of a call whose answer is never a stream: nothing but the answer is sent."""
+
+    __slots__ = ("_request",)
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
 
     def send(self, data: bytes) -> Any:
         return SENT
+
+    async def finish(self, data: bytes | None, status: int, headers: Pairs) -> None:
+        if data is None:
+            await self._request.end_silently()
+        else:
+            await self._request.reply(status, headers, data)
 
 
 @final

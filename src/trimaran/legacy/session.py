@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Outlet", "Session", "Sessions"]
 
+_TOO_OLD: Final = "it has lived for session_max_lifetime"  # an idle one has no calls that could be told
 _SWEEP_SECONDS: Final = 15.0
 BROADCAST: Final = "broadcast"
 """A change that is not one: something to be told to every session."""
@@ -237,8 +238,11 @@ class Session:
         if not self.cancel(request_id, reason) and self.shared is not None:
             self.shared.pass_on_cancel(self, request_id, reason)
 
-    def close(self) -> None:
-        """End the session: its stream closes, its questions fail, its calls are cancelled."""
+    def close(self, why: str | None = None) -> None:
+        """End the session: its stream closes, its questions fail, its calls are cancelled.
+
+        `why` is for a session that its client did not end: the client waits for its calls, and they fail with that.
+        """
         if self.closed:
             return
         self.closed = True
@@ -249,7 +253,12 @@ class Session:
                 waiting.set_exception(Disconnected("the session ended before the client answered"))
         self._answers.clear()
         for exchange in tuple(self.calls.values()):
-            exchange.cancel("the session ended")
+            if why is None:
+                exchange.cancel("the session ended")
+            else:
+                # Under 200: a client that is told 404 here may send the call again, and it may have been done.
+                message = f"the session has ended: {why}; send initialize again"
+                exchange.fail(ProtocolError.invalid_request(message, status=200))
 
     def __repr__(self) -> str:
         return f"<Session {self.id} {self.peer.version}>"
@@ -328,7 +337,7 @@ class Sessions:
             return None
         now = time.monotonic()
         if now - session.seen > self._glance and self._is_over(session, now):
-            self.end(session)
+            self.end(session, _TOO_OLD)
             return None
         session.seen = now
         return session
@@ -350,10 +359,10 @@ class Sessions:
             return await self.shared.load(id)
         return session
 
-    def end(self, session: Session) -> None:
+    def end(self, session: Session, why: str | None = None) -> None:
         """End it in this process; `Shared.end` ends it everywhere."""
         self._live.pop(session.id, None)
-        session.close()
+        session.close(why)
 
     def end_all(self, owner: Any) -> None:
         """End the sessions that came in by this door; those that came in by none go with the first."""
@@ -398,4 +407,4 @@ class Sessions:
         now = time.monotonic()
         for session in self:
             if self._is_over(session, now):
-                self.end(session)
+                self.end(session, _TOO_OLD)

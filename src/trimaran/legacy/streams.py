@@ -399,9 +399,12 @@ class CallStream:
             return
         if self.name is None and not (self._prefers and status == 200 and data is not None):
             self.finished = True
-            if self._request is not None:
-                headers = self._outlet.json_headers + (more or [])
-                await self._request.reply(status if data is not None else 200, headers, data or b"")
+            if self._request is None:
+                return
+            if data is None:
+                await self._request.end_silently(self._outlet.event_headers)
+            else:
+                await self._request.reply(status, self._outlet.json_headers + (more or []), data)
             return
         if data is not None:
             await self._send(data)
@@ -449,8 +452,16 @@ class CallStream:
 
 
 async def replay(request: Request, outlet: Any, stream: str, after: int) -> None:
-    """Serve a GET for the stream of a call that has ended: what it missed, and the end."""
+    """Serve a GET for the stream of a call that has ended: what it missed, and the end.
+
+    Where nothing is left, the stream of a cancelled call for one, 204 says so: to whoever reads event streams that means "do
+    not come back". A stream without events would be asked for again and again.
+    """
+    missed = outlet.log.since(stream, after)[0]
+    if not missed:
+        await request.reply(204, [], b"")
+        return
     await request.stream_start(outlet.event_headers)
-    for number, data in outlet.log.since(stream, after)[0]:
+    for number, data in missed:
         await request.responder.stream_chunk(encode_event(data, id=event_id(stream, number)))
     await request.responder.stream_end()

@@ -3,8 +3,8 @@
 A transport makes an `Exchange` per call and gives it a *sink* (where bytes go). The era the peer speaks is a *voice*:
 how notifications and results are spelled, and what asking means. The handler sees neither, only its Context.
 
-Ending early: `cancel` (the client went away or said so) and `expire` (time ran out) cancel the task that runs the
-handler, once it is known. Nothing is sent for a cancelled call.
+Ending early: `cancel` (the client went away or said so), `fail` (its session was ended here) and `expire` (time ran out)
+cancel the task that runs the handler, once it is known. Nothing is sent for a cancelled call.
 """
 
 from __future__ import annotations
@@ -86,6 +86,8 @@ class Exchange:
     cancelled = False
     expired = False
     reason: str | None = None
+    failure: ProtocolError | None = None
+    """What the client is told of a call that was ended from outside, and not by the client."""
     _slots: threading.Semaphore | None = None
     is_answered = False
     """Has the call been answered for, while its handler would not end?"""
@@ -161,6 +163,11 @@ class Exchange:
         self.reason = reason
         if self.task is not None:
             self.task.cancel()
+
+    def fail(self, error: ProtocolError) -> None:
+        """End the call with an error that the handler did not raise. Its client still waits for an answer."""
+        self.failure = error
+        self.cancel(error.message)
 
     def expire(self) -> None:
         """The handler has had its time."""

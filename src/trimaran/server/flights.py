@@ -100,12 +100,12 @@ class Flights:
                 task.cancel()
             result = await resume(coroutine, awaited)
             if exchange.cancelled:  # the result and the cancellation raced: the cancellation wins (R68)
-                raise Abandoned
+                raise exchange.failure or Abandoned
             return result
         except asyncio.CancelledError:
             if exchange.cancelled:
                 _absorb(task)
-                raise Abandoned from None
+                raise exchange.failure or Abandoned from None
             if exchange.expired:
                 _absorb(task)
                 raise timed_out(call) from None

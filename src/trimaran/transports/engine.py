@@ -241,6 +241,13 @@ class Request:
         if waiting is not None:
             await waiting
 
+    async def end_silently(self, headers: Pairs = EVENTS) -> None:
+        """Answer a call that its client has cancelled: an event stream that ends without an event (docs/adr/0014).
+
+        Every other answer is an error in some client. No event has an id, so nobody comes back for more.
+        """
+        await self.reply(200, headers, b"")
+
     async def stream_start(self, headers: Pairs) -> None:
         await self.responder.stream_start(200, headers if self.carried is None else headers + self.carried)
 
@@ -310,7 +317,7 @@ class HttpSink:
             return
         self.finished = True
         if data is None:
-            await self._finish_silently(headers)
+            await self._finish_silently()
         elif not self.is_untouched or (self._request.prefers_stream and status == 200):
             await self._write(encode_event(data))
             await self._flush()
@@ -318,12 +325,12 @@ class HttpSink:
         else:
             await self._request.reply(status, headers, data)
 
-    async def _finish_silently(self, headers: Pairs) -> None:
+    async def _finish_silently(self) -> None:
         if not self.is_untouched:
             await self._flush()
             await self._request.responder.stream_end()
         else:
-            await self._request.reply(200, headers, b"")  # R65: a cancelled call ends 200 with an empty body
+            await self._request.end_silently()
 
 
 @final
