@@ -149,7 +149,7 @@ class Attack:
         except TimeoutError:
             self.faults.add(f"an answer without an end, {status}", data)
             return False
-        if status >= 500 and status != 501:
+        if status >= 500 and status not in (501, 505):
             self.faults.add(f"status {status}: {reply.body[:150]!r}", data)
         if not reply.complete:
             self.faults.add("a stream without an end", data)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from trimaran import Server
 from trimaran.errors import ProtocolError
-from trimaran.protocol.http1 import ChunkReader, Head, HeadReader
+from trimaran.protocol.http1 import Head, RequestReader
 from trimaran.serve import HttpServer
 
 LIMIT = 1 << 20
@@ -27,24 +27,31 @@ LIMIT = 1 << 20
 # --- the two readers -------------------------------------------------------------------------------------------------
 
 
-def ours(stream: bytes) -> tuple[Head, bytes, bytes] | int:
-    """Head, body and what follows; or the status of the refusal, or 0 if more is needed."""
-    end = stream.find(b"\r\n\r\n")
-    if end < 0:
-        return 0
+def read(stream: bytes, *, size: int) -> tuple[Head, bytes, bytes] | int:
+    reader = RequestReader(max_head=LIMIT, max_body=LIMIT)
     try:
-        head = HeadReader().read(stream[: end + 4])
-        rest = stream[end + 4 :]
-        if head.is_chunked:
-            chunks = ChunkReader(LIMIT)
-            left = chunks.feed(rest)
-            return 0 if left is None else (head, chunks.body, left)
-        if len(rest) < head.length:
-            return 0
-        return head, rest[: head.length], rest[head.length :]
+        for start in range(0, len(stream), size):
+            reader.feed(stream[start : start + size])
+            if reader.requests:
+                return *reader.requests[0], stream[start + size :]
     except ProtocolError as error:
-        assert error.status in (400, 413, 431, 501), error.status
+        if reader.requests:  # what follows it is wrong
+            return *reader.requests[0], b""
+        assert error.status in (400, 413, 431, 501, 505), error.status
         return error.status
+    finally:
+        reader.close()
+    return 0
+
+
+def ours(stream: bytes) -> tuple[Head, bytes, bytes] | int:
+    """Head, body and what follows; or the status of the refusal, or 0 if more is needed. However the stream is cut."""
+    whole, cut = read(stream, size=max(1, len(stream))), read(stream, size=1)
+    if isinstance(whole, int) or isinstance(cut, int):
+        assert whole == cut
+    else:
+        assert (whole[0].path, whole[0].headers, whole[1]) == (cut[0].path, cut[0].headers, cut[1])
+    return cut
 
 
 def theirs(stream: bytes) -> tuple[Any, bytes, bytes] | str:
@@ -73,7 +80,9 @@ def agree(stream: bytes) -> bool:
     if isinstance(found, int):
         return False
     head, body, rest = found
-    other = theirs(stream)
+    # RFC 9112 allows these, and h11 does not do them: several blanks around the target are one, empty lines are skipped.
+    line, separator, fields = stream.lstrip(b"\r\n").partition(b"\r\n")
+    other = theirs(re.sub(rb" +", b" ", line) + separator + fields)
     assert not isinstance(other, str), f"we accept what h11 refuses: {other}"
     request, their_body, their_rest = other
     assert head.method == request.method.decode()
@@ -277,23 +286,6 @@ def test_any_bytes_as_chunks_are_read_as_h11_reads_them(body: bytes) -> None:
     agree(b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n" + body)
 
 
-@settings(max_examples=500, deadline=None, derandomize=True)
-@given(st.sampled_from([b"3\r\nabc\r\n2;e=1\r\nde\r\n0\r\nX: y\r\n\r\nrest", b"0\r\n\r\nrest", b"10\r\n0123456789abcdef\r\n0\r\n\r\n"]),
-       st.lists(st.integers(0, 60), max_size=6))  # fmt: skip
-def test_chunks_do_not_depend_on_how_they_were_cut(body: bytes, cuts: list[int]) -> None:
-    whole = ChunkReader(LIMIT)
-    expected = whole.feed(body)
-    edges = [0, *sorted(c % (len(body) + 1) for c in cuts), len(body)]
-    pieces, found, taken = ChunkReader(LIMIT), None, 0
-    for start, end in zip(edges, edges[1:], strict=False):
-        if found is None:
-            found = pieces.feed(body[start:end])
-            taken = end
-    assert found is not None
-    assert found + body[taken:] == expected
-    assert pieces.body == whole.body
-
-
 # --- smuggling -------------------------------------------------------------------------------------------------------
 
 HOST = b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
@@ -341,8 +333,6 @@ CORPUS: dict[str, bytes] = {
     "negative chunk": CHUNKED + b"-3\r\nabc\r\n0\r\n\r\n",
     "signed chunk": CHUNKED + b"+3\r\nabc\r\n0\r\n\r\n",
     "hex prefixed chunk": CHUNKED + b"0x3\r\nabc\r\n0\r\n\r\n",
-    "huge chunk": CHUNKED + b"ffffffffffffffff\r\nabc",
-    "wrapping chunk": CHUNKED + b"100000003\r\nabc\r\n0\r\n\r\n",
     "chunk size with underscore": CHUNKED + b"0_3\r\nabc\r\n0\r\n\r\n",
     "empty chunk size": CHUNKED + b"\r\nabc\r\n0\r\n\r\n",
     "blank before chunk size": CHUNKED + b" 3\r\nabc\r\n0\r\n\r\n",
@@ -358,9 +348,14 @@ CORPUS: dict[str, bytes] = {
     "LF in trailer": CHUNKED + b"0\r\nX: y\nZ: w\r\n\r\n",
     "trailer without colon": CHUNKED + b"0\r\nGET /smuggled HTTP/1.1\r\n\r\n",
     "folded trailer": CHUNKED + b"0\r\nX: y\r\n z\r\n\r\n",
-    "endless trailer": CHUNKED + b"0\r\nX: " + b"a" * 70_000,
     "blank after version": b"POST /mcp HTTP/1.1 \r\nHost: 127.0.0.1\r\n\r\n",
-    "two blanks": b"POST  /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    "another's URL": b"POST http://evil.example?a=/mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    "our URL": b"POST http://127.0.0.1/mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    "fragment": b"POST /mcp#x HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    "asterisk": b"OPTIONS * HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    "tunnel": b"CONNECT evil.example:443 HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+    "another protocol": b"SOURCE /mcp ICE/1.0\r\nHost: 127.0.0.1\r\n\r\n",
+    "three empty lines": b"\r\n" * 3 + HOST + b"Content-Length: 0\r\n\r\n",
     "tab in request line": b"POST\t/mcp\tHTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
     "HTTP/0.9": b"GET /mcp\r\n\r\n",
     "HTTP/2 preface": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",

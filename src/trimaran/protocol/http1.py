@@ -1,11 +1,10 @@
 """HTTP/1.1 framing, the strict half of RFC 9112: heads in and out, chunked bodies both ways; a server's side and a client's.
 
-Pure. It accepts what every correct client sends and refuses whatever two parsers could read differently, which is what
-request smuggling lives on: a bare CR or LF, a folded header, blanks before a colon, two lengths, a length beside a
-transfer coding, a coding other than chunked, two Hosts.
-
-A client repeats the same head on every request of a connection, so `HeadReader` remembers what a head meant by its raw
-bytes; a request from a known client costs one search and one dictionary look-up instead of a parse.
+Pure. Requests are read by llhttp (httptools), the parser of Node: its cost per byte is small and the same for every byte,
+so no framing that a client chooses can hold up the others. It accepts what every correct client sends and refuses most of
+what two parsers could read differently, which is what request smuggling lives on: a bare CR or LF, a folded header,
+blanks before a colon, two lengths, a length beside a transfer coding. `RequestReader` refuses the rest: a coding other
+than chunked, two Hosts, targets that are no path, heads and framing without bounds.
 """
 
 from __future__ import annotations
@@ -15,18 +14,26 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final, final
 
+from httptools import (
+    HttpParserCallbackError,
+    HttpParserError,
+    HttpParserInvalidMethodError,
+    HttpParserUpgrade,
+    HttpRequestParser,
+)
 from msgspec import Struct
 
 from trimaran.errors import CODE_INVALID_REQUEST, LocalProtocolError, ProtocolError, RemoteProtocolError
 
 __all__ = [
     "END_OF_BODY",
-    "ChunkReader",
+    "TOO_LARGE",
     "Head",
-    "HeadReader",
     "PieceReader",
+    "RequestReader",
     "ResponseHead",
     "chunk",
+    "read_head",
     "read_length",
     "read_response_head",
     "request_head",
@@ -36,25 +43,30 @@ __all__ = [
 END_OF_BODY: Final = b"0\r\n\r\n"
 
 _TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
-_REQUEST_LINE: Final = re.compile(rb"(" + _TOKEN + rb") ([\x21-\x7e]+) HTTP/1\.([01])\r\n")
-# One run of allowed bytes, stripped afterwards: blanks that two parts of a pattern may share cost their square.
-_FIELD: Final = re.compile(rb"(" + _TOKEN + rb"):([^\x00-\x08\x0a-\x1f\x7f]*)\r\n")
 _STATUS_LINE: Final = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: ([^\x00-\x08\x0a-\x1f\x7f]*))?\r?\n")
 # A client takes what servers have always sent: a bare LF ends a line too, and what follows a name may hold any text.
 _LENIENT_FIELD: Final = re.compile(rb"(" + _TOKEN + rb"):([^\x00\r\n]*)\r?\n")
 _NAME: Final = re.compile(_TOKEN.decode())
-# No blank before an extension: others refuse it, and what two readers read differently can be used against one of them.
-_CHUNK_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,8})(?:[ \t]*|;[^\x00-\x08\x0a-\x1f\x7f]*)\r\n")
 # Of a server we read what RFC 9112 lets it write: nobody stands between us who would read it otherwise.
 _CHUNK_SIZE_OF_SERVER: Final = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\x00-\x08\x0a-\x1f\x7f]*)?\r\n")
-_MEMO_ENTRIES: Final = 1024
-_MEMO_BYTES: Final = 2048
 _MAX_TRAILER_BYTES: Final = 4096
 _MAX_FIELDS: Final = 100  # what Apache and Node allow
+_MAX_EMPTY_BYTES: Final = 4  # two empty lines: some old clients send one behind a body
+# Chunks of one byte take five more; extensions and trailers, which nobody reads, must not take without bounds.
+_MAX_FRAMING_BYTES: Final = 64 * 1024
+_MAX_FRAMING_RATIO: Final = 8
 
+_METHODS: Final = {
+    name.encode(): name for name in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
+}
+# Clients have few ways to write a name; the bound is for those who make them up.
+_LOWER_NAMES: Final[dict[bytes, str]] = {}
+_MAX_NAMES: Final = 1024
 
-def _refuse(reason: str, status: int = 400) -> ProtocolError:
-    return ProtocolError.invalid_request(f"malformed HTTP request: {reason}", status=status)
+_NO_LIMIT: Final = 1 << 60
+
+TOO_LARGE: Final = b"\0too large"
+"""In the place of a body that is not read."""
 
 
 @final
@@ -88,166 +100,291 @@ class Head:
 
 
 @final
-class HeadReader:
-    """Reads heads, remembering what identical bytes meant."""
+class RequestReader:
+    """Reads the requests of one connection, in whatever pieces their bytes come.
 
-    def __init__(self) -> None:
-        self._memo: dict[bytes, Head] = {}
-        self.known = self._memo.get
-        """The head of bytes that have been read before, or None."""
+    `feed` puts each whole request into `requests`, with its body, or `TOO_LARGE` in place of one over the limit; nothing
+    is read after that. llhttp does the reading. What it lets through and we refuse is checked as it is read: the
+    `on_...` methods are called by the parser.
+    """
 
-    def read(self, raw: bytes) -> Head:
-        """A head from its bytes, the empty line included; a 400 that says what is wrong with it."""
-        found = self._memo.get(raw)
-        if found is not None:
-            return found
-        head = _parse(raw)
-        if len(raw) <= _MEMO_BYTES:
-            if len(self._memo) >= _MEMO_ENTRIES:
-                self._memo.clear()
-            self._memo[raw] = head
+    __slots__ = (
+        "_body",
+        "_empty",
+        "_head",
+        "_headers",
+        "_max_body",
+        "_max_head",
+        "_parser",
+        "_repeated",
+        "_url",
+        "_wire",
+        "is_over",
+        "is_reading",
+        "requests",
+    )
+
+    def __init__(self, *, max_head: int, max_body: int) -> None:
+        self.requests: list[tuple[Head, bytes]] = []
+        self.is_reading = False
+        """Has a request begun that is not here whole?"""
+        self.is_over = False
+        """A request was refused or given up: what follows it means nothing."""
+        self._max_head = max_head
+        self._max_body = max_body
+        self._parser: HttpRequestParser | None = None
+        self._clear()
+
+    def _clear(self) -> None:
+        self._head: Head | None = None
+        self._headers: dict[str, str] = {}
+        self._url = b""
+        self._body: bytes | bytearray = b""
+        self._repeated = 0  # fields whose name came before
+        self._empty = 0  # bytes of empty lines before the request
+        self._wire = 0  # bytes of the message that `feed` was given, from the end of the head on if that is here
+
+    def feed(self, data: bytes) -> None:
+        """Read on.
+
+        Raises:
+            ProtocolError: what came is no request that we serve, with the status to refuse it with.
+        """
+        if self.is_over:
+            return
+        if not self.is_reading and data[:1] in (b"\r", b"\n"):
+            data = self._skip_empty_lines(data)
+        parser = self._parser
+        if parser is None:
+            parser = self._parser = HttpRequestParser(self)
+        self._wire += len(data)
+        try:
+            parser.feed_data(data)
+        except HttpParserUpgrade as pause:
+            self._go_on(data[pause.args[0] :])
+        except HttpParserError as error:
+            self._fail(error)
+        if self.is_reading:
+            self._check_overhead()
+
+    def take_head(self) -> Head:
+        """The head of the first request, whether or not its body is here."""
+        head = self.requests[0][0] if self.requests else self._head
+        if head is None:
+            raise self._refusal("the head ends too early")
         return head
 
+    def close(self) -> None:
+        """Let go of the parser, which refers back to us. Reading on makes a new one: only between two requests."""
+        self._parser = None
 
-def _parse(raw: bytes) -> Head:
-    line = _REQUEST_LINE.match(raw)
-    if line is None:
-        raise _refuse("the request line is not `METHOD target HTTP/1.1`")
-    headers = _fields(raw, line.end())
-    head = Head()
-    head.method = line[1].decode()
-    target = line[2].decode()
-    if target[:1] != "/":
-        # The absolute form, which a client sends to a proxy; the path is what counts here.
-        target = "/" + target.partition("://")[2].partition("/")[2] if "://" in target else target
-    head.path, _, head.query = target.partition("?")
-    head.minor = int(line[3])
-    head.admission = None
-    head.headers = headers
-    _frame(head, headers)
-    return head
+    def take_expectation(self) -> bool:
+        """Does the client wait for a 100 before it sends the body? True once per request."""
+        head = self._head
+        if head is None or not head.expects_continue or self._body:
+            return False
+        head.expects_continue = False
+        return True
+
+    def _skip_empty_lines(self, data: bytes) -> bytes:
+        """RFC 9112, 2.2: a server should ignore at least one empty line before a request. The parser ignores any number."""
+        rest = data.lstrip(b"\r\n")
+        self._empty += len(data) - len(rest)
+        if self._empty > _MAX_EMPTY_BYTES:
+            raise self._refusal("more than two empty lines before a request")
+        return rest
+
+    def _go_on(self, rest: bytes) -> None:
+        """Read on behind the head of a request that offers to switch protocols (`Upgrade: h2c`), which we never do.
+
+        The parser takes what follows for the other protocol's. A new one is told how the body is framed, if there is one.
+        """
+        parser = self._parser = HttpRequestParser(self)
+        head = self._head
+        if head is not None:
+            framing = b"Transfer-Encoding: chunked" if head.is_chunked else b"Content-Length: %d" % head.length
+            parser.feed_data(b"POST / HTTP/1.1\r\nHost: x\r\n%b\r\n\r\n" % framing)
+        if rest:
+            self.feed(rest)
+
+    def _fail(self, error: HttpParserError) -> None:
+        cause = error.__context__
+        if isinstance(cause, _Stop):
+            return
+        if isinstance(error, HttpParserCallbackError) and cause is not None:
+            self.is_over = True
+            raise cause
+        if self.requests and not self.requests[-1][0].keep_alive:
+            self.is_over = True  # it said that it is the last one, so nobody reads what is behind it
+            return
+        if isinstance(error, HttpParserInvalidMethodError):
+            raise self._refusal("it does not begin with a method of HTTP")
+        raise self._refusal(str(error)[:1].lower() + str(error)[1:])
+
+    def _refusal(self, reason: str, status: int = 400) -> ProtocolError:
+        self.is_over = True
+        return ProtocolError.invalid_request(f"malformed HTTP request: {reason}", status=status)
+
+    def _check_overhead(self) -> None:
+        head = self._head
+        if head is None:
+            if self._wire > self._max_head:
+                raise self._head_too_large()
+        elif head.is_chunked and self._wire > _MAX_FRAMING_BYTES + _MAX_FRAMING_RATIO * len(self._body):
+            raise self._refusal("the chunks are larger than what they carry")
+
+    def _measure(self) -> int:
+        """The size of a head that has been read, blanks aside."""
+        fields = sum(len(name) + len(value) + 4 for name, value in self._headers.items())
+        return fields + len(self._url) + len("POST  HTTP/1.1\r\n\r\n")
+
+    def _too_many_fields(self) -> ProtocolError:
+        return self._refusal(f"more than {_MAX_FIELDS} header fields", 431)
+
+    def _head_too_large(self) -> ProtocolError:
+        self.is_over = True
+        return ProtocolError.invalid_request(
+            f"the request's head is larger than {self._max_head} bytes (max_header_bytes)", status=431
+        )
+
+    # Called by the parser
+
+    def on_message_begin(self) -> None:
+        if self._head is None:  # else it is the head that `_go_on` made up
+            self.is_reading = True
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._head is not None:
+            return  # a trailer, or a head we made up: it means nothing
+        key = _LOWER_NAMES.get(name)
+        if key is None:
+            key = name.decode().lower()
+            if len(_LOWER_NAMES) < _MAX_NAMES:
+                _LOWER_NAMES[name] = key
+        text = value.strip(b" \t").decode("latin-1")
+        headers = self._headers
+        if key in headers:
+            if key in ("host", "content-length", "transfer-encoding"):
+                raise self._refusal(f"{key} is given twice")
+            self._repeated += 1
+            if self._repeated > _MAX_FIELDS:  # joining costs the square of how often it is done
+                raise self._too_many_fields()
+            text = f"{headers[key]}, {text}"
+        headers[key] = text
+
+    def on_headers_complete(self) -> None:
+        if self._head is not None:
+            return
+        parser = self._parser
+        assert parser is not None
+        method = _METHODS.get(parser.get_method())
+        if method is None:
+            raise self._refusal("the method is not served here", 501)
+        version = parser.get_http_version()
+        if version not in ("1.1", "1.0"):
+            raise self._refusal(f"HTTP/{version} is not spoken here", 505)
+        if len(self._headers) + self._repeated > _MAX_FIELDS:
+            raise self._too_many_fields()
+        if self._wire > self._max_head and self._measure() > self._max_head:
+            raise self._head_too_large()
+        head = Head()
+        head.method = method
+        head.path, head.query = self._split_target(self._url)
+        head.minor = 1 if version == "1.1" else 0
+        head.admission = None
+        head.headers = self._headers
+        self._frame(head, self._headers)
+        self._head = head
+        self._wire = 0
+        if head.length > self._max_body:
+            self._give_up(head)
+
+    def on_body(self, data: bytes) -> None:
+        body = self._body
+        if not body:
+            self._body = data
+        elif type(body) is bytearray:
+            body += data  # in place: bytes would be copied whole for every chunk
+        else:
+            self._body = bytearray(body) + data
+        if len(self._body) > self._max_body:
+            head = self._head
+            assert head is not None
+            self._give_up(head)
+
+    def on_message_complete(self) -> None:
+        head, body = self._head, self._body
+        assert head is not None
+        parser = self._parser
+        if parser is not None and parser.should_upgrade() and (head.length or head.is_chunked):
+            return  # the body is still to come, see `_go_on`
+        self._clear()
+        self.is_reading = False
+        self.requests.append((head, body if type(body) is bytes else bytes(body)))
+
+    # What a head means
+
+    def _split_target(self, target: bytes) -> tuple[str, str]:
+        """RFC 9112, 3.2.1: only the origin form is served, a path and a query. The others are a proxy's."""
+        if target[:1] != b"/" or b"#" in target:
+            raise self._refusal("the target is not a path that begins with a slash")
+        path, _, query = target.decode("ascii").partition("?")
+        return path, query
+
+    def _frame(self, head: Head, headers: Mapping[str, str]) -> None:
+        """How long the body is and whether the connection goes on."""
+        length, coding = headers.get("content-length"), headers.get("transfer-encoding")
+        if head.minor == 1 and "host" not in headers:
+            raise self._refusal("HTTP/1.1 needs a Host header")
+        if coding is not None:
+            if coding.lower() != "chunked" or head.minor == 0:
+                raise self._refusal(f"the transfer coding {coding[:40]!r} is not supported; use chunked", 501)
+            if length is not None:
+                raise self._refusal("content-length and transfer-encoding contradict each other")
+        if length is None:
+            head.length = 0
+        else:
+            size = read_length(length)
+            if size is None:
+                raise self._refusal("content-length is not a number")
+            head.length = size
+        head.is_chunked = coding is not None
+        connection = headers.get("connection")
+        head.keep_alive = head.minor == 1
+        if connection is not None:
+            options = [option.strip() for option in connection.lower().split(",")]
+            head.keep_alive = "close" not in options and (head.minor == 1 or "keep-alive" in options)
+        head.expects_continue = head.minor == 1 and headers.get("expect", "").lower() == "100-continue"
+
+    def _give_up(self, head: Head) -> None:
+        """Leave a body unread. Who may know how large one may be is for the server to find out first."""
+        self._clear()
+        self.is_reading = False
+        self.is_over = True
+        self.requests.append((head, TOO_LARGE))
+        raise _Stop
 
 
-def _fields(raw: bytes, position: int) -> dict[str, str]:
-    headers: dict[str, str] = {}
-    count = 0
-    end = len(raw) - 2
-    while position < end:
-        field = _FIELD.match(raw, position)
-        if field is None:
-            raise _refuse(f"the header field at byte {position} is malformed")
-        count += 1
-        if count > _MAX_FIELDS:
-            raise _refuse(f"more than {_MAX_FIELDS} header fields", 431)
-        name, value = field[1].decode().lower(), field[2].strip(b" \t").decode("latin-1")
-        if name in headers:
-            if name in ("host", "content-length", "transfer-encoding"):
-                raise _refuse(f"{name} is given twice")
-            value = f"{headers[name]}, {value}"
-        headers[name] = value
-        position = field.end()
-    return headers
+class _Stop(Exception):
+    """Ends the parser's run."""
+
+
+def read_head(raw: bytes) -> Head:
+    """A request's head from its bytes, the empty line included; a 400 that says what is wrong with it."""
+    reader = RequestReader(max_head=_NO_LIMIT, max_body=_NO_LIMIT)
+    try:
+        reader.feed(raw)
+        return reader.take_head()
+    finally:
+        reader.close()
 
 
 def read_length(text: str | None) -> int | None:
     """The value of a content-length, or None if it is not one."""
     return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) <= 15 else None
-
-
-def _frame(head: Head, headers: Mapping[str, str]) -> None:
-    """How long the body is and whether the connection goes on."""
-    length, coding = headers.get("content-length"), headers.get("transfer-encoding")
-    if head.minor == 1 and "host" not in headers:
-        raise _refuse("HTTP/1.1 needs a Host header")
-    if coding is not None:
-        if coding.lower() != "chunked" or head.minor == 0:
-            raise _refuse(f"the transfer coding {coding[:40]!r} is not supported; use chunked", 501)
-        if length is not None:
-            raise _refuse("content-length and transfer-encoding contradict each other")
-    if length is not None and read_length(length) is None:
-        raise _refuse("content-length is not a number")
-    head.length = read_length(length) or 0
-    head.is_chunked = coding is not None
-    options = [o.strip().lower() for o in headers.get("connection", "").split(",")]
-    head.keep_alive = "close" not in options if head.minor == 1 else "keep-alive" in options
-    head.expects_continue = headers.get("expect", "").lower() == "100-continue" and head.minor == 1
-
-
-@final
-class ChunkReader:
-    """Reads a chunked body. `feed` returns the rest of the input once the body is complete, None before."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._input = bytearray()
-        self._parts: list[bytes] = []
-        self._size = 0
-        self._wanted = 0
-        self._in_trailer = False
-
-    @property
-    def body(self) -> bytes:
-        return b"".join(self._parts)
-
-    def feed(self, data: bytes) -> bytes | None:
-        self._input += data
-        while True:
-            if self._in_trailer:
-                return self._trailer()
-            if self._wanted:
-                if not self._data():
-                    return None
-            elif not self._next_size():
-                return None
-
-    def _next_size(self) -> bool:
-        end = self._input.find(b"\n")
-        if end < 0:
-            if len(self._input) > 256:
-                raise _refuse("a chunk's size line is too long")
-            return False
-        line = _CHUNK_SIZE.fullmatch(self._input, 0, end + 1)
-        if line is None:
-            raise _refuse("a chunk's size line is malformed")
-        size = int(line[1], 16)
-        del line  # a match holds its buffer, which could then not shrink
-        del self._input[: end + 1]
-        self._size += size
-        if self._size > self._limit:
-            raise ProtocolError.invalid_request(
-                f"the body is larger than {self._limit} bytes (max_body_bytes)", status=413
-            )
-        self._in_trailer = size == 0
-        self._wanted = size
-        return True
-
-    def _data(self) -> bool:
-        """Take the chunk once it is here whole, its line end included."""
-        size = self._wanted
-        if len(self._input) < size + 2:
-            return False
-        if not self._input.startswith(b"\r\n", size):
-            raise _refuse("a chunk is longer than it says")
-        self._parts.append(bytes(self._input[:size]))
-        del self._input[: size + 2]
-        self._wanted = 0
-        return True
-
-    def _trailer(self) -> bytes | None:
-        """Trailers carry nothing the protocol reads; they are checked like any header, and skipped."""
-        position = 0
-        while not self._input.startswith(b"\r\n", position):
-            end = self._input.find(b"\n", position)
-            if end < 0:
-                if len(self._input) > _MAX_TRAILER_BYTES:
-                    raise _refuse("the trailer is too long", 431)
-                return None
-            if end > _MAX_TRAILER_BYTES:
-                raise _refuse("the trailer is too long", 431)
-            if _FIELD.fullmatch(bytes(self._input[position : end + 1])) is None:
-                raise _refuse("the trailer is malformed")
-            position = end + 1
-        return bytes(self._input[position + 2 :])
 
 
 @final

@@ -1,10 +1,16 @@
 """A small HTTP/1.1 server for one thing: carrying the engine, without a layer between.
 
 One asyncio protocol per connection. A request is read whole, served in a task of its own and answered with one write; a
-stream is written chunk by chunk and waits when the client does not read, so a slow reader costs one buffer and no more.
-When the connection goes, whoever watches the request hears of it at once.
+stream is written chunk by chunk and waits when the client does not read, and so does the next request: a slow reader
+costs one buffer and no more. When the connection goes, whoever watches the request hears of it at once.
 
-What is not here on purpose: TLS and HTTP/2. A TLS bind is Granian's (see `serve.py` and docs/adr/0004).
+A client repeats its head on every request of a connection. One that is equal to the head before it, byte for byte, is not
+read again.
+
+A refusal of a request that is still coming in is sent, and then the rest is read and dropped for a while: the kernel
+answers bytes that nobody reads with a reset, which can overtake the refusal (RFC 9112, 9.6).
+
+What is not here on purpose: TLS and HTTP/2. A TLS bind is Granian's (see `serve.py` and docs/adr/0004). Bytes are read by `protocol/http1.py` (docs/adr/0015).
 """
 
 from __future__ import annotations
@@ -17,7 +23,7 @@ from email.utils import formatdate
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
 from trimaran.errors import ConfigError, ProtocolError
-from trimaran.protocol.http1 import END_OF_BODY, ChunkReader, Head, HeadReader, chunk, response_head
+from trimaran.protocol.http1 import END_OF_BODY, TOO_LARGE, Head, RequestReader, chunk, response_head
 
 from .engine import JSON, Engine, FixedHeaders, Pairs, Request
 
@@ -32,7 +38,9 @@ _SWEEP_SECONDS: Final = 5.0
 _PIPELINED: Final = 256 * 1024  # bytes of following requests to hold while one is served
 _HIGH_WATER: Final = 256 * 1024  # unsent bytes on a connection before its writers wait
 _TOGETHER: Final = 16 * 1024  # bytes of a stream that are sent at once, though more may be about to be said
-_TOO_LARGE: Final = b"\0too large"  # in the place of a body that will not be read
+_KNOWN_BYTES: Final = 2048  # of a head that is kept to compare the next one with
+_LINGER_QUIET: Final = 5.0  # seconds without a byte, and in all, for which a refused request is read on: nginx's
+_LINGER_SECONDS: Final = 30.0
 
 
 @final
@@ -49,7 +57,6 @@ class Http1Server:
         self._ticker: asyncio.TimerHandle | None = None
         self._swept = 0.0
         self.connections: set[_Connection] = set()
-        self.heads = HeadReader()
         self.max_header_bytes = engine.server.limits.max_header_bytes
         self.now = 0.0
         """Coarse time, good to a sweep: enough to tell idle from busy."""
@@ -113,23 +120,30 @@ class _Connection(asyncio.Protocol):
     """One connection: a buffer, the request being read or served, and who wants to know when it is gone."""
 
     _transport: asyncio.Transport = cast("Any", None)
-    _head: Head | None = None
-    _chunks: ChunkReader | None = None
+    _known: Head | None = None
+    """The head of the request before, and its bytes."""
+    _known_raw = b""
+    _pending: bytearray | None = None
+    """What came while a request was served."""
+    _refusal: ProtocolError | None = None
+    """Why the request behind those that were read cannot be."""
     _task: Task[None] | None = None
     _drained: asyncio.Future[None] | None = None
     _unsent: bytearray | None = None
     """What is sent as soon as the loop turns."""
+    _stuck = (0, 0.0)
+    """How many bytes the client has left unread, and since when that many."""
     _watchers: set[Callable[[], None]] | None = None
     _gone = False
     _ending = False
-    _deaf = False
-    """Is the rest of a body that is too large on its way? It goes nowhere."""
+    _lingers_since: float | None = None
+    """Since when what comes in is dropped."""
 
     def __init__(self, server: Http1Server, loop: asyncio.AbstractEventLoop) -> None:
         self._server = server
         self._engine = server.engine
         self._loop = loop
-        self._buffer = bytearray()
+        self._reader = RequestReader(max_head=server.max_header_bytes, max_body=server.engine.max_body_bytes)
         self._since = server.now
 
     # asyncio's side
@@ -144,7 +158,8 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._gone = True
-        self._unsent = None
+        self._unsent = self._pending = None
+        self._reader.close()
         self._server.connections.discard(self)
         self.resume_writing()
         watchers, self._watchers = self._watchers, None
@@ -152,23 +167,19 @@ class _Connection(asyncio.Protocol):
             callback()
 
     def data_received(self, data: bytes) -> None:
-        if not self._buffer and self._task is None and self._head is None:
-            # Nearly always: one read brings one whole request, with a head that has been seen before.
-            end = data.find(b"\r\n\r\n") + 4
-            head = self._server.heads.known(data[:end])
-            if head is not None and head.length == len(data) - end and not head.is_chunked:
-                self._task = self._loop.create_task(self._serve(head, data[end:]))
+        known = self._known
+        if known is not None and self._task is None and self._drained is None and not self._reader.is_reading:
+            # Nearly always: one read brings one whole request, with the head of the one before.
+            size = len(self._known_raw)
+            if len(data) - size == known.length and data.startswith(self._known_raw):
+                self._task = self._loop.create_task(self._serve(known, data[size:]))
                 return
-        if self._deaf:
-            return
-        if not self._buffer and self._head is None:
+        if self._lingers_since is not None:
             self._since = self._server.now
-        self._buffer += data
-        if self._task is None:
-            self._advance()
-        elif len(self._buffer) > _PIPELINED:
-            # Nobody who waits for an answer sends this much behind it; and not to read would be not to see it go.
-            self._transport.abort()
+        elif self._task is None and self._drained is None:
+            self._read(data)
+        else:
+            self._hold_back(data)
 
     def eof_received(self) -> bool:
         # A client that has said all it wants may still listen: keep our side open while it is being served.
@@ -185,93 +196,73 @@ class _Connection(asyncio.Protocol):
         drained, self._drained = self._drained, None
         if drained is not None and not drained.done():
             drained.set_result(None)
+        if not self._gone:
+            self._go_on()
 
     # Reading
 
-    def _advance(self) -> None:
-        """Go as far as the buffer allows: to the next request that is here whole, or to the error that it is."""
+    def _read(self, data: bytes) -> None:
+        reader = self._reader
+        is_new = not reader.is_reading
+        if is_new:
+            self._since = self._server.now
         try:
-            if self._head is None and not self._read_head():
-                return
-            body = self._read_body()
+            reader.feed(data)
         except ProtocolError as error:
-            self._refuse(error)
-            return
-        if body is None:
-            return
-        head, self._head = self._head, None
-        assert head is not None
-        self._task = self._loop.create_task(self._serve(head, body))
+            self._refusal = error
+        if is_new and len(reader.requests) == 1 and not reader.is_reading and not reader.is_over:
+            self._know(reader.requests[0][0], data)
+        self._go_on()
 
-    def _read_head(self) -> bool:
-        buffer = self._buffer
-        while buffer.startswith(b"\r\n"):
-            del buffer[:2]  # RFC 9112 2.2: an empty line before a request is to be ignored
-        end = buffer.find(b"\r\n\r\n")
-        if end < 0:
-            if len(buffer) > self._server.max_header_bytes:
-                raise ProtocolError.invalid_request(
-                    f"the request's head is larger than {self._server.max_header_bytes} bytes (max_header_bytes)",
-                    status=431,
-                )
-            return False
-        end += 4
-        if end > self._server.max_header_bytes:
-            raise ProtocolError.invalid_request(
-                f"the request's head is larger than {self._server.max_header_bytes} bytes (max_header_bytes)",
-                status=431,
-            )
-        head = self._head = self._server.heads.read(bytes(buffer[:end]))
-        del buffer[:end]
-        if head.is_chunked:
-            self._chunks = ChunkReader(self._engine.max_body_bytes)
-        if head.length <= self._engine.max_body_bytes and head.expects_continue and len(buffer) < (head.length or 1):
+    def _know(self, head: Head, data: bytes) -> None:
+        """Keep a head to compare the next one with, if it came with its whole request and nothing else."""
+        size = len(data) - head.length
+        if size <= _KNOWN_BYTES and not head.is_chunked:
+            self._known, self._known_raw = head, data[:size]
+
+    def _hold_back(self, data: bytes) -> None:
+        """Keep what comes while a request is served, or while the client does not read our answers."""
+        if self._reader.is_over:
+            return
+        if self._pending is None:
+            self._pending = bytearray()
+        self._pending += data
+        if len(self._pending) > _PIPELINED:
+            # Nobody who waits for an answer sends this much behind it; and not to read would be not to see it go.
+            self._transport.abort()
+
+    def _go_on(self) -> None:
+        """Serve the next request, or refuse it; unless one is being served, or the client does not read."""
+        if self._task is not None or self._drained is not None or self._lingers_since is not None:
+            return
+        reader = self._reader
+        if reader.requests:
+            head, body = reader.requests.pop(0)
+            self._ending = self._ending or body is TOO_LARGE
+            self._task = self._loop.create_task(self._serve(head, body))
+        elif self._refusal is not None:
+            self._refuse(self._refusal)
+        elif self._pending:
+            data, self._pending = bytes(self._pending), None
+            self._read(data)
+        elif reader.take_expectation():
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        return True
-
-    def _read_body(self) -> bytes | None:
-        head, buffer = self._head, self._buffer
-        assert head is not None
-        if head.length > self._engine.max_body_bytes:
-            return self._give_up_body()
-        if self._chunks is not None:
-            pending = bytes(buffer)
-            buffer.clear()
-            try:
-                rest = self._chunks.feed(pending)
-            except ProtocolError as error:
-                if error.status != 413:
-                    raise
-                return self._give_up_body()
-            if rest is None:
-                return None
-            body, self._chunks = self._chunks.body, None
-            buffer += rest
-            return body
-        length = head.length
-        if len(buffer) < length:
-            return None
-        if len(buffer) == length:
-            self._buffer = bytearray()
-            return bytes(buffer)
-        body = bytes(buffer[:length])
-        del buffer[:length]
-        return body
-
-    def _give_up_body(self) -> bytes:
-        """Leave a body unread: `_serve` refuses it, to those who may know, and the connection ends with it."""
-        self._deaf = self._ending = True
-        self._chunks = None
-        self._buffer.clear()
-        return _TOO_LARGE
 
     def _refuse(self, error: ProtocolError) -> None:
         """A request that cannot be read: say why, and close, since where the next one begins is unknown."""
         data = self._engine.writer.error(None, error)
         head = self._server.head(error.status, JSON, f"content-length: {len(data)}\r\nconnection: close")
-        self._buffer.clear()
         self._transport.write(head + b"\r\n" + data)
-        self._transport.close()
+        self._linger()
+
+    def _linger(self) -> None:
+        """End our side, and read on what the client still sends, until it ends its own or the time is up."""
+        self._lingers_since = self._since = self._server.now
+        self._pending = None
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        else:
+            self._transport.close()
 
     # Serving
 
@@ -280,7 +271,7 @@ class _Connection(asyncio.Protocol):
         responder.task = self._task
         engine = self._engine
         request = Request(head.method, head.path, head.headers, responder)  # pyright: ignore[reportArgumentType]
-        if head.admission is not None and body is not _TOO_LARGE:
+        if head.admission is not None and body is not TOO_LARGE:
             # The same head has been through every check that needs no more than the head.
             request.carried, request.prefers_stream = head.admission
             request.is_checked = True
@@ -294,7 +285,7 @@ class _Connection(asyncio.Protocol):
             refused = engine.admit(request)
             if refused is not None:
                 await refused
-            elif body is _TOO_LARGE:
+            elif body is TOO_LARGE:
                 await engine.too_large(request)
             elif head.method == "POST" and engine.owns(head.path):
                 carried = request.carried  # what authentication adds is not the head's
@@ -315,10 +306,12 @@ class _Connection(asyncio.Protocol):
             return
         if not responder.is_complete or not head.keep_alive or self._ending:
             self.flush()
-            self._transport.close()
-            return
-        if self._buffer:
-            self._advance()
+            if self._reader.is_over:
+                self._linger()
+            else:
+                self._transport.close()
+        elif self._pending or self._refusal is not None or self._reader.requests or self._reader.is_reading:
+            self._go_on()
 
     # The responder's side
 
@@ -387,14 +380,30 @@ class _Connection(asyncio.Protocol):
     # The server's side
 
     def check_time(self, now: float) -> None:
-        if self._task is not None:
-            return
-        limit = _READ_SECONDS if self._buffer or self._head is not None else _IDLE_SECONDS
-        if now - self._since > limit:
-            if self._head is not None or self._buffer:
+        if self._is_stuck(now) or self._has_lingered(now):
+            self._transport.abort()
+        elif self._task is None and self._lingers_since is None:
+            if self._reader.is_reading and now - self._since > _READ_SECONDS:
                 self._refuse(ProtocolError.invalid_request("the request did not arrive in time", status=408))
-            else:
+            elif now - self._since > _IDLE_SECONDS:
                 self._transport.close()
+
+    def _is_stuck(self, now: float) -> bool:
+        """Has the client left everything unread for as long as an idle connection is kept?"""
+        size = self._transport.get_write_buffer_size()
+        if size != self._stuck[0]:
+            self._stuck = (size, now)
+        return size > 0 and now - self._stuck[1] > _IDLE_SECONDS
+
+    def _has_lingered(self, now: float) -> bool:
+        since = self._lingers_since
+        return since is not None and (now - self._since > _LINGER_QUIET or now - since > _LINGER_SECONDS)
+
+    def spare_memory(self) -> None:
+        """A stream begins: it may be long until the next request, so keep nothing for it."""
+        self._known, self._known_raw = None, b""
+        if not self._reader.is_reading:
+            self._reader.close()
 
     def end_soon(self) -> None:
         self._ending = True
@@ -441,6 +450,7 @@ class _Responder:
         # HTTP/1.0 knows no chunks: there the body ends with the connection.
         self._is_chunked = self._head.minor == 1
         framing = "transfer-encoding: chunked" if self._is_chunked else "connection: close"
+        self._connection.spare_memory()
         self._connection.write_soon(self._connection.head(status, headers, framing) + b"\r\n")
 
     async def stream_chunk(self, data: bytes) -> bool:

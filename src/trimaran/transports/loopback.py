@@ -29,7 +29,7 @@ from urllib.parse import parse_qsl
 
 from trimaran.errors import AuthorizationFailed, ConfigError, ProtocolError
 from trimaran.oauth.urls import bare_url, check_browser_url
-from trimaran.protocol.http1 import HeadReader, response_head
+from trimaran.protocol.http1 import read_head, response_head
 
 from .guard import Guard
 
@@ -173,7 +173,7 @@ class LoopbackLogin:
     def _answer(self, raw: bytes) -> bytes:
         """The response to a request's head; a login that it answers goes on."""
         try:
-            head = HeadReader().read(raw)
+            head = read_head(raw)
             self._guard.admit(None, head.headers.get("host"))
         except ProtocolError as error:
             return _response(error.status, _ODD)

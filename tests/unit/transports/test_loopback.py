@@ -278,7 +278,7 @@ async def test_other_paths_are_not_there(path: str) -> None:
         await session.still_waits()
 
 
-@pytest.mark.parametrize("method", ["POST", "HEAD", "PUT", "OPTIONS", "get", "FOO"])
+@pytest.mark.parametrize("method", ["POST", "HEAD", "PUT", "OPTIONS"])
 async def test_other_methods_are_not_taken(method: str) -> None:
     async with waiting() as session:
         answer = await visit(session.port, f"/callback?code=evil&state={STATE}", method=method)
@@ -310,9 +310,10 @@ async def test_this_machine_may_be_called_by_its_own_names(host: str) -> None:
     ("data", "status"),
     [
         (b"hello\r\n\r\n", 400),
+        (b"get /callback HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
         (b"\r\n\r\n", 400),
         (b"GET\r\n\r\n", 400),
-        (b"GET /callback HTTP/2.0\r\nHost: localhost\r\n\r\n", 400),
+        (b"GET /callback HTTP/2.0\r\nHost: localhost\r\n\r\n", 505),
         (b"GET /callback HTTP/1.1\r\n\r\n", 400),
         (b"GET /callback HTTP/1.0\r\n\r\n", 403),
         (b"GET /callback HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n", 400),
@@ -326,7 +327,7 @@ async def test_this_machine_may_be_called_by_its_own_names(host: str) -> None:
         (b"GET /callback HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 101 + b"\r\n", 431),
     ],
     ids=[
-        *("words", "blank", "verb", "version", "no_host", "old", "two_hosts", "folded", "nul", "tls"),
+        *("words", "small", "blank", "verb", "version", "no_host", "old", "two_hosts", "folded", "nul", "tls"),
         *("line", "no_line", "whole_line", "head", "fields"),
     ],
 )
