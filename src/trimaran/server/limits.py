@@ -26,7 +26,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     max_header_bytes: int = 16 * 1024
     """A request's head; under another HTTP server, the headers the protocol reads. As nginx and Node. Beyond: 431."""
     request_timeout: float | None = 60.0
-    """Seconds a handler may take (R69). Per tool: `timeout=`."""
+    """Seconds a handler may take (R69). Per tool: `timeout=`. A `long_running` tool has no other limit."""
     max_concurrent_calls: int = 10_000
     """Calls at work in one process. Each costs a few KB; beyond this a 503 is kinder than swapping."""
     max_concurrent_calls_per_session: int = 100

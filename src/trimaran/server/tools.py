@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, final
 
 import msgspec
@@ -131,7 +132,8 @@ def compile_tool(
         raise DeclarationError(f"{what}: timeout is a positive number of seconds, not {timeout!r}")
     entry.scopes = scopes_of(scopes, what)
     entry.visible_to = visible_of(visible_to, what)
-    entry.timeout = timeout
+    # Long work that is called plainly takes as long as it takes (C22): `request_timeout` is for ordinary calls.
+    entry.timeout = inf if timeout is None and long_running else timeout
     entry.cache_ttl = cache_ttl
     if long_running not in (True, False, "required", "on_detach"):
         raise DeclarationError(

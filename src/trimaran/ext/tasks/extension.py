@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from math import inf
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast, final
 from weakref import WeakKeyDictionary, ref
 
@@ -249,6 +250,7 @@ class Tasks:
             await run.voice.detach()
         else:
             run.exchange.sink = outer.sink
+            outer.limit(inf)  # the body has its own limit, and the request waits for it
         body = run.begin()
         try:
             await asyncio.wait((body, run.voice.detached), return_when=asyncio.FIRST_COMPLETED)

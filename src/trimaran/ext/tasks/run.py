@@ -15,6 +15,7 @@ import contextlib
 import copy
 import time
 from collections.abc import Callable
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, final
 
 import msgspec
@@ -82,7 +83,7 @@ class Run:
         self.keeper = crew.keeper
         self._serve = serve
         self._draft = draft
-        self._timeout = timeout
+        self._timeout = None if timeout == inf else timeout
         self.is_resumable = is_resumable
         # The request's own exchange ends with its answer; what goes on has one to itself.
         self.call = copy.copy(call)
