@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from trimaran.dialers import connect, open_client, run_flow
     from trimaran.errors import Error, ProtocolError, ToolError
     from trimaran.host.host import Host
+    from trimaran.protocol.uritemplate import UriTemplate
     from trimaran.server.context import Context
     from trimaran.server.limits import Limits
     from trimaran.server.server import Server
@@ -46,6 +47,7 @@ __all__ = [
     "Server",
     "SyncClient",
     "ToolError",
+    "UriTemplate",
     "__version__",
     "connect",
     "open_client",
@@ -64,6 +66,7 @@ _HOMES = {
     "Server": "trimaran.server.server",
     "SyncClient": "trimaran.sync",
     "ToolError": "trimaran.errors",
+    "UriTemplate": "trimaran.protocol.uritemplate",
     "connect": "trimaran.dialers",
     "open_client": "trimaran.dialers",
     "run_flow": "trimaran.dialers",

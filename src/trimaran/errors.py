@@ -197,11 +197,18 @@ class CallError(ProtocolError):
     """The peer answered a call with a JSON-RPC error."""
 
     def __str__(self) -> str:
-        return f"the server answered: {self.message} ({self.code})"
+        # Without an id it is no answer: this program noticed by itself that the call cannot work.
+        return super().__str__() if self.request_id is None else f"the server answered: {super().__str__()}"
 
 
 class UnsupportedVersion(CallError):
-    """The peer does not speak the revision that was asked for; `data` lists what it speaks."""
+    """The peer does not speak the revision that was asked for; `supported` lists what it speaks."""
+
+    @property
+    def supported(self) -> list[str]:
+        """The revisions that the peer says it speaks."""
+        listed: Any = self.data.get("supported") if isinstance(self.data, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        return [version for version in listed if isinstance(version, str)] if isinstance(listed, list) else []  # pyright: ignore[reportUnknownVariableType]
 
 
 class MissingCapability(CallError):

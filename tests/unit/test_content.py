@@ -79,7 +79,9 @@ def test_an_empty_meta_is_left_off() -> None:
 
 
 def test_messages_have_one_of_two_roles() -> None:
-    """R13."""
+    """R13, C26."""
+    with pytest.raises(DeclarationError, match="instructions"):
+        content.message("system", "x")  # pyright: ignore[reportArgumentType]
     assert content.user_message("x").to_json() == {"role": "user", "content": {"type": "text", "text": "x"}}
     assert content.assistant_message(content.text("x")).to_json()["role"] == "assistant"
     assert content.message("user", {"type": "text", "text": "x"}).to_json()["content"] == {"type": "text", "text": "x"}

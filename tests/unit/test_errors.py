@@ -8,18 +8,22 @@ import pytest
 
 from trimaran import errors
 from trimaran.errors import (
+    CallCancelled,
     CallError,
     ConnectFailed,
     Disconnected,
     Error,
     HeaderMismatch,
     MissingCapability,
+    NotReady,
     ProtocolError,
     RemoteProtocolError,
     ResourceMissing,
     TimedOut,
     ToolError,
     TransportError,
+    Unauthorized,
+    Unsupported,
     UnsupportedVersion,
 )
 
@@ -73,6 +77,42 @@ def test_an_error_says_its_message_and_its_code() -> None:
 
 def test_a_subclass_makes_errors_of_its_own_kind() -> None:
     assert type(RemoteProtocolError.invalid_params("x")) is RemoteProtocolError
+
+
+CLIENT_ERRORS = {
+    "not ready": NotReady("the client is not open yet"),
+    "unsupported": Unsupported("the server offers no prompts", method="prompts/list"),
+    "an error of the server": CallError(-32050, "no"),
+    "cancelled": CallCancelled("the call was cancelled"),
+    "timeout": TimedOut("no answer within 5 s"),
+    "unauthorized": Unauthorized("https://example.com/mcp wants credentials", status=401),
+    "protocol version": UnsupportedVersion(-32022, "no", {"supported": ["2031-01-01", 7], "requested": "2026-07-28"}),
+}
+
+
+@pytest.mark.parametrize("condition", CLIENT_ERRORS)
+def test_what_befalls_a_client_can_be_caught_apart(condition: str) -> None:
+    """R277: each condition has a class of its own. A server that speaks no common revision has answered an error, too."""
+    error = CLIENT_ERRORS[condition]
+    caught_as = [name for name, other in CLIENT_ERRORS.items() if isinstance(error, type(other))]
+    assert caught_as == ["an error of the server", condition] if condition == "protocol version" else [condition]
+
+
+def test_an_error_carries_what_a_program_needs_to_go_on() -> None:
+    """R277: the method, code and message, status, versions."""
+    assert Unsupported("x", method="prompts/list").method == "prompts/list"
+    assert (CallError(-32050, "no").code, CallError(-32050, "no").message) == (-32050, "no")
+    assert Unauthorized("x", status=403).status == 403
+    assert UnsupportedVersion(-32022, "x", {"supported": ["2031-01-01", 7]}).supported == ["2031-01-01"]
+    for data in (None, [], {}, {"supported": "2031-01-01"}):
+        assert UnsupportedVersion(-32022, "x", data).supported == []
+
+
+def test_only_what_a_server_answered_is_called_its_answer() -> None:
+    error = MissingCapability(-32021, "this needs sampling")
+    assert str(error) == "this needs sampling (-32021)", "noticed by ourselves"
+    error.request_id = 7
+    assert str(error) == "the server answered: this needs sampling (-32021)"
 
 
 def test_anything_can_be_wrapped() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from trimaran import Context, Limits, Server
-from trimaran.errors import ProtocolError
+from trimaran.errors import MissingCapability, ProtocolError
 from trimaran.legacy import session as session_module
 
 from .harness import BOTH, LEGACY, encode, initialize, notification, request, serve, soon, until
@@ -640,6 +640,23 @@ async def test_sessions_are_found_by_capability_and_told_together(binding: str) 
                     "method": "notifications/custom",
                     "params": {"n": 1},
                 }
+
+
+async def test_a_session_remembers_its_client_and_asks_it_nothing_else(binding: str) -> None:
+    """R99: capabilities, info and version are kept; what was not declared is refused before anything is sent."""
+    server = demo()
+    async with serve(binding, server) as wire:
+        client = await wire.initialize(V06, caps={"roots": {}})
+        (session,) = server.sessions
+        assert (session.peer.version, session.peer.capabilities) == (V06, {"roots": {}})
+        assert session.peer.info is not None
+        assert session.peer.info.name == "wire"
+        async with await client.get() as stream:
+            for ask in (session.elicit({"message": "?"}), session.sample({"messages": []})):
+                with pytest.raises(MissingCapability):
+                    await ask
+            server.broadcast("notifications/n")
+            assert (await stream.message())["method"] == "notifications/n"
 
 
 async def test_only_the_registry_makes_and_ends_sessions(binding: str) -> None:

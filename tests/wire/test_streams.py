@@ -343,6 +343,12 @@ async def test_session_facades_speak_on_the_standalone_stream(binding: str) -> N
             asked = await stream.message()
             await client.answer(asked["id"], {"roots": [{"uri": "file:///r"}]})
             assert [r.uri for r in await soon(rooting)] == ["file:///r"]
+            sampling = asyncio.ensure_future(session.sample({"messages": [], "maxTokens": 5}))
+            asked = await stream.message()
+            assert (asked["method"], asked["params"]["maxTokens"]) == ("sampling/createMessage", 5)
+            said = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "hi"}}
+            await client.answer(asked["id"], said)
+            assert (await soon(sampling)).text == "hi"
 
 
 # --- the stream of a call --------------------------------------------------------------------------------------------

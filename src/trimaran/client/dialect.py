@@ -53,7 +53,7 @@ class Dialect(Protocol):
         """Begin the conversation.
 
         Raises:
-            UnsupportedVersion: the server speaks no revision that we do; `data["supported"]` lists its own.
+            UnsupportedVersion: the server speaks no revision that we do; `supported` lists its own.
         """
         ...
 
@@ -213,7 +213,7 @@ class Stateless:
             return await self._discover(link, next_id())
         except UnsupportedVersion as refusal:
             # REQ client.version-retry: a server that lists the very revision it refused is asked once more.
-            if MODERN not in supported_by(refusal):
+            if MODERN not in refusal.supported:
                 raise
         return await self._discover(link, next_id())
 
@@ -235,13 +235,6 @@ class Stateless:
             )
         info = (as_object(found.meta) or {}).get(KEY_SERVER_INFO)
         return read_welcome(MODERN, found.capabilities, info, found.instructions, _decode_any(raw))
-
-
-def supported_by(refusal: UnsupportedVersion) -> list[str]:
-    """The revisions an UnsupportedVersion lists."""
-    data: Any = refusal.data
-    listed: Any = data.get("supported") if isinstance(data, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    return [one for one in listed if isinstance(one, str)] if isinstance(listed, list) else []  # pyright: ignore[reportUnknownVariableType]
 
 
 def read_welcome(version: str, capabilities: Any, info: Any, instructions: Any, raw: Mapping[str, Json]) -> Welcome:

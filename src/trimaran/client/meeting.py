@@ -40,7 +40,7 @@ from trimaran.errors import (
 )
 from trimaran.protocol.versions import LEGACY, MODERN
 
-from .dialect import Dialect, Welcome, supported_by
+from .dialect import Dialect, Welcome
 from .link import Inbox, Link
 from .options import Era
 from .patience import Limit
@@ -242,7 +242,7 @@ class _Attempt(Generic[AnInbox]):
             except UnsupportedVersion as refusal:
                 self._version = _common_legacy(refusal)
                 if manner != "modern":
-                    if MODERN in supported_by(refusal) and first is not None and "modern" in self._dialer.manners:
+                    if MODERN in refusal.supported and first is not None and "modern" in self._dialer.manners:
                         return await self._greet("modern")  # it was only slow to say so
                     raise
                 if not order or self._version is None:
@@ -382,5 +382,4 @@ def _not_modern(error: Error, dialer: Dialer) -> Error:
 
 def _common_legacy(refusal: UnsupportedVersion) -> str | None:
     """The newest legacy revision a server lists that we speak."""
-    listed = supported_by(refusal)
-    return next((one for one in LEGACY if one in listed), None)
+    return next((version for version in LEGACY if version in refusal.supported), None)

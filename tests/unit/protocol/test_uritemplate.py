@@ -408,6 +408,7 @@ MATCHES: list[tuple[str, str, dict[str, Any] | None]] = [
 
 @pytest.mark.parametrize(("template", "uri", "found"), MATCHES, ids=ascii)
 def test_a_uri_gives_up_its_variables_or_misses(template: str, uri: str, found: dict[str, Any] | None) -> None:
+    """R32."""
     assert UriTemplate(template).match(uri) == found
 
 

@@ -29,6 +29,7 @@ def test_a_fitting_value_has_no_violations():
 
 
 def test_each_violation_names_its_path_and_its_reason():
+    """R82."""
     found = validate({"a": "x", "b": ["ok", 3]}, OBJECT)
     assert [(v.path, v.reason) for v in found] == [
         ("$.a", '"x" is not of type "integer"'),
@@ -42,6 +43,7 @@ def test_a_key_that_is_no_identifier_is_quoted_in_the_path():
 
 
 def test_a_missing_and_an_unexpected_property_are_named():
+    """R82."""
     missing, unexpected = sorted(validate({"c": 1}, OBJECT), key=lambda v: v.keyword, reverse=True)
     assert (missing.keyword, missing.subject) == ("required", "a")
     assert (unexpected.keyword, unexpected.subject) == ("additionalProperties", "c")

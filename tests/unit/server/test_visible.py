@@ -224,7 +224,7 @@ async def test_a_function_that_fails_hides(caplog: pytest.LogCaptureFixture) -> 
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_pages_are_cut_from_what_is_visible(era: str) -> None:
-    """R36: every page but the last is full, nothing twice, nothing missing; a cursor is good for another caller too."""
+    """R38: every page but the last is full, nothing twice, nothing missing; a cursor is good for another caller too."""
     server = Server("many", version="1", page_size=3)
     for n in range(10):
         server.add_tool(lambda: 1, name=f"t{n}", visible_to=["admin"] if n % 2 else None)
