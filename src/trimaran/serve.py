@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from trimaran.transports.asgi import AsgiApp
     from trimaran.transports.entrance import RateLimiter
 
-__all__ = ["HttpServer", "asgi", "engine", "run", "serve"]
+__all__ = ["HttpServer", "asgi", "engine", "run", "serve", "share"]
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 9090

@@ -170,7 +170,7 @@ FALLS = [
 
 @pytest.mark.parametrize("case", FALLS, ids=lambda case: case.sin)
 async def test_a_sin_is_found_out(case: Fall, meet: Enter, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whose rules: protocol.md 4.1; RFC 6749, 7591, 7636, 8414, 9207, 9728."""
+    """R287. Whose rules: protocol.md 4.1; RFC 6749, 7591, 7636, 8414, 9207, 9728."""
     if case.sin == "slow token reply":
         assume(monkeypatch, Fetcher, timeout=0.2)
     async with meet(case.sin) as mean:

@@ -181,6 +181,7 @@ def test_every_example_says_how_to_run_it_and_is_tested() -> None:
 
 
 async def test_calculator() -> None:
+    """R286."""
     async with on_stdio("calculator.py") as server:
         sums = await server.ask(call("add", {"a": 2, "b": 0.5}))
         assert sums["result"]["structuredContent"] == 2.5
@@ -208,6 +209,7 @@ async def test_calculator_for_a_client_with_a_handshake() -> None:
 
 
 async def test_stdio_server() -> None:
+    """R285."""
     async with on_stdio("stdio_server.py") as server:
         reply = await server.ask(call("count_words", {"texts": ["a b a", "b c a"], "top": 1}, progressToken="t"))
         assert reply["result"]["structuredContent"] == {"a": 3}
@@ -458,7 +460,7 @@ SKIPPER = {"authorization": "ApiKey writer-key-of-the-example-0815"}
 
 
 async def test_api_key_server(free_port: int) -> None:
-    """R157, R158, R183: hashed keys, scopes, and a tool that only some know of."""
+    """R157, R158, R183, R285, R286: hashed keys, scopes, and a tool that only some know of."""
     async with on_http("api_key_server.py", free_port) as port:
         for wrong in ({}, {"x-api-key": "hmac-sha256$iu9n8c8VNS52hAcMRjuZVF5aTu2aMYzkeqtDczselgM="}):
             status, refused = await post(port, call("read_log"), more=wrong)
@@ -490,7 +492,7 @@ def port_beside(taken: int) -> int:
 
 @pytest.mark.deadline(40)
 async def test_unattended_agent_at_a_protected_server(free_port: int) -> None:
-    """All three as their docstrings say: an issuer, a server that takes its tokens, and a program that gets them."""
+    """R286, R287. All three as their docstrings say: an issuer, a server that takes its tokens, and a program that gets them."""
     issuer = port_beside(free_port)
     env = {"ISSUER": f"http://127.0.0.1:{issuer}"}
     async with on_http("tiny_issuer.py", issuer), on_http("protected_server.py", free_port, env) as port:

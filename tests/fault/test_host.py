@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from trimaran import Host, Server
+from trimaran.errors import TimedOut
 from trimaran.host import supervise
 
 LIMIT = 20.0
@@ -105,6 +106,46 @@ async def test_a_child_that_floods_stderr_is_heard_in_its_last_lines(tmp_path: P
             while not host.stderr("noisy")[-1:] == ["noise 19999"]:
                 await asyncio.sleep(0.01)
         assert host.stderr("noisy") == [f"noise {number}" for number in range(19_800, 20_000)]
+
+
+MOODS = """
+import asyncio, sys
+from trimaran import Server, ToolError
+if "hang_init" in sys.argv:
+    sys.stdin.buffer.read()
+server = Server("moods", version="1")
+@server.tool
+def echo(text: str) -> str:
+    return text
+@server.tool
+def fail() -> str:
+    raise ToolError("as asked")
+@server.tool
+async def slow() -> str:
+    await asyncio.sleep(60)
+    return "late"
+server.run()
+"""
+
+
+@pytest.mark.deadline(60)
+async def test_a_server_of_every_mood_is_lived_with(tmp_path: Path) -> None:
+    """R287: one that echoes, fails, is slow, or never answers the first question; one of them harms no other."""
+    script = tmp_path / "moods.py"
+    script.write_text(MOODS)
+    servers = {"good": [sys.executable, str(script)], "bad": [sys.executable, str(script), "hang_init"]}
+    environ = {"TRIMARAN_MCP_TIMEOUT": "15s", "TRIMARAN_MCP_TOOL_TIMEOUT": "500ms"}
+    async with asyncio.timeout(LIMIT), Host(servers, allow=["*"], environ=environ, wait=False) as host:
+        await host.wake("good")
+        assert (await host.call("mcp__good__echo", {"text": "hello"})).text == "hello"
+        failed = await host.call("mcp__good__fail")
+        assert (failed.is_error, failed.text) == (True, "as asked")
+        with pytest.raises(TimedOut):
+            await host.call("mcp__good__slow")
+        assert (await host.call("mcp__good__echo", {"text": "still here"})).text == "still here"
+        states = {status.name: status.state for status in host.status()}
+        assert states["good"] == "connected"
+        assert states["bad"] in ("starting", "failed")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="nothing stops a process there")

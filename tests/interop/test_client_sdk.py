@@ -68,6 +68,7 @@ class TestAServerOfTheOfficialPythonSdkOverPipes(OverPipes):
     program = SDK
 
     async def test_a_configuration_names_the_server(self, command: list[str]) -> None:
+        """R288, with all tests of this file: our client on the official server."""
         entry = {"command": command[0], "args": command[1:], "env": {"IN_A_CONFIG": "yes"}}
         async with connect({"mcpServers": {"theirs": entry}}) as client:
             assert (await client.call_tool("add", {"a": 2, "b": 3})).data == 5

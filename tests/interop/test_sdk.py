@@ -46,4 +46,5 @@ class TestTheOfficialPythonClientWithLargeResults(CallingLargely):
 
 @pytest.mark.parametrize("transport", ["http", "stdio"])
 def test_one_tool_body_answers_both_eras_alike_and_each_step_runs_once(transport: str) -> None:
+    """R288, with all tests above: the official client on our server."""
     assert_same_order(outcome(transport, "modern"), outcome(transport, "legacy"))

@@ -47,7 +47,7 @@ async def test_channel_to_a_child_keeps_the_contract(check: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("check", CHANNEL_CHECKS)
 async def test_channel_over_sse_keeps_the_contract(check: Any) -> None:
-    """R207, R136."""
+    """R207, R136, R287."""
     with sse_echo() as url:
         await check(lambda: SseChannel(HttpWire(url, max_bytes=16 * 1024 * 1024)))
 
