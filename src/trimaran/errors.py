@@ -198,7 +198,9 @@ class CallError(ProtocolError):
 
     def __str__(self) -> str:
         # Without an id it is no answer: this program noticed by itself that the call cannot work.
-        return super().__str__() if self.request_id is None else f"the server answered: {super().__str__()}"
+        if self.request_id is None:
+            return super().__str__()
+        return f"the server answered: {self.message} ({self.code})"
 
 
 class UnsupportedVersion(CallError):
