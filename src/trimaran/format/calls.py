@@ -15,6 +15,8 @@ import msgspec
 from trimaran.errors import ConfigError, LocalProtocolError
 from trimaran.types import Json
 
+from .profiles import Profile, profile_named
+from .properties import original_names
 from .tools import FORMATS, Format
 from .trees import MAX_DEPTH, Schema, admits_null, as_schema, list_of, resolve, strings_of
 
@@ -174,13 +176,24 @@ def _not_a_call(held: Any, expected: str) -> LocalProtocolError:
 # --- arguments of strict calls ---------------------------------------------------------------------------------------
 
 
-def restore_arguments(arguments: dict[str, Json], schema: Schema) -> dict[str, Json]:
-    """The arguments without the nulls that stand for "not given", by the tool's own schema.
+def restore_arguments(
+    arguments: dict[str, Json], schema: Schema, profile: str | Profile = "anthropic"
+) -> dict[str, Json]:
+    """The arguments of a call as the tool takes them, by its own schema. The input is not altered.
 
-    OpenAI's strict mode has no optional arguments: they are required and may be null. A null that the schema itself
-    allows stays. The input is not altered.
+    An argument that was renamed, because its provider refuses its name, has its own name again. And the nulls that stand
+    for "not given" go: OpenAI's strict mode has no optional arguments, they are required and may be null. A null that the
+    schema itself allows stays.
+
+    Args:
+        schema: The input schema of the tool, as its server lists it.
+        profile: Whose rules names were made for; no other format of ours renames, so the default does for all of them.
     """
-    return cast("dict[str, Json]", _restored(schema, [schema], arguments, 0))
+    pattern = profile_named(profile).property_pattern
+    names = {} if pattern is None else original_names(schema, pattern)
+    # An argument that is called so by the tool itself is none that was renamed: new names are never those of others.
+    renamed = {names.get(name, name): value for name, value in arguments.items()} if names else arguments
+    return cast("dict[str, Json]", _restored(schema, [schema], renamed, 0))
 
 
 def _restored(root: Schema, schemas: list[Any], value: Any, depth: int) -> Any:

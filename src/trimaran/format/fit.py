@@ -4,6 +4,7 @@ The promise, with `S` the tool's schema and `F` what is made of it:
 
     exact   F admits the same arguments as S. References are written out, `const` becomes `enum`, `allOf` is merged,
             `oneOf` becomes `anyOf` where no value fits two branches, a list of types becomes `anyOf` or `nullable`.
+            An argument whose name is refused has another, and `restore_arguments` undoes that (`properties.py`).
     loose   F admits what S admits, and perhaps more. Each rule that had to go is said in the description instead, and
             listed in `lost`. The server checks arguments in any case, so a model is at worst told off.
 
@@ -29,6 +30,7 @@ from trimaran.types import Json
 
 from .merge import ANY_TYPE, DECIDES, FOR_TYPE, are_disjoint, merge
 from .profiles import Profile, profile_named
+from .properties import rename_properties, safe_properties
 from .rules import Finding, check_schema, knows
 from .trees import (
     MAX_DEPTH,
@@ -51,10 +53,10 @@ from .trees import (
     types_of,
 )
 
-__all__ = ["Fit", "Fitted", "fit_schema"]
+__all__ = ["Fit", "Fitted", "fit_as_far", "fit_schema"]
 
-Fit: TypeAlias = Literal["exact", "loose"] | None
-"""How far a schema may be changed for a provider; None: not at all."""
+Fit: TypeAlias = Literal["exact", "loose", "auto"] | None
+"""How far a schema may be changed for a provider: "auto" is loose where exact would leave what is refused; None: not at all."""
 
 # Written-out references multiply: ten levels of two references each are a thousand copies. No provider takes as many.
 _MOST_NODES: Final = 2_000
@@ -95,6 +97,17 @@ class Fitted(Struct, frozen=True):
     """What the provider would still refuse, or not heed."""
 
 
+def fit_as_far(schema: Schema, profile: str | Profile, fit: Fit) -> Fitted:
+    """As `fit_schema`, as far as `fit` lets it."""
+    chosen = profile_named(profile)
+    if fit is None:
+        return Fitted(schema, [], [], check_schema(schema, chosen))
+    fitted = fit_schema(schema, chosen, loose=fit == "loose")
+    if fit == "auto" and any(finding.weight == "refused" for finding in fitted.left):
+        return fit_schema(schema, chosen, loose=True)
+    return fitted
+
+
 def fit_schema(schema: Schema, profile: str | Profile, *, loose: bool = False) -> Fitted:
     """The schema as this provider takes it, as far as that can be done."""
     chosen = profile_named(profile)
@@ -119,9 +132,21 @@ class _Fit:
         self.lost: list[Finding] = []
 
     def run(self) -> Schema:
+        pattern = self._profile.property_pattern
+        names = {} if pattern is None else safe_properties(self._root, pattern)
         self._modern_definitions()
         made = self._node((), self._top(self._root), ())
-        return self._without_spare_definitions(made)
+        return self._with_names(self._without_spare_definitions(made), names)
+
+    def _with_names(self, root: Schema, names: dict[str, str]) -> Schema:
+        """Arguments under names that the provider takes."""
+        properties = as_schema(root.get("properties")) or {}
+        for name in sorted(names.keys() & properties.keys()):
+            self._changed(("properties", name), f"called {names[name]}")
+            if (node := as_schema(properties[name])) is not None:
+                properties = {**properties, name: {**node}}
+                _tell(properties[name], f"the tool calls it {name}")
+        return rename_properties({**root, "properties": properties}, names) if names else root
 
     def _knows(self, key: str, path: Path) -> bool:
         return knows(self._profile, key, at_root=not path)

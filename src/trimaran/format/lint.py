@@ -7,9 +7,9 @@ import re
 from msgspec.structs import replace
 
 from .definitions import AnyTools, Definition, read_tools
-from .fit import Fit, fit_schema
+from .fit import Fit, fit_as_far
 from .profiles import Profile, profile_named
-from .rules import Finding, check_schema
+from .rules import Finding
 
 __all__ = ["lint"]
 
@@ -20,8 +20,8 @@ def lint(tools: AnyTools, profile: str | Profile, *, fit: Fit = None) -> list[Fi
     Args:
         tools: One tool or several.
         profile: Whose rules: a name in `PROFILES`, or a profile of your own.
-        fit: Judge the schemas as they are (None), or as they would be after `fit_schema`: "exact" or "loose". Paths are
-            then those of the changed schema.
+        fit: Judge the tools as they are (None), or as they would be declared: "exact", "loose" or "auto". Paths are then those of
+            the changed schema.
     """
     chosen = profile_named(profile)
     definitions = read_tools(tools)
@@ -60,13 +60,11 @@ def _lint_one(definition: Definition, profile: Profile, fit: Fit) -> list[Findin
                 path="description",
                 rule="size",
                 problem=f"{len(description)} characters, and some models take at most {profile.most_description}",
-                remedy="shorten it",
+                remedy="shorten it" if fit is None else "it is cut; shorten it so that it ends where it should",
+                weight="refused" if fit is None else "ignored",
             )
         )
-    if fit is None:
-        found += check_schema(schema, profile)
-    else:
-        found += fit_schema(schema, profile, loose=fit == "loose").left
+    found += fit_as_far(schema, profile, fit).left
     return [replace(one, tool=name, profile=profile.name) for one in found]
 
 

@@ -45,7 +45,7 @@ class Profile(Struct, frozen=True, kw_only=True):
     name_pattern: str = r"[a-zA-Z0-9_-]{1,64}"
     """What a tool may be called."""
     property_pattern: str | None = None
-    """What a property may be called."""
+    """What a property at the top, an argument, may be called."""
     most_tools: int | None = None
     most_description: int | None = None
     """Characters in a tool's description."""

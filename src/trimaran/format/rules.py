@@ -215,13 +215,13 @@ class _Check:
         self._properties += len(properties)
         self._optional += len(optional)
         self._text += sum(map(len, properties))
-        if profile.property_pattern is not None:
+        if profile.property_pattern is not None and not path:
             for name in properties:
                 if not re.fullmatch(profile.property_pattern, name):
                     self._add(
-                        (*path, "properties", name),
+                        ("properties", name),
                         "property",
-                        f"the name of this property does not match {profile.property_pattern}",
+                        f"the name of this argument does not match {profile.property_pattern}",
                         "rename it in the tool",
                     )
         if profile.needs_properties and path and not properties:

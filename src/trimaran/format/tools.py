@@ -1,8 +1,8 @@
 """Tools as each provider wants them declared (R220, R222).
 
 A schema is fitted exactly unless told otherwise: changed where the provider would refuse it and the change loses nothing
-(`fit.py`), the same object where it is fine as it is. Names are taken as they are: a host's names fit already, and
-`lint` says which others do not.
+(`fit.py`), the same object where it is fine as it is. A description that is too long for the provider is cut. Names of
+tools are taken as they are: a host's names fit already, and `lint` says which others do not.
 """
 
 from __future__ import annotations
@@ -14,15 +14,27 @@ from trimaran.errors import ConfigError
 from trimaran.types import Json
 
 from .definitions import AnyTool, AnyTools, Definition, is_one, read_tools
-from .fit import Fit, fit_schema
+from .fit import Fit, fit_as_far
+from .profiles import profile_named
 from .trees import Schema
 
-__all__ = ["FORMATS", "Format", "to_anthropic", "to_gemini", "to_openai", "to_openai_responses", "to_provider"]
+__all__ = [
+    "FORMATS",
+    "Format",
+    "profile_of",
+    "to_anthropic",
+    "to_gemini",
+    "to_openai",
+    "to_openai_responses",
+    "to_provider",
+]
 
 Format: TypeAlias = Literal["anthropic", "openai", "openai-responses", "gemini"]
 """Whose shape: Anthropic Messages, OpenAI Chat Completions, OpenAI Responses, Gemini generateContent."""
 
 Shape: TypeAlias = dict[str, Json]
+
+_DOTS: Final = " ..."
 
 
 def _declared(tools: AnyTools, write: Callable[[Definition], Shape]) -> Any:
@@ -31,14 +43,23 @@ def _declared(tools: AnyTools, write: Callable[[Definition], Shape]) -> Any:
 
 
 def _fitted(schema: Schema, profile: str, fit: Fit) -> Schema:
-    return schema if fit is None else fit_schema(schema, profile, loose=fit == "loose").schema
+    return schema if fit is None else fit_as_far(schema, profile, fit).schema
+
+
+def _described(tool: Definition, profile: str, fit: Fit) -> str:
+    most = profile_named(profile).most_description
+    if fit is None or most is None or len(tool.description) <= most:
+        return tool.description
+    cut = tool.description[: most - len(_DOTS)]
+    whole_words = cut.rpartition(" ")[0]
+    return (whole_words if len(whole_words) > most // 2 else cut).rstrip() + _DOTS
 
 
 def _strict(schema: Schema, profile: str, fit: Fit, *, wanted: bool) -> Schema | None:
     """The schema for strict mode, or None where strict mode is not wanted, or not possible as far as it may be changed."""
     if not wanted:
         return None
-    fitted = fit_schema(schema, profile, loose=fit == "loose")
+    fitted = fit_as_far(schema, profile, fit or "exact")
     if fitted.left or (fit is None and fitted.schema is not schema):
         return None
     return fitted.schema
@@ -53,7 +74,8 @@ def to_anthropic(tools: AnyTools, *, fit: Fit = "exact", strict: bool = False) -
 
     Args:
         tools: One tool or several; the answer is one shape or a list.
-        fit: How far schemas may be changed: "exact", "loose", or None for not at all.
+        fit: How far schemas may be changed: "exact", "loose", "auto" (loose where exact is not enough), or None for not at
+            all.
         strict: Ask for arguments that match the schema for certain, for each tool whose schema can be made to allow it.
     """
 
@@ -69,7 +91,8 @@ def to_anthropic(tools: AnyTools, *, fit: Fit = "exact", strict: bool = False) -
 def _function(tool: Definition, fit: Fit, *, strict: bool) -> tuple[Shape, bool]:
     held = _strict(tool.schema, "openai-strict", fit, wanted=strict)
     schema = _fitted(tool.schema, "openai", fit) if held is None else held
-    return {"name": tool.name, "description": tool.description, "parameters": schema}, held is not None
+    described = _described(tool, "openai", fit)
+    return {"name": tool.name, "description": described, "parameters": schema}, held is not None
 
 
 @overload
@@ -113,7 +136,8 @@ def to_gemini(tools: AnyTools, *, fit: Fit = "exact", openapi: bool = False) -> 
 
     Args:
         tools: One tool or several; the answer is one shape or a list.
-        fit: How far schemas may be changed: "exact", "loose", or None for not at all.
+        fit: How far schemas may be changed: "exact", "loose", "auto" (loose where exact is not enough), or None for not at
+            all.
         openapi: Use the older `parameters`, for endpoints that do not know `parametersJsonSchema`. Fewer schemas fit.
     """
 
@@ -136,6 +160,13 @@ _WRITERS: Final[dict[str, Callable[..., list[Shape]]]] = {
 }
 FORMATS: Final = tuple(_WRITERS)
 """The names of all formats."""
+
+
+def profile_of(format: Format | str, **options: Any) -> str:
+    """The profile whose rules hold for tools in this format, strict or not."""
+    if format == "gemini" and options.get("openapi"):
+        return "gemini-openapi"
+    return "openai" if format == "openai-responses" else str(format)
 
 
 def to_provider(tools: Iterable[AnyTool], format: Format | str, *, fit: Fit = "exact", **options: bool) -> list[Shape]:

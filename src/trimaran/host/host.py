@@ -20,7 +20,7 @@ import asyncio
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, cast, final
 
@@ -40,6 +40,7 @@ from .consent import Bridge, ConsentLost, Question
 from .environment import read_environment
 from .mentions import Expansion, Mention, Mentions
 from .names import PREFIX, Address, Names, UnknownName, check_server_name, safe_names
+from .offers import Offer, Offers
 from .output import OutputLimits, OutputPage, Shelf, limit_output
 from .permissions import (
     Act,
@@ -189,6 +190,7 @@ class Host:
         self._names = Names({}, separator=separator)
         self._separator = separator
         self._listed: dict[Address, _Listed] = {}
+        self._offers: Offers | None = None
         self._servers: dict[str, Supervised] = {}
         self._plans: dict[str, Plan] = {}
         self._mentions = Mentions(
@@ -481,12 +483,17 @@ class Host:
         """The last 200 lines that a server wrote to stderr, where it is our child."""
         return self._server(name).stderr
 
-    def problems(self) -> list[str]:
-        """What is odd about the configuration and its rules, and stops nothing: unknown keys, rules without effect (R243)."""
+    def problems(self, format: Format | str | None = None, **options: Any) -> list[str]:
+        """What is odd about the configuration and its rules, and stops nothing: unknown keys, rules without effect (R243).
+
+        Args:
+            format: Say also what this provider would refuse, or cut, of `tools(format, **options)`.
+        """
         catalog = {name: list(one.tools) if one.state == "connected" else None for name, one in self._servers.items()}
         rules: list[RuleProblem] = [one for one in self._reading.problems if one.severity == "warning"]
         rules += check(self._reading.rules, catalog)
-        return [*map(str, self.config.problems), *map(str, rules)]
+        offered = [] if format is None else self._offer(format, options).problems
+        return [*map(str, self.config.problems), *map(str, rules), *offered]
 
     async def start_server(self, name: str, target: Target | ServerEntry | Client, **options: Any) -> None:
         """Add a server, and connect to it: once this returns its tools are in the catalog (R216).
@@ -683,21 +690,29 @@ class Host:
     def tools(self, format: Format | str | None = None, **options: Any) -> list[Any]:
         """The tools of every connected server, under the catalog's names; or declared as a provider wants them (R219, R220).
 
+        They are made once for each change of the catalog. The list is the caller's own.
+
         Args:
             format: "anthropic", "openai", "openai-responses" or "gemini"; without, `trimaran.types.Tool`s.
-            options: for the format, such as `strict=True`; see `trimaran.format`.
+            options: for the format, such as `strict=True`; see `trimaran.format`. `fit` is "auto" unless said: a schema is
+                changed as little as its provider demands.
         """
-        named = self._names.catalog if format is None else self._names.provider
-        found = [
+        return self._offer(format, options).tools()
+
+    def _offer(self, format: Format | str | None, options: Mapping[str, Any]) -> Offer:
+        """The tools in this format, as last made if nothing changed since."""
+        connected = tuple(name for name, server in self._servers.items() if server.state == "connected")
+        if self._offers is None or not self._offers.are_of(self._listed, connected):
+            self._offers = Offers(self._listed, connected)
+        return self._offers.get(format, options, self._tools_of)
+
+    def _tools_of(self, connected: Container[str], is_for_provider: bool) -> list[Tool]:
+        named = self._names.provider if is_for_provider else self._names.catalog
+        return [
             replace(self._listed[address].tool, name=named(*address))
             for address in self._names
-            if address in self._listed and self._servers[address.server].state == "connected"
+            if address in self._listed and address.server in connected
         ]
-        if format is None:
-            return found
-        from trimaran.format import to_provider
-
-        return to_provider(found, format, **options)
 
     def find(self, name: str) -> Address:
         """Server and tool of a name, in either form.
