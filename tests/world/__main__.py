@@ -21,7 +21,7 @@ from .agents import run_agent
 from .catalog import Program, RealServer, read_known, read_programs, read_servers
 from .frameworks import BRIDGES, run_bridge, run_framework
 from .install import Gone, NotInstalled, install
-from .results import Row, Run, read_results, verdict, write_results
+from .results import Row, Run, read_results, scrub, verdict, write_results
 from .sandbox import open_sandbox, open_target
 from .scenario import CALLS, calls_without
 from .servers import compare
@@ -55,10 +55,10 @@ class World:
             except NotInstalled as error:
                 row = _row(program, skipped=str(error))
                 if not isinstance(error, Gone):
-                    row = _row(program, runs={"install": Run(False, [str(error)])})
+                    row = _row(program, runs={"install": Run(False, [scrub(str(error))])})
             except Exception as error:
                 traceback.print_exc()
-                row = _row(program, runs={"run": Run(False, [f"{type(error).__name__}: {error}"])})
+                row = _row(program, runs={"run": Run(False, [scrub(f"{type(error).__name__}: {error}")])})
             self.done.append(row)
             self.rows[row.name] = row
             write_results(self.rows)
@@ -86,14 +86,17 @@ class World:
         ours, official = comparison.ours, comparison.official
         facts: dict[str, object] = {"note": server.note, "ours_s": ours.seconds, "official_s": official.seconds}
         if official.failure:
-            facts |= {"official_failure": official.failure[:300], "ours_failure": (ours.failure or "")[:300]}
+            facts |= {
+                "official_failure": scrub(official.failure)[:300],
+                "ours_failure": scrub(ours.failure or "")[:300],
+            }
         facts |= {"revision": ours.revision, "tools": ours.lists.get("tools", ""), "ratio": comparison.ratio}
         return _row(server, runs={"stdio": self._judge(server, comparison.faults())}, facts=facts)
 
     def _judge(self, program: Program | RealServer, faults: list[str]) -> Run:
         reasons = [program.because] if isinstance(program, Program) and program.because else list[str]()
         ours: list[str] = []
-        for fault in faults:
+        for fault in map(scrub, faults):
             reason = next(
                 (k.reason for k in self.known if k.program == program.name and re.search(k.fault, fault)), None
             )

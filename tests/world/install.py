@@ -7,6 +7,7 @@ needs them. What the registry no longer has is a `Gone`, which skips the program
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import re
 import shutil
 from collections.abc import Sequence
@@ -58,7 +59,14 @@ class Packages:
 
 
 async def install(packages: Packages) -> Path:
-    """The folder of the install, made if it is absent or of other versions."""
+    """The folder of the install, made if it is absent or of other versions. Two runs may ask for it at the same time."""
+    INSTALLS.mkdir(parents=True, exist_ok=True)
+    with (INSTALLS / f"{packages.name}.lock").open("w") as lock:
+        await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
+        return await _install(packages)
+
+
+async def _install(packages: Packages) -> Path:
     stamp = packages.folder / ".ready"
     content = "\n".join([*packages.npm, *packages.pypi, f"scripts={packages.scripts}", packages.python]) + "\n"
     if stamp.exists() and stamp.read_text() == content:

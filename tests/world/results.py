@@ -7,6 +7,8 @@ results say.
 from __future__ import annotations
 
 import json
+import re
+import sys
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -63,6 +65,13 @@ class Row:
     @property
     def failed(self) -> bool:
         return any(not run.works for run in self.runs.values())
+
+
+def scrub(text: str) -> str:
+    """A text without the folders of this machine, so that the results are the same anywhere."""
+    for folder in sorted({str(ROOT), str((ROOT / ".tools").resolve().parent), sys.base_prefix}, key=len, reverse=True):
+        text = text.replace(folder, "...")
+    return re.sub(r"/tmp/world-\w+", "...", text)  # noqa: S108
 
 
 def read_results() -> dict[str, Row]:
