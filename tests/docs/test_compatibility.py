@@ -56,8 +56,8 @@ def test_a_partial_run_leaves_the_other_rows_alone(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(results, "PAGE", tmp_path / "page.md")
     first = Row("agent", "a", "A", "a", "1", "2026-01-01", {"stdio": Run(True)})
     second = Row("bridge", "b", "B", "b", "2", "2026-01-02", {"http": Run(False, ["add: no | result"], ["its own"])})
-    results.write_results({"a": first})
-    results.write_results({**read_results(), "b": second})
+    results.save(first)
+    results.save(second)
     assert read_results() == {"a": first, "b": second}
     page = (tmp_path / "page.md").read_text()
     assert "stdio: works" in page

@@ -21,7 +21,7 @@ from .agents import run_agent
 from .catalog import Program, RealServer, read_known, read_programs, read_servers
 from .frameworks import BRIDGES, run_bridge, run_framework
 from .install import Gone, NotInstalled, install
-from .results import Row, Run, read_results, scrub, verdict, write_results
+from .results import Row, Run, save, scrub, verdict
 from .sandbox import open_sandbox, open_target
 from .scenario import CALLS, calls_without
 from .servers import compare
@@ -31,7 +31,6 @@ class World:
     """One run of `make world`."""
 
     def __init__(self, jobs: int) -> None:
-        self.rows = read_results()
         self.known = read_known()
         self.done: list[Row] = []
         self._slots = asyncio.Semaphore(jobs)
@@ -60,8 +59,7 @@ class World:
                 traceback.print_exc()
                 row = _row(program, runs={"run": Run(False, [scrub(f"{type(error).__name__}: {error}")])})
             self.done.append(row)
-            self.rows[row.name] = row
-            write_results(self.rows)
+            save(row)
             self.say(f"({len(self.done)}/{self._total}) {summary(row)} [{time.monotonic() - began:.0f} s]")
 
     async def _run_program(self, program: Program) -> Row:

@@ -6,6 +6,7 @@ results say.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import re
 import sys
@@ -75,13 +76,19 @@ def scrub(text: str) -> str:
 
 
 def read_results() -> dict[str, Row]:
-    if not RESULTS.exists():
-        return {}
-    rows: dict[str, dict[str, Any]] = json.loads(RESULTS.read_text(encoding="utf-8"))
+    text = RESULTS.read_text(encoding="utf-8") if RESULTS.exists() else ""
+    rows: dict[str, dict[str, Any]] = json.loads(text or "{}")
     return {
         name: Row(**{**row, "runs": {transport: Run(**run) for transport, run in row["runs"].items()}})
         for name, row in rows.items()
     }
+
+
+def save(row: Row) -> None:
+    """Put one row among the others, and write the page anew. Two runs may do so at the same time."""
+    with RESULTS.open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        write_results({**read_results(), row.name: row})
 
 
 def write_results(rows: dict[str, Row]) -> None:
