@@ -27,7 +27,7 @@ class Start:
 
 
 def claude_code(sandbox: Sandbox, target: Target, model: str, prompt: str) -> Start:
-    entry = {"type": "http", "url": target.url} if target.url else _command_entry(target)
+    entry = {"type": target.transport, "url": target.url} if target.url else _command_entry(target)
     config = sandbox.write("mcp.json", json.dumps({"mcpServers": {"harbour": entry}}))
     words = ["claude", "-p", prompt, "--mcp-config", str(config), "--strict-mcp-config"]
     words += ["--dangerously-skip-permissions", "--output-format", "stream-json", "--verbose"]
@@ -72,14 +72,14 @@ startup_timeout_sec = 40
 
 
 def gemini_cli(sandbox: Sandbox, target: Target, model: str, prompt: str) -> Start:
-    entry = {"httpUrl": target.url} if target.url else _command_entry(target)
+    entry = {"url": target.url, "type": target.transport} if target.url else _command_entry(target)
     _gemini_family(sandbox, ".gemini", entry | {"trust": True}, "gemini-api-key")
     variables = {"GEMINI_API_KEY": "dummy", "GOOGLE_GEMINI_BASE_URL": model, "GEMINI_SANDBOX": "false"}
     return Start(["gemini", "-m", "gemini-2.5-pro", "--yolo", "-p", prompt], variables)
 
 
 def qwen_code(sandbox: Sandbox, target: Target, model: str, prompt: str) -> Start:
-    entry = {"httpUrl": target.url} if target.url else _command_entry(target)
+    entry = {"url" if target.transport == "sse" else "httpUrl": target.url} if target.url else _command_entry(target)
     _gemini_family(sandbox, ".qwen", entry | {"trust": True}, "openai")
     variables = {"OPENAI_API_KEY": "dummy", "OPENAI_BASE_URL": f"{model}/v1", "OPENAI_MODEL": "scripted-1"}
     return Start(["qwen", "--yolo", "-p", prompt], variables)
@@ -87,7 +87,9 @@ def qwen_code(sandbox: Sandbox, target: Target, model: str, prompt: str) -> Star
 
 def copilot_cli(sandbox: Sandbox, target: Target, model: str, prompt: str) -> Start:
     entry: dict[str, object] = {"tools": ["*"]}
-    entry |= {"type": "http", "url": target.url} if target.url else {"type": "local", **_command_entry(target)}
+    entry |= (
+        {"type": target.transport, "url": target.url} if target.url else {"type": "local", **_command_entry(target)}
+    )
     words = ["copilot", "--allow-all-tools", "--additional-mcp-config", json.dumps({"mcpServers": {"harbour": entry}})]
     variables = {
         "COPILOT_OFFLINE": "true",

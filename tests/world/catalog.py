@@ -17,6 +17,7 @@ class Program:
     kind: str
     title: str
     packages: Packages
+    transports: tuple[str, ...] = ("stdio", "http")
     without: tuple[str, ...] = ()
     """Tools that our server leaves out for it."""
     because: str = ""
@@ -46,6 +47,7 @@ def read_programs() -> list[Program]:
         Program(
             kind,
             entry.pop("title"),
+            transports=tuple(entry.pop("transports", ("stdio", "http"))),
             without=tuple(entry.pop("without", ())),
             because=entry.pop("because", ""),
             packages=_packages(entry),

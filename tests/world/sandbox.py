@@ -187,6 +187,14 @@ async def end_processes_of(home: Path) -> None:
             return
 
 
+def is_running(pid: int) -> bool:
+    """A process that is over but not reaped yet does not run."""
+    try:
+        return " Z " not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2][:4]
+    except FileNotFoundError:
+        return False
+
+
 def _processes_of(home: Path) -> Iterator[int]:
     """By their environment, where the system shows it (Linux): a process group misses children that left it."""
     entry = f"HOME={home}".encode()

@@ -9,7 +9,7 @@ from langchain_mcp_adapters.tools import load_mcp_tools
 async def drive(job: Job) -> None:
     entry = {"transport": "stdio", "command": job.command, "args": job.args}
     if not job.is_stdio:
-        entry = {"transport": "streamable_http", "url": job.url}
+        entry = {"transport": "sse" if job.transport == "sse" else "streamable_http", "url": job.url}
     client = MultiServerMCPClient({"harbour": entry})
     async with client.session("harbour") as session:
         tools = await load_mcp_tools(session)
