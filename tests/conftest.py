@@ -33,6 +33,10 @@ from .ports import find_port
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# How somebody likes their own terminal is not how the tests want theirs; those that are about these variables set them.
+for variable in ("COLUMNS", "LINES", "COLORTERM", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+    os.environ.pop(variable, None)
+
 DEADLINE = 30.0  # seconds; the slowest honest unit test takes about one
 ARCH = Path(__file__).parent / "arch"
 GRACE = 0.5  # seconds in which what was told to end may still end

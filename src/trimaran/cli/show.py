@@ -187,11 +187,10 @@ def _console(file: TextIO) -> Console:
     if reconfigure is not None:
         # A code page that lacks a character is no reason to fail.
         reconfigure(errors="backslashreplace")
-    console = Console(file=file, highlight=False, emoji=False, markup=False)
-    if not console.is_terminal:
-        # rich would take the width of a pipe from the environment.
-        console = Console(file=file, highlight=False, emoji=False, markup=False, width=_WIDTH)
-    return console
+    if file.isatty():
+        return Console(file=file, highlight=False, emoji=False, markup=False)
+    # Programs read a pipe. rich would take its width from COLUMNS, and colour it where FORCE_COLOR or TTY_COMPATIBLE is set.
+    return Console(file=file, highlight=False, emoji=False, markup=False, width=_WIDTH, force_terminal=False)
 
 
 def holds_file(block: Any) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -79,3 +81,14 @@ def test_output_that_does_not_fit_on_the_disk_is_an_error(variables: dict[str, s
     with open("/dev/full", "wb") as full:
         done = run_into(full.fileno(), **variables)
     assert (done.returncode, done.stderr) == (1, "trimaran: cannot write the output: No space left on device\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variable", ["FORCE_COLOR", "TTY_COMPATIBLE", "COLUMNS"])
+def test_a_pipe_gets_plain_text_whatever_is_said_of_the_terminal(boat: Path, variable: str) -> None:
+    """CI services set these, and what a script reads must not change with them."""
+    boat.write_text(boat.read_text() + "\nserver.run()\n")
+    words = [sys.executable, "-m", "trimaran.cli", "call", str(boat), "add", "a=1", "b=2", "--json"]
+    done = subprocess.run(words, capture_output=True, env={**os.environ, variable: "1"}, text=True, timeout=25)
+    assert json.loads(done.stdout)["structuredContent"]
+    assert done.stderr == ""
