@@ -6,6 +6,7 @@ Scripts read the code; people read two sentences on stderr: what happened, and w
 from __future__ import annotations
 
 import errno
+import re
 from enum import IntEnum
 from typing import Final
 
@@ -32,7 +33,7 @@ from trimaran.errors import (
     UrlElicitationRequired,
 )
 
-__all__ = ["EPILOG", "Exit", "advice", "code_of", "is_output_error"]
+__all__ = ["EPILOG", "Exit", "advice", "code_of", "in_our_words", "is_output_error"]
 
 
 class Exit(IntEnum):
@@ -79,6 +80,15 @@ _CODES: Final[tuple[tuple[type[Error], Exit], ...]] = (
 )
 
 
+_OPTIONS: Final = (
+    (re.compile(r"\n?A slow start needs a larger connect_timeout"), ""),  # `advice` says it
+    (re.compile(r"connect_timeout"), "--timeout"),
+    (re.compile(r"; give (?:auth|headers)=.*\Z", re.DOTALL), ""),
+    (re.compile(r",? and era='modern' allows no older revision to be tried|; era='modern' allows [\w ]+ tried"), ""),
+    (re.compile(r"; (?:allow more with|retries the call with) \w+"), ""),
+)
+
+
 # What a write to a pipe, a terminal or a redirected file can fail with.
 _OUTPUT_ERRORS: Final = frozenset({errno.EPIPE, errno.EIO, errno.ENOSPC, errno.EFBIG, errno.EDQUOT})
 
@@ -101,6 +111,14 @@ def code_of(error: Error, *, connected: bool = True) -> int:
         # Something is there, but no MCP server.
         return Exit.NO_CONNECTION
     return Exit.SERVER_ERROR
+
+
+def in_our_words(error: Error) -> str:
+    """What an error says. The library speaks of its own options; on the command line they have other names, or none."""
+    said = str(error)
+    for pattern, instead in _OPTIONS:
+        said = pattern.sub(instead, said)
+    return said
 
 
 def advice(error: Error, target: str, *, is_http: bool) -> str:

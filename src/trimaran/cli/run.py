@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import re
 import signal
 import traceback
 from collections.abc import Awaitable, Callable, Generator
@@ -20,7 +19,7 @@ import click
 from trimaran.errors import CallError, Error, RemoteProtocolError, TimedOut
 
 from .ask import Answerer, TerminalLines
-from .exits import Exit, advice, code_of, is_output_error
+from .exits import Exit, advice, code_of, in_our_words, is_output_error
 from .show import Screen
 from .target import Settings, Target
 
@@ -32,7 +31,6 @@ __all__ = ["connect_options", "connect_target", "heard", "run", "run_loop"]
 
 Work = Callable[["Client"], Awaitable[int]]
 
-_OPTION: Final = re.compile(r"; give (?:auth|headers)=.*\Z", re.DOTALL)
 _TERMINATED: Final = 128 + 15  # what a shell says of a process that SIGTERM ended
 
 
@@ -66,9 +64,7 @@ def run(target: Target, settings: Settings, screen: Screen, work: Work) -> int:
     except Error as error:
         if settings.debug:
             screen.note(traceback.format_exc())
-        # The library speaks of its own options; here they have other names.
-        said = _OPTION.sub("", str(error).replace("connect_timeout", "--timeout"))
-        screen.problem(said, advice(error, target.text, is_http=target.is_http))
+        screen.problem(in_our_words(error), advice(error, target.text, is_http=target.is_http))
         return code_of(error, connected=bool(connected))
     except click.UsageError as error:
         # Found out with the server's help, so the command line as such is good, and its usage no news.

@@ -15,7 +15,7 @@ __all__ = ["explain_stderr", "telling_lines"]
 
 _SHOWN: Final = 5
 _LONGEST: Final = 2000  # a line longer than this is a dump, not a sentence
-_COLOUR: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _CAUSE: Final = re.compile(
     # A level of a log, somewhere near the beginning.
     r".{0,100}?\b(?:ERROR|FATAL|CRITICAL|PANIC|npm error)\b|"

@@ -170,6 +170,70 @@ def test_a_server_that_dies_of_the_first_question_is_met_in_the_old_way(capsys: 
 
 
 @pytest.mark.slow
+def test_nor_is_one_broken_that_dies_of_it_only_when_the_next_line_comes(capsys: Capsys, tmp_path: Path) -> None:
+    """The official Python SDK before 1.9; the modern era is not tried again, which would take all the time there is."""
+    dying = 'sys.stdin.readline(); print("ValueError: server/discover", file=sys.stderr); sys.exit(1)'
+    done = run_cli(capsys, "doctor", script(tmp_path, LEGACY.replace("ON_UNKNOWN", dying)), "--json")
+    assert done.code == 0, done.out
+    assert statuses(done, "first-message", "start", "modern", "legacy", "tools") == {
+        "first-message": "warn",
+        "start": "ok",
+        "modern": "warn",
+        "legacy": "ok",
+        "tools": "ok",
+    }
+    assert checks(done)["modern"]["seen"] == "not spoken: it ends when server/discover comes first"
+
+
+@pytest.mark.slow
+def test_a_server_that_ignores_what_it_does_not_know_is_met_in_the_old_way(capsys: Capsys, tmp_path: Path) -> None:
+    done = run_cli(capsys, "doctor", script(tmp_path, LEGACY.replace("ON_UNKNOWN", "pass")), "--json")
+    assert done.code == 0, done.out
+    assert statuses(done, "start", "modern", "legacy") == {"start": "ok", "modern": "warn", "legacy": "ok"}
+    assert "does not answer server/discover" in checks(done)["modern"]["seen"]
+
+
+@pytest.mark.slow
+def test_a_server_that_ends_late_is_not_called_mute(capsys: Capsys, tmp_path: Path) -> None:
+    """It ends after the old greeting was sent as well, and with words that are shown whole."""
+    cause = "FATAL: API_KEY is not set" + "!" * 300
+    late = f"import sys, time\ntime.sleep(2.5)\nprint({cause!r}, file=sys.stderr)\nprint('at x', file=sys.stderr)\nsys.exit(3)\n"
+    done = run_cli(capsys, "doctor", script(tmp_path, late), "--json")
+    start = checks(done)["start"]
+    assert (start["status"], "exit code 3" in start["seen"]) == ("fail", True)
+    assert start["details"][0] == cause
+
+
+@pytest.mark.slow
+def test_reasons_are_whole_and_in_words_of_the_command_line(capsys: Capsys, tmp_path: Path) -> None:
+    long = "the harbour is closed because " + "of the weather " * 40
+    refuse = (
+        'print(json.dumps({"jsonrpc": "2.0", "id": message["id"],'
+        f' "error": {{"code": -32603, "message": {long!r}}}}}), flush=True)'
+    )
+    done = run_cli(capsys, "doctor", script(tmp_path, LEGACY.replace("ON_UNKNOWN", refuse)), "--json")
+    assert long in checks(done)["modern"]["seen"]
+    assert not any(word in done.out for word in ("era=", "connect_timeout", "..."))
+
+
+@pytest.mark.slow
+def test_a_check_that_cannot_apply_can_be_waived(capsys: Capsys, tmp_path: Path) -> None:
+    path = script(tmp_path, "print('Loading model', flush=True)\n" + LEGACY.replace("ON_UNKNOWN", REFUSE))
+    done = run_cli(capsys, "doctor", path, "--skip", "stdout", "--skip", "2026-07-28", "--json")
+    assert done.code == 0, done.out
+    assert statuses(done, "stdout", "modern") == {"stdout": "skipped", "modern": "skipped"}
+    assert checks(done)["stdout"]["seen"] == "waived; 1 line of what is no message"
+
+
+@pytest.mark.slow
+def test_waiving_what_is_no_check_is_said(capsys: Capsys) -> None:
+    done = run_cli(capsys, "doctor", HARBOUR, "--skip", "stdot", "--skip", "Start")
+    assert done.code == 0
+    assert "--skip stdot: no such check was made. Made were: command, start, stdout" in plain(done.err)
+    assert "--skip Start" not in done.err
+
+
+@pytest.mark.slow
 def test_a_server_that_outlives_its_input_is_warned_of_and_ended(capsys: Capsys, tmp_path: Path) -> None:
     """P10. That nothing is left running is checked after every test here."""
     path = script(tmp_path, LEGACY.replace("ON_UNKNOWN", REFUSE) + "import threading\nthreading.Event().wait(60)\n")
@@ -229,7 +293,7 @@ def lint(*tools: Any) -> dict[str, tuple[str, tuple[str, ...]]]:
 
 
 def tool(name: str = "a", **more: Any) -> dict[str, Any]:
-    return {"name": name, "description": "x", "inputSchema": {"type": "object"}, **more}
+    return {"name": name, "description": "x", "inputSchema": {"type": "object", "properties": {}}, **more}
 
 
 def test_good_tools_pass() -> None:
@@ -297,3 +361,22 @@ def test_header_annotations_are_checked() -> None:
 def test_definitions_that_crowd_out_the_conversation_are_warned_of() -> None:
     """P19."""
     assert lint(tool(description="word " * 20_000))["tools"][0] == "warn"
+
+
+def test_what_a_provider_would_refuse_is_told_with_the_place() -> None:
+    """P25: a property name that costs the whole request at Anthropic; a list without items at OpenAI."""
+    odd = {"type": "object", "properties": {"StartTime<": {"type": "string"}, "many": {"type": "array"}}}
+    found = lint(tool(inputSchema=odd))
+    assert found["anthropic"][0] == "warn"
+    assert "StartTime<" in found["anthropic"][1][0]
+    assert found["openai"][0] == "warn"
+    assert found["gemini"][0] == "ok"
+
+
+def test_more_tools_than_a_provider_takes_are_told_of() -> None:
+    found = lint(*(tool(f"tool_{number}") for number in range(129)))
+    assert found["openai"] == ("warn", ("tools: 129 tools, and at most 128 are taken; offer fewer at a time",))
+
+
+def test_a_tool_without_a_name_hides_no_other_from_the_providers() -> None:
+    assert lint(tool("a"), {"description": "x"})["anthropic"][0] == "ok"

@@ -26,24 +26,35 @@ from .report import Check, Report, print_check, print_summary
 
 __all__ = ["command"]
 
+_PATIENCE: Final = 30.0  # for one that waits for ever, where it knows nothing of that
+
 _EPILOG: Final = "\b\nExit codes:\n    0  nothing failed\n    1  at least one check failed\n    2  the command cannot work as it was typed\n  130  interrupted with Ctrl-C"
 
 
 @click.command("doctor", cls=ClientCommand, epilog=_EPILOG, short_help="Find out what is wrong with a server.")
 @click.argument("words", nargs=-1, metavar="TARGET")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON, and nothing else.")
-@client_options(examines=True, seconds=10)
+@click.option(
+    "--skip",
+    "waived",
+    multiple=True,
+    metavar="CHECK",
+    help="Do not count this check, by its name in the report: one that cannot apply to this server. Repeatable.",
+)
+@client_options(examines=True)
 @click.pass_context
-def command(ctx: click.Context, words: Sequence[str], as_json: bool, **given: Any) -> int:
+def command(ctx: click.Context, words: Sequence[str], as_json: bool, waived: Sequence[str], **given: Any) -> int:
     """Examine a server and say what is wrong, why it matters and what to do.
 
     \b
       trimaran doctor boat.py
       trimaran doctor -- npx -y boat-server
       trimaran doctor https://boats.example/mcp --bearer "$TOKEN"
+      trimaran doctor boat.py --skip "end of input"
 
     A command is found, started, timed and ended. A URL is resolved, reached, and asked in ways that clients ask, and in
-    ways that must be refused. Both are met in both eras of the protocol, and their tools are examined. No tool is called.
+    ways that must be refused. Both are met in both eras of the protocol, and their tools are examined, also for what
+    Anthropic, OpenAI and Gemini would refuse. No tool is called.
     """
     target, rest = split_words(ctx, words)
     if rest:
@@ -56,7 +67,7 @@ def command(ctx: click.Context, words: Sequence[str], as_json: bool, **given: An
         print_check(screen, check, shown[-1] if shown else None)
         shown.append(check)
 
-    report = Report(target.text, None if as_json else show)
+    report = Report(target.text, None if as_json else show, waived=waived)
     try:
         # What the library warns of meanwhile is what the report is about.
         with heard(screen, settings, least=logging.CRITICAL):
@@ -74,6 +85,8 @@ def command(ctx: click.Context, words: Sequence[str], as_json: bool, **given: An
             "This is a mistake in trimaran, not in the server.",
             "Run it with --debug, and tell us what it says.",
         )
+    for name in report.never_made():
+        screen.note(f"--skip {name}: no such check was made. Made were: {', '.join(report.names())}.")
     if as_json:
         screen.raw(report.to_json())
     else:
@@ -87,15 +100,16 @@ async def _examine(report: Report, target: Target, settings: Settings) -> int:
     if not target.is_http:
         from .process import examine_process
 
-        if await examine_process(report, target, settings):
-            await meet_both(report, target, settings)
+        known = await examine_process(report, target, settings)
+        if known is not None:
+            await meet_both(report, target, settings, not_modern=known.not_modern)
         else:
             _skip_rest(report, "the server cannot be spoken to")
         return 0
     from ..logins import find_login
     from .http import Endpoint, reach, wire_for
 
-    if not await reach(report, target.url, min(settings.timeout or 10.0, 10.0)):
+    if not await reach(report, target.url, settings.timeout or _PATIENCE):
         _skip_rest(report, "there is no connection")
         return 0
     login = await find_login(target, settings)

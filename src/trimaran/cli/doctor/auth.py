@@ -152,7 +152,7 @@ async def _fetch(wire: Wire, urls: Sequence[str]) -> tuple[str, dict[str, Any] |
         try:
             answer = await wire.send("GET", url, {"Accept": "application/json"}, bare=True)
         except Unanswered as error:
-            tried.append(f"{in_one_line(url)}: {in_one_line(str(error), 80)}")
+            tried.append(f"{in_one_line(url)}: {in_one_line(str(error), 1000)}")
             continue
         if answer.status == 200:
             try:

@@ -14,8 +14,9 @@ from trimaran.errors import Error, Unsupported
 from trimaran.protocol.versions import LATEST_LEGACY, MODERN
 from trimaran.types import as_object
 
+from ..exits import in_our_words
 from ..run import connect_options, connect_target
-from ..show import in_one_line
+from ..show import in_one_line, safe
 from ..target import Settings, Target
 from .lint import lint_tools
 from .report import Report
@@ -37,8 +38,11 @@ class Met(Struct):
     legacy: bool = False
 
 
-async def meet_both(report: Report, target: Target, settings: Settings) -> Met:
-    """Connect in both eras, report on each, then list and time with the newer one that works."""
+async def meet_both(report: Report, target: Target, settings: Settings, *, not_modern: str = "") -> Met:
+    """Connect in both eras, report on each, then list and time with the newer one that works.
+
+    `not_modern`: why the modern era need not be tried, where that is known.
+    """
     met = Met()
     async with contextlib.AsyncExitStack() as stack:
         clients: dict[str, Client] = {}
@@ -46,6 +50,9 @@ async def meet_both(report: Report, target: Target, settings: Settings) -> Met:
         seconds: dict[str, float] = {}
         for era in ("modern", "legacy"):
             begun = time.perf_counter()
+            if era == "modern" and not_modern:
+                errors[era] = Error(not_modern)
+                continue
             try:
                 clients[era] = await _open(target, settings._replace(era=era), stack)
             except Error as error:
@@ -84,7 +91,8 @@ def _describe(client: Client, seconds: float) -> str:
 
 def _report_absence(report: Report, era: str, error: Error, *, other_works: bool) -> None:
     # A page of HTML in the middle of a sentence tells nobody anything.
-    said = in_one_line(str(error), 160).partition(": <")[0]
+    said, *more = in_our_words(error).partition(": <")[0].splitlines()
+    said, details = safe(said), [safe(line.strip()) for line in more]
     if not other_works:
         report.fail(
             era,
@@ -92,6 +100,7 @@ def _report_absence(report: Report, era: str, error: Error, *, other_works: bool
             said,
             "No client can use the server.",
             "See the checks around this one; the first failure is usually the cause.",
+            details=details,
         )
     elif era == "modern":
         report.warn(
@@ -100,6 +109,7 @@ def _report_absence(report: Report, era: str, error: Error, *, other_works: bool
             f"not spoken: {said}",
             f"Clients that speak only {MODERN} cannot use the server; others fall back.",
             "Update the library the server is built with.",
+            details=details,
         )
     else:
         report.warn(
@@ -108,6 +118,7 @@ def _report_absence(report: Report, era: str, error: Error, *, other_works: bool
             f"not spoken: {said}",
             f"Clients that speak {LATEST_LEGACY} or older cannot use the server, and most hosts still do.",
             "Let the server answer `initialize` too, if such clients matter to you.",
+            details=details,
         )
 
 
@@ -143,7 +154,7 @@ async def _time(report: Report, client: Client, legacy: Client | None) -> None:
             report.fail(
                 f"time-{key}",
                 title,
-                in_one_line(str(error), 300),
+                safe(in_our_words(error)),
                 "Every client calls this.",
                 "Look into the server's log.",
             )
@@ -183,7 +194,7 @@ async def _tools(report: Report, client: Client) -> None:
         report.fail(
             "tools",
             "tools",
-            in_one_line(str(error), 300),
+            safe(in_our_words(error)),
             "No client can find the tools.",
             "Look into the server's log.",
         )

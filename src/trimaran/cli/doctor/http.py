@@ -157,7 +157,7 @@ def _reason(error: BaseException) -> str:
         return "no answer in time"
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the certificate is refused: {error.verify_message}"
-    return in_one_line(getattr(error, "strerror", None) or str(error) or type(error).__name__)
+    return in_one_line(getattr(error, "strerror", None) or str(error) or type(error).__name__, 1000)
 
 
 # --- the endpoint ----------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class Endpoint:
             report.fail(
                 "answer",
                 "first request",
-                in_one_line(str(error)),
+                in_one_line(str(error), 1000),
                 "The port is open, but what listens there does not answer HTTP.",
                 "Check that the port and the scheme (http or https) are those of the MCP server.",
             )
@@ -300,7 +300,7 @@ class Endpoint:
             self._report.fail(
                 key,
                 title,
-                in_one_line(str(error)),
+                in_one_line(str(error), 1000),
                 "A request without an answer leaves its client waiting.",
                 "Answer every request, if only with an error.",
             )

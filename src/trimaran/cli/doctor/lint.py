@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from trimaran.errors import DeclarationError
+from trimaran.format import lint
 from trimaran.protocol.headers import compile_param_headers
 from trimaran.schema import Validator, check_object_schema
 from trimaran.types import as_object
@@ -25,6 +26,7 @@ __all__ = ["lint_tools"]
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 # Past this the definitions crowd out the conversation: a tenth of a 200k window (P19).
 _MANY_TOKENS: Final = 20_000
+_PROVIDERS: Final = {"anthropic": "Anthropic", "openai": "OpenAI", "gemini": "Gemini"}
 _BYTES_PER_TOKEN: Final = 4  # of JSON in English, near enough to plan by
 
 
@@ -49,6 +51,8 @@ def lint_tools(report: Report, tools: Sequence[Any]) -> None:
     _descriptions(report, tools)
     _schemas(report, tools)
     _headers(report, tools)
+    for profile, name in _PROVIDERS.items():
+        _provider(report, tools, profile, name)
 
 
 def _names(report: Report, tools: Sequence[Any]) -> None:
@@ -112,7 +116,7 @@ def _schema_faults(tool: Any) -> Iterator[str]:
                 check_object_schema(schema, key)
             Validator(schema)  # pyright: ignore[reportArgumentType] - what it is not, it says
         except (DeclarationError, TypeError) as error:
-            yield f"{_name(tool)}: {in_one_line(str(error), 300)}"
+            yield f"{_name(tool)}: {in_one_line(str(error), 2000)}"
 
 
 def _headers(report: Report, tools: Sequence[Any]) -> None:
@@ -123,7 +127,7 @@ def _headers(report: Report, tools: Sequence[Any]) -> None:
         try:
             annotated += compile_param_headers(schema) is not None
         except DeclarationError as error:
-            faults.append(f"{_name(tool)}: {in_one_line(str(error), 300)}")
+            faults.append(f"{_name(tool)}: {in_one_line(str(error), 2000)}")
     if faults:
         report.fail(
             "x-mcp-header",
@@ -137,6 +141,28 @@ def _headers(report: Report, tools: Sequence[Any]) -> None:
         report.ok("x-mcp-header", "x-mcp-header", f"valid, on {annotated} of {len(tools)} tools")
     else:
         report.skip("x-mcp-header", "x-mcp-header", "no tool uses it")
+
+
+def _provider(report: Report, tools: Sequence[Any], profile: str, name: str) -> None:
+    """What this provider would refuse of these tools, handed to it as they are."""
+    whole = [tool for tool in tools if isinstance((as_object(tool) or {}).get("name"), str)]
+    try:
+        # Names are the host's to make: each makes them fit its provider, and unlike those of other servers.
+        refused = [one for one in lint(whole, profile) if one.weight == "refused" and one.rule != "name"]
+    except DeclarationError as error:  # told of above
+        report.skip(profile, name, in_one_line(str(error), 300))
+        return
+    if refused:
+        report.warn(
+            profile,
+            name,
+            f"{several(len(refused), 'thing')} it refuses",
+            "A host that hands the tools on as they are gets an error for the whole request, all tools included.",
+            "Mend what is named here; the remedy stands beside it.",
+            details=[str(finding) for finding in refused],
+        )
+    else:
+        report.ok(profile, name, "takes all of them")
 
 
 def _name(tool: Any) -> str:

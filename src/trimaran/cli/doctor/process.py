@@ -17,23 +17,27 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, cast, final
+from typing import Any, Final, NamedTuple, cast, final
 
+from trimaran.client.lastwords import telling_lines
 from trimaran.protocol.versions import LATEST_LEGACY, MODERN
 
 from ..show import in_one_line, safe
 from ..target import Settings, Target
 from .report import Report, several
 
-__all__ = ["examine_process"]
+__all__ = ["Acquaintance", "examine_process", "hello", "modern_meta"]
 
 _EXIT_SECONDS: Final = (
     2.0  # seconds; hosts wait about this long before they send SIGTERM, and what stays is an orphan one day (P10)
 )
-_SILENCE: Final = 5.0  # after which a server that ignores what it does not know is asked the old way
+_SILENCE: Final = (
+    2.0  # after which the old greeting follows: some ignore what they do not know, some die at the next line
+)
 _SLOW_START: Final = 5.0  # seconds; hosts give up between 5 and 60 (P3)
 _LINE: Final = 16 * 1024 * 1024
 _TAIL: Final = 200
+_MOST_LINES: Final = 6
 _META: Final = "io.modelcontextprotocol/"
 _INFO: Final = {"name": "trimaran-doctor", "version": "1.0.0"}
 
@@ -48,13 +52,42 @@ def hello() -> dict[str, Any]:
     return {"protocolVersion": LATEST_LEGACY, "clientInfo": _INFO, "capabilities": {}}
 
 
-async def examine_process(report: Report, target: Target, settings: Settings) -> bool:
-    """Report on the process; True if it can be spoken to."""
+class Acquaintance(NamedTuple):
+    """A process that can be spoken to."""
+
+    not_modern: str = ""
+    """Why it cannot be spoken to in the modern era; empty if it can."""
+
+
+class Greeting(NamedTuple):
+    """What a child answered to the modern greeting, and to the handshake if that came to be sent."""
+
+    discovered: dict[str, Any] | None
+    shaken: dict[str, Any] | None
+
+    @property
+    def is_silent(self) -> bool:
+        return self.discovered is None and self.shaken is None
+
+    @property
+    def is_modern(self) -> bool:
+        return self.discovered is not None and "result" in self.discovered
+
+    def refusal(self) -> str:
+        if self.discovered is None:
+            return "it does not answer server/discover"
+        error: Any = self.discovered.get("error")
+        said = cast("dict[str, Any]", error) if isinstance(error, dict) else {}
+        return f"it answers server/discover with the error {said.get('code')}: {said.get('message')}"
+
+
+async def examine_process(report: Report, target: Target, settings: Settings) -> Acquaintance | None:
+    """Report on the process; None if it cannot be spoken to."""
     report.section("Process")
     env = {**os.environ, **target.env, **settings.env}
     found = _resolve(report, target, env)
     if found is None:
-        return False
+        return None
     patience = settings.timeout or 30.0
     command = [found, *target.command[1:]]
     try:
@@ -67,23 +100,23 @@ async def examine_process(report: Report, target: Target, settings: Settings) ->
             "No client can start it either.",
             "Check that the file may be executed, and its first line (#!) if it is a script.",
         )
-        return False
+        return None
     async with contextlib.aclosing(child):
-        answered = await child.ask("server/discover", {"_meta": modern_meta()}, min(patience, _SILENCE))
-        is_modern = answered is not None and "result" in answered
-        if answered is None and child.has_ended:
+        greeting = await child.greet(patience)
+        if greeting.is_silent and child.has_ended:
             return await _retry_in_the_old_way(report, child, command, env, target.cwd, patience)
-        if not is_modern:
-            shaken = await child.ask("initialize", hello(), patience)
-            if shaken is None and answered is None:
-                _report_mute(report, child, patience)
-                return False
+        if greeting.is_silent:
+            _report_mute(report, child, patience)
+            return None
+        if not greeting.is_modern:
+            if greeting.shaken is None:
+                await child.ask("initialize", hello(), patience)
             child.tell("notifications/initialized")
         _report_start(report, child)
         # Whoever prints in a handler is caught here.
-        await child.ask("tools/list", {"_meta": modern_meta()} if is_modern else {}, min(patience, _SILENCE))
+        await child.ask("tools/list", {"_meta": modern_meta()} if greeting.is_modern else {}, patience)
         await _report_end(report, child)
-    return True
+    return Acquaintance("" if greeting.is_modern else greeting.refusal())
 
 
 def _resolve(report: Report, target: Target, env: Mapping[str, str]) -> str | None:
@@ -111,14 +144,16 @@ def _resolve(report: Report, target: Target, env: Mapping[str, str]) -> str | No
 
 async def _retry_in_the_old_way(
     report: Report, first: _Child, command: Sequence[str], env: Mapping[str, str], cwd: str | None, patience: float
-) -> bool:
+) -> Acquaintance | None:
     """The child died of `server/discover`, or of itself: start another and begin with `initialize`."""
     child = await _Child.start(command, env, cwd)
     async with contextlib.aclosing(child):
         shaken = await child.ask("initialize", hello(), patience)
         if shaken is None:
-            _report_death(report, child if child.stderr or child.has_ended else first)
-            return False
+            # What the first died of is the cause, unless it died of being asked what it does not know.
+            is_about_the_question = any("server/discover" in line for line in first.stderr)
+            _report_death(report, child if is_about_the_question and child.has_ended else first)
+            return None
         report.warn(
             "first-message",
             "first message",
@@ -128,9 +163,9 @@ async def _retry_in_the_old_way(
         )
         child.tell("notifications/initialized")
         _report_start(report, child)
-        await child.ask("tools/list", {}, min(patience, _SILENCE))
+        await child.ask("tools/list", {}, patience)
         await _report_end(report, child)
-    return True
+    return Acquaintance("it ends when server/discover comes first")
 
 
 def _report_death(report: Report, child: _Child) -> None:
@@ -206,7 +241,7 @@ def _report_pollution(report: Report, child: _Child) -> None:
             f"{several(len(child.garbage), 'line')} of what is no message",
             "stdout is the protocol's: many clients give up at the first such line.",
             "Print to stderr instead, and look at what libraries print at import.",
-            details=[in_one_line(line, 100) for line in child.garbage],
+            details=[in_one_line(line, 500) for line in child.garbage],
         )
     elif child.first_answer is not None:
         report.ok("stdout", "stdout", "nothing but messages")
@@ -248,20 +283,37 @@ class _Child:
         return self.process.returncode is not None or self._readers[0].done()
 
     def tail(self) -> list[str]:
-        return [safe(line)[:100] for line in list(self.stderr)[-6:]]
+        return [safe(line) for line in telling_lines(list(self.stderr), _MOST_LINES)]
+
+    async def greet(self, seconds: float) -> Greeting:
+        """The modern greeting; the handshake too, if that stays without an answer for a while."""
+        discovered = self._request("server/discover", {"_meta": modern_meta()})
+        if await self._wait([discovered], min(seconds, _SILENCE)) or self._readers[0].done():
+            return Greeting(discovered.result() if discovered.done() else None, None)
+        shaken = self._request("initialize", hello())
+        await self._wait([discovered, shaken], seconds)
+        return Greeting(*(reply.result() if reply.done() else None for reply in (discovered, shaken)))
 
     async def ask(self, method: str, params: dict[str, Any], seconds: float) -> dict[str, Any] | None:
         """The reply to a request; None if the child ended or time ran out."""
+        reply = self._request(method, params)
+        return reply.result() if await self._wait([reply], seconds) else None
+
+    def _request(self, method: str, params: dict[str, Any]) -> asyncio.Future[dict[str, Any]]:
         self._next_id += 1
-        id = self._next_id
-        reply = self._replies[id] = asyncio.get_running_loop().create_future()
-        self._write({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
-        await asyncio.wait([reply, self._readers[0]], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if not reply.done() and self._readers[0].done():
+        reply = self._replies[self._next_id] = asyncio.get_running_loop().create_future()
+        self._write({"jsonrpc": "2.0", "id": self._next_id, "method": method, "params": params})
+        return reply
+
+    async def _wait(self, replies: list[asyncio.Future[dict[str, Any]]], seconds: float) -> bool:
+        """Wait for one of these replies, or for the end of the child: was there one?"""
+        await asyncio.wait([*replies, self._readers[0]], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        is_answered = any(reply.done() for reply in replies)
+        if not is_answered and self._readers[0].done():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.process.wait(), 1.0)
                 await asyncio.wait(self._readers, timeout=1.0)
-        return reply.result() if reply.done() else None
+        return is_answered
 
     def tell(self, method: str) -> None:
         self._write({"jsonrpc": "2.0", "method": method})

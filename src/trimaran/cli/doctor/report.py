@@ -51,9 +51,12 @@ class Check(Struct, frozen=True, kw_only=True):
 class Report:
     """The checks so far. Methods are named after how the check ended."""
 
-    def __init__(self, target: str, on_check: Callable[[Check], None] | None = None) -> None:
+    def __init__(
+        self, target: str, on_check: Callable[[Check], None] | None = None, *, waived: Sequence[str] = ()
+    ) -> None:
         self.target = target
         self.checks: list[Check] = []
+        self._waived = {name.strip().lower(): name for name in waived}
         self._on_check = on_check
         self._section = ""
 
@@ -83,6 +86,8 @@ class Report:
         fix: str = "",
         details: Sequence[str] = (),
     ) -> None:
+        if status in ("warn", "fail") and self._waived.keys() & {key.lower(), title.lower()}:
+            status, seen, why, fix = "skipped", f"waived; {seen}", "", ""
         check = Check(
             section=self._section,
             key=key,
@@ -96,6 +101,15 @@ class Report:
         self.checks.append(check)
         if self._on_check is not None:
             self._on_check(check)
+
+    def never_made(self) -> list[str]:
+        """What was to be waived, and is the name of no check."""
+        made = {name.lower() for check in self.checks for name in (check.key, check.title)}
+        return [name for lower, name in self._waived.items() if lower not in made]
+
+    def names(self) -> list[str]:
+        """The checks that were made, as the report calls them."""
+        return list(dict.fromkeys(check.title for check in self.checks))
 
     def count(self, status: Status) -> int:
         return sum(check.status == status for check in self.checks)
