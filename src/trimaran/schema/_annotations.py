@@ -422,4 +422,5 @@ def unquoted(annotation: Any) -> Any:
     return annotation
 
 
-Mode = Literal["input", "output"]
+Mode = Literal["input", "output", "form"]
+"""What a schema is for: values that come, values that go, or a form that a person fills in."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import collections
 import enum
+import re
 from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Annotated, Any, Final, Literal, Optional, cast, final, get_args, get_origin
@@ -22,7 +23,7 @@ import msgspec
 
 from . import _pydantic
 from ._annotations import Notes, Record, alias_value, is_alias, is_enum, is_pydantic, is_union, peel, record_of
-from ._describe import ARRAYS, MAPS, SETS, Describer, json_ready, textual_format
+from ._describe import ARRAYS, MAPS, SETS, Describer, is_textual, json_ready
 from .validate import Validator
 
 __all__ = ["Natives"]
@@ -156,7 +157,7 @@ class Natives:
             return _chooser([(choice, _wire(choice)) for choice in get_args(core)])
         if is_enum(core):
             return _enum(core)
-        if textual_format(core) is not None:
+        if is_textual(core):
             return _text(core)
         if (get_origin(core) or core) is deque:
             items = self.decoder(list[get_args(core)[0]] if get_args(core) else list)
@@ -252,7 +253,7 @@ def _core_level(core: Any, seen: set[Hashable]) -> int:
     if is_pydantic(core):
         # msgspec would fill a pydantic dataclass as if it were a plain one.
         return _FOREIGN if hasattr(core, "__dataclass_fields__") else _CHECKED
-    if textual_format(core) is not None:
+    if is_textual(core):
         return _CHECKED
     if is_enum(core):
         return _enum_level(core)
@@ -366,8 +367,7 @@ def _enum(core: type[enum.Enum]) -> Callable[[Any], Any]:
 
 
 def _text(core: Any) -> Callable[[Any], Any]:
-    if textual_format(core) == "regex":
-        import re
+    if core is re.Pattern or get_origin(core) is re.Pattern:
 
         def compile_pattern(value: Any) -> Any:
             try:

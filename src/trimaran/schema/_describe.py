@@ -1,13 +1,18 @@
-"""Describe an annotation as JSON Schema 2020-12, compactly.
+"""Describe an annotation as JSON Schema 2020-12, compactly, in the part of it that every client reads.
 
 Every named type becomes one definition under `$defs`, so recursion ends and a model used twice is written once; at
 the end a definition used only once is put in its place. No `title` is made up from a name. What a schema admits and
 what `_decode.py` accepts must be the same: a rule added here is a rule there.
+
+Clients hold results against these schemas with validators of every age, some of which refuse a schema for one word they
+do not know. So a `type` is one word, bounds stand where the type stands, and nothing is promised that a value may break:
+a `format` is written for input only, and only where every text our decoder takes keeps it.
 """
 
 from __future__ import annotations
 
 import enum
+import re
 from collections import OrderedDict, abc, defaultdict, deque
 from collections.abc import Callable, Hashable
 from typing import Any, Final, Literal, cast, final, get_args, get_origin
@@ -15,6 +20,7 @@ from typing import Any, Final, Literal, cast, final, get_args, get_origin
 import msgspec
 
 from trimaran.errors import DeclarationError
+from trimaran.format.trees import rebuild
 
 from . import _pydantic
 from ._annotations import (
@@ -33,9 +39,10 @@ from ._annotations import (
     type_name,
     unquoted,
 )
+from ._patterns import portable_pattern
 from .validate import Schema
 
-__all__ = ["ARRAYS", "MAPS", "SETS", "TEXTUAL", "Describer", "json_ready", "textual_format"]
+__all__ = ["ARRAYS", "MAPS", "SETS", "Describer", "is_textual", "json_ready"]
 
 ARRAYS: Final = frozenset((list, deque, abc.Sequence, abc.MutableSequence, abc.Collection, abc.Iterable))
 SETS: Final = frozenset((set, frozenset, abc.Set, abc.MutableSet))
@@ -51,55 +58,66 @@ _SCALARS: Final[dict[str, Schema]] = {
     "builtins.bytes": {"type": "string", "contentEncoding": "base64"},
     "builtins.bytearray": {"type": "string", "contentEncoding": "base64"},
     "builtins.memoryview": {"type": "string", "contentEncoding": "base64"},
-    "datetime.datetime": {"type": "string", "format": "date-time"},
-    "datetime.date": {"type": "string", "format": "date"},
-    "datetime.time": {"type": "string", "format": "time"},
-    "datetime.timedelta": {"type": "string", "format": "duration"},
-    "uuid.UUID": {"type": "string", "format": "uuid"},
 }
-# Types that are written as text and built from it; the value is the `format` to advertise.
-TEXTUAL: Final = {
-    "ipaddress.IPv4Address": "ipv4",
-    "ipaddress.IPv6Address": "ipv6",
-    "ipaddress.IPv4Network": "ipv4network",
-    "ipaddress.IPv6Network": "ipv6network",
-    "pathlib.Path": "path",
-    "pathlib.PurePath": "path",
-    "pathlib.PosixPath": "path",
-    "pathlib.PurePosixPath": "path",
-    "pathlib.WindowsPath": "path",
-    "pathlib.PureWindowsPath": "path",
-    "re.Pattern": "regex",
-    "yarl.URL": "uri",
-    "yarl._url.URL": "uri",
-    "httpx.URL": "uri",
-    "httpx._urls.URL": "uri",
-    "starlette.datastructures.URL": "uri",
+# Types that msgspec writes as text: what an input schema says about the form of that text. `date-time` and `time` mean
+# a time zone, `duration` whole seconds; Python's values need neither, so these are shown by an example instead.
+_TEXTS: Final[dict[str, Schema]] = {
+    "datetime.datetime": {"examples": ["2026-07-28T10:30:00Z"]},
+    "datetime.date": {"format": "date"},
+    "datetime.time": {"examples": ["10:30:00"]},
+    "datetime.timedelta": {"examples": ["PT1H30M"]},
+    "uuid.UUID": {"format": "uuid"},
+}
+_AWARE: Final = {"datetime.datetime": "date-time", "datetime.time": "time"}
+_URL: Final[Schema] = {"examples": ["https://example.com/"]}
+# The same for types that we write as text and build from it. IPv6 addresses may have a zone, URLs may be relative.
+_TEXTUAL: Final[dict[str, Schema]] = {
+    "ipaddress.IPv4Address": {"format": "ipv4"},
+    "ipaddress.IPv6Address": {"examples": ["2001:db8::1"]},
+    "ipaddress.IPv4Network": {"examples": ["192.0.2.0/24"]},
+    "ipaddress.IPv6Network": {"examples": ["2001:db8::/32"]},
+    "pathlib.Path": {},
+    "pathlib.PurePath": {},
+    "pathlib.PosixPath": {},
+    "pathlib.PurePosixPath": {},
+    "pathlib.WindowsPath": {},
+    "pathlib.PureWindowsPath": {},
+    "re.Pattern": {},
+    "yarl.URL": _URL,
+    "yarl._url.URL": _URL,
+    "httpx.URL": _URL,
+    "httpx._urls.URL": _URL,
+    "starlette.datastructures.URL": _URL,
 }
 _LENGTHS: Final = {
     "string": ("minLength", "maxLength"),
     "array": ("minItems", "maxItems"),
     "object": ("minProperties", "maxProperties"),
 }
-_BOUNDS: Final = {
+_NUMBERS: Final = {
     "gt": "exclusiveMinimum",
     "ge": "minimum",
     "lt": "exclusiveMaximum",
     "le": "maximum",
     "multiple_of": "multipleOf",
-    "pattern": "pattern",
 }
+# Said in full: a schema without any rule reads like a mistake, and some clients take it for one.
+_ANYTHING: Final[list[Schema]] = [{"type": name} for name in ("string", "number", "boolean", "object", "array", "null")]
 _PREFIX: Final = "#/$defs/"
 # Keywords that hold schemas by name, and those that hold plain values in which a "$ref" is just a word.
 _NAMED: Final = frozenset(("properties", "$defs", "patternProperties", "dependentSchemas"))
 _VALUES: Final = frozenset(("default", "examples", "enum", "const"))
 _NOTES: Final = frozenset(("description", "title", "default", "examples"))
+_SILENT: Final = _NOTES | {"deprecated", "readOnly", "writeOnly", "$comment"}
 
 
-def textual_format(core: Any) -> str | None:
-    """The `format` of a type that is written as text, None for any other."""
-    cls = get_origin(core) or core
-    return TEXTUAL.get(f"{getattr(cls, '__module__', '')}.{getattr(cls, '__qualname__', '')}")
+def is_textual(core: Any) -> bool:
+    """Whether we write the type as text, and build it from text."""
+    return _qualified(get_origin(core) or core) in _TEXTUAL
+
+
+def _qualified(cls: Any) -> str:
+    return f"{getattr(cls, '__module__', '')}.{getattr(cls, '__qualname__', '')}"
 
 
 def json_ready(value: Any) -> Any:
@@ -129,12 +147,15 @@ class Describer:
         notes = Notes.read(metadata)
         if notes.needs_pydantic:
             return self._pydantic(annotation, annotation, "")
-        return self._noted(self._core(core), notes)
+        shape = self._core(core)
+        if (notes.tz or self.mode == "form") and self.mode != "output" and (aware := _AWARE.get(_qualified(core))):
+            shape = {"type": "string", "format": aware}
+        return self._noted(shape, notes)
 
     def close(self, root: Schema) -> Schema:
         """The finished document: definitions used once moved to their place, the others under `$defs`."""
         if not self._defs:
-            return root
+            return _spelled_out(root)
         counts: dict[str, int] = {}
         _count(root, counts)
         for body in self._defs.values():
@@ -146,7 +167,7 @@ class Describer:
         closed = _expand(root, self._defs, single)
         kept: dict[str, Schema] = {}
         self._keep(closed, single, kept)
-        return {**closed, "$defs": kept} if kept else closed
+        return _spelled_out({**closed, "$defs": kept} if kept else closed)
 
     def _keep(self, node: Schema, single: set[str], kept: dict[str, Schema]) -> None:
         used: dict[str, int] = {}
@@ -183,13 +204,13 @@ class Describer:
         return self._class(core)
 
     def _class(self, core: Any) -> Schema:
-        name = f"{getattr(core, '__module__', '')}.{getattr(core, '__qualname__', '')}"
+        name = _qualified(get_origin(core) or core)
         if name in _SCALARS:
             return dict(_SCALARS[name])
         if name == "decimal.Decimal":
-            return {"type": ["string", "number"] if self.mode == "input" else "string", "format": "decimal"}
-        if (text_format := textual_format(core)) is not None:
-            return {"type": "string", "format": text_format}
+            return {"anyOf": [{"type": "string"}, {"type": "number"}]} if self.mode != "output" else {"type": "string"}
+        if (form := _TEXTS.get(name, _TEXTUAL.get(name))) is not None:
+            return {"type": "string", **form} if self.mode != "output" else {"type": "string"}
         if is_enum(core):
             return self._component(core, core.__name__, lambda: self._enum(core))
         if (record := record_of(core)) is not None:
@@ -204,40 +225,40 @@ class Describer:
         )
 
     def _noted(self, schema: Schema, notes: Notes) -> Schema:
-        noted = dict(schema)
-        for name, bound in notes.bounds.items():
-            if name in _BOUNDS:
-                noted[_BOUNDS[name]] = bound
-            else:
-                for kind in self._kinds(schema):
-                    noted[_LENGTHS[kind][name == "max_length"]] = bound
+        noted = self._bounded(schema, notes.bounds) if notes.bounds else dict(schema)
         said = {"title": notes.title, "description": notes.description, "examples": notes.examples}
         noted.update({keyword: text for keyword, text in said.items() if text})
         noted.update(notes.extra)
         return noted
 
-    def _kinds(self, schema: Schema) -> set[str]:
-        """The types with a length among those `schema` admits."""
+    def _bounded(self, schema: Schema, bounds: dict[str, Any]) -> Schema:
+        """`schema` under the bounds, each written beside the type it is about."""
         if (name := _target(schema)) is not None:
-            return self._kinds(self._defs[name])
-        kinds: set[str] = set()
-        for option in schema.get("anyOf", []):
-            kinds |= self._kinds(option)
-        said: Any = schema.get("type", [])
-        names = cast("list[str]", said if isinstance(said, list) else [said])
-        return kinds | {name for name in names if name in _LENGTHS}
+            body = self._defs[name]
+            return (
+                {**self._bounded(body, bounds), **{k: v for k, v in schema.items() if k != "$ref"}} if body else schema
+            )
+        if not schema.keys() - _SILENT:
+            schema = {**schema, "anyOf": _ANYTHING}
+        if "anyOf" in schema:
+            return {**schema, "anyOf": [self._bounded(option, bounds) for option in schema["anyOf"]]}
+        bounded, kind = dict(schema), schema.get("type")
+        for name, bound in bounds.items():
+            if name in _NUMBERS and kind in ("integer", "number"):
+                _tighten(bounded, _NUMBERS[name], bound)
+            elif name == "pattern" and kind == "string":
+                _tighten(bounded, "pattern", _written(bound))
+            elif name in ("min_length", "max_length") and kind in _LENGTHS:
+                _tighten(bounded, _LENGTHS[kind][name == "max_length"], bound)
+        return bounded
 
     def _union(self, members: tuple[Any, ...]) -> Schema:
         options: list[Schema] = []
         for member in members:
             if member is msgspec.UnsetType:
                 continue
-            option = self.describe(member)
-            if option not in options:
-                options.append(option)
-        if {"type": "number"} in options and {"type": "integer"} in options:
-            options.remove({"type": "integer"})
-        return options[0] if len(options) == 1 else {"anyOf": options}
+            options.append(self.describe(member))
+        return _any_of(options)
 
     def _items(self, schema: Schema, arguments: tuple[Any, ...]) -> Schema:
         items = self.describe(arguments[0]) if arguments else {}
@@ -266,10 +287,23 @@ class Describer:
             return {"type": "array"}
         if len(arguments) == 2 and arguments[1] is ...:
             return self._items({"type": "array"}, arguments[:1])
-        size = {"minItems": len(arguments), "maxItems": len(arguments)}
-        if not arguments:
-            return {"type": "array", **size}
-        return {"type": "array", "prefixItems": [self.describe(argument) for argument in arguments], **size}
+        shapes = [self.describe(argument) for argument in arguments]
+        return self._row(shapes, least=len(shapes), most=len(shapes))
+
+    def _row(self, shapes: list[Schema], *, least: int, most: int | None) -> Schema:
+        """An array whose items have a place each.
+
+        `prefixItems` is for whoever fills it in. A validator that does not know the word must find the rest true, so
+        `items` admits what stands at any place. Results do without it: validators of older drafts refuse the word, and
+        strict ones of the newest where the length varies.
+        """
+        bare = [{key: value for key, value in shape.items() if key not in _NOTES} for shape in shapes]
+        items = _any_of(bare) if most is not None else {}
+        schema: Schema = {"type": "array", "items": items} if items else {"type": "array"}
+        if self.mode != "output" and least == most and any(shape != items for shape in shapes):
+            schema["prefixItems"] = shapes
+        schema["minItems"] = least
+        return {**schema, "maxItems": most} if most is not None else schema
 
     def _enum(self, core: type[enum.Enum]) -> Schema:
         doc = core.__dict__.get("__doc__")
@@ -285,16 +319,16 @@ class Describer:
         keys = [(self._key(field), field) for field in record.fields]
         shapes = {key: self._field(field, record) for key, field in keys if key is not None}
         required = [key for key, field in keys if key is not None and self._is_required(field, record)]
+        tag = [_choices([record.tag[1]])] if record.tag else []
         if record.is_array:
-            tag = [{"enum": [record.tag[1]]}] if record.tag else []
-            schema["prefixItems"] = [*tag, *shapes.values()]
-            schema["minItems"] = len(required) + len(tag)
-            if record.is_closed:
-                schema["maxItems"] = len(shapes) + len(tag)
-            return schema
+            row = [*tag, *shapes.values()]
+            least, most = len(required) + len(tag), len(row) if record.is_closed or self.mode == "output" else None
+            if least != most and "description" not in schema:
+                schema["description"] = f"In this order: {', '.join(shapes)}."
+            return {**schema, **self._row(row, least=least, most=most)}
         schema["properties"] = shapes
         if record.tag:
-            schema["properties"] = {record.tag[0]: {"enum": [record.tag[1]]}, **shapes}
+            schema["properties"] = {record.tag[0]: tag[0], **shapes}
             required = [record.tag[0], *required]
         if required:
             schema["required"] = required
@@ -312,14 +346,14 @@ class Describer:
         shape = self.describe(field.annotation)
         if "description" not in shape and (said := record.doc.params.get(field.name)):
             shape = {**shape, "description": said}
-        if self.mode == "input" and field.default is not MISSING:
+        if self.mode != "output" and field.default is not MISSING:
             default = json_ready(field.default)
             if default is not MISSING:
                 shape = {**shape, "default": default}
         return shape
 
     def _is_required(self, field: Field, record: Record) -> bool:
-        if self.mode == "input" or field.required:
+        if self.mode != "output" or field.required:
             return field.required
         may_be_unset = msgspec.UnsetType in get_args(peel(field.annotation)[0])
         return not (record.omits_defaults or may_be_unset or _is_typed_dict(record))
@@ -333,6 +367,8 @@ class Describer:
         return {"$ref": _PREFIX + self._names[key]}
 
     def _free(self, name: str) -> str:
+        # A reference is a URI, in which other letters would have to be escaped.
+        name = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
         candidate, number = name, 2
         while candidate in self._defs:
             candidate, number = f"{name}{number}", number + 1
@@ -393,11 +429,57 @@ def _choice(value: Any, owner: Any) -> Any:
 
 
 def _choices(values: list[Any]) -> Schema:
-    kinds: set[type[Any]] = {type(value) for value in values}
-    names: dict[Any, str] = {str: "string", int: "integer", bool: "boolean"}
-    if len(kinds) == 1 and (kind := next(iter(kinds))) in names:
-        return {"type": names[kind], "enum": values}
-    return {"enum": values}
+    """Choices of one type each, since an `enum` is read with a `type` beside it."""
+    names: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+    groups: dict[str, list[Any]] = {}
+    for value in values:
+        groups.setdefault(names.get(type(value), "object" if isinstance(value, dict) else "array"), []).append(value)
+    return _any_of(
+        [{"type": name} if name == "null" else {"type": name, "enum": group} for name, group in groups.items()]
+    )
+
+
+def _written(pattern: str) -> str:
+    portable = portable_pattern(pattern)
+    if portable is None:
+        raise DeclarationError(
+            f"the pattern {pattern!r} has no meaning in JavaScript, which clients read it with: write it without inline flags, "
+            "atomic groups, possessive repeats and conditions, or check the value in the function"
+        )
+    return portable
+
+
+def _tighten(schema: Schema, keyword: str, bound: Any) -> None:
+    """Add a rule to those of the schema, which hold as well."""
+    known = schema.get(keyword, bound)
+    if known == bound:
+        schema[keyword] = bound
+    elif keyword in ("pattern", "multipleOf"):
+        schema["allOf"] = [*schema.get("allOf", []), {"type": schema["type"], keyword: bound}]
+    else:
+        schema[keyword] = max(known, bound) if "min" in keyword.lower() else min(known, bound)
+
+
+def _any_of(options: list[Schema]) -> Schema:
+    different: list[Schema] = []
+    for option in options:
+        if option not in different:
+            different.append(option)
+    if {"type": "number"} in different and {"type": "integer"} in different:
+        different.remove({"type": "integer"})
+    if {} in different or not different:
+        return {}
+    return different[0] if len(different) == 1 else {"anyOf": different}
+
+
+def _spelled_out(node: Any) -> Any:
+    """`node` with every schema inside it that admits anything saying so."""
+    if not isinstance(node, dict):
+        return node
+    schema = cast("Schema", node)
+    if not schema.keys() - _SILENT:
+        return {**schema, "anyOf": list(_ANYTHING)}
+    return rebuild(schema, lambda _, child: _spelled_out(child))
 
 
 def _target(node: Schema) -> str | None:

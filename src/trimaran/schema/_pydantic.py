@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
 from trimaran.errors import DeclarationError
+from trimaran.format.trees import rebuild
 
+from ._patterns import portable_pattern
 from .validate import Schema, path_text
 
 if TYPE_CHECKING:
@@ -25,11 +27,12 @@ __all__ = ["builder", "describe"]
 def describe(annotation: Any, mode: Mode) -> Schema:
     """The schema pydantic gives `annotation`, definitions under `$defs`, without the titles made from names."""
     try:
-        return _adapter(annotation).json_schema(
-            mode="validation" if mode == "input" else "serialization",
+        body = _adapter(annotation).json_schema(
+            mode="serialization" if mode == "output" else "validation",
             ref_template="#/$defs/{model}",
-            schema_generator=_generator(),
+            schema_generator=_generator(is_form=mode == "form"),
         )
+        return body if mode == "form" else _portable(body, mode)
     except Exception as error:  # pydantic has a dozen exceptions for "cannot be described"
         raise DeclarationError(f"pydantic cannot describe {annotation!r}: {error}") from error
 
@@ -62,16 +65,58 @@ def _adapter(annotation: Any) -> Any:
 
 
 @functools.cache
-def _generator() -> Any:
+def _generator(*, is_form: bool) -> Any:
     import pydantic.json_schema
 
-    class Untitled(pydantic.json_schema.GenerateJsonSchema):
+    base: Any = pydantic.json_schema.GenerateJsonSchema
+
+    class Untitled(base):
         """pydantic's generator, minus `title`s that repeat the name of a field."""
 
         def field_title_should_be_set(self, schema: Any) -> bool:
             return False
 
-    return Untitled
+    class Plain(Untitled):
+        """The same, minus what a value may break: times without a zone, decimals such as `1E+3`."""
+
+        def datetime_schema(self, schema: Any) -> Any:
+            aware = {"format": "date-time"} if schema.get("tz_constraint") == "aware" else {}
+            return {"type": "string", **aware}
+
+        def decimal_schema(self, schema: Any) -> Any:
+            described: dict[str, Any] = base.decimal_schema(self, schema)
+            numbers = [option for option in described.get("anyOf", []) if option.get("type") == "number"]
+            return {"anyOf": [{"type": "string"}, *numbers]} if numbers else {"type": "string"}
+
+    return Untitled if is_form else Plain
+
+
+# Of what JSON Schema defines, these hold for every value of pydantic's types. Others do not: e-mail addresses and URLs
+# take letters outside ASCII, IPv6 addresses a zone, times no zone, durations fractions; patterns are Python's.
+_FORMATS: Final = frozenset(("date-time", "date", "uuid", "ipv4", "hostname"))
+
+
+def _portable(node: Any, mode: Mode) -> Any:
+    """What pydantic wrote, minus the words that are not JSON Schema's, and those a value may break."""
+    if not isinstance(node, dict):
+        return node
+    schema = rebuild(cast("Schema", node), lambda _, child: _portable(child, mode))
+    # OpenAPI's word. Its mapping names definitions, which we may move.
+    schema.pop("discriminator", None)
+    if isinstance(pattern := schema.get("pattern"), str):
+        # Whatever the schema cannot say, the model checks itself.
+        schema["pattern"] = portable_pattern(pattern)
+        if schema["pattern"] is None:
+            del schema["pattern"]
+    if isinstance(patterns := schema.get("patternProperties"), dict):
+        portable = {portable_pattern(pattern): child for pattern, child in cast("Schema", patterns).items()}
+        schema["patternProperties"] = {pattern: child for pattern, child in portable.items() if pattern is not None}
+    if isinstance(name := schema.get("format"), str):
+        name = "uuid" if name.startswith("uuid") else name
+        schema["format"] = name
+        if mode == "output" or name not in _FORMATS:
+            del schema["format"]
+    return schema
 
 
 def _reason(error: Any) -> str:

@@ -12,6 +12,7 @@ user who did not. A type with no meaning in JSON is refused with a DeclarationEr
 from __future__ import annotations
 
 import collections.abc
+import re
 from collections import deque
 from typing import Any, Final, Literal, cast, final
 
@@ -19,7 +20,7 @@ import msgspec
 
 from ._annotations import is_pydantic
 from ._decode import Natives
-from ._describe import Describer, textual_format
+from ._describe import Describer, is_textual
 from .validate import Schema, Validator
 
 __all__ = ["ConversionError", "Decoder", "decoder_of", "enc_hook", "integral", "schema_of", "to_jsonable"]
@@ -37,8 +38,8 @@ class ConversionError(ValueError):
         self.reason = reason
 
 
-def schema_of(annotation: Any, *, mode: Literal["input", "output"] = "input") -> Schema:
-    """The JSON Schema of `annotation`: of what is accepted for it, or of what `to_jsonable` makes of it.
+def schema_of(annotation: Any, *, mode: Literal["input", "output", "form"] = "input") -> Schema:
+    """The JSON Schema of `annotation`: of what is accepted for it, of what `to_jsonable` makes of it, or of a form for it.
 
     Raises:
         DeclarationError: the annotation means nothing in JSON.
@@ -100,9 +101,8 @@ def enc_hook(obj: Any) -> Any:
         import pydantic
 
         return pydantic.TypeAdapter(cls).dump_python(obj, mode="json", by_alias=True)
-    text_format = textual_format(cls)
-    if text_format is not None:
-        return obj.pattern if text_format == "regex" else str(obj)
+    if is_textual(cls):
+        return obj.pattern if cls is re.Pattern else str(obj)
     for plain in (str, int, float):
         if isinstance(obj, plain):
             return plain(obj)

@@ -66,7 +66,7 @@ def form_of(spec: Any) -> Form:
 
 
 def _form_of_type(spec: Any) -> Form:
-    schema = _inlined(schema_of(spec))
+    schema = _inlined(schema_of(spec, mode="form"))
     name = getattr(spec, "__name__", str(spec))
     if schema.get("type") == "object":
         return Form(_flat(schema, name), decoder_of(spec), unwrap=False)

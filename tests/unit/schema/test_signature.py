@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from trimaran.errors import DeclarationError
-from trimaran.schema import ArgumentError, ExplicitArguments, Validator, compile_signature
+from trimaran.schema import ArgumentError, ExplicitArguments, Validator, compile_signature, schema_of
 
 if TYPE_CHECKING:
     from elsewhere import Context, Nowhere
@@ -66,7 +66,7 @@ def test_parameters_become_properties():
             "a": {"type": "integer"},
             "b": {"type": "string", "default": "x"},
             "c": {"anyOf": [{"type": "array", "items": {"type": "integer"}}, {"type": "null"}], "default": None},
-            "d": {"default": 5},
+            "d": {"default": 5, "anyOf": schema_of(Any)["anyOf"]},
             "e": {"type": "number"},
         },
         "required": ["a", "e"],
