@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, final
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import Raw
 
 from trimaran.errors import (
     CODE_INVALID_REQUEST,
@@ -16,6 +16,7 @@ from trimaran.errors import (
     ProtocolError,
     ResourceMissing,
 )
+from trimaran.protocol.envelope import legacy_result
 from trimaran.protocol.inbound import Call
 from trimaran.protocol.meta import LOG_LEVELS
 from trimaran.protocol.revisions import revise, revise_form
@@ -25,6 +26,7 @@ from trimaran.server.exchange import Exchange
 from trimaran.types import CallToolResult
 
 if TYPE_CHECKING:
+    from trimaran.protocol.envelope import Envelope
     from trimaran.protocol.outbound import Writer
 
     from .session import Session
@@ -45,19 +47,20 @@ class LegacyVoice:
         return self._writer.notification(method, params)
 
     def result(self, call: Call, result: Any) -> bytes:
-        if self._is_latest and type(result) is CallToolResult:
-            structured = result.structured_content
-            if structured is not UNSET:
-                wrapped = _as_object(structured, self._writer)
-                if wrapped is not structured:
-                    result = msgspec.structs.replace(result, structured_content=wrapped)
-        elif isinstance(result, Raw):
+        if type(result) is CallToolResult:
+            result = legacy_result(result, self._envelope(call), self._writer.encode)
+        if isinstance(result, Raw):
             return self._writer.legacy_result(call.id, result)
-        elif not self._is_latest:
+        if not self._is_latest:
             return self._writer.legacy_result(call.id, revise(call.method, result, call.peer.version, enc_hook))
-        elif hasattr(result, "ttl_ms"):
+        if hasattr(result, "ttl_ms"):
             result = msgspec.structs.replace(result, ttl_ms=None, cache_scope=None)
         return self._writer.legacy_result(call.id, result)
+
+    def _envelope(self, call: Call) -> Envelope | None:
+        """How the results of the called tool travel, as it was decided when the tool was declared."""
+        entry = self._session.server.tools.view.get(call.params.name) if call.method == "tools/call" else None
+        return None if entry is None else entry.envelope
 
     def error(self, call: Call, error: ProtocolError) -> bytes:
         if isinstance(error, ResourceMissing):
@@ -109,11 +112,3 @@ class LegacyVoice:
             {"requiredCapabilities": required},
             status=200,
         )
-
-
-def _as_object(structured: Any, writer: Writer) -> Any:
-    """`structuredContent` is an object on these revisions; anything else is wrapped, as the listed schema says."""
-    raw = bytes(structured) if isinstance(structured, Raw) else writer.encode(structured)
-    if raw[:1] == b"{":
-        return structured
-    return Raw(b'{"result":' + raw + b"}")

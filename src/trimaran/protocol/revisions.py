@@ -12,11 +12,10 @@ from typing import Any, Final
 
 import msgspec
 
-from trimaran.types import Json
-
+from .envelope import is_object, legacy_output
 from .versions import MODERN, V2024_11, V2025_03, V2025_06, V2025_11
 
-__all__ = ["revise", "revise_capabilities", "revise_definition", "revise_form", "wrapped_output"]
+__all__ = ["revise", "revise_capabilities", "revise_definition", "revise_form"]
 
 Object = dict[str, Any]
 
@@ -56,21 +55,18 @@ def _annotated(kind: str, value: Object, version: str) -> Object:
     return gated
 
 
-def wrapped_output(schema: Json) -> Object:
-    """The object-rooted stand-in for an output schema that is no object, for revisions that allow no other.
+def revise_definition(kind: str, value: Object, version: str, *, is_declared: bool = True) -> Object:
+    """A tool, resource, template or prompt definition as this revision lists it.
 
-    The marker is the one in use among clients for "the value is inside `result`".
+    What is not declared has no decision on how its results travel (see `envelope.py`): each value decides. An output schema
+    that admits objects and other values could then hold for some results only, so older revisions do not see it.
     """
-    return {"type": "object", "properties": {"result": schema}, "required": ["result"], "x-fastmcp-wrap-result": True}
-
-
-def revise_definition(kind: str, value: Object, version: str) -> Object:
-    """A tool, resource, template or prompt definition as this revision lists it."""
     gated = _annotated(kind, value, version)
-    if kind == "tool" and version != MODERN and "outputSchema" in gated:
-        output = gated["outputSchema"]
-        if output.get("type") != "object":
-            gated["outputSchema"] = wrapped_output(output)
+    if kind == "tool" and version != MODERN and isinstance(gated.get("outputSchema"), dict):
+        if is_declared or is_object(gated["outputSchema"]) is not None:
+            gated["outputSchema"] = legacy_output(gated["outputSchema"], gated["name"])
+        else:
+            del gated["outputSchema"]
     if kind == "prompt" and gated.get("arguments"):
         gated["arguments"] = [_gate("argument", a, version) for a in gated["arguments"]]
     return gated
@@ -101,7 +97,7 @@ def _call(result: Object, version: str) -> Object:
     gated = _gate("call", result, version)
     gated["content"] = [_block(b, version) for b in gated.get("content", ())]
     structured = gated.get("structuredContent", ...)
-    if structured is not ... and not isinstance(structured, dict):
+    if structured is not ... and not isinstance(structured, dict):  # from middleware, which may answer with any mapping
         gated["structuredContent"] = {"result": structured}
     return gated
 

@@ -16,19 +16,21 @@ from trimaran.errors import ToolError
 from trimaran.protocol.inbound import Call
 from trimaran.protocol.methods import METHODS, Method
 from trimaran.protocol.revisions import revise_definition
+from trimaran.schema.references import lost_reference
 from trimaran.types import (
     DiscoverResult,
     ListPromptsResult,
     ListResourcesResult,
     ListResourceTemplatesResult,
     ListToolsResult,
+    as_object,
 )
 
 from .access import is_hidden
 from .changes import Listeners
 from .completions import Completions
 from .context import Context
-from .handlers import call_any, is_answer
+from .handlers import call_any, is_answer, logger
 from .prompts import Prompts
 from .registry import Page, Registry
 from .resources import Resources, failure
@@ -156,11 +158,24 @@ class _Listing:
                 raise
             raise failure(self.callback, error, self.server) from None
         listed, following = value if isinstance(value, tuple) else (value, None)  # pyright: ignore[reportUnknownVariableType]
-        own: list[Any] = [revise_definition(self.kind, msgspec.to_builtins(i), version) for i in listed or ()]  # pyright: ignore[reportUnknownVariableType]
+        own = [self._offered(msgspec.to_builtins(i), version) for i in listed or ()]  # pyright: ignore[reportUnknownVariableType]
         marked = None if following is None else f"callback:{following}"
         found = self.result(**{self.field: items + own}, next_cursor=marked)
         # The callback knows who asks, so its list may be for nobody else.
         return self._hinted(found, None, is_private=call.principal is not None)
+
+    def _offered(self, definition: dict[str, Any], version: str) -> dict[str, Any]:
+        """A definition of the callback's, as this revision lists it. Nobody looked at it before it came here."""
+        output = as_object(definition.get("outputSchema"))
+        lost = None if output is None else lost_reference(output)
+        if lost is not None:
+            # Clients compile every output schema when they list the tools: a broken one would cost them all tools.
+            place, ref = lost
+            logger.warning(
+                "the output schema of %s is left out: %r leads nowhere (at %s)", definition["name"], ref, place
+            )
+            del definition["outputSchema"]
+        return revise_definition(self.kind, definition, version, is_declared=False)
 
 
 @final

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from trimaran.errors import DeclarationError, ProtocolError, ToolError
+from trimaran.protocol.envelope import Envelope, decide_envelope
 from trimaran.protocol.headers import ParamHeaders, compile_param_headers
 from trimaran.protocol.inbound import Call, read_json
 from trimaran.schema import (
@@ -26,6 +27,7 @@ from trimaran.schema import (
     compile_signature,
     inspect_handler,
 )
+from trimaran.schema.references import check_references
 from trimaran.types import CallToolResult, Icon, Json, TextContent, Tool, ToolAnnotations, as_object
 
 from .access import Visible, VisibleTo, is_hidden, scopes_of, visible_of
@@ -60,6 +62,7 @@ class ToolEntry:
         "cache_ttl",
         "context",
         "definition",
+        "envelope",
         "exact",
         "handler",
         "is_gated",
@@ -77,6 +80,7 @@ class ToolEntry:
     key: str
     place: int
     definition: Tool
+    envelope: Envelope | None
     handler: Handler
     arguments: ReadArguments
     context: str | None
@@ -149,6 +153,7 @@ def compile_tool(
 
     if input_schema is not None:
         listed = dict(input_schema)
+        check_references(listed, f"{what}: input_schema")
         explicit = ExplicitArguments(listed, what=f"{what}: input_schema")
         contexts, doc = inspect_handler(fn, (Context,))
         entry.context = contexts[0] if contexts else None
@@ -159,6 +164,7 @@ def compile_tool(
     else:
         signature = compile_signature(fn, context_types=(Context,), is_content=is_content, name=entry.key)
         listed = signature.input_schema
+        check_references(listed, f"{what}: its input schema")
         entry.arguments = signature.arguments
         entry.context = signature.context_params[0] if signature.context_params else None
         doc = signature.description
@@ -169,8 +175,11 @@ def compile_tool(
         if output_schema is not None
         else (derived_output if structured_output is not False else None)
     )
+    if promised is not None:
+        check_references(promised, f"{what}: output_schema")
     entry.output = Validator(promised if validate_output else {}) if promised is not None else None
     entry.exact = exact_type(promised) if output_schema is None else None
+    entry.envelope = decide_envelope(promised)
     entry.param_headers = compile_param_headers(listed)
     entry.is_gated = bool(entry.scopes) or entry.visible_to is not None or entry.param_headers is not None
     entry.definition = Tool(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trimaran.protocol.revisions import revise, revise_capabilities, revise_definition, revise_form, wrapped_output
+from trimaran.protocol.revisions import revise, revise_capabilities, revise_definition, revise_form
 from trimaran.protocol.versions import LEGACY, MODERN, SUPPORTED, V2024_11, V2025_03, V2025_06, V2025_11
 from trimaran.types import CallToolResult, TextContent
 
@@ -66,19 +66,19 @@ def test_a_resources_last_modified_is_an_annotation_since_2025_06(version: str) 
     "schema", [{"type": "integer"}, {"type": "array"}, {}, {"anyOf": []}, {"type": ["object", "null"]}]
 )
 def test_an_output_that_is_no_object_is_wrapped_for_legacy_clients(schema: Any) -> None:
-    """protocol.md 1.5."""
+    """Spec, 2025-06-18 and 2025-11-25: an output schema has an object at its root."""
     listed = {v: revise_definition("tool", {"name": "a", "outputSchema": schema}, v) for v in SUPPORTED}
     assert listed[MODERN]["outputSchema"] == schema
     for version in (V2025_11, V2025_06):
-        assert listed[version]["outputSchema"] == wrapped_output(schema)
-        assert listed[version]["outputSchema"]["type"] == "object"
+        envelope = {"type": "object", "properties": {"result": schema}, "required": ["result"]}
+        assert listed[version]["outputSchema"] == {"title": "aOutput", **envelope}
     assert "outputSchema" not in listed[V2025_03]
 
 
 def test_an_object_output_is_listed_as_it_is() -> None:
     schema = {"type": "object", "properties": {}}
     assert all(
-        revise_definition("tool", {"name": "a", "outputSchema": schema}, v)["outputSchema"] is schema
+        revise_definition("tool", {"name": "a", "outputSchema": schema}, v)["outputSchema"] == schema
         for v in (MODERN, V2025_11, V2025_06)
     )
 

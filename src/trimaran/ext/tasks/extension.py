@@ -40,6 +40,7 @@ from trimaran.errors import (
     TimedOut,
 )
 from trimaran.fleet import owner_text, unavailable
+from trimaran.protocol.envelope import Envelope, legacy_result
 from trimaran.protocol.inbound import Call
 from trimaran.protocol.methods import Method, extend
 from trimaran.protocol.versions import V2025_11
@@ -382,7 +383,8 @@ class Tasks:
             raise read_error(record.error)
         if record.status == "cancelled":
             raise ProtocolError.invalid_params(f"the task {record.id} was cancelled")
-        return _related(record)
+        entry = self._server.tools.view.get(record.name) if self._server is not None else None
+        return _related(record, None if entry is None else entry.envelope)
 
     async def _news(self, bell: asyncio.Event) -> None:
         """Wait for news, which may be missed where they come from another process."""
@@ -561,16 +563,17 @@ def _required(call: Call) -> ProtocolError:
     )
 
 
-def _related(record: TaskRecord) -> Any:
+def _related(record: TaskRecord, envelope: Envelope | None) -> Any:
     """The very result of the call, marked with the task it came from."""
     raw = record.result or b"null"
     try:
         kept = msgspec.json.decode(raw, type=_Kept)
     except msgspec.ValidationError:  # middleware may answer with anything
         return msgspec.json.decode(raw)
-    return CallToolResult(
+    result = CallToolResult(
         content=kept.content,
         structured_content=kept.structured_content,
         is_error=kept.is_error,
         meta={**kept.meta, RELATED: {"taskId": record.id}},
     )
+    return legacy_result(result, envelope, msgspec.json.encode)
