@@ -12,6 +12,7 @@ import enum
 import ipaddress
 import pathlib
 import re
+import sys
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -351,9 +352,9 @@ UNUSUAL: dict[str, tuple[dict[str, Any], list[Any]]] = {
     ),
 }
 
-# Patterns as Python or Rust take them, and as JavaScript does; None where it cannot.
+# Patterns as Python or Rust take them, and as both and JavaScript do; None where one cannot.
 PATTERNS: dict[str, str | None] = {
-    r"^(?P<a>x)(?P=a)\Z": r"^(?<a>x)\k<a>$",
+    r"^(?P<a>x)(?P=a)\Z": r"^(x)(?:\1)$",
     r"\A[\w.-]+@[\w\.-]+\.\w+\Z": r"^[\w.-]+@[\w\.-]+\.\w+$",
     r"[]a]": r"[\]a]",
     r"[^]a]": r"[^\]a]",
@@ -363,7 +364,7 @@ PATTERNS: dict[str, str | None] = {
     r"{x}": r"\{x\}",
     r"x}": r"x\}",
     r"\-\_\@\ \#": r"-_@ #",
-    r"\U0001F600": r"\u{1F600}",
+    r"\U0001F600": r"😀",
     r"(?i)a": None,
     r"a*+b": None,
     r"a+?b??": r"a+?b??",
@@ -375,33 +376,31 @@ PATTERNS: dict[str, str | None] = {
     r"\N{DIGIT ONE}": None,
     r"a]b": r"a\]b",
     r"[a\-z]": r"[a\-z]",
-    r"[+--]": r"[+--]",
-    r"\p{L}+": r"\p{L}+",
+    r"\p{L}+": None,
     r"\a": r"\x07",
     r"[\d-\w]": r"[\d\-\w]",
     "\\\\": "\\\\",
     r"ä+": r"ä+",
     r"[^\W\d_]": r"[^\W\d_]",
     r"(a|b)*?": r"(a|b)*?",
-    r"(?P<n>\d{4})-(?P<m>\d\d)": r"(?<n>\d{4})-(?<m>\d\d)",
+    r"(?P<n>\d{4})-(?P<m>\d\d)": r"(\d{4})-(\d\d)",
     r"\.\/\:": r"\.\/:",
+    r"(a)(?P<n>b)(?P=n)1": r"(a)(b)(?:\2)1",
+    r"(?<y>\d+)x": r"(\d+)x",
+    r"\d{4}-\d{2}": r"\d{4}-\d{2}",
+    r"[\U0001F600]": r"[😀]",
 }
 
 
-def make_server(*, unusual: bool = False) -> Server:
+def make_server(*, written: bool = True, unusual: bool = False) -> Server:
     """A server whose tools return the values of every shape, by number, and take them."""
     server = Server("shapes", version="1")
     for name, (annotation, values) in SHAPES.items():
         server.add_tool(_giver(values, annotation), name=name, inline=True)
         server.add_tool(_taker(annotation), name=f"take_{name}", inline=True)
-    for name, (schema, values) in {**WRITTEN, **(UNUSUAL if unusual else {})}.items():
+    for name, (schema, values) in {**(WRITTEN if written else {}), **(UNUSUAL if unusual else {})}.items():
         server.add_tool(_giver(values, Any), name=name, output_schema=schema, inline=True)
     return server
-
-
-def counts(*, unusual: bool = False) -> dict[str, int]:
-    """How many values each tool returns."""
-    return {name: len(values) for name, (_, values) in {**SHAPES, **WRITTEN, **(UNUSUAL if unusual else {})}.items()}
 
 
 def _giver(values: list[Any], annotation: Any) -> Any:
@@ -421,4 +420,4 @@ def _taker(annotation: Any) -> Any:
 
 
 if __name__ == "__main__":
-    make_server().run()
+    make_server(written="--written" in sys.argv).run()

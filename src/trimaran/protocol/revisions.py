@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
+from trimaran.types import as_object
+
 from .envelope import is_object, legacy_output
 from .versions import MODERN, V2024_11, V2025_03, V2025_06, V2025_11
 
@@ -67,9 +69,20 @@ def revise_definition(kind: str, value: Object, version: str, *, is_declared: bo
             gated["outputSchema"] = legacy_output(gated["outputSchema"], gated["name"])
         else:
             del gated["outputSchema"]
+    if kind == "tool" and version != MODERN:
+        schemas = ("inputSchema", "outputSchema")
+        gated.update({key: _with_objects(gated[key]) for key in schemas if isinstance(gated.get(key), dict)})
     if kind == "prompt" and gated.get("arguments"):
         gated["arguments"] = [_gate("argument", a, version) for a in gated["arguments"]]
     return gated
+
+
+def _with_objects(schema: Object) -> Object:
+    """The same schema with `true` and `false` among its properties as objects: the TypeScript SDK 1.x refuses a whole list
+    for one of them."""
+    properties = as_object(schema.get("properties")) or {}
+    spelled: Object = {name: {} if one else {"not": {}} for name, one in properties.items() if isinstance(one, bool)}
+    return {**schema, "properties": {**properties, **spelled}} if spelled else schema
 
 
 def revise_capabilities(capabilities: Object, version: str) -> Object:

@@ -83,6 +83,17 @@ def test_an_object_output_is_listed_as_it_is() -> None:
     )
 
 
+def test_properties_that_say_true_or_false_are_objects_for_legacy_clients() -> None:
+    """Ours: the TypeScript SDK 1.x refuses the whole list of tools for one of them."""
+    schema = {"type": "object", "properties": {"a": True, "b": False, "c": {}}}
+    tool = {"name": "a", "inputSchema": schema, "outputSchema": schema}
+    spelled = {**schema, "properties": {"a": {}, "b": {"not": {}}, "c": {}}}
+    for version in SUPPORTED:
+        listed = revise_definition("tool", tool, version)
+        assert listed["inputSchema"] == (schema if version == MODERN else spelled)
+        assert listed.get("outputSchema", listed["inputSchema"]) == listed["inputSchema"]
+
+
 @pytest.mark.parametrize("version", SUPPORTED)
 def test_capabilities_are_spelled_as_the_revision_knows_them(version: str) -> None:
     everything = {
