@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from trimaran.state import Store
     from trimaran.transports.asgi import AsgiApp
     from trimaran.transports.entrance import RateLimiter
+    from trimaran.transports.middleware import AuthMiddleware, MetadataMiddleware
 
-__all__ = ["HttpServer", "asgi", "engine", "run", "serve", "share"]
+__all__ = ["AuthMiddleware", "HttpServer", "MetadataMiddleware", "asgi", "engine", "run", "serve", "share"]
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 9090
@@ -39,6 +40,14 @@ _DEATHS_ALLOWED: Final = 5
 _DEATHS_WITHIN: Final = 10.0
 # How a worker ends that never came to serve. If the very first ones do, nothing will be served.
 _NEVER_STARTED: Final = 3
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("AuthMiddleware", "MetadataMiddleware"):  # for applications; a server of its own loads neither
+        from trimaran.transports import middleware
+
+        return getattr(middleware, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def _door(server: Server, legacy: Any, options: Mapping[str, Any]) -> Any:
@@ -236,6 +245,11 @@ class HttpServer:
         reuse_port: bool = False,
         **options: Any,
     ) -> None:
+        if getattr(options.get("auth"), "needs_scope", False):
+            raise ConfigError(
+                "FromScope reads what an ASGI application above has found out, and here nothing is above: mount "
+                "server.asgi(auth=FromScope()) there, or pass another provider"
+            )
         self.server = server
         self.host = host
         self.port = port

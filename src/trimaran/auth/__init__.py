@@ -25,15 +25,18 @@ if TYPE_CHECKING:
     from .provider import Provider
     from .refusal import Refused
     from .resource import JwtAuthorizer, ProtectedResource
+    from .scope import AsgiRequest, FromScope
     from .several import Several
 
 __all__ = [
     "Anonymous",
     "ApiKey",
+    "AsgiRequest",
     "Basic",
     "Bearer",
     "Custom",
     "DPoP",
+    "FromScope",
     "Introspection",
     "JwtAuthorizer",
     "Principal",
@@ -70,6 +73,7 @@ _HOMES = {
     "provider": ("Provider",),
     "refusal": ("Refused",),
     "resource": ("JwtAuthorizer", "ProtectedResource"),
+    "scope": ("AsgiRequest", "FromScope"),
     "several": ("Several",),
 }
 

@@ -79,6 +79,9 @@ class Provider:
     offers_login: bool = False
     """Can a client find out by itself where to get a token (OAuth)? If not, refusals and 404s tell people what to send."""
 
+    needs_scope: bool = False
+    """Does it read the ASGI scope, so that it works only below an ASGI application?"""
+
     def __init__(self, required_scopes: Iterable[str] = ()) -> None:
         self.required_scopes = check_scopes(required_scopes)
 
@@ -103,6 +106,14 @@ class Provider:
     def documents(self) -> Mapping[str, Callable[[Any], bytes]]:
         """Documents that anyone may read, by path."""
         return {}
+
+    def refusal(self, kind: str = "missing", message: str | None = None, *, scopes: Iterable[str] = ()) -> Refused:
+        """A refusal with its challenge, for routes of your own: its `status`, `headers` and `body` are the reply."""
+        refusal = Refused(kind, message, scopes=scopes)
+        if challenge := self.challenge(refusal):
+            refusal.challenges = (challenge,)
+        refusal.explain(self.expects)
+        return refusal
 
     async def authenticate(self, request: Request) -> Principal | None:
         """Who is calling; a `Refused` with its challenge otherwise."""

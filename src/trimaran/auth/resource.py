@@ -166,7 +166,7 @@ class ProtectedResource(Provider):
             **_check_extras(metadata),
         }
         self._fixed = msgspec.json.encode(self._about)
-        self._documents = dict.fromkeys(_document_paths(self.resource), self._document)
+        self._documents = dict.fromkeys(_document_paths(self.resource, self._metadata_url), self._document)
 
     async def start(self, fetch: Fetch | None = None) -> None:
         """Get ready: fetch the issuers' keys. An authorizer with a `start(fetch)` of its own is started, too."""
@@ -349,6 +349,18 @@ class ProtectedResource(Provider):
         """The metadata document, by the paths it is served at: under the resource's path, and at the root."""
         return self._documents
 
+    def metadata(self, request: Any = None) -> dict[str, Any]:
+        """The metadata document (RFC 9728) as a mapping, for a route of your own.
+
+        `request` is for `authorization_servers=`, where that is a function.
+        """
+        return msgspec.json.decode(self._document(request), type=dict[str, Any])
+
+    @property
+    def metadata_url(self) -> str:
+        """Where the document is, as challenges say: by RFC 9728, or as `resource_metadata_url=` says."""
+        return _metadata_url(self.resource) if callable(self._metadata_url) else self._metadata_url
+
     def document(self, request: Any) -> Answer | None:
         """Status, headers and body of a request for one of the documents, which needs no token; None for any other."""
         return answer_document(self._documents, request)
@@ -402,7 +414,7 @@ class ProtectedResource(Provider):
 
 def answer_document(documents: Mapping[str, Callable[[Any], bytes]], request: Any) -> Answer | None:
     """How a request for one of a provider's `documents()` is answered (R170); None if it is for none of them."""
-    make = documents.get(request.path)
+    make = documents.get(request.path) or documents.get(getattr(request, "outer_path", None) or "")
     if make is None:
         return None
     if request.method in ("GET", "HEAD"):
@@ -553,10 +565,12 @@ def _metadata_url(resource: str) -> str:
     return f"{parts.scheme}://{parts.netloc}{WELL_KNOWN}{path}" + (f"?{parts.query}" if parts.query else "")
 
 
-def _document_paths(resource: str) -> tuple[str, ...]:
+def _document_paths(resource: str, metadata_url: Any) -> tuple[str, ...]:
     """Paths of the document, as servers hand them over: decoded or not. A slash at the end makes no difference."""
     path = urlsplit(resource).path.rstrip("/")
     found = [f"{WELL_KNOWN}{form}" for form in (path, unquote(path), "")]
+    if isinstance(metadata_url, str) and (elsewhere := urlsplit(metadata_url).path.rstrip("/")):
+        found += [elsewhere, unquote(elsewhere)]  # where challenges point to, as inside the prefix of a mount
     return tuple(dict.fromkeys(text + slash for text in found for slash in ("", "/")))
 
 

@@ -35,6 +35,7 @@ class Several(Provider):
         self.allows_anonymous = any(found.allows_anonymous for found in providers)
         self.header_names = tuple(dict.fromkeys(name for found in providers for name in found.header_names))
         self.expects = "; or ".join(dict.fromkeys(filter(None, (found.expects for found in providers))))
+        self.needs_scope = any(found.needs_scope for found in providers)
         self.offers_login = any(found.offers_login for found in providers)
         steps: list[Callable[[Any, Sequence[str]], str] | None] = [getattr(one, "step_up", None) for one in providers]
         # Whoever can get more scopes anywhere can get them there. None, if nobody can.

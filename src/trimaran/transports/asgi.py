@@ -3,11 +3,9 @@
 Mounted under a prefix, the app answers at the mount point itself and at its own path below it, with and without a
 trailing slash.
 
-An authenticator's public documents live at the root of the host, outside any prefix, so an app that is mounted needs a
-second mount for them, of the same object, at the well-known path:
-
-    app = server.asgi(auth=ProtectedResource(resource="https://example.com/api/mcp", ...))
-    Starlette(routes=[Mount("/.well-known/oauth-protected-resource", app), Mount("/api", app)])
+An authenticator's public documents live at the root of the host, outside any prefix. `MetadataMiddleware` around the
+whole application serves them there; or `resource_metadata_url=` names an address inside the prefix, which this app then
+serves; or the same app is mounted a second time, at the well-known path.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from trimaran.protocol.http1 import read_length
 
 from .engine import Engine, Headers, Pairs, Request, watch_by_task
 
-__all__ = ["AsgiApp"]
+__all__ = ["AsgiApp", "AsgiResponder"]
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -42,23 +40,25 @@ def _pairs(headers: Pairs) -> list[tuple[bytes, bytes]]:
 
 
 @final
-class _Responder:
-    __slots__ = ("_gone", "_receive", "_scope", "_send")
+class AsgiResponder:
+    """One request's answer, as ASGI messages."""
+
+    __slots__ = ("_gone", "_receive", "_send", "scope")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._scope = scope
+        self.scope = scope
         self._receive = receive
         self._send = send
         self._gone = False
 
     @property
     def address(self) -> str | None:
-        client = self._scope.get("client")
+        client = self.scope.get("client")
         return client[0] if client else None
 
     @property
     def scheme(self) -> str:
-        return self._scope.get("scheme", "http")
+        return self.scope.get("scheme", "http")
 
     async def reply(self, status: int, headers: Pairs, body: bytes) -> None:
         pairs = _pairs(headers)
@@ -109,7 +109,7 @@ class AsgiApp:
         engine = self.engine
         if not engine.is_started and not engine.closing and engine.server.fleet is not None:
             await engine.start()  # no lifespan was run, and other processes must be heard
-        responder = _Responder(scope, receive, send)
+        responder = AsgiResponder(scope, receive, send)
         # Blanks around a value are not part of it, whatever the HTTP server above left there.
         headers = Headers([(k.decode("latin-1"), v.decode("latin-1").strip(" \t")) for k, v in scope["headers"]])
         request = Request(scope["method"], scope["path"], headers, responder)

@@ -207,6 +207,11 @@ class Request:
         self.responder = responder
 
     @property
+    def scope(self) -> Any:
+        """The ASGI scope that it came with; None under any other carrier."""
+        return getattr(self.responder, "scope", None)
+
+    @property
     def address(self) -> str | None:
         """The address of the peer, if the carrier knows it: behind a proxy the proxy's, unless the carrier sees to that."""
         return getattr(self.responder, "address", None)
