@@ -25,12 +25,6 @@ DECIDED_DIFFERENTLY = {
     **dict.fromkeys((9, 38, 65, 77, 83, 86, 94, 184, 279), "differences.md"),
 }
 
-# No test cites these yet. A number leaves this set with the test that proves it; none may enter.
-UNPROVEN = {
-    *(134, 135, 138, 140, 141, 145, 146, 149, 167, 168, 169, 175, 177),
-    *(180, 181, 182, 185, 205, 215),
-}
-
 
 def numbers_in(text: str) -> set[int]:
     return {int(number) for number in NUMBER.findall(RANGE.sub("", text))}
@@ -60,17 +54,9 @@ def citations() -> dict[int, list[str]]:
 
 
 def test_every_requirement_is_cited_or_decided_differently() -> None:
-    unnamed = set(REQUIREMENTS) - citations().keys() - DECIDED_DIFFERENTLY.keys() - UNPROVEN
+    unnamed = set(REQUIREMENTS) - citations().keys() - DECIDED_DIFFERENTLY.keys()
     names = ", ".join(f"R{number}" for number in sorted(unnamed))
     assert not unnamed, f"no test cites {names}: write one that proves it, and name the number inside it"
-
-
-def test_what_is_proven_is_no_longer_listed_as_unproven() -> None:
-    proven = UNPROVEN & (citations().keys() | DECIDED_DIFFERENTLY.keys())
-    names = ", ".join(f"R{number}" for number in sorted(proven))
-    assert not proven, (
-        f"a test cites {names}, or a page decides it: take the number out of UNPROVEN in {Path(__file__).name}"
-    )
 
 
 def test_no_test_cites_a_requirement_that_does_not_exist() -> None:

@@ -73,7 +73,7 @@ async def child() -> AsyncIterator[Child]:
 
 
 async def test_a_conversation_over_stdio() -> None:
-    """R138-R140, P11, Limits.max_line_bytes: only messages on stdout, blank lines ignored, bad lines answered, EOF ends it."""
+    """R138, R139, R140, P11, Limits.max_line_bytes: only messages on stdout, blank lines ignored, bad lines answered, EOF ends it."""
     async with child() as peer:
         lines = [
             b"\n  \n",

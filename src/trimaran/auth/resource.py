@@ -569,8 +569,10 @@ def _document_paths(resource: str, metadata_url: Any) -> tuple[str, ...]:
     """Paths of the document, as servers hand them over: decoded or not. A slash at the end makes no difference."""
     path = urlsplit(resource).path.rstrip("/")
     found = [f"{WELL_KNOWN}{form}" for form in (path, unquote(path), "")]
-    if isinstance(metadata_url, str) and (elsewhere := urlsplit(metadata_url).path.rstrip("/")):
-        found += [elsewhere, unquote(elsewhere)]  # where challenges point to, as inside the prefix of a mount
+    if isinstance(metadata_url, str) and urlsplit(metadata_url)[:2] == urlsplit(resource)[:2]:
+        # Where challenges point to, as inside the prefix of a mount. Another host serves its own.
+        elsewhere = urlsplit(metadata_url).path.rstrip("/")
+        found += [elsewhere, unquote(elsewhere)] if elsewhere else []
     return tuple(dict.fromkeys(text + slash for text in found for slash in ("", "/")))
 
 

@@ -151,6 +151,7 @@ def raising(error: Exception) -> Callable[..., Any]:
     ],
 )
 def test_options_that_make_no_sense_are_refused_with_what_to_write(options: dict[str, Any], said: str) -> None:
+    """R167, R168, R169."""
     with pytest.raises(ConfigError, match=said):
         protected(**options)
 
@@ -164,6 +165,7 @@ def test_a_resolver_cannot_be_async(option: str) -> None:
 
 
 def test_an_option_nobody_knows_is_refused() -> None:
+    """R167."""
     with pytest.raises(TypeError, match="audience"):
         protected(audience=RESOURCE)
 
@@ -172,10 +174,12 @@ def test_an_option_nobody_knows_is_refused() -> None:
     "issuer", ["http://localhost:8080", "http://127.0.0.1:9/a", "http://[::1]:9", "https://a.example/t/1"]
 )
 def test_an_issuer_is_https_or_on_this_machine(issuer: str) -> None:
+    """R169."""
     assert document(protected(authorization_servers=[issuer]))["authorization_servers"] == [issuer]
 
 
 def test_an_insecure_issuer_can_be_allowed() -> None:
+    """R168, R169."""
     auth = protected(authorization_servers=["http://idp.internal"], allow_insecure_authorization_servers=True)
     assert document(auth)["authorization_servers"] == ["http://idp.internal"]
 
@@ -188,6 +192,7 @@ def test_an_insecure_issuers_keys_are_not_fetched_by_default() -> None:
 
 
 def test_with_resolved_issuers_an_authorizer_has_to_be_given() -> None:
+    """R167."""
     with pytest.raises(ConfigError, match="authorizer is missing"):
         protected(authorization_servers=lambda request: [ISSUER], authorizer=None)
 
@@ -196,6 +201,7 @@ def test_with_resolved_issuers_an_authorizer_has_to_be_given() -> None:
 
 
 def test_the_document_says_what_was_configured() -> None:
+    """R168, R170, R180."""
     auth = protected(
         scopes_supported=["notes:read", "notes:write"],
         resource_name="Notes",
@@ -216,6 +222,7 @@ def test_the_document_says_what_was_configured() -> None:
 
 
 def test_what_was_not_configured_is_not_in_the_document() -> None:
+    """R168, R170."""
     assert document(protected()) == {
         "resource": RESOURCE,
         "authorization_servers": [ISSUER],
@@ -544,12 +551,17 @@ async def test_a_missing_token_is_challenged_without_an_error() -> None:
     ],
 )
 async def test_a_challenge_names_the_url_of_rfc_9728(resource: str, url: str) -> None:
+    """R180, R181."""
     assert (await challenge(protected(resource=resource), Request()))["resource_metadata"] == url
 
 
 async def test_a_challenge_names_the_url_that_was_configured_or_resolved() -> None:
+    """R168, R181: a URL of another host is for that host to serve."""
     auth = protected(resource_metadata_url="https://cdn.example.com/prm.json")
     assert (await challenge(auth, Request()))["resource_metadata"] == "https://cdn.example.com/prm.json"
+    assert auth.metadata_url == "https://cdn.example.com/prm.json"
+    assert "/prm.json" not in auth.documents()
+    assert "/prm.json" in protected(resource_metadata_url="https://mcp.example.com/prm.json").documents()
     auth = protected(resource_metadata_url=lambda request: f"{METADATA}?tenant={request.headers['host']}")
     assert (await challenge(auth, Request({"host": "one"})))["resource_metadata"] == f"{METADATA}?tenant=one"
 
@@ -562,6 +574,7 @@ async def test_a_challenge_names_the_url_that_was_configured_or_resolved() -> No
 async def test_a_resolver_that_fails_costs_only_its_hint(
     resolver: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
+    """R175."""
     found = await challenge(protected(resource_metadata_url=resolver, required_scopes=["read"]), Request())
     assert found == {"scope": "read"}
     assert "resource_metadata_url" in caplog.text
@@ -575,6 +588,7 @@ async def test_a_resolver_that_fails_costs_only_its_hint(
 
 
 async def test_required_scopes_are_resolved_for_challenges_only_and_are_no_demand() -> None:
+    """R177."""
     calls: list[Any] = []
 
     def scopes(request: Any) -> list[str]:

@@ -150,7 +150,7 @@ def test_the_context_is_no_argument_wherever_it_stands(server: Server) -> None:
     ],
 )
 def test_what_cannot_work_is_refused_when_it_is_declared(server: Server, declare: Any) -> None:
-    """R9, R28."""
+    """R9, R28, R185."""
     with pytest.raises(DeclarationError):
         declare(server)
     assert not server.tools

@@ -11,7 +11,7 @@ from starlette.routing import Mount
 
 from trimaran.auth import ProtectedResource
 
-from ..harness import AsgiCarrier, Wire, serve
+from ..harness import AsgiCarrier, Wire, request, serve
 from .badges import ALICE, Badges, demo
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
@@ -94,6 +94,16 @@ async def test_the_metadata_of_a_protected_resource(binding: str, path: str) -> 
         assert (await wire.send("OPTIONS", {"Origin": "https://anywhere.example"}, path=path)).status == 204
         refused = await wire.send("POST", path=path)
         assert (refused.status, refused.headers["allow"]) == (405, "GET, HEAD, OPTIONS")
+
+
+async def test_plain_json_rpc_has_metadata_and_challenges_too(binding: str) -> None:
+    """R134, R180."""
+    async with serve(binding, demo(), auth=resource(), plain=True) as wire:
+        refused = await wire.post(request("tools/list"))
+        assert refused.status == 401
+        assert f'resource_metadata="http://127.0.0.1{WELL_KNOWN}/mcp"' in refused.headers["www-authenticate"]
+        for path in (WELL_KNOWN, f"{WELL_KNOWN}/mcp"):
+            assert (await wire.send("GET", path=path)).json["resource"] == "http://127.0.0.1/mcp"
 
 
 async def test_a_refusal_points_to_the_metadata(binding: str) -> None:

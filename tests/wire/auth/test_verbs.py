@@ -66,6 +66,15 @@ async def test_good_credentials_open_every_verb(binding: str) -> None:
         assert (await alice.delete()).status == 204
 
 
+@pytest.mark.parametrize("headers", [NOBODY, ALICE, BAD], ids=["none", "token", "bad"])
+async def test_without_a_provider_everybody_is_nobody(binding: str, headers: dict[str, Any]) -> None:
+    """R182, R165: authentication is off by default; whatever is sent is not looked at."""
+    async with serve(binding, demo()) as wire:
+        assert (await wire.call("whoami", headers=headers)).result["content"][0]["text"] == "nobody"
+        session = await wire.initialize(headers=headers)
+        assert (await session.call("whoami")).result["content"][0]["text"] == "nobody"
+
+
 async def test_every_verb_of_http_with_sse_is_authenticated(binding: str) -> None:
     """R129, R137: the stream, and where messages go."""
     async with serve(binding, demo(), auth=Badges(), sse_path="/sse") as wire:

@@ -56,7 +56,7 @@ def is_up(site: Site) -> Any:
 
 
 async def test_a_session_word_for_word(site: Site) -> None:
-    """7.4: handshake order; session id and version header afterwards, on every verb; S: DELETE on close. R189, R203-R205."""
+    """7.4: handshake order; session id and version header afterwards, on every verb; S: DELETE on close. R189, R203, R204, R205."""
     site.legacy(V11, "s-1").on("tools/call", result(said("x")))
     async with connect(site.url) as client:
         assert (client.era, client.version, client.session_id) == ("legacy", V11, "s-1")
