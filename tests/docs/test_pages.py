@@ -74,6 +74,7 @@ def test_the_python_of_a_page_runs_and_prints_what_it_says(
     module = ModuleType("__main__")
     monkeypatch.setitem(sys.modules, "__main__", module)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TRIMARAN_MCP_TIMEOUT", "20s")  # a busy machine starts children slowly
     printed: list[tuple[int, str]] = []
 
     def show(*values: object, **options: Any) -> None:

@@ -20,6 +20,8 @@ GUIDES = {
     "README.md": ("## A server", "## A client", "## A host", "## Who may call", "docs/reference/"),
     "CHANGELOG.md": ("## 0.1.0",),
     "docs/start/server.md": ("## 1. Write it", "## 3. Run it"),
+    "docs/start/client.md": ("## 1. Ten lines",),
+    "docs/start/host.md": ("## 3. Call the tools",),
     "docs/guides/tools.md": ("## Return values", "## Errors"),
     "docs/guides/resources-and-prompts.md": ("## Resources", "## Prompts", "## Completion"),
     "docs/guides/http.md": ("## Options", "## Origins and hosts"),

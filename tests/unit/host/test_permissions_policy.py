@@ -273,6 +273,7 @@ def test_an_ask_that_nobody_can_answer_is_a_deny_with_advice() -> None:
     assert "nobody is here to ask" in denied.refusal
     assert 'allow = ["mcp__fs__write_file"] under [permissions]' in denied.refusal
     assert "--allow mcp__fs__write_file" in denied.refusal
+    assert 'allow=["mcp__fs__write_file"] to Host' in denied.refusal
 
 
 def test_auto_allow_allows_what_would_be_asked_and_nothing_that_is_denied() -> None:

@@ -113,7 +113,8 @@ class Decision(Struct, frozen=True):
             rule = self.act.names[-1]  # the catalog may call it by a name that is no rule
             return (
                 f"{self.act} needs a person's consent ({self.because}), and nobody is here to ask. "
-                f'To allow it, add allow = ["{rule}"] under [permissions] in mcp.toml, or run with --allow {rule}.'
+                f'To allow it, add allow = ["{rule}"] under [permissions] in mcp.toml, run with --allow {rule}, '
+                f'or pass allow=["{rule}"] to Host.'
             )
         if self.by in ("person", "remembered"):
             return f"{self.act} was refused by the person at the keyboard. Do not try it again unless they ask for it."
