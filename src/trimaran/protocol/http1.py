@@ -20,6 +20,7 @@ from httptools import (
     HttpParserInvalidMethodError,
     HttpParserUpgrade,
     HttpRequestParser,
+    HttpResponseParser,
 )
 from msgspec import Struct
 
@@ -47,9 +48,6 @@ _STATUS_LINE: Final = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: ([^\x00-\x
 # A client takes what servers have always sent: a bare LF ends a line too, and what follows a name may hold any text.
 _LENIENT_FIELD: Final = re.compile(rb"(" + _TOKEN + rb"):([^\x00\r\n]*)\r?\n")
 _NAME: Final = re.compile(_TOKEN.decode())
-# Of a server we read what RFC 9112 lets it write: nobody stands between us who would read it otherwise.
-_CHUNK_SIZE_OF_SERVER: Final = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\x00-\x08\x0a-\x1f\x7f]*)?\r\n")
-_MAX_TRAILER_BYTES: Final = 4096
 _MAX_FIELDS: Final = 100  # what Apache and Node allow
 _MAX_EMPTY_BYTES: Final = 4  # two empty lines: some old clients send one behind a body
 # Chunks of one byte take five more; extensions and trailers, which nobody reads, must not take without bounds.
@@ -458,64 +456,57 @@ def _garbled(reason: str) -> RemoteProtocolError:
 class PieceReader:
     """Reads a chunked body piece by piece, as it comes: for a client, who may be reading a stream.
 
-    `feed` returns the pieces; `rest` is what followed the body, once `is_done`.
+    `feed` returns the pieces, those of one read joined. Once `is_done`, `has_rest` says whether something followed the body.
     """
 
+    __slots__ = ("_framing", "_parser", "_payload", "_pieces", "has_rest", "is_done")
+
     def __init__(self) -> None:
-        self._input = b""
-        self._left = 0
-        self._state = "size"
-        self._trailer = 0
         self.is_done = False
-        self.rest = b""
+        self.has_rest = False
+        self._pieces: list[bytes] = []
+        self._payload = 0
+        self._framing = 0
+        self._parser = HttpResponseParser(self)
+        # RFC 9112, 7.1.1 lets a server write blanks there, and nobody stands between us who would read them otherwise.
+        self._parser.set_dangerous_leniencies(lenient_spaces_after_chunk_size=True)
+        self._parser.feed_data(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
 
     def feed(self, data: bytes) -> list[bytes]:
-        data = self._input + data if self._input else data
-        pieces: list[bytes] = []
-        position = 0
-        while not self.is_done:
-            if self._state == "data":
-                piece = data[position : position + self._left]
-                if not piece:
-                    break
-                pieces.append(piece)
-                position += len(piece)
-                self._left -= len(piece)
-                if self._left:
-                    break
-                self._state = "end"
-                continue
-            end = data.find(b"\n", position) + 1
-            if (end or len(data)) - position > _MAX_TRAILER_BYTES:
-                raise _garbled("a line of a chunked body is too long")
-            if not end:
-                break
-            self._line(data[position:end])
-            position = end
-        self._input = data[position:]
-        if self.is_done:
-            self.rest, self._input = self._input, b""
-        return pieces
+        """Read on.
 
-    def _line(self, line: bytes) -> None:
-        if self._state == "size":
-            size = _CHUNK_SIZE_OF_SERVER.fullmatch(line)
-            if size is None:
-                raise _garbled("a chunk's size line is malformed")
-            self._left = int(size[1], 16)
-            self._state = "data" if self._left else "trailer"
-        elif self._state == "end":
-            if line != b"\r\n":
-                raise _garbled("a chunk is longer than it says")
-            self._state = "size"
-        elif line in (b"\r\n", b"\n"):
-            self.is_done = True
-        else:
-            self._trailer += len(line)
-            if self._trailer > _MAX_TRAILER_BYTES:
-                raise _garbled("the trailer is too long")
-            if _LENIENT_FIELD.fullmatch(line) is None:
-                raise _garbled("the trailer is malformed")
+        Raises:
+            RemoteProtocolError: the chunks are malformed, or larger than what they carry.
+        """
+        try:
+            self._parser.feed_data(data)
+        except HttpParserError as error:
+            if not self.is_done:
+                raise _garbled(f"in a chunked body: {error}") from None
+            self.has_rest = True
+        pieces, self._pieces = self._pieces, []
+        size = sum(map(len, pieces))
+        self._payload += size
+        self._framing += len(data) - size
+        if not self.is_done and self._framing > _MAX_FRAMING_BYTES + _MAX_FRAMING_RATIO * self._payload:
+            raise _garbled("the chunks are larger than what they carry")
+        return pieces if len(pieces) < 2 else [b"".join(pieces)]
+
+    def close(self) -> None:
+        """Let go of the parser, which refers back to us."""
+        del self._parser
+
+    # Called by the parser
+
+    def on_message_begin(self) -> None:
+        self.has_rest = self.is_done
+
+    def on_body(self, data: bytes) -> None:
+        if not self.is_done:
+            self._pieces.append(data)
+
+    def on_message_complete(self) -> None:
+        self.is_done = True
 
 
 def request_head(verb: str, target: str, host: str, headers: Mapping[str, str], length: int | None) -> bytes:

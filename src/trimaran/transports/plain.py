@@ -216,7 +216,7 @@ class _Line(asyncio.Protocol):
             for piece in self._pieces.feed(data):
                 response.put(piece)
             if self._pieces.is_done:
-                self._complete(self._pieces.rest)
+                self._complete(has_rest=self._pieces.has_rest)
         elif self._left < 0:
             response.put(data)  # until the connection ends
         else:
@@ -224,25 +224,32 @@ class _Line(asyncio.Protocol):
             rest = data[self._left :]
             self._left -= len(data) - len(rest)
             if not self._left:
-                self._complete(rest)
+                self._complete(has_rest=bool(rest))
 
-    def _complete(self, rest: bytes) -> None:
+    def _complete(self, *, has_rest: bool) -> None:
         response, self._response = self._response, None
+        self._drop_pieces()
         assert response is not None
         assert self._framing is not None
         response.finish()
         # A server that answers before it has read the request may never read the rest of it.
-        if rest or not self._framing.keep_alive or self._transport.get_write_buffer_size():
+        if has_rest or not self._framing.keep_alive or self._transport.get_write_buffer_size():
             self.abort()
         else:
             self.resume()
             self._pool.give_back(self, _patience(self._framing.headers.get("keep-alive")))
+
+    def _drop_pieces(self) -> None:
+        if self._pieces is not None:
+            self._pieces.close()
+            self._pieces = None
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_open = False
         self._pool.forget(self)
         response = self._response
         is_end = self._left < 0 and self._pieces is None and exc is None and not self._is_aborted
+        self._drop_pieces()
         if response is not None and is_end:
             self._response = None
             response.finish()
