@@ -13,6 +13,7 @@ from urllib.parse import quote_plus, urlencode
 from trimaran.errors import ConfigError, Error
 from trimaran.oauth.effects import HttpReply, HttpRequest
 from trimaran.oauth.metadata import read_object
+from trimaran.seconds import check_seconds
 
 from .bearer import Bearer
 from .jwks import check_url
@@ -67,6 +68,7 @@ class Introspection(Provider):
             raise ConfigError(f"auth_method is client_secret_basic or client_secret_post, not {auth_method!r}")
         if not timeout > 0:
             raise ConfigError(f"timeout is a number of seconds above 0, not {timeout!r}")
+        check_seconds("timeout", timeout)
         self._endpoint = endpoint
         self._timeout = timeout
         self._fetch: Fetch | None = None

@@ -45,6 +45,7 @@ from trimaran.protocol.inbound import RequestId
 from trimaran.protocol.meta import LOG_LEVELS
 from trimaran.protocol.methods import METHODS
 from trimaran.protocol.versions import V2025_03, V2025_11
+from trimaran.seconds import check_seconds
 from trimaran.types import (
     Completion,
     Implementation,
@@ -396,6 +397,7 @@ class Client:
         All who need the list at once share one reading of it. None: it is not there, or the list cannot be had.
         """
         seconds = cast("float | None", self._options.timeout if timeout is Unset else timeout)
+        check_seconds("timeout", seconds)  # before what is left of it looks like nothing of the kind
         started = time.monotonic()
         if self._looking is None or self._looking.done():
             self._looking = self._connection.spawn(self._learn_tools())

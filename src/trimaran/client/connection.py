@@ -45,6 +45,7 @@ from trimaran.protocol.inbound import RequestId
 from trimaran.protocol.mask import Mask
 from trimaran.protocol.methods import METHODS
 from trimaran.protocol.replies import Frame, excerpt
+from trimaran.seconds import check_seconds
 from trimaran.types import as_object
 
 from .asks import Asks, LogEntry, StateEvent
@@ -495,7 +496,12 @@ class Connection:
         if self.state == "new" or self._closing is not None:
             await self._ready()
         options = self.options
-        seconds: float | None = options.timeout if timeout is Unset else timeout  # pyright: ignore[reportAssignmentType]
+        seconds: float | None = options.timeout
+        if timeout is not Unset:
+            seconds = timeout  # pyright: ignore[reportAssignmentType]
+            check_seconds("timeout", timeout)
+        if max_timeout is not None:
+            check_seconds("max_timeout", max_timeout)
         maximum = max_timeout or options.max_timeout
         if maximum is None and seconds is not None:
             maximum = max(MAX_TIMEOUT, seconds)

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from trimaran.errors import ConfigError
 from trimaran.protocol.versions import SUPPORTED
+from trimaran.seconds import check_seconds
 
 __all__ = ["Era", "Options", "SchemaCheck", "Tap"]
 
@@ -124,6 +125,7 @@ class Options(Struct, frozen=True, kw_only=True):
                 raise ConfigError(f"{name} is a number of seconds, not None")
             if value is not None and not _is_positive(value, zero=name == "grace"):
                 raise ConfigError(f"{name} is a positive number of seconds, not {value!r}")
+            check_seconds(name, value)
         for name in ("retries", "ping_failures", "max_rounds", "max_message_bytes"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < (0 if name == "retries" else 1):

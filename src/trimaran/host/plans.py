@@ -24,7 +24,7 @@ from trimaran.oauth.urls import is_loopback_host
 from trimaran.protocol.mask import Mask, secrets_in
 
 from .config.model import UNATTENDED, ServerEntry, ToolEntry
-from .config.values import LONGEST, read_duration
+from .config.values import read_duration
 from .environment import Environment
 from .grants import asks_a_person, for_person, login_grant, unattended_grant
 
@@ -175,12 +175,7 @@ def _seconds(name: str, key: str, value: Any) -> float | None:
     try:
         return read_duration(value)
     except ValueError as error:
-        hint = (
-            '; milliseconds are written as a text, "30000ms"'
-            if isinstance(value, (int, float)) and value > LONGEST
-            else ""
-        )
-        raise ConfigError(f"{key} of the server {name!r}: {error}{hint}") from None
+        raise ConfigError(f"{key} of the server {name!r}: {error}") from None
 
 
 def _both(ours: Callable[[Any], Any], theirs: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -22,6 +22,7 @@ import msgspec
 from trimaran.errors import CallError, Disconnected, ProtocolError, TimedOut
 from trimaran.protocol.inbound import Answer, RequestId
 from trimaran.protocol.meta import LOG_LEVELS, Peer
+from trimaran.seconds import check_seconds
 from trimaran.server.access import owner_text, same_principal
 from trimaran.server.changes import LIST_CHANGED, RESOURCE_UPDATED
 from trimaran.server.context import ASK_TIMEOUT
@@ -154,6 +155,7 @@ class Session:
         sink: Sink | None = None,
     ) -> Any:
         """Ask the client and wait for its result: on the stream of the causing call, or on the session's own (C10)."""
+        check_seconds("timeout", timeout)
         if self.closed:
             raise Disconnected("the session has ended")
         if sink is None and not self.outlet.is_open:

@@ -21,6 +21,7 @@ from trimaran.errors import DeclarationError, ProtocolError
 from trimaran.protocol.inbound import Call, RequestId
 from trimaran.protocol.meta import LOG_LEVELS, Peer
 from trimaran.schema import decoder_of, enc_hook, to_jsonable
+from trimaran.seconds import check_seconds
 from trimaran.types import (
     CreateMessageResult,
     ElicitResult,
@@ -253,7 +254,7 @@ class Context:
             params = {"message": message, "requestedSchema": form.schema}
             if capability:
                 params = {"mode": "form", **params}
-        raw = await self._call.exchange.voice.ask(self._call.exchange, "elicitation/create", params, key, timeout)
+        raw = await self._ask("elicitation/create", params, key, timeout)
         answer = _read_answer(raw, ElicitResult, "elicitation/create")
         if form is not None and answer.action == "accept":
             answer.content = form.read(answer.content)
@@ -293,13 +294,17 @@ class Context:
         }
         params: dict[str, Any] = {"messages": _sampling_messages(messages), "maxTokens": max_tokens}
         params.update({k: v for k, v in optional.items() if v is not None})
-        raw = await self._call.exchange.voice.ask(self._call.exchange, "sampling/createMessage", params, key, timeout)
+        raw = await self._ask("sampling/createMessage", params, key, timeout)
         return _read_answer(raw, CreateMessageResult, "sampling/createMessage")
+
+    async def _ask(self, method: str, params: dict[str, Any], key: str | None, timeout: float | None) -> Any:
+        check_seconds("timeout", timeout)
+        return await self._call.exchange.voice.ask(self._call.exchange, method, params, key, timeout)
 
     async def roots(self, *, key: str | None = None, timeout: float | None = ASK_TIMEOUT) -> list[Root]:
         """The directories the client lets this server work in."""
         self._require("roots", {"roots": {}})
-        raw = await self._call.exchange.voice.ask(self._call.exchange, "roots/list", {}, key, timeout)
+        raw = await self._ask("roots/list", {}, key, timeout)
         return _read_answer(raw, ListRootsResult, "roots/list").roots
 
     # The original systems' names for the same three.
@@ -310,7 +315,7 @@ class Context:
         self, method: str, params: Mapping[str, Json] | None = None, timeout: float | None = ASK_TIMEOUT
     ) -> Any:
         """Send any request to a legacy client and wait for its result; a modern one can only be asked the three above."""
-        return await self._call.exchange.voice.ask(self._call.exchange, method, dict(params or {}), None, timeout)
+        return await self._ask(method, dict(params or {}), None, timeout)
 
     async def step(self, name: str, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Run a side effect once, however often the body is replayed; its result is kept with the call.

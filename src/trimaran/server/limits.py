@@ -7,6 +7,7 @@ from typing import final
 from msgspec import Struct
 
 from trimaran.errors import ConfigError
+from trimaran.seconds import check_seconds
 
 __all__ = ["Limits"]
 
@@ -65,3 +66,5 @@ class Limits(Struct, frozen=True, kw_only=True):
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
                 off = " or None" if name in _MAY_BE_NONE else ""
                 raise ConfigError(f"{name} must be a positive number{off}, not {value!r}")
+            if name in _SECONDS:
+                check_seconds(name, value)

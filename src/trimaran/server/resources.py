@@ -15,6 +15,7 @@ from trimaran.errors import DeclarationError, ProtocolError, ResourceMissing
 from trimaran.protocol.inbound import Call
 from trimaran.protocol.uritemplate import UriTemplate
 from trimaran.schema import ArgumentError, Signature, compile_signature
+from trimaran.seconds import check_seconds
 from trimaran.types import Annotations, Icon, Json, ReadResourceResult, Resource, ResourceTemplate
 
 from .access import Visible, VisibleTo, grants, is_hidden, scopes_of, visible_of
@@ -129,6 +130,7 @@ def compile_resource(
     entry.key, entry.place = uri, 0
     entry.handler = Handler(fn, inline=inline)
     entry.context = signature.context_params[0] if signature.context_params else None
+    check_seconds("cache_ttl", cache_ttl, DeclarationError)
     entry.cache_ttl = cache_ttl
     entry.scopes = scopes_of(scopes, f"resource {uri!r}")
     entry.visible_to = visible_of(visible_to, f"resource {uri!r}")
@@ -161,6 +163,7 @@ def compile_template(
     entry.context = signature.context_params[0] if signature.context_params else None
     entry.template = template
     entry.signature = signature
+    check_seconds("cache_ttl", cache_ttl, DeclarationError)
     entry.cache_ttl = cache_ttl
     entry.scopes = scopes_of(scopes, f"template {text!r}")
     entry.visible_to = visible_of(visible_to, f"template {text!r}")

@@ -24,6 +24,7 @@ from trimaran.protocol.outbound import Writer
 from trimaran.protocol.seal import Sealer
 from trimaran.protocol.versions import MODERN
 from trimaran.schema import enc_hook
+from trimaran.seconds import check_seconds
 from trimaran.types import (
     CallToolParams,
     CallToolResult,
@@ -133,6 +134,7 @@ class Server:
             raise DeclarationError(f"there is no log level {min_log_level!r}; use one of {', '.join(LOG_LEVELS)}")
         if not 0 <= cache_ttl < float("inf"):
             raise DeclarationError(f"cache_ttl is a number of seconds, 0 or more, not {cache_ttl!r}")
+        check_seconds("cache_ttl", cache_ttl, DeclarationError)
         if cache_scope not in ("public", "private"):
             raise DeclarationError(f'cache_scope is "public" or "private", not {cache_scope!r}')
         self._cache_ttl = cache_ttl
@@ -692,19 +694,29 @@ def _positive(name: str, value: int) -> int:
 
 
 # The names the original systems used for the same limits (C13).
-_LIMIT_ALIASES: Final = {
-    "sse_buffer_size": "replay_events",
-    "sse_buffer_limit": "replay_events",
-    "session_ttl": "session_idle_timeout",
-}
+_LIMIT_ALIASES: Final = {"sse_buffer_size": "replay_events", "sse_buffer_limit": "replay_events"}
 
 
 def _limits(limits: Limits | None, options: Mapping[str, Any]) -> Limits:
     options = {_LIMIT_ALIASES.get(k, k): v for k, v in options.items()}
+    if "session_ttl" in options:
+        options["session_idle_timeout"] = _from_session_ttl(options.pop("session_ttl"))
     unknown = [k for k in options if k not in Limits.__struct_fields__]
     if unknown:
         raise ConfigError(f"unknown option {unknown[0]!r}; the limits are {', '.join(Limits.__struct_fields__)}")
     return msgspec.structs.replace(limits or Limits(), **options) if options else limits or Limits()
+
+
+def _from_session_ttl(milliseconds: Any) -> float | None:
+    """`session_ttl` of barrel_mcp, in milliseconds as its users know it (R17)."""
+    if milliseconds is None:
+        return None
+    if isinstance(milliseconds, bool) or not isinstance(milliseconds, (int, float)) or not milliseconds >= 1000:
+        raise ConfigError(
+            f"session_ttl is in milliseconds, 1000 or more, not {milliseconds!r}; "
+            "the same in seconds is session_idle_timeout"
+        )
+    return milliseconds / 1000
 
 
 def _known_options(fn: Callable[..., Any], options: Mapping[str, Any], what: str) -> None:

@@ -28,6 +28,7 @@ from trimaran.schema import (
     inspect_handler,
 )
 from trimaran.schema.references import check_references
+from trimaran.seconds import check_seconds
 from trimaran.types import CallToolResult, Icon, Json, TextContent, Tool, ToolAnnotations, as_object
 
 from .access import Visible, VisibleTo, is_hidden, scopes_of, visible_of
@@ -134,6 +135,8 @@ def compile_tool(
     what = f"tool {entry.key!r}"
     if timeout is not None and (isinstance(timeout, bool) or timeout <= 0):
         raise DeclarationError(f"{what}: timeout is a positive number of seconds, not {timeout!r}")
+    check_seconds(f"{what}: timeout", timeout, DeclarationError)
+    check_seconds(f"{what}: cache_ttl", cache_ttl, DeclarationError)
     entry.scopes = scopes_of(scopes, what)
     entry.visible_to = visible_of(visible_to, what)
     # Long work that is called plainly takes as long as it takes (C22): `request_timeout` is for ordinary calls.

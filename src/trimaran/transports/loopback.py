@@ -30,6 +30,7 @@ from urllib.parse import parse_qsl
 from trimaran.errors import AuthorizationFailed, ConfigError, ProtocolError
 from trimaran.oauth.urls import bare_url, check_browser_url
 from trimaran.protocol.http1 import read_head, response_head
+from trimaran.seconds import check_seconds
 
 from .guard import Guard
 
@@ -73,6 +74,7 @@ class LoopbackLogin:
         self._wanted = _check_port(port, "port") if port is not None else None
         self._open_browser = open_browser
         self._show = show if show is not None else _print
+        check_seconds("timeout", timeout)
         self._timeout = timeout
         self._server: asyncio.Server | None = None
         self._opening = asyncio.Lock()

@@ -65,6 +65,14 @@ def test_a_wrong_limit_stops_the_server_from_being_made(options: dict[str, Any])
 
 def test_the_older_names_of_limits_are_accepted() -> None:
     """C13, R17: one name, aliases accepted."""
-    server = Server("x", sse_buffer_size=10, session_ttl=60)
+    server = Server("x", sse_buffer_size=10, session_ttl=60_000)
     assert (server.limits.replay_events, server.limits.session_idle_timeout) == (10, 60)
+    assert Server("x", session_ttl=None).limits.session_idle_timeout is None
+
+
+@pytest.mark.parametrize("value", [60, 999, 0, -1, True, "60s"])
+def test_a_session_ttl_that_cannot_be_milliseconds_is_refused(value: Any) -> None:
+    """R17: barrel_mcp's own unit. Who means seconds is told which option has them."""
+    with pytest.raises(ConfigError, match="in seconds is session_idle_timeout"):
+        Server("x", session_ttl=value)
     assert Server("x", sse_buffer_limit=11).limits.replay_events == 11

@@ -44,6 +44,7 @@ from trimaran.protocol.envelope import Envelope, legacy_result
 from trimaran.protocol.inbound import Call
 from trimaran.protocol.methods import Method, extend
 from trimaran.protocol.versions import V2025_11
+from trimaran.seconds import check_seconds
 from trimaran.server.access import is_hidden
 from trimaran.server.dispatch import Serve
 from trimaran.server.results import call_result
@@ -122,6 +123,8 @@ class Tasks:
     ) -> None:
         if not 0 < lease < float("inf"):
             raise ConfigError(f"lease is a positive number of seconds, not {lease!r}")
+        for name, value in (("ttl", ttl), ("poll", poll), ("lease", lease)):
+            check_seconds(name, value)
         self.keeper = Keeper(ttl=ttl, poll=poll, most_per_owner=most_per_caller)
         self._crew = Crew(self.keeper, lease=float(lease), runner=runner)
         self._heard: dict[str, None] = {}

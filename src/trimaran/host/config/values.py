@@ -27,20 +27,24 @@ def read_duration(value: Any, *, longest: float | None = LONGEST) -> float:
     if not seconds > 0 or not math.isfinite(seconds):
         raise ValueError(f'{_shown(value)} is not more than nothing: write a duration such as "60s"')
     if longest is not None and seconds > longest:
-        raise ValueError(f"{_shown(value)} is longer than the most that is allowed, {write_duration(longest)}")
+        hint = '; a number is in seconds, milliseconds are written "30000ms"' if _is_bare(value) else ""
+        raise ValueError(f"{_shown(value)} is longer than the most that is allowed, {write_duration(longest)}{hint}")
     return seconds
 
 
+def _is_bare(value: Any) -> bool:
+    """Is this a number without a unit?"""
+    if isinstance(value, str):
+        return re.fullmatch(r"[0-9]+(\.[0-9]+)?", value.strip()) is not None
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def _seconds(value: Any) -> float | None:
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, (int, float)):
+    if _is_bare(value):
         return float(value)
     if not isinstance(value, str):
         return None
     text = value.strip()
-    if re.fullmatch(r"[0-9]+(\.[0-9]+)?", text):
-        return float(text)
     total, at = 0.0, 0
     while at < len(text):
         part = _PART.match(text, at)
