@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from trimaran.oauth.challenges import USUAL_KEY_HEADER, Challenge, key_header, parse_www_authenticate
 
-__all__ = ["carries_credentials", "how_to_pass"]
+__all__ = ["carries_credentials", "how_to_pass", "offers_login"]
 
 
 def how_to_pass(www_authenticate: str, target: str) -> list[str]:
@@ -29,6 +29,12 @@ def how_to_pass(www_authenticate: str, target: str) -> list[str]:
     if not ways:
         ways = [f"run trimaran auth login {target}", "pass a token with --bearer TOKEN, or in TRIMARAN_TOKEN"]
     return list(dict.fromkeys(ways))
+
+
+def offers_login(www_authenticate: str) -> bool:
+    """May there be OAuth? A server that challenges to something else alone has none."""
+    challenges = parse_www_authenticate(www_authenticate)
+    return not challenges or any(challenge.scheme in ("bearer", "dpop") for challenge in challenges)
 
 
 def carries_credentials(headers: Mapping[str, str], challenges: Iterable[Challenge]) -> bool:

@@ -127,16 +127,8 @@ def advice(error: Error, target: str, *, is_http: bool) -> str:
     if isinstance(error, UrlElicitationRequired):
         urls = [str(e.get("url", "")) for e in error.elicitations if isinstance(e, dict)]  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
         return f"Visit {' and '.join(urls) or 'the page it names'} first, then run this again."
-    if isinstance(error, AuthorizationFailed):
-        return "" if isinstance(error, LoginRequired) else doctor
     if isinstance(error, Unauthorized):
-        if error.status == 403:
-            return "The server knows you, but refuses this: use a token with more scope, or ask whoever runs it."
-        from .credentials import how_to_pass
-
-        first, *others = how_to_pass(error.www_authenticate, target)
-        sentences = [first[0].upper() + first[1:], *(f"Or {way}" for way in others)]
-        return ". ".join([*sentences, doctor])
+        return _credentials_advice(error, target, doctor)
     if isinstance(error, TimedOut):
         return f"Give it longer with --timeout SECONDS. If it should have answered at once: {doctor}"
     if isinstance(error, ConnectFailed):
@@ -152,6 +144,20 @@ def advice(error: Error, target: str, *, is_http: bool) -> str:
     if isinstance(error, CallError):
         return _call_advice(error, target)
     return doctor if isinstance(error, RemoteProtocolError) else ""
+
+
+def _credentials_advice(error: Unauthorized, target: str, doctor: str) -> str:
+    from .credentials import how_to_pass, offers_login
+
+    if isinstance(error, LoginRequired):
+        return ""
+    if isinstance(error, AuthorizationFailed) and offers_login(error.www_authenticate):
+        return doctor
+    if error.status == 403:
+        return "The server knows you, but refuses this: use a token with more scope, or ask whoever runs it."
+    first, *others = how_to_pass(error.www_authenticate, target)
+    sentences = [first[0].upper() + first[1:], *(f"Or {way}" for way in others)]
+    return ". ".join([*sentences, doctor])
 
 
 def _call_advice(error: CallError, target: str) -> str:

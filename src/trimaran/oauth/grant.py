@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from trimaran.errors import AuthorizationFailed, ConfigError, UnsafeUrl
 
-from .challenges import Challenge, challenge_for, parse_www_authenticate
+from .challenges import Challenge, challenge_for, key_header, parse_www_authenticate
 from .credentials import Credentials
 from .discovery import discover_authorization_server, discover_legacy_server, discover_protected_resource
 from .dpop import Nonces, ProofKey
@@ -133,12 +133,31 @@ class Grant:
         challenged = tuple(parameters.get("scope", "").split())
         described = yield from discover_protected_resource(need.server_url, parameters.get("resource_metadata"))
         if described is None:
+            self._check_for_oauth(need)
             metadata = yield from self._find_legacy(need.server_url)
             resource = self.resource or canonical_resource(need.server_url)
             return Place(resource, metadata, challenged, (), True)
         issuer = self._choose_issuer(described, held)
         metadata = yield from discover_authorization_server(issuer, need.server_url)
         return Place(self.resource or described.resource, metadata, challenged, described.scopes_supported or ())
+
+    def _check_for_oauth(self, need: Need) -> None:
+        """Servers of 2025-03-26 publish no metadata, and challenge to Bearer if they challenge at all. One that asks for
+        something else has no login, and looking for one would end in a registration that nobody offers.
+        """
+        challenges = parse_www_authenticate(need.www_authenticate)
+        if self.issuer is not None or not challenges or need.challenge() is not None:
+            return
+        header = next((name for challenge in challenges if (name := key_header(challenge)) is not None), None)
+        if header is not None:
+            asked, remedy = f"an API key in the header {header}", f'give headers={{"{header}": ...}}'
+        else:
+            asked, remedy = f"the scheme {shown(challenges[0].scheme)}", 'give headers={"Authorization": ...}'
+        raise AuthorizationFailed(
+            f"{need.server_url} has no OAuth, so nobody can log in: it asks for {asked}; {remedy}",
+            step="protected resource metadata",
+            url=need.server_url,
+        )
 
     def _find_legacy(self, server_url: str) -> Flow[ServerMetadata]:
         if self.issuer is not None:

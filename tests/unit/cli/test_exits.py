@@ -73,6 +73,11 @@ def test_the_help_lists_every_code() -> None:
             errors.Unauthorized("x", www_authenticate='Bearer resource_metadata="https://a.example"'),
             "Run trimaran auth login boat.py. Or pass a token",
         ),
+        (errors.AuthorizationFailed("x", step="login"), "trimaran doctor boat.py"),
+        (
+            errors.AuthorizationFailed("x", step="login", www_authenticate='ApiKey header="X-Boat"'),
+            "Pass --header X-Boat=KEY",
+        ),
         (errors.Unauthorized("x", www_authenticate="ApiKey, Bearer"), "KEY. Or pass a token with --bearer"),
         (errors.Unauthorized("x", status=403), "more scope"),
         (errors.TimedOut("x"), "--timeout SECONDS"),

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from trimaran import connect, errors
+from trimaran import Host, connect, errors
 from trimaran.auth import Anonymous, ApiKey, Basic, Bearer, Custom, ProtectedResource, Provider, Refused, Several
+from trimaran.oauth import OAuth
 from trimaran.serve import HttpServer
 
 from ..harness import serve
@@ -175,3 +176,29 @@ async def test_our_own_client_says_which_option_is_missing(auth: Any, remedy: st
     assert str(caught.value).endswith(remedy)
     assert auth.expects in str(caught.value)
     assert (caught.value.code, caught.value.data) == (-32600, {"error": "unauthorized"})
+
+
+@pytest.mark.parametrize(
+    ("auth", "said"),
+    [
+        (api_key(), 'it asks for an API key in the header X-Boat; give headers={"X-Boat": ...}'),
+        (Basic({"ada": "pw"}), "it asks for the scheme basic; give headers="),
+    ],
+    ids=["apikey", "basic"],
+)
+async def test_our_own_logins_do_not_look_for_oauth_where_there_is_none(auth: Any, said: str) -> None:
+    """Nobody is asked to log in, and nothing is registered."""
+
+    async def person(url: str) -> str:
+        raise AssertionError("somebody was asked to log in")
+
+    async with HttpServer(demo(), port=0, auth=auth) as http:
+        for grant in (OAuth(login=person), OAuth()):
+            with pytest.raises(errors.AuthorizationFailed) as caught:
+                async with connect(http.url, auth=grant):
+                    pass
+            assert f"{http.url} has no OAuth, so nobody can log in: {said}" in str(caught.value)
+            assert not isinstance(caught.value, errors.LoginRequired)
+        async with Host({"boat": {"url": http.url}}, environ={}) as host:
+            [status] = host.status()
+            assert said in status.reason
