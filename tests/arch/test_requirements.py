@@ -1,8 +1,8 @@
-"""Every requirement, R1 to R288, is cited by a test, or a page says why it is decided differently.
+"""Every requirement, R1 to R288, and every settled contradiction, C1 to C41, is cited by a test.
 
-A test cites a requirement by its number, in its docstring or a comment. What stands at the head of a file, or in a range
-(R216-R221), says what a file is about and proves nothing, so it does not count. What a requirement says is written elsewhere;
-whether a test that cites it proves it is for its readers to see.
+A test cites one by its name, in its docstring or a comment. What stands at the head of a file, or in a range (R216-R221),
+says what a file is about and proves nothing, so it does not count. What a requirement says is written elsewhere; whether a
+test that cites it proves it is for its readers to see. A requirement may be decided differently: then a page says so.
 """
 
 from __future__ import annotations
@@ -16,63 +16,61 @@ import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
 DOCS = TESTS.parent / "docs"
-REQUIREMENTS = range(1, 289)
-RANGE = re.compile(r"\bR\d+ ?(?:-|to|\.\.) ?R?\d+")
-NUMBER = re.compile(r"\bR(\d+)\b")
+PROMISES = {*(f"R{number}" for number in range(1, 289)), *(f"C{number}" for number in range(1, 42))}
+RANGE = re.compile(r"\b[RC]\d+ ?(?:-|to|\.\.) ?[RC]?\d+")
+NAME = re.compile(r"\b[RC]\d+\b")
 
 # Requirements that are decided differently, whether a test cites them or not. Every page named here cites the number.
 DECIDED_DIFFERENTLY = {
-    **dict.fromkeys((9, 38, 65, 77, 83, 86, 94, 184, 279), "differences.md"),
+    **dict.fromkeys(("R9", "R38", "R65", "R77", "R83", "R86", "R94", "R184", "R279"), "differences.md"),
 }
 
 
-def numbers_in(text: str) -> set[int]:
-    return {int(number) for number in NUMBER.findall(RANGE.sub("", text))}
+def names_in(text: str) -> set[str]:
+    return set(NAME.findall(RANGE.sub("", text)))
 
 
-def cited_in(source: str) -> dict[int, list[str]]:
-    """The requirements that the tests of a file cite, and by which tests."""
-    cited: dict[int, list[str]] = {}
-    if not numbers_in(source).intersection(REQUIREMENTS):
+def cited_in(source: str) -> dict[str, list[str]]:
+    """What the tests of a file cite, and by which tests."""
+    cited: dict[str, list[str]] = {}
+    if not names_in(source) & PROMISES:
         return cited  # parsing every file would take longer than all other tests here
     lines = source.splitlines()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test_"):
-            for number in numbers_in("\n".join(lines[node.lineno - 1 : node.end_lineno])):
-                cited.setdefault(number, []).append(node.name)
+            for name in names_in("\n".join(lines[node.lineno - 1 : node.end_lineno])):
+                cited.setdefault(name, []).append(node.name)
     return cited
 
 
 @cache
-def citations() -> dict[int, list[str]]:
-    cited: dict[int, list[str]] = {}
+def citations() -> dict[str, list[str]]:
+    cited: dict[str, list[str]] = {}
     for file in sorted(TESTS.rglob("test_*.py")):
         if file.resolve() != Path(__file__).resolve():
-            for number, tests in cited_in(file.read_text(encoding="utf-8")).items():
-                cited.setdefault(number, []).extend(tests)
+            for name, tests in cited_in(file.read_text(encoding="utf-8")).items():
+                cited.setdefault(name, []).extend(tests)
     return cited
 
 
-def test_every_requirement_is_cited_or_decided_differently() -> None:
-    unnamed = set(REQUIREMENTS) - citations().keys() - DECIDED_DIFFERENTLY.keys()
-    names = ", ".join(f"R{number}" for number in sorted(unnamed))
-    assert not unnamed, f"no test cites {names}: write one that proves it, and name the number inside it"
+def test_every_promise_is_cited_or_decided_differently() -> None:
+    unnamed = PROMISES - citations().keys() - DECIDED_DIFFERENTLY.keys()
+    names = ", ".join(sorted(unnamed, key=lambda name: (name[0], int(name[1:]))))
+    assert not unnamed, f"no test cites {names}: write one that proves it, and name it inside the test"
 
 
-def test_no_test_cites_a_requirement_that_does_not_exist() -> None:
-    strangers = {f"R{number}": citations()[number] for number in citations().keys() - set(REQUIREMENTS)}
-    assert not strangers
+def test_no_test_cites_what_was_never_promised() -> None:
+    strangers = citations().keys() - PROMISES
+    assert not strangers, {name: citations()[name] for name in strangers}
 
 
-@pytest.mark.parametrize("number", DECIDED_DIFFERENTLY, ids=lambda number: f"R{number}")
-def test_a_page_says_what_is_decided_differently(number: int) -> None:
-    page = DOCS / DECIDED_DIFFERENTLY[number]
-    assert number in numbers_in(page.read_text(encoding="utf-8")), (
-        f"docs/{page.name} does not say how R{number} is decided"
-    )
+@pytest.mark.parametrize("name", DECIDED_DIFFERENTLY)
+def test_a_page_says_what_is_decided_differently(name: str) -> None:
+    page = DOCS / DECIDED_DIFFERENTLY[name]
+    assert name in names_in(page.read_text(encoding="utf-8")), f"docs/{page.name} does not say how {name} is decided"
 
 
 def test_only_a_test_can_cite() -> None:
-    test = 'def test_a():\n    """R217, R219-R221."""\n    # R222\n    pass\n'
+    test = 'def test_a():\n    """R217, R219-R221, C3."""\n    # R222\n    pass\n'
     source = f'"""About R216."""\n{test}def help():\n    """R223."""\n'
-    assert cited_in(source) == {217: ["test_a"], 222: ["test_a"]}
+    assert cited_in(source) == {"R217": ["test_a"], "R222": ["test_a"], "C3": ["test_a"]}

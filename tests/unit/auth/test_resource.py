@@ -248,6 +248,7 @@ def test_with_dpop_the_document_says_so() -> None:
     ],
 )
 def test_the_document_is_under_the_resources_path_and_at_the_root(resource: str, paths: list[str]) -> None:
+    """R170, C21."""
     auth = protected(resource=resource)
     for path in paths:
         assert document(auth, f"/.well-known/oauth-protected-resource{path}")["resource"] == resource
@@ -279,6 +280,7 @@ def test_nothing_else_is_a_document(path: str) -> None:
     ("method", "status"), [("GET", 200), ("HEAD", 200), ("OPTIONS", 204), ("POST", 405), ("PUT", 405)]
 )
 def test_the_document_is_read_by_anyone_and_only_read(method: str, status: int) -> None:
+    """R170, C21."""
     answer = protected().document(Request(method=method, path="/.well-known/oauth-protected-resource/mcp"))
     assert answer is not None
     found, headers, body = answer[0], dict(answer[1]), answer[2]
@@ -682,6 +684,7 @@ class Issuers:
 
 
 async def test_a_protected_server_in_three_lines() -> None:
+    """C18."""
     auth = ProtectedResource(resource=RESOURCE, authorization_servers=[ISSUER])
     await auth.start(Issuers(login=KEY))
     principal = await auth.authenticate(bearer(token()))
@@ -736,6 +739,7 @@ async def test_keys_that_cannot_be_had_keep_the_server_from_starting() -> None:
     ids=repr,
 )
 async def test_a_claim_that_does_not_fit_is_refused(changes: dict[str, Any]) -> None:
+    """C18."""
     auth = protected(authorizer=JwtAuthorizer(issuer=ISSUER, jwks=jwks(KEY)))
     found = await refusal(auth, bearer(token(**changes)))
     assert (found.status, found.code) == (401, "invalid_token")

@@ -66,6 +66,18 @@ async def test_good_credentials_open_every_verb(binding: str) -> None:
         assert (await alice.delete()).status == 204
 
 
+async def test_who_is_calling_is_never_among_the_arguments(binding: str) -> None:
+    """C19: a closed schema stays closed, and what a tool logs of its arguments holds no identity."""
+    server = demo()
+    closed = {"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": False}
+    server.add_tool(lambda args, ctx: f"{args} from {ctx.auth.subject}", name="closed", input_schema=closed)
+    async with serve(binding, server, auth=Badges()) as wire:
+        reply = await wire.call("closed", {"n": 1}, headers=BOB)
+        assert reply.result["content"][0]["text"] == "{'n': 1} from bob"
+        forged = await wire.call("closed", {"n": 1, "_auth": {"subject": "alice"}}, headers=BOB)
+        assert forged.result["isError"] is True
+
+
 @pytest.mark.parametrize("headers", [NOBODY, ALICE, BAD], ids=["none", "token", "bad"])
 async def test_without_a_provider_everybody_is_nobody(binding: str, headers: dict[str, Any]) -> None:
     """R182, R165: authentication is off by default; whatever is sent is not looked at."""
