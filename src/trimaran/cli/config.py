@@ -363,7 +363,8 @@ def take_over(
 ) -> int:
     """Copy servers from another program's file into mcp.toml: all of them, or those named.
 
-    CLIENT is one of: mcp-json, claude-desktop, claude-code, cursor, vscode, codex, gemini, goose, windsurf, zed.
+    CLIENT is one of: mcp-json, claude-desktop, claude-code, cursor, vscode, codex, gemini,
+    qwen, copilot, opencode, goose, windsurf, zed.
 
     Names stay as they are, variables are written as ${NAME}, and what cannot be carried over is said.
     Secrets that the file holds are copied as they are.
@@ -397,11 +398,17 @@ def take_over(
     return _ended(screen, made, str(target))
 
 
+def _place(client: Client, machine: Machine, *, project: bool) -> Path:
+    """A program's file: the one that is there, where it may have several names."""
+    places = [Path(place) for place in client.files(machine, project=project)]
+    return next((place for place in places if place.is_file()), places[0])
+
+
 def _find(source: str, client: str | None, machine: Machine, from_project: bool) -> tuple[Client, Path, str]:
     """The file to read, and whose it is."""
     if source in CLIENTS and client is None:
         whose = CLIENTS[source]
-        place = Path(whose.file(machine, project=from_project))
+        place = _place(whose, machine, project=from_project)
         text = read_text(place)
         if text is None:
             raise ConfigUnusable(
@@ -443,7 +450,8 @@ def give(
 ) -> int:
     """Write servers of mcp.toml into another program's file: all that are not disabled, or those named.
 
-    CLIENT is one of: mcp-json, claude-desktop, claude-code, cursor, vscode, codex, gemini, goose, windsurf, zed.
+    CLIENT is one of: mcp-json, claude-desktop, claude-code, cursor, vscode, codex, gemini,
+    qwen, copilot, opencode, goose, windsurf, zed.
 
     The rest of its file stays as it is, comments included.
     """
@@ -479,7 +487,7 @@ def send_out(
     remedy: str = "",
 ) -> int:
     """Put servers into a program's file, and say so; the exit code."""
-    place = client.file(machine, project=project)
+    place = _place(client, machine, project=project)
     before = read_text(place)
     made = export_servers(client, before or "", str(place), tables, machine, replace=replace, values=values)
     for name, reason in made.skipped.items():

@@ -59,8 +59,9 @@ def command(
       trimaran install boat.py --client cursor --project
       trimaran install boat.py:harbour --client vscode --name harbour --env TIDE_KEY=abc
 
-    NAME is one of: claude-desktop, claude-code, cursor, vscode, codex, gemini, goose, windsurf, zed, and mcp-json for
-    a .mcp.json in the project. The rest of its file stays as it is, comments included, and a copy is kept beside it.
+    NAME is one of: claude-desktop, claude-code, cursor, vscode, codex, gemini, qwen, copilot, opencode, goose, windsurf,
+    zed, and mcp-json for a .mcp.json in the project. The rest of its file stays as it is, comments included, and a copy is
+    kept beside it.
     """
     where = parse(target)
     if where.file is None:

@@ -29,7 +29,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("USERPROFILE", str(home))
-    for name in ("XDG_CONFIG_HOME", "CODEX_HOME", "CLAUDE_CONFIG_DIR"):
+    for name in ("XDG_CONFIG_HOME", "CODEX_HOME", "CLAUDE_CONFIG_DIR", "COPILOT_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -54,6 +54,9 @@ FILES = {
     "vscode": ".config/Code/User/mcp.json",
     "goose": ".config/goose/config.yaml",
     "zed": ".config/zed/settings.json",
+    "qwen": ".qwen/settings.json",
+    "copilot": ".copilot/mcp-config.json",
+    "opencode": ".config/opencode/opencode.json",
 }
 
 
@@ -65,9 +68,21 @@ def test_a_server_is_registered_in_every_program(capsys: Capsys, boat: Path, hom
     file = (home / FILES[client]).resolve()
     assert done.out == f"{CLIENTS[client].title} now has boat: {file}\n"
     entry = read_content(file.read_text(), CLIENTS[client].language, "f")[CLIENTS[client].key]["boat"]
-    words = [entry.get("command", entry.get("cmd")), *entry["args"]]
+    command = entry.get("command", entry.get("cmd"))
+    words = command if isinstance(command, list) else [command, *entry["args"]]
     assert words == [*program(), "serve", str(boat)]
     assert Path(words[0]).is_absolute()
+
+
+def test_a_file_of_another_name_is_taken_where_it_is_there(capsys: Capsys, boat: Path, home: Path) -> None:
+    """opencode reads opencode.jsonc as well as opencode.json."""
+    file = home / ".config" / "opencode" / "opencode.jsonc"
+    file.parent.mkdir(parents=True)
+    file.write_text('{\n  // mine\n  "theme": "sea",\n}\n')
+    assert install(capsys, str(boat), "--client", "opencode").code == 0
+    assert "// mine" in file.read_text()
+    assert '"boat"' in file.read_text()
+    assert not file.with_suffix(".json").exists()
 
 
 async def test_what_is_registered_starts_the_server(capsys: Capsys, boat: Path) -> None:

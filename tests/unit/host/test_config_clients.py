@@ -37,6 +37,9 @@ ROAMING = "C:\\Users\\u\\AppData\\Roaming"
         ("vscode", "/u/.config/Code/User/mcp.json", "/Users/u/Library/Application Support/Code/User/mcp.json", f"{ROAMING}\\Code\\User\\mcp.json"),
         ("codex", "/u/.codex/config.toml", "/Users/u/.codex/config.toml", "C:\\Users\\u\\.codex\\config.toml"),
         ("gemini", "/u/.gemini/settings.json", "/Users/u/.gemini/settings.json", "C:\\Users\\u\\.gemini\\settings.json"),
+        ("qwen", "/u/.qwen/settings.json", "/Users/u/.qwen/settings.json", "C:\\Users\\u\\.qwen\\settings.json"),
+        ("copilot", "/u/.copilot/mcp-config.json", "/Users/u/.copilot/mcp-config.json", "C:\\Users\\u\\.copilot\\mcp-config.json"),
+        ("opencode", "/u/.config/opencode/opencode.json", "/Users/u/.config/opencode/opencode.json", "C:\\Users\\u\\.config\\opencode\\opencode.json"),
         ("goose", "/u/.config/goose/config.yaml", "/Users/u/.config/goose/config.yaml", f"{ROAMING}\\Block\\goose\\config\\config.yaml"),
         ("windsurf", "/u/.codeium/windsurf/mcp_config.json", "/Users/u/.codeium/windsurf/mcp_config.json", "C:\\Users\\u\\.codeium\\windsurf\\mcp_config.json"),
         ("zed", "/u/.config/zed/settings.json", "/Users/u/.config/zed/settings.json", f"{ROAMING}\\Zed\\settings.json"),
@@ -50,7 +53,7 @@ def test_each_program_keeps_its_file_in_its_place(client: str, linux: str, mac: 
 
 
 def test_every_program_is_covered_above() -> None:
-    assert len(CLIENTS) == 10
+    assert len(CLIENTS) == 13
 
 
 @pytest.mark.parametrize(
@@ -61,6 +64,9 @@ def test_every_program_is_covered_above() -> None:
         ("vscode", ".vscode/mcp.json"),
         ("codex", ".codex/config.toml"),
         ("gemini", ".gemini/settings.json"),
+        ("qwen", ".qwen/settings.json"),
+        ("copilot", ".github/mcp.json"),
+        ("opencode", "opencode.json"),
         ("zed", ".zed/settings.json"),
         ("mcp-json", ".mcp.json"),
     ],
@@ -251,15 +257,18 @@ startup_timeout_ms = 500
     ]
 
 
-def test_gemini_tells_http_from_sse_by_the_key() -> None:
+def test_gemini_tells_http_from_sse_by_the_type() -> None:
+    """`url` alone is HTTP, and `httpUrl` is how it was written before."""
     assert table("gemini", {"httpUrl": "https://h/mcp", "headers": {"A": "Bearer $TOKEN"}, "timeout": 5000}) == {
         "transport": "http",
         "url": "https://h/mcp",
         "headers": {"A": "Bearer ${TOKEN}"},
         "timeout": "5s",
     }
-    assert table("gemini", {"url": "https://h/sse"})["transport"] == "sse"
+    assert table("gemini", {"url": "https://h/sse", "type": "sse"})["transport"] == "sse"
+    assert table("gemini", {"url": "https://h/mcp"})["transport"] == "http"
     assert table("gemini", {"url": "https://h/mcp", "type": "http"})["transport"] == "http"
+    assert sent("gemini", {"transport": "sse", "url": "https://h/sse"}) == {"type": "sse", "url": "https://h/sse"}
     assert table("gemini", {"command": "x", "env": {"A": "$A", "B": "${B}", "C": "5$"}, "excludeTools": ["rm"]}) == {
         "command": "x",
         "env": {"A": "${A}", "B": "${B}", "C": "5$"},
@@ -516,7 +525,17 @@ def test_a_process_for_vs_code_codex_and_goose() -> None:
             {"type": "http", "url": "https://h/mcp", "headers": {"Authorization": "Bearer ${env:KEY}", "X": "y"}},
         ),
         ("codex", {"url": "https://h/mcp", "bearer_token_env_var": "KEY", "http_headers": {"X": "y"}}),
-        ("gemini", {"httpUrl": "https://h/mcp", "headers": {"Authorization": "Bearer ${KEY}", "X": "y"}}),
+        ("gemini", {"type": "http", "url": "https://h/mcp", "headers": {"Authorization": "Bearer ${KEY}", "X": "y"}}),
+        ("qwen", {"httpUrl": "https://h/mcp", "headers": {"Authorization": "Bearer ${KEY}", "X": "y"}}),
+        (
+            "opencode",
+            {
+                "type": "remote",
+                "url": "https://h/mcp",
+                "headers": {"Authorization": "Bearer {env:KEY}", "X": "y"},
+                "enabled": True,
+            },
+        ),
         ("windsurf", {"serverUrl": "https://h/mcp", "headers": {"Authorization": "Bearer ${env:KEY}", "X": "y"}}),
     ],
 )
@@ -641,11 +660,92 @@ def test_what_goes_out_comes_back_the_same(client: str, given: dict[str, Any]) -
     """Where the program can say it at all; Goose writes down its own time limit."""
     made = export_servers(CLIENTS[client], "", "f", {"s": given}, LINUX)
     if made.skipped:
-        assert (client, given is REMOTE) in {("claude-desktop", True), ("zed", True)}
+        assert (client, given is REMOTE) in {("claude-desktop", True), ("copilot", True), ("zed", True)}
         return
     back = taken(client, made.text).tables["s"]
     back.pop("timeout", None)
     assert back == given
+
+
+def test_qwen_tells_http_from_sse_by_the_key() -> None:
+    """As Gemini CLI did; `type` says nothing to it."""
+    assert table("qwen", {"httpUrl": "https://h/mcp"})["transport"] == "http"
+    assert table("qwen", {"url": "https://h/sse", "type": "http"})["transport"] == "sse"
+    assert sent("qwen", {"transport": "sse", "url": "https://h/sse"}) == {"url": "https://h/sse"}
+
+
+def test_copilot_calls_a_process_local_and_fills_in_variables_in_env_alone() -> None:
+    entry = {"type": "local", "tools": ["*"], "command": "x", "args": ["$A"], "env": {"A": "$A", "B": "${B:-c}"}}
+    read = one("copilot", entry)
+    assert read.tables["s"] == {"command": "x", "args": ["$A"], "env": {"A": "${A}", "B": "${B:-c}"}}
+    assert read.notes["s"] == []
+    given = {"command": "x", "env": {"A": "${A:-b}"}, "timeout": "5s", "permissions": {"deny": ["rm"]}}
+    assert sent("copilot", given) == {
+        "tools": ["*"],
+        "type": "local",
+        "command": "x",
+        "args": [],
+        "env": {"A": "${A:-b}"},
+        "timeout": 5000,
+        "excludeTools": ["rm"],
+    }
+    assert "would take $A for a variable" in sent("copilot", {"command": "x", "env": {"A": "$A"}})
+    assert "does not fill in ${KEY}" in sent("copilot", REMOTE)
+    web = {"type": "http", "url": "https://h/", "tools": ["read"], "oauthClientId": "c", "oauthScopes": ["r"]}
+    read = one("copilot", web)
+    assert read.tables["s"]["oauth_config"] == {"client_id": "c", "scopes": ["r"]}
+    assert read.notes["s"] == ["tools is not carried over"]
+    assert sent("copilot", read.tables["s"]) == {**web, "tools": ["*"]}
+    assert sent("copilot", {"transport": "sse", "url": "https://h/sse"})["type"] == "sse"
+
+
+def test_opencode_has_one_list_for_the_command_and_words_of_its_own() -> None:
+    local = {
+        "type": "local",
+        "command": ["npx", "-y", "x"],
+        "environment": {"KEY": "{env:KEY}"},
+        "cwd": "/p",
+        "enabled": False,
+        "timeout": 5000,
+    }
+    assert table("opencode", local) == {
+        "command": "npx",
+        "args": ["-y", "x"],
+        "env": {"KEY": "${KEY}"},
+        "cwd": "/p",
+        "disabled": True,
+        "timeout": "5s",
+    }
+    assert sent("opencode", table("opencode", local)) == local
+    oauth = {"clientId": "c", "clientSecret": "{env:S}", "scope": "a b", "callbackPort": 1}
+    read = one("opencode", {"type": "remote", "url": "https://h/", "oauth": oauth})
+    assert read.tables["s"]["oauth_config"] == {"client_id": "c", "client_secret": "${S}", "scopes": ["a", "b"]}
+    assert read.notes["s"] == ["oauth.callbackPort is not carried over"]
+    off = {"type": "remote", "url": "https://h/", "oauth": False, "enabled": True}
+    assert sent("opencode", table("opencode", off)) == off
+    assert "neither" in one("opencode", {"enabled": True}).skipped["s"]
+    assert "reads a file" in one("opencode", {"type": "remote", "url": "{file:x}"}).skipped["s"]
+    assert "no defaults" in sent("opencode", {"command": "x", "env": {"A": "${A:-b}"}})
+    assert "would take {env:A}" in sent("opencode", {"command": "x", "args": ["{env:A}"]})
+
+
+def test_what_a_program_cannot_be_told_of_a_login_is_said() -> None:
+    details = {"client_id": "c", "client_secret": "s", "audience": "https://h"}
+    web = {"transport": "http", "url": "https://h/", "oauth_config": details}
+    for client, missing in (
+        ("claude-code", "client_secret, audience"),
+        ("cursor", "audience"),
+        ("copilot", "client_secret, audience"),
+        ("opencode", "audience"),
+    ):
+        made = export_servers(CLIENTS[client], "", "f", {"s": web}, LINUX)
+        assert made.notes["s"] == [f"{CLIENTS[client].title} has no {missing} for OAuth; left out"]
+    off = {"transport": "http", "url": "https://h/", "oauth": "off"}
+    made = export_servers(CLIENTS["cursor"], "", "f", {"s": off}, LINUX)
+    assert made.notes["s"] == ['Cursor has no oauth = "off" for a server: it may ask for a login']
+    robot = {**web, "oauth": "client_credentials", "oauth_config": {"client_id": "c", "client_secret": "s"}}
+    for client in sorted(CLIENTS):
+        assert 'oauth = "client_credentials"' in sent(client, robot)
 
 
 def test_an_entry_of_the_same_name_stays_unless_replaced() -> None:

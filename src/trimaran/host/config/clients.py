@@ -10,6 +10,9 @@ Pure. Taken from the programs' documents and sources in 2026; where a program ha
     vscode          Code/User/mcp.json in the application data                    .vscode/mcp.json
     codex           ~/.codex/config.toml                                          .codex/config.toml
     gemini          ~/.gemini/settings.json                                       .gemini/settings.json
+    qwen            ~/.qwen/settings.json                                         .qwen/settings.json
+    copilot         ~/.copilot/mcp-config.json                                    .github/mcp.json
+    opencode        ~/.config/opencode/opencode.json, or .jsonc                   opencode.json, or .jsonc
     goose           ~/.config/goose/config.yaml, on Windows Block/goose/config    -
     windsurf        ~/.codeium/windsurf/mcp_config.json                           -
     zed             ~/.config/zed/settings.json, on Windows Zed/settings.json     .zed/settings.json
@@ -23,7 +26,7 @@ from typing import Any, Final, Literal, cast, final
 
 from msgspec import Struct
 
-from .forms import Codex, Form, Goose, Inputs, Spelled, Spelling
+from .forms import Codex, Form, Goose, Inputs, OpenCode, Spelled, Spelling
 from .jsontext import lines_of as json_lines
 from .jsontext import read_json
 from .machine import Machine
@@ -48,6 +51,8 @@ class Client(Struct, frozen=True, kw_only=True):
     """Where the servers stand in the file."""
     user: Callable[[Machine], PurePath] | None = None
     project: tuple[str, ...] | None = None
+    others: tuple[str, ...] = ()
+    """Other names of the file: where one of these is there and the first is not, it is taken."""
     after: str = "Restart it"
     """What makes the program see a change."""
 
@@ -64,6 +69,11 @@ class Client(Struct, frozen=True, kw_only=True):
                 Problem(str(self.user(machine)), f"{self.title} has no file for one project alone", kind="io")
             )
         return self.user(machine)
+
+    def files(self, machine: Machine, *, project: bool = False) -> list[PurePath]:
+        """The file, and what it may be called instead."""
+        first = self.file(machine, project=project)
+        return [first, *(first.with_name(name) for name in self.others)]
 
     def servers(self, content: Mapping[str, Any], machine: Machine, file: str) -> dict[str, Any]:
         """The entries in a file's content."""
@@ -103,8 +113,8 @@ class Client(Struct, frozen=True, kw_only=True):
         return {str(one.get("id")): one for one in asked}
 
     def switched_off(self, content: Mapping[str, Any]) -> Callable[[str], bool]:
-        """Gemini CLI switches servers off in a list beside them."""
-        mcp: Any = content.get("mcp") if self.name == "gemini" else None
+        """Gemini CLI and Qwen Code switch servers off in a list beside them."""
+        mcp: Any = content.get("mcp") if self.name in ("gemini", "qwen") else None
         lists: Mapping[str, Any] = cast("Mapping[str, Any]", mcp) if isinstance(mcp, Mapping) else {}
         excluded: list[Any] = lists.get("excluded") or []
         allowed: list[Any] = lists.get("allowed") or []
@@ -180,8 +190,7 @@ _ALL: Final = (
             Spelling(
                 title="Gemini CLI",
                 style="bare",
-                url="httpUrl",
-                sse_url="url",
+                type_for="remote",
                 cwd=True,
                 milliseconds="timeout",
                 deny="excludeTools",
@@ -191,6 +200,56 @@ _ALL: Final = (
         user=lambda machine: machine.in_home(".gemini", "settings.json"),
         project=(".gemini", "settings.json"),
         after="Start a new session of Gemini CLI; /mcp shows its servers",
+    ),
+    Client(
+        name="qwen",
+        title="Qwen Code",
+        form=Spelled(
+            Spelling(
+                title="Qwen Code",
+                style="bare",
+                url="httpUrl",
+                sse_url="url",
+                cwd=True,
+                milliseconds="timeout",
+                deny="excludeTools",
+                oauth="gemini",
+            )
+        ),
+        user=lambda machine: machine.in_home(".qwen", "settings.json"),
+        project=(".qwen", "settings.json"),
+        after="Start a new session of Qwen Code; /mcp shows its servers",
+    ),
+    Client(
+        name="copilot",
+        title="Copilot CLI",
+        form=Spelled(
+            Spelling(
+                title="Copilot CLI",
+                env_style="shell",
+                type_for="all",
+                stdio_type="local",
+                cwd=True,
+                milliseconds="timeout",
+                deny="excludeTools",
+                always={"tools": ["*"]},
+                oauth="copilot",
+                quiet=frozenset({"displayName", "isDefaultServer"}),
+            )
+        ),
+        user=lambda machine: (machine.named_by("COPILOT_HOME") or machine.in_home(".copilot")) / "mcp-config.json",
+        project=(".github", "mcp.json"),
+        after="Start a new session of Copilot CLI; /mcp show lists its servers",
+    ),
+    Client(
+        name="opencode",
+        title="opencode",
+        form=OpenCode(),
+        key="mcp",
+        user=lambda machine: machine.xdg_config / "opencode" / "opencode.json",
+        project=("opencode.json",),
+        others=("opencode.jsonc",),
+        after="Start opencode again; opencode mcp list shows its servers",
     ),
     Client(
         name="goose",
@@ -267,6 +326,8 @@ def client_of(file: PurePath, text: str) -> Client:
     if file.suffix in (".yaml", ".yml"):
         return CLIENTS["goose"]
     content = read_content(text, "json", str(file))
+    if file.stem == "opencode":
+        return CLIENTS["opencode"]
     if "context_servers" in content:
         return CLIENTS["zed"]
     mcp: Any = content.get("mcp")
@@ -276,7 +337,7 @@ def client_of(file: PurePath, text: str) -> Client:
         raise ConfigUnusable(
             Problem(
                 str(file),
-                "there are no servers in it: mcpServers, servers, context_servers, mcp_servers or extensions is expected; "
+                "there are no servers in it: mcpServers, servers, context_servers, mcp_servers, mcp or extensions is expected; "
                 "say whose file it is with --client",
                 kind="config_parse",
             )
@@ -286,7 +347,9 @@ def client_of(file: PurePath, text: str) -> Client:
         ".claude.json": "claude-code",
         "settings.json": "gemini",
         "mcp_config.json": "windsurf",
+        "mcp-config.json": "copilot",
     }
-    if file.parent.name == ".cursor":
-        return CLIENTS["cursor"]
+    folders = {".cursor": "cursor", ".qwen": "qwen", ".copilot": "copilot", ".github": "copilot"}
+    if file.parent.name in folders:
+        return CLIENTS[folders[file.parent.name]]
     return CLIENTS[by_name.get(file.name, "mcp-json")]

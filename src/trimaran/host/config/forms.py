@@ -6,10 +6,12 @@ and no permission is granted on the way: what a program may do unasked elsewhere
 
 Variables are spelt differently by everybody:
 
-    plain   ${NAME} ${NAME:-x}     .mcp.json, Claude Code, mcp.toml
-    env     ${env:NAME}            Cursor, VS Code, Windsurf; also ${workspaceFolder}, ${userHome}, ${input:id}
-    bare    $NAME ${NAME}          Gemini CLI
-    none                           Claude Desktop, Zed; Codex and Goose have keys that name variables instead
+    plain   ${NAME} ${NAME:-x}         .mcp.json, Claude Code, mcp.toml
+    env     ${env:NAME}                Cursor, VS Code, Windsurf; also ${workspaceFolder}, ${userHome}, ${input:id}
+    bare    $NAME ${NAME}              Gemini CLI, Qwen Code
+    shell   $NAME ${NAME} ${NAME:-x}   Copilot CLI, in `env` and nowhere else
+    brace   {env:NAME}                 opencode
+    none                               Claude Desktop, Zed; Codex and Goose have keys that name variables instead
 """
 
 from __future__ import annotations
@@ -24,9 +26,9 @@ from .expand import Reference, Unexpandable, parts_of
 from .machine import Machine
 from .values import LONGEST, read_duration, write_duration
 
-__all__ = ["CannotSay", "Codex", "Form", "Goose", "Inputs", "Spelled", "Spelling"]
+__all__ = ["CannotSay", "Codex", "Form", "Goose", "Inputs", "OpenCode", "Spelled", "Spelling"]
 
-Style: TypeAlias = Literal["plain", "env", "bare", "none"]
+Style: TypeAlias = Literal["plain", "env", "bare", "shell", "brace", "none"]
 Inputs: TypeAlias = Mapping[str, Mapping[str, Any]]
 
 _TYPES: Final = {
@@ -36,9 +38,11 @@ _TYPES: Final = {
     "streamable_http": "http",
     "streamableHttp": "http",
     "sse": "sse",
+    "local": "stdio",
 }
 _BRACED: Final = re.compile(r"\$\{([^}]*)\}")
 _DOLLAR: Final = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([^}]+)\})")
+_BRACE: Final = re.compile(r"\{(env|file):([^}]+)\}")
 _WORKSPACE: Final = "CLAUDE_PROJECT_DIR"
 # What other programs know about a server that means nothing here.
 _QUIET: Final = frozenset({"name", "description", "display_name", "bundled", "source", "$schema", "gallery", "version"})
@@ -131,6 +135,11 @@ def _oauth_of(table: Mapping[str, Any]) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", given if isinstance(given, Mapping) else table.get("oauth_config") or {})
 
 
+def _has_authorization(table: Mapping[str, Any]) -> bool:
+    headers: Mapping[str, Any] = table.get("headers") or {}
+    return any(name.lower() == "authorization" for name in headers)
+
+
 def _left_behind(table: Mapping[str, Any], title: str, said: set[str]) -> list[str]:
     """Notes on what a table of ours says and the other side cannot."""
     notes = [
@@ -143,12 +152,18 @@ def _left_behind(table: Mapping[str, Any], title: str, said: set[str]) -> list[s
         rules.get("deny") and ("deny" not in said or len(_denied(table)) != len(rules["deny"]))
     ):
         notes.append(f"permissions are for {title} to ask about; not all rules are carried over")
+    if table.get("oauth") == "off" and table.get("url") and "off" not in said and not _has_authorization(table):
+        notes.append(f'{title} has no oauth = "off" for a server: it may ask for a login')
     if _oauth_of(table) and "oauth" not in said:
         notes.append(f"{title} finds out about OAuth by itself; oauth_config is left out")
     return notes
 
 
 # --- variables -------------------------------------------------------------------------------------------------------
+
+
+# What a program fills in, and we do not: a text of ours must not hold it.
+_MISTAKEN: Final[Mapping[Style, re.Pattern[str]]] = {"bare": _DOLLAR, "shell": _DOLLAR, "brace": _BRACE}
 
 
 def _spell(text: str, style: Style, title: str, *, folder: bool = False) -> str:
@@ -158,13 +173,14 @@ def _spell(text: str, style: Style, title: str, *, folder: bool = False) -> str:
     except Unexpandable as error:
         raise CannotSay(str(error)) from None
     for part in parts:
-        if style == "bare" and isinstance(part, str) and (found := _DOLLAR.search(part)):
+        mistaken = _MISTAKEN.get(style)
+        if mistaken is not None and isinstance(part, str) and (found := mistaken.search(part)):
             raise CannotSay(f"{title} would take {found[0]} for a variable, which it is not here")
     return "".join(part if isinstance(part, str) else _spelt(part, style, title, folder) for part in parts)
 
 
 def _spelt(part: Reference, style: Style, title: str, folder: bool) -> str:
-    if style == "plain":
+    if style in ("plain", "shell") and (style == "plain" or part.name != _WORKSPACE):
         return str(part)
     if style == "env" and part.name == _WORKSPACE and folder:
         return "${workspaceFolder}"
@@ -172,7 +188,7 @@ def _spelt(part: Reference, style: Style, title: str, folder: bool) -> str:
         raise CannotSay(f"{title} does not fill in {Reference(part.name)}: it needs the value itself")
     if part.default is not None:
         raise CannotSay(f"{title} knows no defaults, as in {part}: it needs the value itself")
-    return f"${{env:{part.name}}}" if style == "env" else str(part)
+    return {"env": f"${{env:{part.name}}}", "brace": f"{{env:{part.name}}}"}.get(style, str(part))
 
 
 @final
@@ -187,8 +203,10 @@ class _Understood:
         self._notes = notes
 
     def text(self, text: str) -> str:
-        if self._style == "bare":
+        if self._style in ("bare", "shell"):
             return _DOLLAR.sub(lambda found: f"${{{found[1] or found[2]}}}", text)
+        if self._style == "brace":
+            return _BRACE.sub(self._brace, text)
         if self._style == "none":
             if "${" in text:
                 self._note(f"{self._title} passes ${{...}} on as it stands; here it is filled in")
@@ -204,6 +222,12 @@ class _Understood:
     def _note(self, note: str) -> None:
         if note not in self._notes:
             self._notes.append(note)
+
+    def _brace(self, found: re.Match[str]) -> str:
+        kind, name = found.groups()
+        if kind == "file":
+            raise CannotSay(f"only {self._title} reads a file for {found[0]}: write a variable instead")
+        return f"${{{name}}}"
 
     def _braced(self, found: re.Match[str]) -> str:
         inside = found[1]
@@ -249,8 +273,12 @@ class Spelling(Struct, frozen=True, kw_only=True):
 
     title: str
     style: Style = "none"
+    env_style: Style | None = None
+    """How variables are spelt in `env`, where that is the only place for them."""
     url: str = "url"
     sse_url: str = "url"
+    """Where it is another key than `url`, the key says which transport it is, and `type` does not."""
+    stdio_type: str = "stdio"
     remote: bool = True
     type_for: Literal["all", "remote", "none"] = "none"
     cwd: bool = False
@@ -263,12 +291,14 @@ class Spelling(Struct, frozen=True, kw_only=True):
     deny: str | None = None
     """The key for tools that are not to be used."""
     always: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    oauth: Literal["claude", "cursor", "gemini"] | None = None
+    oauth: Literal["claude", "cursor", "gemini", "copilot"] | None = None
+    quiet: frozenset[str] = frozenset()
+    """Keys that mean nothing here."""
 
 
 @final
 class Spelled(Form):
-    """An object with `command` or a URL: Claude, Cursor, VS Code, Gemini CLI, Windsurf, Zed."""
+    """An object with `command` or a URL: Claude, Cursor, VS Code, Gemini CLI, Qwen Code, Copilot CLI, Windsurf, Zed."""
 
     def __init__(self, spelling: Spelling) -> None:
         self._as = spelling
@@ -288,7 +318,10 @@ class Spelled(Form):
             table["command"] = said.text(command)
             if args := said.list("args", entry.get("args")):
                 table["args"] = args
-            if env := said.texts("env", entry.get("env")):
+            inner = said
+            if self._as.env_style is not None:
+                inner = _Understood(self._as.env_style, self._as.title, machine, inputs, notes)
+            if env := inner.texts("env", entry.get("env")):
                 table["env"] = env
             if isinstance(entry.get("cwd"), str):
                 table["cwd"] = said.text(entry["cwd"])
@@ -298,28 +331,31 @@ class Spelled(Form):
             table |= {"transport": kind, "url": said.text(url)}
             if headers := said.texts("headers", entry.get("headers")):
                 table["headers"] = headers
-            used |= self._read_oauth(entry, table, said)
+            used |= self._read_oauth(entry, table, said, notes)
         used |= self._read_rest(entry, table, notes)
         notes += [
             f"{key} is not carried over"
             for key in entry
-            if key not in used | _QUIET and entry[key] not in (None, False, "", [], {})
+            if key not in used | _QUIET | self._as.quiet and entry[key] not in (None, False, "", [], {}, ["*"])
         ]
         return Read(table, notes)
 
     def _kind(self, entry: Mapping[str, Any], url: Any) -> str:
+        says_which = self._as.sse_url != self._as.url
+        if says_which and url is not None and not entry.get("command"):
+            return "http" if entry.get(self._as.url) else "sse"
         given = entry.get("type", entry.get("transport"))
         if given is not None:
             if not isinstance(given, str) or given not in _TYPES:
                 raise CannotSay(f"{given!r} is a transport that is not spoken here")
             return _TYPES[given]
-        if url is None or entry.get("command"):
-            return "stdio"
-        # Where two keys say which of the two it is.
-        says_which = self._as.sse_url != self._as.url
-        return "sse" if says_which and not entry.get(self._as.url) and entry.get(self._as.sse_url) == url else "http"
+        return "stdio" if url is None or entry.get("command") else "http"
 
-    def _read_oauth(self, entry: Mapping[str, Any], table: dict[str, Any], said: _Understood) -> set[str]:
+    def _read_oauth(
+        self, entry: Mapping[str, Any], table: dict[str, Any], said: _Understood, notes: list[str]
+    ) -> set[str]:
+        if self._as.oauth == "copilot":
+            entry = {"oauth": {ours: entry[key] for key, ours in _COPILOT_OAUTH.items() if entry.get(key)} or None}
         key = "auth" if self._as.oauth == "cursor" else "oauth"
         given: Any = entry.get(key)
         if not isinstance(given, Mapping) or self._as.oauth is None:
@@ -345,7 +381,15 @@ class Spelled(Form):
             details = {name: value for name, value in details.items() if name not in ("auth_url", "token_url")}
         if details:
             table["oauth_config"] = details
-        return {key}
+        known = {
+            "enabled",
+            "scopes",
+            "scope",
+            "audiences",
+            *(name for names in _OAUTH_WORDS.values() for name in names),
+        }
+        notes += [f"{key}.{name} is not carried over" for name in theirs if name not in known]
+        return set(_COPILOT_OAUTH) if self._as.oauth == "copilot" else {key}
 
     def _read_rest(self, entry: Mapping[str, Any], table: dict[str, Any], notes: list[str]) -> set[str]:
         used = {"disabled", "enabled"}
@@ -367,20 +411,24 @@ class Spelled(Form):
         entry: dict[str, Any] = dict(words.always)
         transport = table.get("transport", table.get("type", "stdio"))
         if words.type_for == "all" or (words.type_for == "remote" and transport != "stdio"):
-            entry["type"] = transport
+            entry["type"] = words.stdio_type if transport == "stdio" else transport
         if transport == "stdio":
             entry["command"] = self._out(table.get("command", ""))
             entry["args"] = [self._out(one) for one in table.get("args", [])]
             if table.get("env"):
-                entry["env"] = {key: self._out(value) for key, value in table["env"].items()}
+                style = words.env_style or words.style
+                entry["env"] = {
+                    key: _spell(str(value), style, title, folder=words.folder) for key, value in table["env"].items()
+                }
             if table.get("cwd") is not None:
                 if not words.cwd:
                     raise CannotSay(f"{title} has no cwd: let the command change to it, or start something that does")
                 entry["cwd"] = self._out(table["cwd"])
         else:
             self._write_url(entry, table, transport)
-        said = self._write_rest(entry, table)
-        return Written(entry, _left_behind(table, title, said))
+        notes: list[str] = []
+        said = self._write_rest(entry, table, notes)
+        return Written(entry, [*notes, *_left_behind(table, title, said)])
 
     def _out(self, text: Any) -> str:
         return _spell(str(text), self._as.style, self._as.title, folder=self._as.folder)
@@ -394,7 +442,7 @@ class Spelled(Form):
         if table.get("headers"):
             entry["headers"] = {key: self._out(value) for key, value in table["headers"].items()}
 
-    def _write_rest(self, entry: dict[str, Any], table: Mapping[str, Any]) -> set[str]:
+    def _write_rest(self, entry: dict[str, Any], table: Mapping[str, Any], notes: list[str]) -> set[str]:
         words, said = self._as, set[str]()
         if words.milliseconds is not None and "timeout" in table:
             entry[words.milliseconds] = round(1000 * read_duration(table["timeout"]))
@@ -409,30 +457,42 @@ class Spelled(Form):
         details = _oauth_of(table)
         if details and words.oauth is not None:
             said.add("oauth")
-            entry["auth" if words.oauth == "cursor" else "oauth"] = self._write_oauth(details)
+            entry |= self._write_oauth(details, notes)
         return said
 
-    def _write_oauth(self, details: Mapping[str, Any]) -> dict[str, Any]:
-        scopes = list(details.get("scopes", []))
-        texts = {key: self._out(value) for key, value in details.items() if isinstance(value, str)}
-        if self._as.oauth == "cursor":
-            made: dict[str, Any] = {"CLIENT_ID": texts.get("client_id"), "CLIENT_SECRET": texts.get("client_secret")}
-            made["scopes"] = scopes or None
-        elif self._as.oauth == "claude":
-            made = {"clientId": texts.get("client_id"), "scopes": " ".join(scopes) or None}
-        else:
-            made = {
-                "enabled": True,
-                "clientId": texts.get("client_id"),
-                "clientSecret": texts.get("client_secret"),
-                "authorizationUrl": texts.get("auth_url"),
-                "tokenUrl": texts.get("token_url"),
-                "scopes": scopes or None,
-                "audiences": [texts["audience"]] if "audience" in texts else None,
-            }
-        return {key: value for key, value in made.items() if value is not None}
+    def _write_oauth(self, details: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
+        assert self._as.oauth is not None
+        words = _OAUTH_OUT[self._as.oauth]
+        dropped = [key for key in details if key not in words]
+        if dropped:
+            notes.append(f"{self._as.title} has no {', '.join(dropped)} for OAuth; left out")
+        made: dict[str, Any] = {"enabled": True} if self._as.oauth == "gemini" else {}
+        for key, theirs in words.items():
+            value: Any = details.get(key)
+            if isinstance(value, str):
+                value = self._out(value)
+                made[theirs] = [value] if theirs == "audiences" else value
+            elif value:
+                scopes = [self._out(scope) for scope in value]
+                made[theirs] = " ".join(scopes) if self._as.oauth == "claude" else scopes
+        return made if self._as.oauth == "copilot" else {"auth" if self._as.oauth == "cursor" else "oauth": made}
 
 
+_OAUTH_OUT: Final[Mapping[str, Mapping[str, str]]] = {
+    "claude": {"client_id": "clientId", "scopes": "scopes"},
+    "cursor": {"client_id": "CLIENT_ID", "client_secret": "CLIENT_SECRET", "scopes": "scopes"},
+    "copilot": {"client_id": "oauthClientId", "scopes": "oauthScopes"},
+    "gemini": {
+        "client_id": "clientId",
+        "client_secret": "clientSecret",
+        "auth_url": "authorizationUrl",
+        "token_url": "tokenUrl",
+        "scopes": "scopes",
+        "audience": "audiences",
+    },
+}
+"""What each program can be told of a login, by our keys."""
+_COPILOT_OAUTH: Final = {"oauthClientId": "clientId", "oauthScopes": "scopes"}
 _OAUTH_WORDS: Final = {
     "client_id": ("clientId", "CLIENT_ID", "client_id"),
     "client_secret": ("clientSecret", "CLIENT_SECRET", "client_secret"),
@@ -463,7 +523,7 @@ class Codex(Form):
     _USED: Final = frozenset(
         {
             *("command", "args", "env", "env_vars", "cwd"),
-            *("url", "bearer_token_env_var", "http_headers", "env_http_headers", "scopes", "oauth"),
+            *("url", "bearer_token_env_var", "http_headers", "env_http_headers", "scopes", "oauth", "oauth_resource"),
             *("enabled", "startup_timeout_sec", "startup_timeout_ms", "tool_timeout_sec", "disabled_tools"),
         }
     )
@@ -507,6 +567,8 @@ class Codex(Form):
             details["client_id"] = oauth["client_id"]
         if entry.get("scopes"):
             details["scopes"] = _list("scopes", entry["scopes"])
+        if isinstance(entry.get("oauth_resource"), str):
+            details["audience"] = entry["oauth_resource"]
         if details:
             table["oauth_config"] = details
 
@@ -556,6 +618,8 @@ class Codex(Form):
         if details and not {"auth_url", "token_url", "client_secret"} & details.keys():
             said.add("oauth")
             entry["scopes"] = list(details.get("scopes", []))
+            if "audience" in details:
+                entry["oauth_resource"] = _spell(details["audience"], "none", "Codex")
             if "client_id" in details:
                 entry["oauth"] = {"client_id": _spell(details["client_id"], "none", "Codex")}
         return Written({k: v for k, v in entry.items() if v not in ([], {})}, _left_behind(table, "Codex", said))
@@ -656,3 +720,106 @@ class Goose(Form):
         # Goose wants one; 300 s is what it writes itself.
         entry["timeout"] = max(1, round(read_duration(table["timeout"]))) if "timeout" in table else 300
         return Written(entry, _left_behind(table, "Goose", {"timeout"}))
+
+
+# --- opencode --------------------------------------------------------------------------------------------------------
+
+
+@final
+class OpenCode(Form):
+    """An object in `mcp` of `opencode.json`: `local` or `remote`; over HTTP it finds out by itself which transport it is."""
+
+    _USED: Final = frozenset(
+        {
+            *("type", "command", "environment", "cwd", "url", "headers", "oauth"),
+            *("enabled", "disabled", "timeout"),
+        }
+    )
+    _OAUTH: Final = {"clientId": "client_id", "clientSecret": "client_secret", "scope": "scopes"}
+
+    def read(self, entry: Mapping[str, Any], machine: Machine, inputs: Inputs) -> Read:
+        notes: list[str] = []
+        said = _Understood("brace", "opencode", machine, inputs, notes)
+        table: dict[str, Any] = {}
+        if entry.get("type") == "local":
+            command = said.list("command", entry.get("command"))
+            if not command or not command[0]:
+                raise CannotSay("it has no command")
+            table["command"] = command[0]
+            if command[1:]:
+                table["args"] = command[1:]
+            if env := said.texts("environment", entry.get("environment")):
+                table["env"] = env
+            if isinstance(entry.get("cwd"), str):
+                table["cwd"] = said.text(entry["cwd"])
+        elif entry.get("type") == "remote":
+            if not isinstance(entry.get("url"), str):
+                raise CannotSay("it has no URL")
+            table |= {"transport": "http", "url": said.text(entry["url"])}
+            if headers := said.texts("headers", entry.get("headers")):
+                table["headers"] = headers
+            self._read_oauth(entry.get("oauth"), table, said, notes)
+        else:
+            raise CannotSay('it is neither "local" nor "remote": it may only switch on a server that others define')
+        if entry.get("enabled") is False or entry.get("disabled") is True:
+            table["disabled"] = True
+        if (value := entry.get("timeout")) is not None:
+            length = _duration("timeout", value / 1000 if isinstance(value, (int, float)) else value, notes)
+            if length is not None:
+                table["timeout"] = length
+        notes += [f"{key} is not carried over" for key in entry if key not in self._USED | _QUIET]
+        return Read(table, notes)
+
+    def _read_oauth(self, oauth: Any, table: dict[str, Any], said: _Understood, notes: list[str]) -> None:
+        if oauth is False:
+            table["oauth"] = "off"
+        if not isinstance(oauth, Mapping):
+            return
+        details: dict[str, Any] = {}
+        for key, value in cast("Mapping[str, Any]", oauth).items():
+            if key not in self._OAUTH:
+                notes.append(f"oauth.{key} is not carried over")
+            elif isinstance(value, str):
+                text = said.text(value)
+                details[self._OAUTH[key]] = text.split() if key == "scope" else text
+        if details:
+            table["oauth_config"] = details
+
+    def write(self, name: str, table: Mapping[str, Any]) -> Written:
+        entry: dict[str, Any]
+        notes: list[str] = []
+        said = {"timeout", "off"}
+        if table.get("transport", table.get("type", "stdio")) == "stdio":
+            command = [table.get("command", ""), *table.get("args", [])]
+            entry = {"type": "local", "command": [self._out(one) for one in command]}
+            if table.get("env"):
+                entry["environment"] = {key: self._out(value) for key, value in table["env"].items()}
+            if table.get("cwd") is not None:
+                entry["cwd"] = self._out(table["cwd"])
+        else:
+            entry = {"type": "remote", "url": self._out(table.get("url", ""))}
+            if table.get("headers"):
+                entry["headers"] = {key: self._out(value) for key, value in table["headers"].items()}
+            if table.get("oauth") == "off":
+                entry["oauth"] = False
+            elif details := _oauth_of(table):
+                said.add("oauth")
+                entry["oauth"] = self._write_oauth(details, notes)
+        entry["enabled"] = not _is_disabled(table)
+        if "timeout" in table:
+            entry["timeout"] = round(1000 * read_duration(table["timeout"]))
+        return Written(entry, [*notes, *_left_behind(table, "opencode", said)])
+
+    def _write_oauth(self, details: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
+        theirs = {ours: key for key, ours in self._OAUTH.items()}
+        dropped = [key for key in details if key not in theirs]
+        if dropped:
+            notes.append(f"opencode has no {', '.join(dropped)} for OAuth; left out")
+        return {
+            theirs[key]: self._out(value if isinstance(value, str) else " ".join(value))
+            for key, value in details.items()
+            if key in theirs
+        }
+
+    def _out(self, text: Any) -> str:
+        return _spell(str(text), "brace", "opencode")

@@ -20,7 +20,7 @@ from .expand import Unexpandable, expand, parts_of
 from .forms import CannotSay
 from .jsontext import set_member
 from .machine import Machine
-from .model import ConfigUnusable, FailedEntry, Problem, Source
+from .model import UNATTENDED, ConfigUnusable, FailedEntry, Problem, Source
 from .tomltext import read_toml, set_table, write_table
 from .yamltext import set_entry
 
@@ -175,6 +175,9 @@ def export_servers(
         if doubts := _doubts(name, table, machine):
             skipped[name] = "; ".join(doubts)
             continue
+        if mode := _unattended(table):
+            skipped[name] = f'it says oauth = "{mode}", which {client.title} cannot say in this file'
+            continue
         try:
             entry, said = client.form.write(name, _filled(table, machine) if values else table)
         except (CannotSay, Unexpandable) as error:
@@ -196,6 +199,13 @@ def export_servers(
         skipped=skipped,
         notes=notes,
     )
+
+
+def _unattended(table: Mapping[str, Any]) -> str:
+    """The mode of a server that gets its tokens without a person; empty if it has another."""
+    said: Any = table.get("oauth")
+    mode: Any = cast("Mapping[str, Any]", said).get("mode") if isinstance(said, Mapping) else said
+    return mode if mode in UNATTENDED else ""
 
 
 def _put(client: Client, text: str, name: str, entry: Mapping[str, Any], file: str) -> str:
