@@ -83,6 +83,10 @@ chaos: setup ## Kill servers, restart Redis and cut its network under 10,000 cal
 world: $(PYTHON_READY) $(NODE_READY) $(PEERS_READY) ## Run real agents, frameworks, bridges and servers (ONLY=codex,servers JOBS=2)
 	@$(BIN)/python -m tests.world --only "$(ONLY)" --jobs "$(or $(JOBS),1)"
 
+.PHONY: world-files
+world-files: $(PYTHON_READY) $(NODE_READY) ## Have real agents read the files that we write, and read theirs (ONLY=codex)
+	@$(BIN)/python -m tests.world.files "$(ONLY)"
+
 .PHONY: setup
 setup: $(PYTHON_READY) $(NODE_READY) $(PEERS_READY) $(REDIS_READY) $(NGINX_READY) ## Install all that the tests need, each only if absent
 	@:
