@@ -112,8 +112,19 @@ _STATUS: Final = {
 }
 
 
+# What kind of failure a step of getting credentials is, by a word in its name; any other is the flow's.
+_OAUTH_STEPS: Final = {
+    "metadata": "oauth_discovery",
+    "registration": "oauth_registration",
+    "token": "oauth_exchange",
+}
+
+
 class Error(Exception):
     """The root of every exception Trimaran raises."""
+
+    kind: str = "error"
+    """What went wrong, in one word for programs (R280). Messages may change, kinds do not."""
 
 
 class ProtocolError(Error):
@@ -121,6 +132,8 @@ class ProtocolError(Error):
 
     A handler may raise it to answer a call with exactly this code, message and data (R48).
     """
+
+    kind = "rpc"
 
     request_id: int | str | None = None
     """The id of the request this answers, where one could be read."""
@@ -173,13 +186,19 @@ class ProtocolError(Error):
 class LocalProtocolError(ProtocolError):
     """Our caller asked for something the protocol does not allow; nothing was sent."""
 
+    kind = "invalid_call"
+
 
 class RemoteProtocolError(ProtocolError):
     """The peer sent something the protocol does not allow."""
 
+    kind = "protocol"
+
 
 class ResourceMissing(ProtocolError):
     """No resource has this URI: -32602 on the modern era, -32002 on the legacy ones, `data.uri` on both."""
+
+    kind = "resource_missing"
 
     def __init__(self, uri: str) -> None:
         super().__init__(CODE_INVALID_PARAMS, f"resource not found: {uri[:500]}", {"uri": uri})
@@ -188,6 +207,8 @@ class ResourceMissing(ProtocolError):
 class InvalidOutput(RemoteProtocolError):
     """A tool's structured result does not match the output schema the tool declares; `result` holds it all the same."""
 
+    kind = "invalid_output"
+
     def __init__(self, message: str, *, result: Any = None) -> None:
         super().__init__(CODE_INTERNAL, message)
         self.result = result
@@ -195,6 +216,8 @@ class InvalidOutput(RemoteProtocolError):
 
 class CallError(ProtocolError):
     """The peer answered a call with a JSON-RPC error."""
+
+    kind = "rpc"
 
     def __str__(self) -> str:
         # Without an id it is no answer: this program noticed by itself that the call cannot work.
@@ -238,6 +261,8 @@ class ToolError(Error):
     to raise on errors gets one too, with the whole `result`.
     """
 
+    kind = "tool_failed"
+
     result: Any = None
 
     def __init__(self, message: str = "", *, content: Any = None, meta: dict[str, Any] | None = None) -> None:
@@ -249,13 +274,19 @@ class ToolError(Error):
 class DeclarationError(Error):
     """What was declared cannot work; the message says what to write instead."""
 
+    kind = "declaration"
+
 
 class ConfigError(Error):
     """An option, or a combination of options, cannot work; the message names it and the remedy."""
 
+    kind = "config"
+
 
 class TransportError(Error):
     """The connection, not the conversation, failed."""
+
+    kind = "transport"
 
 
 class ConnectFailed(TransportError):
@@ -293,6 +324,8 @@ class Disconnected(TransportError):
 class TimedOut(TransportError):
     """No answer came in time."""
 
+    kind = "timeout"
+
 
 class Unauthorized(TransportError):
     """The server wants credentials (401), or finds these not enough (403).
@@ -300,6 +333,8 @@ class Unauthorized(TransportError):
     `code` and `data` are those of the JSON-RPC error in the body, if the server sent one: for a tool that needs more
     scopes, `data["required_scopes"]` lists them (R184).
     """
+
+    kind = "unauthorized"
 
     def __init__(
         self,
@@ -340,10 +375,14 @@ class AuthorizationFailed(Unauthorized):
         super().__init__(message, status=status, www_authenticate=www_authenticate, code=code)
         self.step = step
         self.url = url
+        if type(self) is AuthorizationFailed:
+            self.kind = next((kind for word, kind in _OAUTH_STEPS.items() if word in step), "oauth_flow")
 
 
 class LoginRequired(AuthorizationFailed):
     """A person has to log in, and this program cannot ask one."""
+
+    kind = "oauth_interactive_required"
 
     is_final: bool = False
     """The issuer has refused to refresh: the tokens there were are worth nothing any more."""
@@ -351,6 +390,8 @@ class LoginRequired(AuthorizationFailed):
 
 class UnsafeUrl(AuthorizationFailed):
     """A URL that a server gave is not fetched: not https, an address inside, or a redirect to such."""
+
+    kind = "unsafe_url"
 
 
 class UnexpectedStatus(TransportError):
@@ -367,17 +408,25 @@ class UnexpectedStatus(TransportError):
 class ClientStateError(Error):
     """A client was used at the wrong time."""
 
+    kind = "client_state"
+
 
 class NotReady(ClientStateError):
     """The client was used before it was opened."""
+
+    kind = "not_ready"
 
 
 class Closed(ClientStateError):
     """The client was used after, or while, it was closed."""
 
+    kind = "closed"
+
 
 class Unsupported(Error):
     """The server does not offer what was asked of it; nothing was sent."""
+
+    kind = "unsupported"
 
     def __init__(self, message: str, *, method: str) -> None:
         super().__init__(message)
@@ -387,14 +436,22 @@ class Unsupported(Error):
 class CallCancelled(Error):
     """The call was cancelled through its client."""
 
+    kind = "cancelled"
+
 
 class TooManyPages(Error):
     """A list went on for more pages than allowed."""
+
+    kind = "too_many_pages"
 
 
 class StateRejected(Error):
     """A sealed state was forged, altered, expired, or made for another call or caller."""
 
+    kind = "state_rejected"
+
 
 class RoundsExceeded(Error):
     """A call asked for input more often than is allowed."""
+
+    kind = "rounds_exceeded"

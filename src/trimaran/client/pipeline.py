@@ -141,12 +141,11 @@ class Pipeline:
         if answer is None:
             return False
         if not answer.done():
-            answer.set_exception(
-                RemoteProtocolError(
-                    CODE_INVALID_REQUEST,
-                    f"the answer is longer than {limit} bytes; allow more with max_message_bytes",
-                )
+            failure = RemoteProtocolError(
+                CODE_INVALID_REQUEST, f"the answer is longer than {limit} bytes; allow more with max_message_bytes"
             )
+            failure.kind = "output_too_large"
+            answer.set_exception(failure)
         return True
 
     def _blame(self, message: bytes, error: ProtocolError) -> bool:

@@ -38,6 +38,8 @@ _WEB: Final = re.compile(r"https?://[^\s/?#\\]", re.IGNORECASE)
 class PermissionDenied(Error):
     """A call was not made: a rule forbids it, a person said no, or nobody could be asked. The message is for the model."""
 
+    kind = "permission_denied"
+
     def __init__(self, decision: Decision, note: str = "") -> None:
         super().__init__(decision.refusal + (f" ({note})" if note else ""))
         self.decision = decision

@@ -50,6 +50,8 @@ _FORM: Final[frozenset[Kind]] = frozenset({"elicit", "url"})
 class ConsentLost(Error):
     """Whoever was to answer a question left before doing so. Nothing was done."""
 
+    kind = "consent_lost"
+
 
 @final
 class Question:

@@ -79,9 +79,13 @@ _LEAST: Final = (
 class AlreadyRegistered(Error):
     """A server of this name is there already."""
 
+    kind = "already_registered"
+
 
 class NotRegistered(Error):
     """There is no server of this name."""
+
+    kind = "not_registered"
 
 
 class _Listed(NamedTuple):
@@ -352,6 +356,7 @@ class Host:
             can_log_in=plan.can_log_in,
             where=plan.where,
             problem=problem,
+            problem_kind=failed.problems[0].kind if failed is not None and failed.problems else "invalid_rule",
             mask=plan.mask,
             changed=self._changed,
             forgotten=self._mentions.forget,
@@ -373,6 +378,7 @@ class Host:
             call_timeout=self._environment.call_timeout,
             where=place,
             problem=failed.reason,
+            problem_kind=failed.problems[0].kind if failed.problems else "config",
             changed=self._changed,
         )
 

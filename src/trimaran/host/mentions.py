@@ -50,9 +50,13 @@ _MOST_COMPLETIONS: Final = 100  # what the specification lets a server send
 class ResourceUnknown(Error):
     """No resource, or no server, of this name; or more than one resource."""
 
+    kind = "resource_unknown"
+
 
 class TemplateArity(Error):
     """A template was given more or fewer words than it has placeholders. Nothing was sent."""
+
+    kind = "resource_template_arity"
 
     def __init__(self, message: str, *, wanted: int, given: int) -> None:
         super().__init__(message)

@@ -69,6 +69,8 @@ Reason: TypeAlias = Literal["no_separator", "unknown_server", "unknown_tool"]
 class UnknownName(Error):
     """No tool has this name. `reason` says how far it could be read: no_separator, unknown_server, unknown_tool."""
 
+    kind = "unknown_name"
+
     def __init__(self, message: str, *, name: str, reason: Reason) -> None:
         super().__init__(message)
         self.name = name

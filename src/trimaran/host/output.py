@@ -145,6 +145,8 @@ def _is_joined(left: str, right: str) -> bool:
 class OutputMissing(Error):
     """No output is kept under this id for this owner: it never was, it is too old, or its room was needed."""
 
+    kind = "output_missing"
+
 
 class OutputPage(NamedTuple):
     """A part of a kept output."""

@@ -86,6 +86,7 @@ class ServerUnavailable(Error):
     def __init__(self, message: str, *, status: ServerStatus) -> None:
         super().__init__(message)
         self.status = status
+        self.kind = status.kind or status.state
 
 
 @final
@@ -99,6 +100,8 @@ class ServerStatus(Struct, frozen=True, kw_only=True):
     tools: int = 0
     reason: str = ""
     """Why it is not connected. While it starts: the last lines that it wrote to stderr."""
+    kind: str = ""
+    """What went wrong, in one word for programs (R280); empty if nothing did."""
     where: str = ""
     """Where it is configured."""
     retries: bool = False
@@ -152,6 +155,7 @@ class Supervised:
         can_log_in: bool = False,
         where: str = "",
         problem: str = "",
+        problem_kind: str = "config",
         mask: Callable[[str], str] = str,
         changed: Callable[[Supervised], None] = lambda server: None,
         forgotten: Callable[[str], None] = lambda name: None,
@@ -173,6 +177,8 @@ class Supervised:
         self._can_log_in = can_log_in
         self._where = where
         self._problem = problem
+        self._problem_kind = problem_kind
+        self._kind = ""
         self._mask = mask
         self._changed = changed
         self._forgotten = forgotten
@@ -212,6 +218,7 @@ class Supervised:
             transport=self.transport,
             tools=len(self.tools) if self.state == "connected" else 0,
             reason=self._latest_lines() if self.state == "starting" else self.reason,
+            kind=self._kind,
             where=self._where,
             retries=self._retries,
         )
@@ -267,7 +274,7 @@ class Supervised:
         self._began = asyncio.get_running_loop().time()
         self._lines_before = self._lines_heard
         if self._dial is None:
-            self._enter("failed", self._problem)
+            self._enter("failed", self._problem, self._problem_kind)
             self._settled.set()
             return
         self._retries = False
@@ -343,7 +350,7 @@ class Supervised:
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
-    def _enter(self, state: State, reason: str = "") -> None:
+    def _enter(self, state: State, reason: str = "", kind: str = "") -> None:
         reason = shortened(self._mask(reason), _LONGEST)  # it may be what a server said, in whatever words
         if (state, reason) == (self.state, self.reason):
             return
@@ -351,7 +358,7 @@ class Supervised:
             log.warning("the server %r failed: %s", self.name, reason)
         elif state != "failed":
             log.info("the server %r: %s%s", self.name, state, f" ({reason})" if reason else "")
-        self.state, self.reason = state, reason
+        self.state, self.reason, self._kind = state, reason, kind
         self._changed(self)
 
     def _heard(self, line: str) -> None:
@@ -372,7 +379,7 @@ class Supervised:
             if isinstance(event.error, Unauthorized):
                 self._refusal = event.error
             self._retries = self._is_dirty = True
-            self._enter("failed", str(event.error or "the connection was lost"))
+            self._enter("failed", str(event.error or "the connection was lost"), _kind_of(event.error))
         elif event.state == "ready":
             self._is_dirty = True
             self._forgotten(self.name)
@@ -398,7 +405,7 @@ class Supervised:
                 log.exception("the server %r failed in a way that nobody thought of", self.name)
                 lived = 0.0
                 self._retries = True
-                self._enter("failed", f"{type(error).__name__}: {error}")
+                self._enter("failed", f"{type(error).__name__}: {error}", "error")
             self._settled.set()
             if not self._retries:
                 return
@@ -409,10 +416,10 @@ class Supervised:
         """Say why, and whether trying again can help."""
         if isinstance(error, Unauthorized) and self._can_log_in and not isinstance(error, UnsafeUrl):
             self._retries = isinstance(error, AuthorizationFailed) and not isinstance(error, LoginRequired)
-            self._enter("needs_auth", str(error))
+            self._enter("needs_auth", str(error), error.kind)
             return
         self._retries = _is_passing(error) or not isinstance(error, (ConfigError, Unauthorized))
-        self._enter("failed", str(error) or type(error).__name__)
+        self._enter("failed", str(error) or type(error).__name__, _kind_of_start(error))
 
     async def _once(self, limit: float) -> float:
         """One life, from dialing to the end; for how many seconds it was connected."""
@@ -530,7 +537,7 @@ class Supervised:
                 raise error
             if client.state == "closed":
                 self._retries = True
-                self._enter("failed", str(error or "the connection was closed"))
+                self._enter("failed", str(error or "the connection was closed"), _kind_of(error))
                 return
             if error is None:
                 failures = 0
@@ -541,7 +548,7 @@ class Supervised:
                 failures += 1
                 self._is_dirty = True
                 self._retries = True
-                self._enter("failed", str(error))
+                self._enter("failed", str(error), _kind_of(error))
                 is_silent = isinstance(error, TimedOut) and client.state == "ready"  # else the client is about it
                 if self.transport == "stdio" and failures >= _SILENT and is_silent:
                     log.warning("the server %r does not answer: it is ended, and started again", self.name)
@@ -569,6 +576,18 @@ class Supervised:
         except Error as error:
             return error
         return None
+
+
+def _kind_of(error: Error | None) -> str:
+    return error.kind if error is not None else "transport"
+
+
+def _kind_of_start(error: Error) -> str:
+    """What went wrong with a start (R280): the same error is another thing before the first answer than after it."""
+    if isinstance(error, TimedOut):
+        return "handshake_timeout"
+    is_early = isinstance(error, ProtocolError) or getattr(error, "exit_code", None) is not None
+    return "handshake" if is_early else error.kind
 
 
 def _is_passing(error: Error) -> bool:

@@ -377,7 +377,7 @@ class OAuth(Grant):
         if known is not None and _still_fits(known, redirect_uri, scopes, world.now()):
             return known
         if metadata.registration_endpoint is None:
-            raise AuthorizationFailed(
+            nameless = AuthorizationFailed(
                 f"{metadata.issuer} registers no clients by itself: register an application with it, and give its client_id"
                 + (
                     ""
@@ -387,6 +387,8 @@ class OAuth(Grant):
                 step="client registration",
                 url=metadata.issuer,
             )
+            nameless.kind = "oauth_no_client_id"
+            raise nameless
         description = client_metadata(
             name=self.client_name,
             redirect_uri=redirect_uri,

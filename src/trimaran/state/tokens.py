@@ -69,6 +69,8 @@ _PARTS: Final = "parts:"
 class StoreUnusable(ConfigError):
     """The place where logins are kept cannot be used; the message names it and says what to do."""
 
+    kind = "token_store"
+
 
 @runtime_checkable
 class TokenStore(Protocol):

@@ -418,9 +418,10 @@ async def read_body(response: Response, limit: int, url: str) -> bytes:
                 break
         else:
             return bytes(body)
-    raise RemoteProtocolError(
-        CODE_INVALID_REQUEST, f"{url} answered more than {limit} bytes; allow more with max_message_bytes"
-    )
+    message = f"{url} answered more than {limit} bytes; allow more with max_message_bytes"
+    too_large = RemoteProtocolError(CODE_INVALID_REQUEST, message)
+    too_large.kind = "output_too_large"
+    raise too_large
 
 
 def cut_off(url: str, error: BaseException | None = None) -> ConnectionLost:

@@ -200,7 +200,9 @@ class ChildChannel:
         raise self._failed(f"there is no command {name!r} on the PATH ({path}). {remedy}")
 
     def _failed(self, why: str) -> ConnectFailed:
-        return ConnectFailed(f"cannot start {_short(self.describe())}: {why}")
+        failed = ConnectFailed(f"cannot start {_short(self.describe())}: {why}")
+        failed.kind = "spawn"
+        return failed
 
 
 @final

@@ -42,6 +42,8 @@ _EVERYTHING: Final = Glob([Wild.RUN])
 class RuleError(ConfigError):
     """A text that is not a rule, or one that can never match. `at` counts its characters from 0."""
 
+    kind = "invalid_rule"
+
     def __init__(self, problem: str, text: str, at: int, hint: str = "") -> None:
         self.problem = problem
         self.text = text
