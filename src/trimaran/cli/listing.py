@@ -28,6 +28,7 @@ __all__ = ["command"]
 
 KINDS: Final = ("tools", "resources", "templates", "prompts")
 _TITLES: Final = {"templates": "Resource templates"}
+_EVERY_KIND: Final = frozenset(("string", "number", "boolean", "object", "array", "null"))
 _MOST_DESCRIPTION: Final = 400
 _MOST_NAME: Final = 26  # beside which there is room for two thirds of a line
 
@@ -206,7 +207,8 @@ def _kind(field: Any) -> str:
         return "|".join(str(one) for one in cast("list[Any]", declared))
     options: Any = node.get("anyOf", node.get("oneOf"))
     if declared is None and isinstance(options, list):
-        return "|".join(dict.fromkeys(_kind(one) or "any" for one in cast("list[Any]", options)))
+        kinds = dict.fromkeys(_kind(one) or "any" for one in cast("list[Any]", options))
+        return "any" if kinds.keys() >= _EVERY_KIND else "|".join(kinds)
     return str(declared or "")
 
 

@@ -20,7 +20,7 @@ from typing import Any, Final, Literal, cast, final, get_args, get_origin
 import msgspec
 
 from trimaran.errors import DeclarationError
-from trimaran.format.trees import rebuild
+from trimaran.format.trees import null_verdict, rebuild
 
 from . import _pydantic
 from ._annotations import (
@@ -67,6 +67,11 @@ _TEXTS: Final[dict[str, Schema]] = {
     "datetime.time": {"examples": ["10:30:00"]},
     "datetime.timedelta": {"examples": ["PT1H30M"]},
     "uuid.UUID": {"format": "uuid"},
+}
+_DECIMALS: Final[dict[Mode, Schema]] = {
+    "input": {"anyOf": [{"type": "string"}, {"type": "number"}]},
+    "output": {"type": "string"},
+    "form": {"type": "number"},
 }
 _AWARE: Final = {"datetime.datetime": "date-time", "datetime.time": "time"}
 _URL: Final[Schema] = {"examples": ["https://example.com/"]}
@@ -166,17 +171,19 @@ class Describer:
             root = _merged(root, self._defs[name])
         closed = _expand(root, self._defs, single)
         kept: dict[str, Schema] = {}
-        self._keep(closed, single, kept)
+        self._keep(closed, single, kept, set())
         return _spelled_out({**closed, "$defs": kept} if kept else closed)
 
-    def _keep(self, node: Schema, single: set[str], kept: dict[str, Schema]) -> None:
+    def _keep(self, node: Schema, single: set[str], kept: dict[str, Schema], seen: set[str]) -> None:
+        """Put what `node` refers to into `kept`, and before it what that refers to: some clients read in this order."""
         used: dict[str, int] = {}
         _count(node, used)
         for name in used:
-            if name in self._defs and name not in kept:
-                kept[name] = {}
-                kept[name] = _expand(self._defs[name], self._defs, single)
-                self._keep(kept[name], single, kept)
+            if name in self._defs and name not in seen:
+                seen.add(name)
+                body = _expand(self._defs[name], self._defs, single)
+                self._keep(body, single, kept, seen)
+                kept[name] = body
 
     def _core(self, core: Any) -> Schema:
         if core is Any or core is msgspec.Raw:
@@ -208,7 +215,7 @@ class Describer:
         if name in _SCALARS:
             return dict(_SCALARS[name])
         if name == "decimal.Decimal":
-            return {"anyOf": [{"type": "string"}, {"type": "number"}]} if self.mode != "output" else {"type": "string"}
+            return dict(_DECIMALS[self.mode])
         if (form := _TEXTS.get(name, _TEXTUAL.get(name))) is not None:
             return {"type": "string", **form} if self.mode != "output" else {"type": "string"}
         if is_enum(core):
@@ -346,11 +353,14 @@ class Describer:
         shape = self.describe(field.annotation)
         if "description" not in shape and (said := record.doc.params.get(field.name)):
             shape = {**shape, "description": said}
-        if self.mode != "output" and field.default is not MISSING:
-            default = json_ready(field.default)
-            if default is not MISSING:
-                shape = {**shape, "default": default}
-        return shape
+        return self.defaulted(shape, field.default) if self.mode != "output" else shape
+
+    def defaulted(self, shape: Schema, value: Any) -> Schema:
+        """`shape` with its default shown, if JSON can show it. None for what is never null only means: may be left out."""
+        default = MISSING if value is MISSING else json_ready(value)
+        if default is MISSING or (default is None and null_verdict({"$defs": self._defs}, shape) is False):
+            return shape
+        return {**shape, "default": default}
 
     def _is_required(self, field: Field, record: Record) -> bool:
         if self.mode != "output" or field.required:

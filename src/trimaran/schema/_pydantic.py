@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 
 from trimaran.errors import DeclarationError
-from trimaran.format.trees import rebuild
+from trimaran.format.trees import null_verdict, rebuild
 
 from ._patterns import portable_pattern
 from .validate import Schema, path_text
@@ -32,7 +32,7 @@ def describe(annotation: Any, mode: Mode) -> Schema:
             ref_template="#/$defs/{model}",
             schema_generator=_generator(is_form=mode == "form"),
         )
-        return body if mode == "form" else _portable(body, mode)
+        return body if mode == "form" else _portable(body, mode, body)
     except Exception as error:  # pydantic has a dozen exceptions for "cannot be described"
         raise DeclarationError(f"pydantic cannot describe {annotation!r}: {error}") from error
 
@@ -96,11 +96,13 @@ def _generator(*, is_form: bool) -> Any:
 _FORMATS: Final = frozenset(("date-time", "date", "uuid", "ipv4", "hostname"))
 
 
-def _portable(node: Any, mode: Mode) -> Any:
+def _portable(node: Any, mode: Mode, root: Schema) -> Any:
     """What pydantic wrote, minus the words that are not JSON Schema's, and those a value may break."""
     if not isinstance(node, dict):
         return node
-    schema = rebuild(cast("Schema", node), lambda _, child: _portable(child, mode))
+    schema = rebuild(cast("Schema", node), lambda _, child: _portable(child, mode, root))
+    if "default" in schema and schema["default"] is None and null_verdict(root, schema) is False:
+        del schema["default"]
     # OpenAPI's word. Its mapping names definitions, which we may move.
     schema.pop("discriminator", None)
     if isinstance(pattern := schema.get("pattern"), str):

@@ -24,7 +24,7 @@ from trimaran.errors import DeclarationError
 
 from ._annotations import MISSING, Notes, is_field_info, is_union, peel
 from ._decode import Natives
-from ._describe import Describer, json_ready
+from ._describe import Describer
 from .convert import integral, split_reason
 from .docstring import Doc, parse_docstring
 from .repair import repair
@@ -365,9 +365,7 @@ def _input_schema(name: str, parameters: list[_Parameter]) -> Schema:
             raise DeclarationError(f"parameter {parameter.name!r} of {name}: {error}") from error
         if parameter.description and "description" not in shape:
             shape = {**shape, "description": parameter.description}
-        if parameter.default is not MISSING and (default := json_ready(parameter.default)) is not MISSING:
-            shape = {**shape, "default": default}
-        properties[parameter.key] = shape
+        properties[parameter.key] = describer.defaulted(shape, parameter.default)
     schema: Schema = {"type": "object", "properties": properties}
     required = [parameter.key for parameter in parameters if parameter.is_required]
     if required:

@@ -152,7 +152,7 @@ def _reader(
 
 def _takes_object(schema: Mapping[str, Any]) -> bool:
     """May this parameter be a mapping? One without an annotation may be anything."""
-    return not schema.keys() & {"type", "anyOf", "enum", "const"} or schema.get("type") == "object"
+    return schema.get("type") == "object" or {"type": "object"} in schema.get("anyOf", ())
 
 
 def _compare(signature: Signature, listed: Sequence[PromptArgument], key: str, *, takes_any: bool) -> None:

@@ -399,6 +399,43 @@ def test_a_type_used_twice_is_written_once():
     assert schema["$defs"]["Closed"]["additionalProperties"] is False
 
 
+def test_a_definition_stands_before_those_that_refer_to_it():
+    """Ours: autogen reads them in this order, and loses the whole server over a name it has not read yet."""
+    inner = dataclasses.make_dataclass("Inner", [("n", int)])
+    outer = dataclasses.make_dataclass("Outer", [("a", inner), ("b", inner)])
+    assert list(schema_of(dict[str, tuple[outer, outer, inner]])["$defs"]) == ["Inner", "Outer"]
+
+
+def test_a_default_of_none_is_shown_only_where_null_is_taken():
+    class Settings(pydantic.BaseModel):
+        limit: int = None  # pyright: ignore[reportAssignmentType]
+        size: int | None = None
+
+    plain = dataclasses.make_dataclass("Plain", [("limit", int, None), ("size", int | None, None)])
+    for annotation in (Settings, plain):
+        properties = schema_of(annotation)["properties"]
+        assert properties == {"limit": INTEGER, "size": {"anyOf": [INTEGER, NULL], "default": None}}
+
+
+def test_a_form_says_what_a_person_is_to_fill_in():
+    """Programs have a field for `date-time`; what they put there has a zone."""
+    assert schema_of(datetime.datetime, mode="form") == {"type": "string", "format": "date-time"}
+    assert schema_of(decimal.Decimal, mode="form") == NUMBER
+    model = pydantic.create_model("M", at=(datetime.datetime, ...), link=(pydantic.AnyUrl, ...))
+    formats = {name: field["format"] for name, field in schema_of(model, mode="form")["properties"].items()}
+    assert formats == {"at": "date-time", "link": "uri"}
+
+
+def test_a_time_with_a_zone_keeps_its_format_on_the_way_in():
+    aware = Annotated[datetime.datetime, msgspec.Meta(tz=True)]
+    assert schema_of(aware) == {"type": "string", "format": "date-time"}
+    assert schema_of(aware, mode="output") == STRING
+    assert (
+        schema_of(pydantic.create_model("M", at=(pydantic.AwareDatetime, ...)))["properties"]["at"]["format"]
+        == "date-time"
+    )
+
+
 def test_a_model_used_alone_and_inside_another_is_written_once():
     for order in (tuple[Model, Tree], tuple[Tree, Model]):
         assert set(schema_of(order)["$defs"]) == {"Model", "Tree"}
