@@ -9,6 +9,7 @@ BIN := .venv/bin
 PYTHON_READY := .venv/.synced
 NODE_READY := .tools/node/.ready
 PEERS_READY := .tools/peers/.ready
+SERVERS_READY := .tools/servers/.ready
 REDIS_READY := .tools/redis/.ready
 NGINX_READY := .tools/nginx/.ready
 
@@ -88,7 +89,7 @@ world-files: $(PYTHON_READY) $(NODE_READY) ## Have real agents read the files th
 	@$(BIN)/python -m tests.world.files "$(ONLY)"
 
 .PHONY: setup
-setup: $(PYTHON_READY) $(NODE_READY) $(PEERS_READY) $(REDIS_READY) $(NGINX_READY) ## Install all that the tests need, each only if absent
+setup: $(PYTHON_READY) $(NODE_READY) $(PEERS_READY) $(SERVERS_READY) $(REDIS_READY) $(NGINX_READY) ## Install all that the tests need, each only if absent
 	@:
 
 .PHONY: clean
@@ -105,6 +106,9 @@ $(NODE_READY): scripts/setup-node
 
 $(PEERS_READY): scripts/setup-peers
 	@scripts/setup-peers
+
+$(SERVERS_READY): scripts/setup-servers
+	@scripts/setup-servers
 
 $(REDIS_READY): scripts/setup-redis
 	@scripts/setup-redis
