@@ -90,6 +90,14 @@ def test_a_script_that_never_runs_its_server_is_told_how(capsys: Capsys, boat: P
     assert "end it with server.run()" in done.err
 
 
+def test_one_that_ends_in_order_and_says_why_is_not(capsys: Capsys, tmp_path: Path) -> None:
+    """mcp-server-git, for one, ends with status 0 where there is no repository."""
+    done = run_cli(capsys, "list", script(tmp_path, "import sys\nprint('ERROR: no repository', file=sys.stderr)\n"))
+    assert done.code == 3
+    assert "ERROR: no repository" in done.err
+    assert "server.run()" not in done.err
+
+
 def test_a_script_that_prints_garbage_is_quoted(capsys: Capsys, tmp_path: Path) -> None:
     """P11; the contract: TimedOut names the oddities seen."""
     path = script(tmp_path, "import sys\nfor line in sys.stdin:\n    print('I am a shell', flush=True)\n")
