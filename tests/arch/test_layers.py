@@ -27,6 +27,7 @@ LAYERS = [
     {"legacy", "ext"},
     {"serve", "dialers"},
     {"sync", "testing", "host"},
+    {"conversation"},
     {"inspector", "console", "demo"},
     {"cli"},
 ]

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from ..fault.model_provider import Answer, AnthropicWire
 from .pages import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -507,3 +508,26 @@ async def test_unattended_agent_at_a_protected_server(free_port: int) -> None:
         (complaint,) = await output_of("unattended_agent.py", env={**agent, "CLIENT_SECRET": "wrong"}, code=1)
         assert complaint.startswith("no right to call (token request): the token request failed: http://127.0.0.1:")
         assert "invalid_client; check the client's id and secret" in complaint
+
+
+@pytest.mark.slow
+async def test_nightly_report(tmp_path: Path) -> None:
+    """R245: two tools are allowed, a third is not, and nobody is asked."""
+    calls: list[Any] = [
+        ("c1", "mcp__calculator__multiply", '{"a": 19, "b": 12.5}'),
+        ("c2", "mcp__calculator__divide", '{"a": 1, "b": 2}'),
+    ]
+    async with AnthropicWire() as wire:
+        wire.script = [Answer([], calls), Answer(["We earned 237.50."])]
+        async with child(
+            "nightly_report.py", env={**wire.environ, "MODEL": wire.name, "HOME": str(tmp_path)}
+        ) as process:
+            async with asyncio.timeout(60):
+                out, _ = await process.communicate()
+    lines = out.decode().splitlines()
+    assert lines == [
+        'mcp__calculator__multiply {"a": 19, "b": 12.5}: returned',
+        'mcp__calculator__divide {"a": 1, "b": 2}: denied',
+        "We earned 237.50.",
+    ]
+    assert process.returncode == 0

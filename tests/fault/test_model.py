@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from trimaran import Context, Host, Server, ToolError, content
 from trimaran.client import Sampling
-from trimaran.console.model import (
+from trimaran.conversation.model import (
     Called,
     Conversation,
     Ended,
@@ -838,8 +838,8 @@ async def test_the_name_tells_the_provider(name: str, provider: str, model: str)
         ("llama3:8b", {}, "whose model is 'llama3:8b'"),
         ("openai:", {}, "whose model"),
         ("", {}, "whose model"),
-        ("gemini:flash", {}, "does not drive Gemini"),
-        ("gemini-3-pro", {"GEMINI_API_KEY": KEY}, "does not drive Gemini"),
+        ("gemini:flash", {}, "own API is not driven"),
+        ("gemini-3-pro", {"GEMINI_API_KEY": KEY}, "own API is not driven"),
         ("claude-x", {}, "set ANTHROPIC_API_KEY"),
         ("gpt-x", {"ANTHROPIC_API_KEY": KEY}, "set OPENAI_API_KEY"),
         ("gpt-x", {"OPENAI_API_KEY": " "}, "set OPENAI_API_KEY"),

@@ -1,5 +1,5 @@
 """The command line: `trimaran demo`, `trimaran serve FILE`, `trimaran list|call|read|prompt|doctor TARGET`,
-`trimaran auth login|logout|list|hash`, `trimaran install FILE`, `trimaran console`, `trimaran config check|show|import|export`.
+`trimaran auth login|logout|list|hash`, `trimaran install FILE`, `trimaran console`, `trimaran ask`, `trimaran config check|show|import|export`.
 
 Each command lives in a module of its own and is imported when it is run, so that `trimaran serve` on stdio pays for
 nothing but itself. Standard output belongs to what a command produces; complaints and logs go to standard error.
@@ -39,6 +39,7 @@ COMMANDS: Final = {
     "permissions": ("trimaran.cli.permissions", "Say what a tool may do, and which rule says so."),
     "install": ("trimaran.cli.install", "Register a server of yours in Claude Desktop, Cursor, VS Code and others."),
     "console": ("trimaran.cli.console", "Use the tools of many servers in the terminal, by hand or with a model."),
+    "ask": ("trimaran.cli.headless", "Let a model answer one prompt with the tools of many servers, and end."),
     "config": ("trimaran.cli.config", "Check, show, import and export which servers the host uses."),
 }
 

@@ -12,10 +12,10 @@ import click
 
 from trimaran.errors import ConfigError
 
-from .target import Target, parse_target
+from .hosting import configure, host_options
 
 if TYPE_CHECKING:
-    from trimaran.host import Host, HostConfig
+    from trimaran.host import Host
 
 __all__ = ["command"]
 
@@ -24,19 +24,8 @@ _EXTRA: Final = ("textual", "textual_image")
 
 @click.command("console", short_help="Use the tools of many servers in the terminal, by hand or with a model.")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path), required=False)
-@click.option(
-    "--server",
-    "servers",
-    multiple=True,
-    metavar="NAME=TARGET",
-    help="Add a server: a URL, a file (server.py), or a command in quotes. Repeatable.",
-)
-@click.option("--allow", multiple=True, metavar="RULE", help="Add a rule that says allow; repeatable.")
-@click.option("--ask", multiple=True, metavar="RULE", help="Add a rule that says ask; repeatable.")
-@click.option("--deny", multiple=True, metavar="RULE", help="Add a rule that says deny; repeatable.")
+@host_options
 @click.option("--model", default="", metavar="NAME", help="Send messages to this model, which may use the tools.")
-@click.option("--audit", type=click.Path(dir_okay=False), metavar="FILE", help="Write every decision to this file.")
-@click.option("--no-mcp", is_flag=True, help="Start no server, as TRIMARAN_NO_MCP does.")
 @click.option(
     "--mcp-oauth-port",
     "oauth_port",
@@ -78,7 +67,7 @@ def command(
     from trimaran.console.history import default_file
     from trimaran.console.show import prepare_pictures
 
-    config = _configured(file, dict(map(_named, servers)))
+    config = configure(file, servers)
     if no_mcp:
         os.environ["TRIMARAN_NO_MCP"] = "1"
     if oauth_port is not None:
@@ -109,37 +98,3 @@ def _require_terminal() -> None:
         raise ConfigError(
             "the console needs a terminal, and this is none: without one, use `trimaran call TARGET TOOL KEY=VALUE`"
         )
-
-
-def _named(text: str) -> tuple[str, Target]:
-    from trimaran.host.names import check_server_name
-
-    name, equals, target = text.partition("=")
-    if not equals or not name or not target:
-        raise click.UsageError(f"--server {text!r} names no server: write --server NAME=TARGET")
-    return check_server_name(name), parse_target(target)
-
-
-def _configured(file: Path | None, named: dict[str, Target]) -> HostConfig:
-    """The configuration, and what the command line adds to it; a name that is in both is the command line's."""
-    from msgspec.structs import replace
-
-    from trimaran.host.config import load_config
-
-    config = load_config(file)
-    made = {name: _entry(name, target) for name, target in named.items()}
-    failed = {name: one for name, one in config.failed.items() if name not in made}
-    return replace(config, servers={**config.servers, **made}, failed=failed)
-
-
-def _entry(name: str, target: Target) -> Any:
-    from trimaran.host.config import ServerEntry, Source
-
-    source = Source("--server", "file")
-    if target.is_http:
-        transport: Any = target.transport
-        return ServerEntry(
-            name=name, source=source, transport=transport, url=target.url, headers=target.headers, oauth="auto"
-        )
-    command, *arguments = target.command
-    return ServerEntry(name=name, source=source, command=command, args=tuple(arguments), env=target.env, cwd=target.cwd)

@@ -52,8 +52,7 @@ from .words import Completion, LineError, complete, is_unnamed_secret
 
 if TYPE_CHECKING:
     from trimaran.client import Sampling
-
-    from .model import Conversation
+    from trimaran.conversation.model import Conversation
 
 __all__ = ["ConsoleApp", "run_console"]
 
@@ -361,7 +360,7 @@ class ConsoleApp(App[None]):
 
 
 def _open_model(name: str, host: Host) -> Conversation:
-    from .model import open_model
+    from trimaran.conversation.model import open_model
 
     return open_model(name, host)
 

@@ -21,7 +21,8 @@ from .turns import Turn
 from .words import Asleep, Call, Command, LineError, Message, read_line
 
 if TYPE_CHECKING:
-    from .model import Conversation
+    from trimaran.conversation.model import Conversation
+
     from .transcript import Transcript
 
 __all__ = ["Bench", "Lines", "Work"]

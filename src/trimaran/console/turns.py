@@ -19,7 +19,7 @@ from .show import show_text
 from .transcript import Entry
 
 if TYPE_CHECKING:
-    from .model import Conversation, Ended, Event
+    from trimaran.conversation.model import Conversation, Ended, Event
 
 __all__ = ["Turn"]
 
@@ -78,7 +78,7 @@ class Turn:
             self._task.cancel()
 
     def _take(self, event: Event) -> None:
-        from .model import Called, Failed, Noticed, Refused, Returned, Said
+        from trimaran.conversation.model import Called, Failed, Noticed, Refused, Returned, Said
 
         match event:
             case Said():

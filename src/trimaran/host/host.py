@@ -423,10 +423,14 @@ class Host:
         else:
             server.start()
 
-    async def ready(self) -> None:
-        """Returns when every server that was started is up, has failed, or has had its `startup_timeout` (R267)."""
+    async def ready(self, within: float | None = None) -> None:
+        """Returns when every server that was started is up, has failed, or has had its `startup_timeout` (R267).
+
+        Args:
+            within: Seconds to wait for each, from now on, instead.
+        """
         started = [one for one in self._servers.values() if one.state not in ("disabled", "idle")]
-        await asyncio.gather(*(one.tried() for one in started))
+        await asyncio.gather(*(one.tried() if within is None else one.settled(within) for one in started))
 
     async def close(self) -> None:
         """End every connection and every child process; from any task, any number of times."""

@@ -243,7 +243,7 @@ async def test_the_status_line_counts_what_does_not_fit() -> None:
 async def test_a_model_that_cannot_be_had_is_an_error_before_the_screen_is_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from trimaran.console.model import ModelUnavailable
+    from trimaran.conversation.model import ModelUnavailable
 
     with pytest.raises(ModelUnavailable):
         ConsoleApp(lambda **given: Host({}, **given), model="nobody:nothing")

@@ -10,7 +10,7 @@ import pytest
 
 import trimaran.console.app
 from trimaran import Context
-from trimaran.console.model import Called, Ended, Event, Failed, ModelFailed, Noticed, Refused, Returned, Said
+from trimaran.conversation.model import Called, Ended, Event, Failed, ModelFailed, Noticed, Refused, Returned, Said
 from trimaran.errors import Error
 from trimaran.host import Host, PermissionDenied
 

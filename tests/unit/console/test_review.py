@@ -23,7 +23,6 @@ from trimaran.console.app import ConsoleApp
 from trimaran.console.cards import Card
 from trimaran.console.history import History
 from trimaran.console.logincard import LoginCard
-from trimaran.console.model import Called, Said
 from trimaran.console.overlay import ServersScreen
 from trimaran.console.pages import Pages
 from trimaran.console.pictures import Picture
@@ -31,6 +30,7 @@ from trimaran.console.prompt import Prompt
 from trimaran.console.questions import PermissionCard
 from trimaran.console.show import show_result
 from trimaran.console.transcript import Bar
+from trimaran.conversation.model import Called, Said
 from trimaran.types import ImageContent, TextContent
 
 from .desk import Sea, console, seen, shows, type_line, until

@@ -1,4 +1,4 @@
-"""A model that uses the host's tools: `trimaran console --model NAME`.
+"""A model that uses the host's tools: `trimaran console --model NAME`, `trimaran ask`.
 
     conversation = open_model("claude-sonnet-5", host)
     async for event in conversation.send("What is on the shelves?"):
@@ -54,7 +54,7 @@ __all__ = [
     "open_model",
 ]
 
-log: Final = logging.getLogger("trimaran.console")
+log: Final = logging.getLogger("trimaran.conversation")
 
 _CANCELLED: Final = "cancelled by the person; how far it got is not known"
 _CANCELLED_ELSEWHERE: Final = "the call was cancelled; how far it got is not known"

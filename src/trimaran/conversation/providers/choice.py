@@ -85,7 +85,7 @@ def _read_name(name: str) -> tuple[str, str]:
         return prefix, rest.strip()
     if prefix.startswith(("gemini", "google")):
         raise ModelUnavailable(
-            f"{name!r}: the console does not drive Gemini's own API. It drives anthropic:MODEL, openai:MODEL, and with "
+            f"{name!r}: Gemini's own API is not driven. These are: anthropic:MODEL, openai:MODEL, and with "
             f"OPENAI_BASE_URL any server that speaks OpenAI's Chat Completions."
         )
     if not colon:
