@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -226,3 +227,9 @@ def test_every_public_name_is_there() -> None:
         assert getattr(format, name) is not None or name == "Fit"
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         format.nothing  # noqa: B018  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_no_module_of_the_package_hides_a_name_that_it_offers() -> None:
+    """A module of the same name would be found instead, once anything had imported it."""
+    modules = {file.stem for file in Path(str(format.__file__)).parent.glob("*.py")}
+    assert not modules & set(format.__all__)

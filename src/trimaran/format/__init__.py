@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         restore_arguments,
     )
     from .fit import Fit, Fitted, fit_schema
-    from .lint import lint
+    from .linting import lint
     from .profiles import PROFILES, Profile, profile_named
     from .results import (
         media_to_openai,
@@ -52,7 +52,7 @@ _HOMES = {
         "restore_arguments",
     ),
     "fit": ("Fit", "Fitted", "fit_schema"),
-    "lint": ("lint",),
+    "linting": ("lint",),
     "profiles": ("PROFILES", "Profile", "profile_named"),
     "results": (
         "media_to_openai",

@@ -76,7 +76,7 @@ class Offers:
 
 
 def _declared(tools: list[Tool], format: str, options: dict[str, Any]) -> Offer:
-    from trimaran.format.lint import lint
+    from trimaran.format.linting import lint
     from trimaran.format.tools import profile_of, to_provider
 
     options.setdefault("fit", "auto")
