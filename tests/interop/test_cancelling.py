@@ -20,6 +20,8 @@ from trimaran.serve import HttpServer
 from .harness import DRIVER_LIMIT, HERE, NODE, TOOLS, need
 
 PEERS = {
+    "mcp 1.10": (TOOLS / "peers" / "sdk-1.10" / "bin" / "python", HERE / "cancel_client.py"),
+    "mcp 1.28": (TOOLS / "peers" / "sdk-1.28" / "bin" / "python", HERE / "cancel_client.py"),
     "mcp 2.3": (TOOLS / "peers" / "sdk" / "bin" / "python", HERE / "cancel_client.py"),
     "TypeScript 1.x": (NODE, HERE / "ts_cancel.mjs", "v1"),
     "TypeScript 2.x": (NODE, HERE / "ts_cancel.mjs", "v2"),
