@@ -20,6 +20,7 @@ from msgspec import Meta
 
 from trimaran import Context, Limits, ProtocolError, Server, ToolError
 from trimaran.auth import Principal
+from trimaran.errors import ConfigError
 from trimaran.ext.tasks import EXTENSION, Tasks
 
 from ..auth.badges import ALICE, ALICE_ELSEWHERE, BOB, NOBODY, Badges, badge
@@ -738,6 +739,67 @@ async def test_a_task_of_the_host_is_a_task_like_any(binding: str) -> None:
             assert (await stream.message())["params"]["status"] == "cancelled"
         assert not await tasks.finish(ids[2], "late")
         assert "rows" in text((await get(wire, ids[0], headers=ALICE))["result"])
+
+
+async def test_a_task_of_the_host_may_belong_to_an_anonymous_session(binding: str) -> None:
+    """R78, R80: its client sees it, hears of it, and nobody else does."""
+    server = Server("host", version="1")
+    tasks = Tasks()
+    server.enable_extension(tasks)
+    ids: list[str] = []
+
+    @server.tool
+    async def order(ctx: Context) -> str:
+        ids.append(await tasks.begin("export", owner=ctx.auth, session=ctx.session_id))
+        return ids[-1]
+
+    async with serve(binding, server) as wire:
+        session, other = await wire.initialize(), await wire.initialize()
+        await session.call("order")
+        async with await session.get() as stream:
+            await tasks.finish(ids[0], "done")
+            heard = await stream.message()
+            assert (heard["method"], heard["params"]["taskId"]) == ("notifications/tasks/status", ids[0])
+        assert (await session.ask("tasks/get", {"taskId": ids[0]})).result["status"] == "completed"
+        assert [task["taskId"] for task in (await session.ask("tasks/list")).result["tasks"]] == ids
+        assert (await other.ask("tasks/get", {"taskId": ids[0]})).error["code"] == -32602
+        await wire.call("order")  # of 2026-07-28, where there are no sessions: whoever knows the id
+        assert (await get(wire, ids[1]))["status"] == "working"
+        live = server.sessions.here(session.id)
+        by_object = await tasks.begin("export", session=live)
+        assert (await session.ask("tasks/get", {"taskId": by_object})).result["status"] == "working"
+
+
+async def test_a_session_with_a_principal_gives_its_tasks_to_the_principal(binding: str) -> None:
+    """R78, R80: also in another session of theirs."""
+    server = Server("host", version="1")
+    tasks = Tasks()
+    server.enable_extension(tasks)
+    server.add_tool(lambda: "x", name="t")
+    async with serve(binding, server, auth=Open()) as wire:
+        session, again = await wire.initialize(headers=ALICE), await wire.initialize(headers=ALICE)
+        id = await tasks.begin("export", session=session.id)
+        assert (await again.ask("tasks/get", {"taskId": id})).result["status"] == "working"
+
+
+class Stranger:
+    """A principal that equals nothing: without a subject, and compared by identity."""
+
+
+async def test_an_owner_that_nobody_can_be_is_refused(binding: str) -> None:
+    """R78: the task would be one that nobody can ever look at."""
+    server = Server("host", version="1")
+    tasks = Tasks()
+    server.enable_extension(tasks)
+    async with serve(binding, server) as wire:
+        session = await wire.initialize()
+        for owner in (Stranger(), server.sessions.here(session.id), {"name": "alice"}):
+            with pytest.raises(ConfigError, match="can be matched by nobody.*session=ctx.session_id"):
+                await tasks.begin("export", owner=owner)
+        for stray in ("mcp_0123", Stranger(), 5):
+            with pytest.raises(ConfigError, match="is no live session"):
+                await tasks.begin("export", session=stray)
+        assert await tasks.count() == 0
 
 
 # --- whose they are

@@ -496,15 +496,49 @@ class Tasks:
 
     # --- for the host (R78)
 
-    async def begin(self, name: str, *, owner: Any = None, ttl: float | None = None) -> str:
-        """Begin a task whose work is done elsewhere; its id. `owner` is the principal that may see it."""
+    async def begin(self, name: str, *, owner: Any = None, session: Any = None, ttl: float | None = None) -> str:
+        """Begin a task whose work is done elsewhere; its id.
+
+        Args:
+            name: what it is.
+            owner: the principal that may see it, `ctx.auth` in a tool.
+            session: a legacy session, or its id (`ctx.session_id`). Its client hears of the task; if the client is anonymous,
+                the task belongs to the session. With neither owner nor session, whoever knows the id may see it.
+            ttl: seconds it is kept.
+
+        Raises:
+            ConfigError: nobody could ever see it.
+        """
+        check_seconds("ttl", ttl)
+        key, session_id = await self._place(owner, session)
         draft = self.keeper.draft(
             name,
-            owner=owner_text(owner),
+            owner=key,
+            session=session_id,
             ttl_ms=None if ttl is None else round(ttl * 1000),
             extra=write_extra(Extra(is_host=True)),
         )
         return (await self._crew.begin_for_host(draft)).id
+
+    async def _place(self, owner: Any, session: Any) -> tuple[str, str]:
+        """Whose a task of the host is, and the session that hears of it; both as text."""
+        key = owner_text(owner)
+        if key != owner_text(owner):  # equal to nobody, not even to itself when it comes again
+            raise ConfigError(
+                f"owner={type(owner).__name__} can be matched by nobody, so nobody could see the task: pass the principal "
+                "of the caller, ctx.auth, which has a subject; for an anonymous caller pass session=ctx.session_id"
+            )
+        if session is None:
+            return key, ""
+        id: Any = session if isinstance(session, str) else getattr(session, "id", None)
+        sessions = None if self._server is None else self._server.sessions
+        known = None if sessions is None or not isinstance(id, str) else await sessions.reach(id)
+        if known is None:
+            shown = repr(id) if isinstance(id, str) else type(session).__name__
+            raise ConfigError(f"session={shown} is no live session; pass ctx.session_id of a legacy call, or None")
+        if not key:
+            key = (known.owner_key if known.owner_key is not None else owner_text(known.principal)) or f"session:{id}"
+        return key, known.id
 
     async def get(self, id: str) -> TaskRecord:
         """How a task stands, whoever's it is."""
