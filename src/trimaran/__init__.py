@@ -25,10 +25,13 @@ if TYPE_CHECKING:
     from trimaran.dialers import connect, open_client, run_flow
     from trimaran.errors import Error, ProtocolError, ToolError
     from trimaran.host.host import Host
+    from trimaran.paging import walk_pages
     from trimaran.protocol.uritemplate import UriTemplate
+    from trimaran.protocol.versions import negotiate, supported_versions
     from trimaran.server.context import Context
     from trimaran.server.limits import Limits
     from trimaran.server.server import Server
+    from trimaran.server.sessions import SessionInfo
     from trimaran.sync import SyncClient
     from trimaran.transports.loopback import LoopbackLogin
     from trimaran.types import CallToolResult
@@ -45,13 +48,17 @@ __all__ = [
     "LoopbackLogin",
     "ProtocolError",
     "Server",
+    "SessionInfo",
     "SyncClient",
     "ToolError",
     "UriTemplate",
     "__version__",
     "connect",
+    "negotiate",
     "open_client",
     "run_flow",
+    "supported_versions",
+    "walk_pages",
 ]
 
 _HOMES = {
@@ -64,12 +71,16 @@ _HOMES = {
     "LoopbackLogin": "trimaran.transports.loopback",
     "ProtocolError": "trimaran.errors",
     "Server": "trimaran.server.server",
+    "SessionInfo": "trimaran.server.sessions",
     "SyncClient": "trimaran.sync",
     "ToolError": "trimaran.errors",
     "UriTemplate": "trimaran.protocol.uritemplate",
     "connect": "trimaran.dialers",
+    "negotiate": "trimaran.protocol.versions",
     "open_client": "trimaran.dialers",
     "run_flow": "trimaran.dialers",
+    "supported_versions": "trimaran.protocol.versions",
+    "walk_pages": "trimaran.paging",
 }
 
 

@@ -22,6 +22,7 @@ PUBLIC = [
     "trimaran.types",
     "trimaran.errors",
     "trimaran.content",
+    "trimaran.jsonrpc",
     "trimaran.serve",
     "trimaran.client",
     "trimaran.auth",

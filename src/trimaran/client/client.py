@@ -36,10 +36,10 @@ from trimaran.errors import (
     RemoteProtocolError,
     TimedOut,
     ToolError,
-    TooManyPages,
     Unsupported,
     UrlElicitationRequired,
 )
+from trimaran.paging import MAX_PAGES, walk_pages
 from trimaran.protocol.headers import ParamHeaders
 from trimaran.protocol.inbound import RequestId
 from trimaran.protocol.meta import LOG_LEVELS
@@ -82,7 +82,7 @@ log = logging.getLogger("trimaran.client")
 Timeout = float | None | type[Unset]
 OnProgress = Callable[[float, float | None, str | None], Any]
 
-_MAX_PAGES: Final = 1000
+_MAX_PAGES: Final = MAX_PAGES
 _KEEP_BYTES: Final = 1024 * 1024  # of one result in the cache
 _PASSING: Final = frozenset({429, 502, 503, 504})
 _LOOKUPS: Final = 3  # readings of a list that keeps changing
@@ -714,23 +714,11 @@ class Client:
     async def _list_all(
         self, fetch: Callable[..., Awaitable[Page[_T]]], method: str, max_pages: int, fresh: bool
     ) -> list[_T]:
-        items: list[_T] = []
-        seen: set[str] = set()
-        cursor: str | None = None
-        for _ in range(max_pages):
-            page = await fetch(cursor, fresh=fresh)
-            items.extend(page)
-            cursor = page.next_cursor
-            if cursor is None:
-                if method == "tools/list":
-                    self._tools.is_complete = True
-                return items
-            if cursor in seen:
-                raise RemoteProtocolError(
-                    CODE_INVALID_REQUEST, f"{method} goes in circles: the cursor {cursor[:80]!r} came twice"
-                )
-            seen.add(cursor)
-        raise TooManyPages(f"{method} has more than {max_pages} pages; allow more with max_pages, or read page by page")
+        pages = walk_pages(partial(fetch, fresh=fresh), max_pages=max_pages, what=method)
+        items: list[_T] = [item async for item in pages]
+        if method == "tools/list":
+            self._tools.is_complete = True
+        return items
 
     def _hear(self, method: str, params: dict[str, Any]) -> None:
         if method == "notifications/tools/list_changed":

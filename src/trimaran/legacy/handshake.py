@@ -15,7 +15,8 @@ from trimaran.errors import ProtocolError
 from trimaran.protocol.inbound import Call, Notice, as_request_id
 from trimaran.protocol.meta import LOG_LEVELS, Peer
 from trimaran.protocol.revisions import revise, revise_capabilities
-from trimaran.protocol.versions import LATEST_LEGACY, V2025_06, V2025_11, is_legacy
+from trimaran.protocol.versions import V2025_06, V2025_11
+from trimaran.protocol.versions import negotiate as negotiate_version
 from trimaran.schema import enc_hook
 from trimaran.server.access import InsufficientScope
 from trimaran.server.dispatch import Serve
@@ -181,7 +182,7 @@ class Handshake:
 def negotiate(call: Call) -> Peer:
     """The revision both speak: the one asked for if it is legacy, else the newest legacy one (R18)."""
     params = call.params
-    version = params.protocol_version if is_legacy(params.protocol_version) else LATEST_LEGACY
+    version = negotiate_version(params.protocol_version)
     return Peer(version=version, capabilities=_known(params.capabilities, version), info=params.client_info)
 
 

@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["LATEST_LEGACY", "LEGACY", "MODERN", "SUPPORTED", "is_legacy", "is_modern"]
+__all__ = [
+    "LATEST_LEGACY",
+    "LEGACY",
+    "MODERN",
+    "SUPPORTED",
+    "is_legacy",
+    "is_modern",
+    "negotiate",
+    "supported_versions",
+]
 
 MODERN: Final = "2026-07-28"
 V2025_11: Final = "2025-11-25"
@@ -31,3 +40,17 @@ def is_modern(version: str) -> bool:
 def is_legacy(version: str) -> bool:
     """Is this a revision that begins with `initialize`?"""
     return version in _LEGACY_SET
+
+
+def supported_versions() -> tuple[str, ...]:
+    """The revisions that servers and clients speak, newest first."""
+    return SUPPORTED
+
+
+def negotiate(requested: str) -> str:
+    """The revision that a server answers to an `initialize` which asks for `requested` (R18).
+
+    That one, if it begins with a handshake; else the newest that does. 2026-07-28 is not negotiated: every request names it,
+    and whoever asks for it in a handshake is answered like one that asks for the unknown.
+    """
+    return requested if is_legacy(requested) else LATEST_LEGACY
