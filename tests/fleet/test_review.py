@@ -641,3 +641,19 @@ async def test_a_call_that_is_answered_at_once_costs_the_store_nothing(file: str
         for n in range(50):
             assert (await session.call("add", {"a": 1, "b": 2}, id=n)).status == 200
         assert asked == []
+
+
+async def test_a_session_is_ended_by_its_id_from_any_process(store: str) -> None:
+    """R96, R100: also from one that has never seen it; its calls fail where they are at work."""
+    async with pair(store) as (one, two):
+        session = await one.wire.initialize()
+        waiting = asyncio.ensure_future(session.call("hold", id="h"))
+        await until(lambda: [info.calls for info in one.server.list_sessions()] == [1], "the call is at work")
+        assert two.server.list_sessions() == []
+        assert await two.server.end_session(session.id, "the yard is closing")
+        reply = await asyncio.wait_for(waiting, 10)
+        assert reply.verdict == (200, -32600, "h")
+        assert "the yard is closing" in reply.error["message"]
+        assert (await one.at(session).ask("ping")).status == 404
+        assert (await two.at(session).ask("ping")).status == 404
+        assert not await one.server.end_session(session.id)

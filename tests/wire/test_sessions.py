@@ -696,3 +696,56 @@ async def test_the_end_of_one_endpoint_leaves_other_sessions_alone(binding: str)
         async with serve("asgi", server) as other:
             assert (await other.modern("tools/list")).status == 200
         assert (await session.ask("ping")).status == 200
+
+
+# --- looking after sessions ------------------------------------------------------------------------------------------
+
+
+async def test_live_sessions_can_be_looked_at(binding: str) -> None:
+    """R40, R41, R99: who they are, what was agreed on, how long they have been there; by capability, too."""
+    async with serve(binding, demo(), auth=Tokens()) as wire:
+        server = wire.engine.server
+        assert server.list_sessions() == []
+        first = await wire.initialize(V06, caps={"sampling": {}}, headers={"Authorization": "a"})
+        second = await wire.initialize(headers={"Authorization": "b"})
+        one, two = server.list_sessions()
+        assert (one.id, two.id) == (first.id, second.id)
+        assert (one.version, two.version) == (V06, V11)
+        assert (one.capabilities, two.capabilities) == ({"sampling": {}}, {})
+        assert one.client is not None
+        assert one.client.name
+        assert one.principal != two.principal
+        assert (one.is_initialized, one.calls, one.is_listening) == (True, 0, False)
+        assert one.age >= one.idle >= 0
+        assert [session.id for session in server.list_sessions("sampling")] == [first.id]
+        async with await second.get():
+            await until(lambda: server.list_sessions()[1].is_listening)
+
+
+async def test_a_session_can_be_ended_by_its_id(binding: str) -> None:
+    """R96, R100, R130: its stream closes, its calls fail and say why, its id is unknown from then on."""
+    started, go = asyncio.Event(), asyncio.Event()
+    server = demo()
+
+    @server.tool
+    async def hold() -> str:
+        started.set()
+        await go.wait()
+        return "held"
+
+    async with serve(binding, server) as wire:
+        session, other = await wire.initialize(), await wire.initialize()
+        waiting = asyncio.ensure_future(session.call("hold", id="h"))
+        await soon(started.wait())
+        async with await session.get() as stream:
+            assert await server.end_session(session.id, "the yard is closing")
+            await stream.rest()
+        reply = await soon(waiting)
+        assert reply.verdict == (200, -32600, "h")
+        assert "the session has ended: the yard is closing; send initialize again" in reply.error["message"]
+        assert (await session.ask("tools/list")).status == 404
+        assert (await other.ask("tools/list")).status == 200
+        assert not await server.end_session(session.id)
+        assert not await server.end_session("mcp_0123")
+    assert not await Server("never served").end_session("mcp_0123")
+    assert Server("never served").list_sessions() == []

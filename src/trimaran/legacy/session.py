@@ -28,6 +28,7 @@ from trimaran.server.changes import LIST_CHANGED, RESOURCE_UPDATED
 from trimaran.server.context import ASK_TIMEOUT
 from trimaran.server.exchange import Exchange, Sink
 from trimaran.server.handlers import call_any, incident
+from trimaran.server.sessions import SessionInfo
 from trimaran.types import CreateMessageResult, ElicitResult, Json, ListRootsResult, Root, as_object
 
 from .voice import LegacyVoice
@@ -374,6 +375,39 @@ class Sessions:
         if self._sweeper is not None and not self._live:
             self._sweeper.cancel()
             self._sweeper = None
+
+    def infos(self, capability: str | None = None) -> list[SessionInfo]:
+        """What is known of the sessions of this process, oldest first."""
+        now = time.monotonic()
+        sessions = self if capability is None else self.with_capability(capability)
+        return [
+            SessionInfo(
+                id=session.id,
+                version=session.peer.version,
+                client=session.peer.info,
+                capabilities=dict(session.peer.capabilities),
+                # One that another process let in is a mere mark here, until its next request.
+                principal=None if type(session.principal) is object else session.principal,
+                is_initialized=session.initialized,
+                age=now - session.created,
+                idle=now - session.seen,
+                calls=len(session.calls),
+                is_listening=session.outlet.is_read_here,
+            )
+            for session in sorted(sessions, key=lambda session: session.created)
+            if not self._is_over(session, now)
+        ]
+
+    async def terminate(self, id: str, why: str) -> bool:
+        """End a session wherever it is; its calls fail with the reason. False if there is none of this id."""
+        session = await self.reach(id)
+        if session is None:
+            return False
+        if session.shared is not None:
+            await session.shared.end(session, why)
+        else:
+            self.end(session, why)
+        return True
 
     def with_capability(self, capability: str) -> list[Session]:
         """Sessions whose client declared sampling, elicitation, roots, ... (R41)."""

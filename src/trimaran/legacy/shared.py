@@ -318,15 +318,15 @@ class Shared:
                     await self._amend(session, lambda found: replace(found, extra=place))
                     outlet.noted = place
 
-    async def end(self, session: Session) -> None:
-        """End it everywhere."""
+    async def end(self, session: Session, why: str | None = None) -> None:
+        """End it everywhere; `why` is what its calls fail with, if its client did not end it."""
         try:
             await self._records.delete(session.id)
             await self.fleet.store.events.delete(session.id)
         except StoreUnavailable as error:
             raise unavailable(error) from None
-        self._sessions.end(session)
-        self.fleet.tell_soon("ended", session.id)
+        self._sessions.end(session, why)
+        self.fleet.tell_soon("ended", session.id if why is None else [session.id, why])
 
     # --- what is settled later
 
@@ -387,10 +387,11 @@ class Shared:
         if session is not None and session.shared is self:
             self._follow(session, record)
 
-    def _hear_ended(self, id: Any) -> None:
+    def _hear_ended(self, news: Any) -> None:
+        id, why = (news, None) if isinstance(news, str) else news
         session = self._sessions.here(id)
         if session is not None and session.shared is self:
-            self._sessions.end(session)
+            self._sessions.end(session, why)
 
     async def _look_again(self) -> None:
         """News may have been missed: what the record says counts, as soon as it is needed."""

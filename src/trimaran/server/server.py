@@ -58,6 +58,8 @@ from .tools import ToolEntry, compile_tool, icons_of
 if TYPE_CHECKING:
     from trimaran.transports.asgi import AsgiApp
 
+    from .sessions import SessionInfo
+
 __all__ = ["Server"]
 
 P = ParamSpec("P")
@@ -464,6 +466,21 @@ class Server:
     def broadcast(self, method: str, params: Mapping[str, Json] | None = None) -> int:
         """Send a notification to every legacy session; returns how many were told (R19)."""
         return 0 if self.sessions is None else self.sessions.broadcast(method, params)
+
+    def list_sessions(self, capability: str | None = None) -> list[SessionInfo]:
+        """The live sessions of legacy clients in this process, oldest first; only those that declare a capability (R41).
+
+        Requests of 2026-07-28 belong to no session. Where several processes share a store, each knows the sessions that it
+        has served.
+        """
+        return [] if self.sessions is None else self.sessions.infos(capability)
+
+    async def end_session(self, id: str, why: str = "the server's operator ended it") -> bool:
+        """End a session of a legacy client: its streams close, its calls fail with `why`, and its id is unknown from now on.
+
+        With a store it is ended in every process, whichever of them knows it. False if there is no such session.
+        """
+        return False if self.sessions is None else await self.sessions.terminate(id, why)
 
     # Serving
 
