@@ -50,10 +50,15 @@ class Job:
             if inspect.isawaitable(result):
                 result = await result
         except Exception as error:
-            while isinstance(error, BaseExceptionGroup):
-                error = error.exceptions[0]
-            return f"{type(error).__name__}: {error}"
+            return describe(error)
         return result if isinstance(result, str) else repr(result)
+
+
+def describe(error: BaseException) -> str:
+    """The error in a line; of a group, its first."""
+    return (
+        describe(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else f"{type(error).__name__}: {error}"
+    )
 
 
 def main(drive: Callable[[Job], Awaitable[None]]) -> None:
@@ -64,7 +69,7 @@ def main(drive: Callable[[Job], Awaitable[None]]) -> None:
         asyncio.run(_whole(drive, job))
     except BaseException as raised:
         traceback.print_exc()
-        error = f"{type(raised).__name__}: {raised}"[:600]
+        error = describe(raised)[:600]
     sys.stdout.write("\n" + json.dumps({"tools": job.tools, "results": job.results, "error": error}) + "\n")
     sys.stdout.flush()
 
