@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 
 from .agents import run_agent
-from .catalog import Known, Program, RealServer, read_known, read_programs, read_servers
+from .catalog import Known, Program, RealServer, Surroundings, read_known, read_programs, read_servers
 from .frameworks import BRIDGES, run_bridge, run_framework
 from .install import Gone, NotInstalled, install
 from .results import Row, Run, save, scrub, verdict
@@ -40,9 +40,9 @@ class World:
         self._installing = asyncio.Lock()
         self._began = time.monotonic()
 
-    async def run(self, programs: list[Program], servers: list[RealServer], variables: dict[str, str]) -> None:
+    async def run(self, programs: list[Program], servers: list[RealServer], surroundings: Surroundings) -> None:
         work = [self._guarded(program, lambda p=program: self._run_program(p)) for program in programs]
-        work += [self._guarded(server, lambda s=server: self._run_server(s, variables)) for server in servers]
+        work += [self._guarded(server, lambda s=server: self._run_server(s, surroundings)) for server in servers]
         self.total = len(work)
         self.say(f"{self.total} programs, {len(CALLS)} calls each on every transport")
         await asyncio.gather(*work)
@@ -81,9 +81,9 @@ class World:
             runs[transport] = self._judge(program, faults)
         return _row(program, runs=runs)
 
-    async def _run_server(self, server: RealServer, variables: dict[str, str]) -> Row:
+    async def _run_server(self, server: RealServer, surroundings: Surroundings) -> Row:
         async with open_sandbox() as sandbox:
-            comparison = await compare(server, variables, sandbox)
+            comparison = await compare(server, surroundings, sandbox)
         ours, official = comparison.ours, comparison.official
         facts: dict[str, object] = {"note": server.note, "ours_s": ours.seconds, "official_s": official.seconds}
         if official.failure:
@@ -152,13 +152,13 @@ def main() -> int:
     parser.add_argument("--only", default="", help="names or kinds, with commas between them")
     parser.add_argument("--jobs", type=int, default=1, help="programs at the same time; times are truest with 1")
     options = parser.parse_args()
-    programs, (servers, variables) = read_programs(), read_servers()
+    programs, (servers, surroundings) = read_programs(), read_servers()
     names = [name for name in options.only.split(",") if name]
     if names:
         programs, servers = choose(names, programs, servers)
     world = World(options.jobs)
     try:
-        asyncio.run(_until_told_to_stop(world.run(programs, servers, variables)))
+        asyncio.run(_until_told_to_stop(world.run(programs, servers, surroundings)))
     except asyncio.CancelledError:
         print("\nstopped; the rows of the programs that were done are written", flush=True)
     return conclude(world)

@@ -57,14 +57,21 @@ def read_programs() -> list[Program]:
     ]
 
 
-def read_servers() -> tuple[list[RealServer], dict[str, str]]:
-    """The servers, and the dummy variables that all of them get."""
+@dataclass(frozen=True)
+class Surroundings:
+    """What every server finds: dummy variables, and files in its home folder. `{sandbox}` is the home folder."""
+
+    variables: dict[str, str]
+    files: dict[str, str]
+
+
+def read_servers() -> tuple[list[RealServer], Surroundings]:
     document = _read("servers.toml")
     servers = [
         RealServer(command=tuple(entry.pop("command")), note=entry.pop("note", ""), packages=_packages(entry))
         for entry in document["server"]
     ]
-    return servers, document["environment"]
+    return servers, Surroundings(document["environment"], document["files"])
 
 
 @dataclass(frozen=True)

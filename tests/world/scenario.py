@@ -102,7 +102,9 @@ def check(results: Sequence[tuple[str, str]], calls: Iterable[Call]) -> list[str
 
 
 def is_name_of(tool: str, name: str) -> bool:
-    """Is this program's `name` for a tool our `tool`? Programs add prefixes, replace characters, and append a digest."""
+    """Is this program's `name` for a tool our `tool`? Programs add prefixes, replace or drop characters, append a digest."""
+    if fold(name).replace("_", "") == fold(tool).replace("_", ""):
+        return True
     return re.search(rf"(^|_){fold(tool)}(_[0-9a-z]{{7}})?$", fold(name)) is not None
 
 

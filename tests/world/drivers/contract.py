@@ -40,7 +40,7 @@ class Job:
         callers = dict(tools)
         self.tools = list(callers)
         for tool, arguments in self.calls:
-            name = next((name for name in callers if _fold(name).endswith(_fold(tool))), None)
+            name = next((name for name in callers if _is_name_of(tool, name)), None)
             if name is not None:
                 self.results.append((name, await self._call(callers[name], arguments)))
 
@@ -76,6 +76,11 @@ def main(drive: Callable[[Job], Awaitable[None]]) -> None:
 
 async def _whole(drive: Callable[[Job], Awaitable[None]], job: Job) -> None:
     await drive(job)
+
+
+def _is_name_of(tool: str, name: str) -> bool:
+    """Frameworks add prefixes, and replace or drop characters."""
+    return _fold(name).endswith(_fold(tool)) or _fold(name).replace("_", "") == _fold(tool).replace("_", "")
 
 
 def _fold(name: str) -> str:
