@@ -136,8 +136,21 @@ AGENTS: dict[str, Callable[[Sandbox, Target, str, str], Start]] = {
 }
 
 
+# The tool by which an agent's model reads resources, and its arguments beside the URI.
+RESOURCE_TOOLS: dict[str, tuple[str, dict[str, str]]] = {
+    "claude-code": ("ReadMcpResourceTool", {"server": "harbour"}),
+    "codex": ("read_mcp_resource", {"server": "harbour"}),
+    "gemini-cli": ("read_mcp_resource", {}),
+    "opencode": ("read_mcp_resource", {"server": "harbour"}),
+    "qwen-code": ("read_mcp_resource", {"server_name": "harbour"}),
+}
+
+
 async def run_agent(packages: Packages, sandbox: Sandbox, target: Target, calls: Sequence[Call]) -> list[str]:
     """The faults of one run; none if everything is right."""
+    if packages.name in RESOURCE_TOOLS:
+        tool, arguments = RESOURCE_TOOLS[packages.name]
+        calls = [*calls, Call(tool, {**arguments, "uri": "harbour://berths"}, ("klein",))]
     async with ScriptedModel() as model:
         start = AGENTS[packages.name](sandbox, target, model.url, as_prompt(calls))
         environment = sandbox.environment(start.variables, [packages.bin])
