@@ -89,9 +89,7 @@ _TEXTUAL: Final[dict[str, Schema]] = {
     "pathlib.PureWindowsPath": {},
     "re.Pattern": {},
     "yarl.URL": _URL,
-    "yarl._url.URL": _URL,
     "httpx.URL": _URL,
-    "httpx._urls.URL": _URL,
     "starlette.datastructures.URL": _URL,
 }
 _LENGTHS: Final = {
@@ -122,7 +120,8 @@ def is_textual(core: Any) -> bool:
 
 
 def _qualified(cls: Any) -> str:
-    return f"{getattr(cls, '__module__', '')}.{getattr(cls, '__qualname__', '')}"
+    """Module and name, as users import it: Python 3.13 keeps `pathlib.Path` in `pathlib._local`, httpx its URL in `_urls`."""
+    return f"{str(getattr(cls, '__module__', '')).partition('._')[0]}.{getattr(cls, '__qualname__', '')}"
 
 
 def json_ready(value: Any) -> Any:

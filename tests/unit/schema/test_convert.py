@@ -694,3 +694,14 @@ def test_neither_pydantic_nor_attrs_nor_jsonschema_is_imported_unasked():
         "assert not {'pydantic', 'attrs', 'attr', 'jsonschema_rs', 'asyncio'} & set(sys.modules), sys.modules.keys()\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+def test_a_path_is_known_wherever_its_python_keeps_it() -> None:
+    """Python 3.13 defines `pathlib.Path` in `pathlib._local`."""
+
+    class Path(pathlib.PurePosixPath): ...
+
+    Path.__qualname__ = "Path"
+    for module in ("pathlib", "pathlib._local"):
+        Path.__module__ = module
+        assert schema_of(Path) == {"type": "string"}

@@ -133,7 +133,7 @@ def test_the_context_is_no_argument_wherever_it_stands(server: Server) -> None:
         lambda s: s.add_tool(lambda **k: 1, name="n"),
         lambda s: s.add_tool(lambda a, /: 1, name="n"),
         lambda s: s.add_tool(lambda: (yield), name="n"),
-        lambda s: s.add_tool(threading.get_ident, name="n"),
+        lambda s: s.add_tool(min, name="n"),
         lambda s: s.add_tool(lambda: 1, name="n", input_schema={"type": "array"}),
         lambda s: s.add_tool(lambda: 1, name="n", input_schema={"type": "object", "properties": {"a": {"type": "x"}}}),
         lambda s: s.add_tool(lambda: 1, name="n", output_schema={"type": "nonsense"}),
