@@ -777,7 +777,7 @@ async def test_a_queue_that_cannot_take_a_task_leaves_none_behind(url: str) -> N
     async with fleet(url, "one") as (_, one), one.client() as client:
         queue = one.tasks.runner = Queue()
         queue.is_broken = True
-        with pytest.raises(CallError, match="the queue is away"):
+        with pytest.raises(CallError, match="cannot reach its store"):
             await client.start_task("fragile", {})
 
         async def none() -> bool:
