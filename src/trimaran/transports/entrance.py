@@ -188,10 +188,10 @@ class Entrance:
 
     # What is answered here
 
-    async def turn_away(self, request: Request, error: Exception) -> None:
-        """Answer what `identify` raised."""
+    async def turn_away(self, request: Request, error: Exception, *, is_rpc: bool = True) -> None:
+        """Answer what `identify` raised. Where clients can log in, as an OAuth error, and also outside of MCP."""
         if isinstance(error, Refused):
-            body = error.body if self._offers_login else error.rpc_body
+            body = error.rpc_body if is_rpc and not self._offers_login else error.body
             await request.reply(error.status, error.headers, body)
             return
         number = _log(error)

@@ -62,7 +62,7 @@ class AuthMiddleware:
             principal = await self._entrance.identify(request)
         except Exception as error:
             if is_http:
-                await self._entrance.turn_away(request, error)
+                await self._entrance.turn_away(request, error, is_rpc=_is_mcp(request))
             else:
                 await send({"type": "websocket.close", "code": 1008, "reason": "credentials are needed here"})
             return
@@ -89,6 +89,11 @@ class MetadataMiddleware:
         if scope["type"] == "http" and await self._entrance.serve_document(_request(scope, receive, send)):
             return
         await self._app(scope, receive, send)
+
+
+def _is_mcp(request: Request) -> bool:
+    """MCP clients accept a stream with every request; other routes' clients would not know what a JSON-RPC error is."""
+    return "text/event-stream" in (request.headers.get("accept") or "")
 
 
 def _is_preflight(request: Request) -> bool:

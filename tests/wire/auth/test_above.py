@@ -266,6 +266,9 @@ async def test_our_providers_may_guard_a_whole_application() -> None:
         refused = await wire.send("GET", {}, path=path)
         assert refused.status == 401
         assert refused.headers["www-authenticate"] == 'ApiKey header="X-API-Key"'
+    said = "credentials are needed here: send an API key in the header X-API-Key"
+    assert (await wire.send("GET", {}, path="/show")).json == {"error": "unauthorized", "error_description": said}
+    assert (await wire.call("whoami")).json["error"]["message"] == said  # an MCP client shows this
     preflight = {"Origin": "http://127.0.0.1:80", "Access-Control-Request-Method": "POST"}
     assert (await wire.send("OPTIONS", preflight, path="/api/mcp")).status == 204
     assert (await wire.send("OPTIONS", {}, path="/show")).status == 401
