@@ -145,14 +145,18 @@ class Commands:
 
     @staticmethod
     async def _resource_rows(server: str, client: Client) -> list[tuple[str, str]]:
-        listed = await client.list_resources_all(max_pages=_MOST_PAGES)
-        rows = [(f"@{server}:{one.name}", f"{one.uri}  {one.description or ''}") for one in listed]
-        try:
-            templates = await client.list_resource_templates_all(max_pages=_MOST_PAGES)
-        except Error:
-            return rows  # many servers have resources and no templates
-        return rows + [
-            (f"@{server}:{one.name} ...", f"{one.uri_template}  {one.description or ''}") for one in templates
+        listed, templates = await asyncio.gather(
+            client.list_resources_all(max_pages=_MOST_PAGES),
+            client.list_resource_templates_all(max_pages=_MOST_PAGES),
+            return_exceptions=True,
+        )
+        if isinstance(listed, BaseException) and (isinstance(templates, BaseException) or not templates):
+            raise listed
+        # Many servers have resources and no templates, some the other way round: neither hides the other.
+        rows = [] if isinstance(listed, BaseException) else listed
+        more = [] if isinstance(templates, BaseException) else templates
+        return [(f"@{server}:{one.name}", f"{one.uri}  {one.description or ''}") for one in rows] + [
+            (f"@{server}:{one.name} ...", f"{one.uri_template}  {one.description or ''}") for one in more
         ]
 
     async def _read(self, words: Sequence[str]) -> None:

@@ -113,6 +113,9 @@ def _schema_faults(tool: Any) -> Iterator[str]:
         schema = definition.get(key)
         try:
             if key == "inputSchema":
+                # Without a type at its root it is used by every client; what the providers say of it is told below.
+                fields = as_object(schema)
+                schema = schema if fields is None else {"type": "object", **fields}
                 check_object_schema(schema, key)
             Validator(schema)  # pyright: ignore[reportArgumentType] - what it is not, it says
         except (DeclarationError, TypeError) as error:
