@@ -96,7 +96,7 @@ def test_a_projects_file_is_not_trusted_before_it_was_seen(started: Started, tmp
     ("words", "said"),
     [
         (["--server", "sea"], "write --server NAME=TARGET"),
-        (["--server", "Sea=https://sea.example/mcp"], "a server cannot be called 'Sea'"),
+        (["--server", " sea=https://sea.example/mcp"], "neither begins nor ends with a blank"),
         (["--server", "sea=ftp://sea.example"], "http:// and https://"),
         (["nothing.toml"], "there is no such file"),
         (["--mcp-oauth-port", "65536"], "--mcp-oauth-port"),
