@@ -108,7 +108,7 @@ def call_result(value: Any, output: Validator | None, exact: type | None = None)
     if output is not None:
         if kind is tuple and len(value) == 2 and isinstance(value[1], dict) and _is_object(output):
             return _with_structure(value[1], output, value[0])
-        return _with_structure(value, output)
+        return _with_structure(value, output, value if _holds_blocks(value, output) else UNSET)
     if value is None:
         return CallToolResult(content=[])
     if _is_block(value):
@@ -127,6 +127,20 @@ def _is_object(output: Validator) -> bool:
     # A tool that promises an array may well return a pair.
     schema = as_object(output.schema)
     return schema is None or schema.get("type") != "array"
+
+
+def _holds_blocks(value: Any, output: Validator) -> bool:
+    """Whether it is a list of blocks and texts from a tool that promises a list of anything (`-> list`).
+
+    Then the client is shown the blocks, a picture as a picture, and the structure beside them keeps the promise.
+    """
+    if not isinstance(value, (list, tuple)):
+        return False
+    schema = as_object(output.schema)
+    if schema is None or schema.keys() & {"items", "prefixItems"}:
+        return False
+    items = cast("Sequence[Any]", value)
+    return any(isinstance(item, BLOCKS) for item in items) and all(isinstance(item, (str, *BLOCKS)) for item in items)
 
 
 def _content(value: Any) -> list[Any]:

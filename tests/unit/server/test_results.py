@@ -118,6 +118,18 @@ def test_structure_may_come_with_content_of_its_own() -> None:
     assert wire(found) == {**text("seen"), "structuredContent": {"a": 1}}
 
 
+def test_blocks_in_a_list_of_anything_are_shown_as_blocks() -> None:
+    """A tool annotated `-> list` promises structure, and yet a picture it returns is a picture."""
+    blocks = ["x", content.image(b"x", "image/png")]
+    structured = ["x", IMAGE]
+    assert wire(call_result(blocks, Validator({"type": "array"}))) == {
+        "content": [TEXT, IMAGE],
+        "structuredContent": structured,
+    }
+    for promised, value in (({"type": "array"}, ["x", 1]), ({"type": "array", "items": {"type": "string"}}, ["x"])):
+        assert len(wire(call_result(value, Validator(promised)))["content"]) == 1
+
+
 @pytest.mark.parametrize(
     "value",
     ["x", None, [1], CallToolResult.ok("x"), CallToolResult.ok("x", structured=1), ("x", {"a": "b"})],
