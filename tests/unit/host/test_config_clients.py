@@ -660,7 +660,7 @@ def test_what_goes_out_comes_back_the_same(client: str, given: dict[str, Any]) -
     """Where the program can say it at all; Goose writes down its own time limit."""
     made = export_servers(CLIENTS[client], "", "f", {"s": given}, LINUX)
     if made.skipped:
-        assert (client, given is REMOTE) in {("claude-desktop", True), ("copilot", True), ("zed", True)}
+        assert (client, given is REMOTE) in {("claude-desktop", True), ("zed", True)}
         return
     back = taken(client, made.text).tables["s"]
     back.pop("timeout", None)
@@ -674,10 +674,10 @@ def test_qwen_tells_http_from_sse_by_the_key() -> None:
     assert sent("qwen", {"transport": "sse", "url": "https://h/sse"}) == {"url": "https://h/sse"}
 
 
-def test_copilot_calls_a_process_local_and_fills_in_variables_in_env_alone() -> None:
+def test_copilot_calls_a_process_local_and_fills_in_variables_but_for_a_url() -> None:
     entry = {"type": "local", "tools": ["*"], "command": "x", "args": ["$A"], "env": {"A": "$A", "B": "${B:-c}"}}
     read = one("copilot", entry)
-    assert read.tables["s"] == {"command": "x", "args": ["$A"], "env": {"A": "${A}", "B": "${B:-c}"}}
+    assert read.tables["s"] == {"command": "x", "args": ["${A}"], "env": {"A": "${A}", "B": "${B:-c}"}}
     assert read.notes["s"] == []
     given = {"command": "x", "env": {"A": "${A:-b}"}, "timeout": "5s", "permissions": {"deny": ["rm"]}}
     assert sent("copilot", given) == {
@@ -690,7 +690,8 @@ def test_copilot_calls_a_process_local_and_fills_in_variables_in_env_alone() -> 
         "excludeTools": ["rm"],
     }
     assert "would take $A for a variable" in sent("copilot", {"command": "x", "env": {"A": "$A"}})
-    assert "does not fill in ${KEY}" in sent("copilot", REMOTE)
+    assert sent("copilot", REMOTE)["headers"]["Authorization"] == "Bearer ${KEY}"
+    assert "does not fill in ${BASE}" in sent("copilot", {"transport": "http", "url": "https://${BASE}/mcp"})
     web = {"type": "http", "url": "https://h/", "tools": ["read"], "oauthClientId": "c", "oauthScopes": ["r"]}
     read = one("copilot", web)
     assert read.tables["s"]["oauth_config"] == {"client_id": "c", "scopes": ["r"]}

@@ -226,7 +226,8 @@ _ALL: Final = (
         form=Spelled(
             Spelling(
                 title="Copilot CLI",
-                env_style="shell",
+                style="shell",
+                url_style="none",
                 type_for="all",
                 stdio_type="local",
                 cwd=True,

@@ -9,7 +9,7 @@ Variables are spelt differently by everybody:
     plain   ${NAME} ${NAME:-x}         .mcp.json, Claude Code, mcp.toml
     env     ${env:NAME}                Cursor, VS Code, Windsurf; also ${workspaceFolder}, ${userHome}, ${input:id}
     bare    $NAME ${NAME}              Gemini CLI, Qwen Code
-    shell   $NAME ${NAME} ${NAME:-x}   Copilot CLI, in `env` and nowhere else
+    shell   $NAME ${NAME} ${NAME:-x}   Copilot CLI, but not in `url`
     brace   {env:NAME}                 opencode
     none                               Claude Desktop, Zed; Codex and Goose have keys that name variables instead
 """
@@ -273,8 +273,8 @@ class Spelling(Struct, frozen=True, kw_only=True):
 
     title: str
     style: Style = "none"
-    env_style: Style | None = None
-    """How variables are spelt in `env`, where that is the only place for them."""
+    url_style: Style | None = None
+    """How variables are spelt in a URL, where that is another way than elsewhere."""
     url: str = "url"
     sse_url: str = "url"
     """Where it is another key than `url`, the key says which transport it is, and `type` does not."""
@@ -318,17 +318,17 @@ class Spelled(Form):
             table["command"] = said.text(command)
             if args := said.list("args", entry.get("args")):
                 table["args"] = args
-            inner = said
-            if self._as.env_style is not None:
-                inner = _Understood(self._as.env_style, self._as.title, machine, inputs, notes)
-            if env := inner.texts("env", entry.get("env")):
+            if env := said.texts("env", entry.get("env")):
                 table["env"] = env
             if isinstance(entry.get("cwd"), str):
                 table["cwd"] = said.text(entry["cwd"])
         else:
             if not isinstance(url, str):
                 raise CannotSay("it has no URL")
-            table |= {"transport": kind, "url": said.text(url)}
+            address = said
+            if self._as.url_style is not None:
+                address = _Understood(self._as.url_style, self._as.title, machine, inputs, notes)
+            table |= {"transport": kind, "url": address.text(url)}
             if headers := said.texts("headers", entry.get("headers")):
                 table["headers"] = headers
             used |= self._read_oauth(entry, table, said, notes)
@@ -416,10 +416,7 @@ class Spelled(Form):
             entry["command"] = self._out(table.get("command", ""))
             entry["args"] = [self._out(one) for one in table.get("args", [])]
             if table.get("env"):
-                style = words.env_style or words.style
-                entry["env"] = {
-                    key: _spell(str(value), style, title, folder=words.folder) for key, value in table["env"].items()
-                }
+                entry["env"] = {key: self._out(value) for key, value in table["env"].items()}
             if table.get("cwd") is not None:
                 if not words.cwd:
                     raise CannotSay(f"{title} has no cwd: let the command change to it, or start something that does")
@@ -438,7 +435,8 @@ class Spelled(Form):
             raise CannotSay(
                 f"{self._as.title} starts processes only; register the URL in its settings, or a proxy as a command"
             )
-        entry[self._as.sse_url if transport == "sse" else self._as.url] = self._out(table.get("url", ""))
+        key = self._as.sse_url if transport == "sse" else self._as.url
+        entry[key] = _spell(str(table.get("url", "")), self._as.url_style or self._as.style, self._as.title)
         if table.get("headers"):
             entry["headers"] = {key: self._out(value) for key, value in table["headers"].items()}
 
