@@ -724,6 +724,13 @@ def test_opencode_has_one_list_for_the_command_and_words_of_its_own() -> None:
     assert read.notes["s"] == ["oauth.callbackPort is not carried over"]
     off = {"type": "remote", "url": "https://h/", "oauth": False, "enabled": True}
     assert sent("opencode", table("opencode", off)) == off
+    local = {"type": "local", "command": ["x"], "disabled": True, "timeout": {"startup": 5000, "request": 9000}}
+    deeper = json.dumps({"mcp": {"servers": {"s": local}}})
+    assert taken("opencode", deeper).tables == {
+        "s": {"command": "x", "disabled": True, "timeout": "9s", "startup_timeout": "5s"}
+    }
+    with pytest.raises(ConfigUnusable, match="one level deeper"):
+        export_servers(CLIENTS["opencode"], deeper, "f", {"t": {"command": "x"}}, LINUX)
     assert "neither" in one("opencode", {"enabled": True}).skipped["s"]
     assert "reads a file" in one("opencode", {"type": "remote", "url": "{file:x}"}).skipped["s"]
     assert "no defaults" in sent("opencode", {"command": "x", "env": {"A": "${A:-b}"}})
@@ -744,6 +751,12 @@ def test_what_a_program_cannot_be_told_of_a_login_is_said() -> None:
     off = {"transport": "http", "url": "https://h/", "oauth": "off"}
     made = export_servers(CLIENTS["cursor"], "", "f", {"s": off}, LINUX)
     assert made.notes["s"] == ['Cursor has no oauth = "off" for a server: it may ask for a login']
+    old = {"transport": "sse", "url": "https://h/sse"}
+    for client in ("cursor", "windsurf", "zed"):
+        made = export_servers(CLIENTS[client], "", "f", {"s": old}, LINUX)
+        assert made.notes["s"] == [
+            f"{CLIENTS[client].title} has no word for HTTP+SSE: it has to find out by itself, if it speaks it"
+        ]
     robot = {**web, "oauth": "client_credentials", "oauth_config": {"client_id": "c", "client_secret": "s"}}
     for client in sorted(CLIENTS):
         assert 'oauth = "client_credentials"' in sent(client, robot)

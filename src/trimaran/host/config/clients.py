@@ -81,6 +81,8 @@ class Client(Struct, frozen=True, kw_only=True):
         if self.name == "vscode" and not found and isinstance(content.get("mcp"), Mapping):
             # Where they stood before they had a file of their own: in settings.json.
             found = _table(content["mcp"].get("servers"), "mcp.servers", file)
+        if self.name == "opencode" and _is_nested(found.get("servers")):
+            found = {name: one for name, one in found.items() if name not in ("servers", "timeout")} | found["servers"]
         if self.name == "claude-code":
             projects = _table(content.get("projects"), "projects", file)
             here = _table(projects.get(machine.workspace), f"projects.{machine.workspace}", file)
@@ -98,6 +100,8 @@ class Client(Struct, frozen=True, kw_only=True):
         found = json_lines(text, (self.key,), file)
         if self.name == "vscode" and not found:
             found = json_lines(text, ("mcp", "servers"), file)
+        if self.name == "opencode":
+            found |= json_lines(text, ("mcp", "servers"), file)
         if self.name == "claude-code":
             found |= json_lines(text, ("projects", machine.workspace, "mcpServers"), file)
         return found
@@ -119,6 +123,11 @@ class Client(Struct, frozen=True, kw_only=True):
         excluded: list[Any] = lists.get("excluded") or []
         allowed: list[Any] = lists.get("allowed") or []
         return lambda name: name in excluded or (bool(allowed) and name not in allowed)
+
+
+def _is_nested(servers: Any) -> bool:
+    """Does opencode's next version have its servers here, and not a server of this name?"""
+    return isinstance(servers, Mapping) and "type" not in servers
 
 
 def _table(value: Any, key: str, file: str) -> dict[str, Any]:

@@ -424,6 +424,8 @@ class Spelled(Form):
         else:
             self._write_url(entry, table, transport)
         notes: list[str] = []
+        if transport == "sse" and words.type_for == "none" and words.sse_url == words.url:
+            notes.append(f"{title} has no word for HTTP+SSE: it has to find out by itself, if it speaks it")
         said = self._write_rest(entry, table, notes)
         return Written(entry, [*notes, *_left_behind(table, title, said)])
 
@@ -734,6 +736,8 @@ class OpenCode(Form):
         }
     )
     _OAUTH: Final = {"clientId": "client_id", "clientSecret": "client_secret", "scope": "scopes"}
+    # Its next version writes these in another way, and the servers one level deeper (`Client.servers`).
+    _NEXT: Final = {"client_id": "client_id", "client_secret": "client_secret"}
 
     def read(self, entry: Mapping[str, Any], machine: Machine, inputs: Inputs) -> Read:
         notes: list[str] = []
@@ -761,10 +765,16 @@ class OpenCode(Form):
             raise CannotSay('it is neither "local" nor "remote": it may only switch on a server that others define')
         if entry.get("enabled") is False or entry.get("disabled") is True:
             table["disabled"] = True
-        if (value := entry.get("timeout")) is not None:
+        limits: Any = entry.get("timeout")
+        if not isinstance(limits, Mapping):
+            limits = {"request": limits}
+        for theirs, ours in (("request", "timeout"), ("startup", "startup_timeout")):
+            value: Any = cast("Mapping[str, Any]", limits).get(theirs)
+            if value is None:
+                continue
             length = _duration("timeout", value / 1000 if isinstance(value, (int, float)) else value, notes)
             if length is not None:
-                table["timeout"] = length
+                table[ours] = length
         notes += [f"{key} is not carried over" for key in entry if key not in self._USED | _QUIET]
         return Read(table, notes)
 
@@ -775,11 +785,12 @@ class OpenCode(Form):
             return
         details: dict[str, Any] = {}
         for key, value in cast("Mapping[str, Any]", oauth).items():
-            if key not in self._OAUTH:
+            ours = self._OAUTH.get(key, self._NEXT.get(key))
+            if ours is None or not isinstance(value, str):
                 notes.append(f"oauth.{key} is not carried over")
-            elif isinstance(value, str):
+            else:
                 text = said.text(value)
-                details[self._OAUTH[key]] = text.split() if key == "scope" else text
+                details[ours] = text.split() if key == "scope" else text
         if details:
             table["oauth_config"] = details
 

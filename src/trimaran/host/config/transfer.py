@@ -166,6 +166,9 @@ def export_servers(
             Problem(file, "an object is expected here, with a member for each server", client.key, kind="config_parse")
         )
     entries = cast("Mapping[str, Any]", there or {})
+    if client.servers(content, machine, file).keys() - entries.keys() and client.name == "opencode":
+        message = "the servers stand one level deeper than this version writes them; add it by hand"
+        raise ConfigUnusable(Problem(file, message, f"{client.key}.servers", kind="config_parse"))
     written: list[str] = []
     unchanged: list[str] = []
     kept: list[str] = []
