@@ -72,6 +72,13 @@ class StoreUnusable(ConfigError):
     kind = "token_store"
 
 
+@final
+class KeyringUnusable(StoreUnusable):
+    """The keyring of the system cannot be used."""
+
+    kind = "keyring"
+
+
 @runtime_checkable
 class TokenStore(Protocol):
     """Keeps records by key. Any object with these five will do."""
@@ -610,7 +617,7 @@ class KeyringTokens:
             # Its text is the backend's own, and might quote what it was given.
             said = f"the keyring ({_name_of(self._backend)}) does not answer ({type(error).__name__})"
             if self._fallback is None:
-                raise StoreUnusable(f"{said}: unlock it, or keep logins in a file, store='tokens.json'") from None
+                raise KeyringUnusable(f"{said}: unlock it, or keep logins in a file, store='tokens.json'") from None
             _warn_once(f"{said}: logins are kept by {self._fallback!r} meanwhile")
             return otherwise
 
@@ -690,7 +697,7 @@ def _keyring() -> Any:
     try:
         import keyring  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
     except ImportError:
-        raise StoreUnusable(
+        raise KeyringUnusable(
             'the keyring needs the package keyring: pip install "trimaran[keyring]", or keep logins in a file, FileTokens()'
         ) from None
     return cast("Any", keyring)

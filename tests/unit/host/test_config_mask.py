@@ -71,3 +71,25 @@ def test_every_place_for_secrets_is_masked() -> None:
         "scopes": ["r"],
     }
     assert (seen["command"], seen["timeout"], seen["disabled"]) == ("npx", "5s", False)
+
+
+def test_credentials_of_a_program_are_hidden_and_where_they_are_is_not() -> None:
+    """R211, R212."""
+    table = {
+        "client_secret": "${SECRET}",
+        "private_key": "-----BEGIN",
+        "client_assertion": "a.b.c",
+        "subject_token": "d.e.f",
+        "idp_client_secret": "g",
+    }
+    assert masked({"oauth_config": table})["oauth_config"] == dict.fromkeys(table, "***") | {
+        "client_secret": "${SECRET}"
+    }
+    shown = {
+        "private_key_file": "/keys/app.pem",
+        "subject_token_type": "saml2",
+        "assertion_file": "/var/run/token",
+        "idp_token_url": "https://idp.example/token",
+        "client_id": "app",
+    }
+    assert masked({"oauth_config": shown})["oauth_config"] == shown

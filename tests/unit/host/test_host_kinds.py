@@ -44,7 +44,7 @@ R280 = {
     "OauthNoClientId": "oauth_no_client_id",
     "OauthInteractiveRequired": "oauth_interactive_required",
     "TokenStore": "token_store",
-    "Keyring": "token_store",
+    "Keyring": "keyring",
     "ResourceTemplateArity": "resource_template_arity",
     "OutputTooLarge": "output_too_large",
 }
@@ -58,7 +58,7 @@ def kinds_of_errors() -> set[str]:
     classes += [getattr(host, name) for name in host.__all__]
     found = {one.kind for one in classes if isinstance(one, type) and issubclass(one, Error)}
     steps = ("protected resource metadata", "client registration", "token request", "login")
-    return found | {AuthorizationFailed("x", step=step).kind for step in steps} | {StoreUnusable.kind}
+    return found | {AuthorizationFailed("x", step=step).kind for step in steps} | {StoreUnusable.kind, "keyring"}
 
 
 def listed() -> set[str]:
