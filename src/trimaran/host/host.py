@@ -334,7 +334,7 @@ class Host:
             self._add_failed(name, failed)
 
     def _add(self, name: str, target: Any, options: Mapping[str, Any] | None = None) -> Supervised:
-        plan = plan_for(check_server_name(name), target, self._environment, options)
+        plan = plan_for(check_server_name(name), target, self._environment, options, self._options.get("auth"))
         self._safe.update(safe_names((name,), self._safe))
         # Rules that could not be read hold for whatever runs under this name: one of them might be the one that denies.
         failed = self.config.failed.get(name)
@@ -526,7 +526,7 @@ class Host:
         check_server_name(name)
         if name in self._servers:
             raise AlreadyRegistered(f"there is a server {name!r} already: stop it first, or use another name")
-        self._require_startable(name, plan_for(name, target, self._environment, options))
+        self._require_startable(name, plan_for(name, target, self._environment, options, self._options.get("auth")))
         self._bring(name, target)
         server = self._add(name, target, options)
         try:

@@ -100,11 +100,14 @@ class Plan(Struct, frozen=True, kw_only=True):
         return self.entry.where() if self.entry is not None else ""
 
 
-def plan_for(name: str, given: Any, environment: Environment, more: Mapping[str, Any] | None = None) -> Plan:
+def plan_for(
+    name: str, given: Any, environment: Environment, more: Mapping[str, Any] | None = None, auth: Any = None
+) -> Plan:
     """The plan for an entry of a configuration, a prepared client, or anything else that `connect` takes.
 
     Args:
         more: Options for this server alone, on top of those that `given` holds.
+        auth: The host's own credentials, for what was given in Python and brings none.
 
     Raises:
         ConfigError: an option that the host needs for itself, a time limit that cannot be, a client that is in use.
@@ -117,6 +120,8 @@ def plan_for(name: str, given: Any, environment: Environment, more: Mapping[str,
         target, options = _taken_apart(name, given)
         limits = {}
     options |= more or {}
+    if auth is not None and not isinstance(given, ServerEntry):
+        options.setdefault("auth", auth)
     _refuse_handlers(name, options)
     limits |= {
         "startup_limit" if key == "connect_timeout" else key: options.pop(key) for key in _LIMITS & options.keys()

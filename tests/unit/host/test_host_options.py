@@ -75,6 +75,15 @@ async def test_connect_takes_options_beside_the_target_too() -> None:
             assert (await host.call("mcp__notes__ping")).text == "pong"
 
 
+async def test_credentials_of_the_whole_host_serve_whoever_brings_none() -> None:
+    async with HttpServer(notebook(), port=0, auth=Bearer(verifier=lambda token: {"sub": token})) as http:
+        servers = {"notes": http.url, "mine": {"url": http.url, "auth": "mine"}}
+        async with Host(servers, allow=["*"], environ={}, options={"auth": "ours"}) as host:
+            assert [status.state for status in host.status()] == ["connected", "connected"]
+            with pytest.raises(ConfigError, match="auth=a fixed token"):
+                await host.authorize("notes")
+
+
 async def test_a_client_that_is_in_use_is_refused() -> None:
     server = notebook()
     async with connect(server) as client:
