@@ -323,14 +323,15 @@ WRITTEN: dict[str, tuple[dict[str, Any], list[Any]]] = {
         {"type": "array", "items": {"$ref": "#place"}, "$defs": {"P": {"$anchor": "place", **PLACE}}},
         [[{"name": "Porto"}]],
     ),
-    "dialect": (
+    "newest_dialect": (
+        {"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "array", "items": INTEGER},
+        [[1, 2]],
+    ),
+    "older_dialect": (
         {"$schema": "http://json-schema.org/draft-07/schema#", "type": "array", "items": INTEGER},
         [[1, 2]],
     ),
     "booleans": ({"type": "object", "properties": {"a": True}, "additionalProperties": False}, [{"a": 1}, {}]),
-}
-# Right, and beyond some clients: kept out of what they are shown, and checked against our own validator.
-UNUSUAL: dict[str, tuple[dict[str, Any], list[Any]]] = {
     "own_document": (
         {"$id": "https://example.com/two", **TWO},
         [{"name": "Porto"}, 5],
@@ -392,13 +393,13 @@ PATTERNS: dict[str, str | None] = {
 }
 
 
-def make_server(*, written: bool = True, unusual: bool = False) -> Server:
+def make_server(*, written: bool = True) -> Server:
     """A server whose tools return the values of every shape, by number, and take them."""
     server = Server("shapes", version="1")
     for name, (annotation, values) in SHAPES.items():
         server.add_tool(_giver(values, annotation), name=name, inline=True)
         server.add_tool(_taker(annotation), name=f"take_{name}", inline=True)
-    for name, (schema, values) in {**(WRITTEN if written else {}), **(UNUSUAL if unusual else {})}.items():
+    for name, (schema, values) in (WRITTEN if written else {}).items():
         server.add_tool(_giver(values, Any), name=name, output_schema=schema, inline=True)
     return server
 

@@ -20,7 +20,7 @@ from trimaran.protocol.envelope import legacy_result
 from trimaran.protocol.inbound import Call
 from trimaran.protocol.meta import LOG_LEVELS
 from trimaran.protocol.revisions import revise, revise_form
-from trimaran.protocol.versions import LATEST_LEGACY, V2025_11
+from trimaran.protocol.versions import LATEST_LEGACY, V2025_06, V2025_11
 from trimaran.schema import enc_hook
 from trimaran.server.exchange import Exchange
 from trimaran.types import CallToolResult
@@ -40,6 +40,7 @@ class LegacyVoice:
         self._writer = writer
         self._session = session
         self._is_latest = session.peer.version == LATEST_LEGACY
+        self._has_structure = session.peer.version >= V2025_06
 
     def notification(self, method: str, params: dict[str, Any]) -> bytes:
         if not self._is_latest:
@@ -47,7 +48,7 @@ class LegacyVoice:
         return self._writer.notification(method, params)
 
     def result(self, call: Call, result: Any) -> bytes:
-        if type(result) is CallToolResult:
+        if self._has_structure and call.method == "tools/call" and not isinstance(result, Raw):
             result = legacy_result(result, self._envelope(call), self._writer.encode)
         if isinstance(result, Raw):
             return self._writer.legacy_result(call.id, result)

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from trimaran.format.trees import as_schema, list_of, rebuild, resolve, types_of
-from trimaran.types import CallToolResult
+from trimaran.types import as_object
 
 __all__ = ["Envelope", "decide_envelope", "is_object", "legacy_output", "legacy_result"]
 
@@ -120,15 +120,24 @@ def _is_definition(ref: str) -> bool:
     return ref.split("/")[1] in _AT_ROOT
 
 
-def legacy_result(result: CallToolResult, envelope: Envelope | None, encode: Callable[[Any], bytes]) -> CallToolResult:
-    """A result as these revisions know it. `envelope` is the tool's decision; without one, the value decides."""
-    structured = result.structured_content
+def legacy_result(result: Any, envelope: Envelope | None, encode: Callable[[Any], bytes]) -> Any:
+    """A result as these revisions know it. `envelope` is the tool's decision; without one, the value decides.
+
+    It is a CallToolResult, or the mapping that middleware answered with.
+    """
+    plain = as_object(result)
+    structured: Any = (
+        getattr(result, "structured_content", UNSET) if plain is None else plain.get("structuredContent", UNSET)
+    )
     if structured is UNSET:
         return result
     raw = bytes(structured) if isinstance(structured, Raw) else encode(structured)
     if raw[:1] == b"{" and not (envelope and envelope.wraps):
         return result
-    meta: Any = result.meta or {}
+    content = Raw(b'{"result":' + raw + b"}")
+    meta: Any = (result.meta if plain is None else plain.get("_meta")) or {}
     if (envelope is None or envelope.is_noted) and not isinstance(meta, Raw):
         meta = {**_NOTE, **meta}
-    return msgspec.structs.replace(result, structured_content=Raw(b'{"result":' + raw + b"}"), meta=meta or None)
+    if plain is not None:
+        return {**plain, "structuredContent": content, "_meta": meta}
+    return msgspec.structs.replace(result, structured_content=content, meta=meta or None)

@@ -109,9 +109,6 @@ def _block(block: Object, version: str) -> Object:
 def _call(result: Object, version: str) -> Object:
     gated = _gate("call", result, version)
     gated["content"] = [_block(b, version) for b in gated.get("content", ())]
-    structured = gated.get("structuredContent", ...)
-    if structured is not ... and not isinstance(structured, dict):  # from middleware, which may answer with any mapping
-        gated["structuredContent"] = {"result": structured}
     return gated
 
 

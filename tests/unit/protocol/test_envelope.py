@@ -93,7 +93,8 @@ def test_references_hold_after_the_schema_has_moved(schema: Any, inner: Any, bes
     ids=repr,
 )
 def test_the_decision_of_the_tool_holds_for_its_results(structured: Any, envelope: Any, travels: Any) -> None:
-    result = legacy_result(CallToolResult(content=[], structured_content=structured), envelope, msgspec.json.encode)
-    sent = msgspec.json.decode(msgspec.json.encode(result))
-    assert sent.get("structuredContent", UNSET) == travels
-    assert ("_meta" in sent) == (travels is not UNSET and travels != {"a": 1})
+    mapping = {"content": []} if structured is UNSET else {"content": [], "structuredContent": structured}
+    for answer in (CallToolResult(content=[], structured_content=structured), mapping):
+        sent = msgspec.json.decode(msgspec.json.encode(legacy_result(answer, envelope, msgspec.json.encode)))
+        assert sent.get("structuredContent", UNSET) == travels
+        assert ("_meta" in sent) == (travels is not UNSET and travels != {"a": 1})
