@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from trimaran.auth import Principal
+from trimaran.auth import Bearer, Principal
 from trimaran.auth.principal import has_scopes, read_time
+from trimaran.auth.provider import principal_from_info
 
 
 def test_a_jwt_or_an_introspection_reply_becomes_a_principal() -> None:
@@ -199,3 +200,20 @@ def test_claims_cannot_be_changed_and_still_go_where_a_dict_goes() -> None:
     assert msgspec.json.decode(msgspec.json.encode(found))["claims"] == found.claims
     assert copy.deepcopy(found) == found
     assert pickle.loads(pickle.dumps(found)) == found
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        Principal(subject="ada", scopes=frozenset({"read"}), claims={"scp": ["admin"]}),
+        {"sub": "ada", "scopes": ["read"], "scp": ["admin"]},
+    ],
+    ids=["principal", "mapping"],
+)
+async def test_what_an_author_says_of_scopes_stands_in_place_of_the_tokens(said: Any) -> None:
+    """R178: whoever narrows the scopes of a token down must not find them widened by its other claim."""
+    found = await Bearer(verifier=lambda token: said).verify("t")
+    assert found.scopes == {"read"}
+    other = principal_from_info({"subject": "ada", "scopes": ["read"], "claims": {"scp": ["admin"]}}, None)
+    assert other.scopes == {"read"}
+    assert principal_from_info({"sub": "ada", "scope": "read", "scp": ["write"]}, None).scopes == {"read", "write"}
