@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -36,11 +37,26 @@ def newest_revision(
     if os.path.dirname(name):
         name = os.path.join(os.path.abspath(cwd or ""), name)
     program = shutil.which(name, path=path)
-    interpreter = None if program is None else _interpreter(program, path)
-    if interpreter is None:
+    if program is None:
         return None
-    releases = {(int(major), int(minor)) for major, minor in _installed(Path(interpreter).parent.parent)}
+    if Path(program).stem == "uv" and "run" in command:
+        prefix = _project(command, cwd) / ".venv"
+    elif (interpreter := _interpreter(program, path)) is not None:
+        prefix = Path(interpreter).parent.parent
+    else:
+        return None
+    releases = {(int(major), int(minor)) for major, minor in _installed(prefix)}
     return _THEIR_NEWEST if releases and max(releases) < _ANSWERS_SINCE else None
+
+
+def _project(command: Sequence[str], cwd: str | os.PathLike[str] | None) -> Path:
+    """The folder of a project that `uv run` runs in."""
+    words = [part for word in command for part in (word.split("=", 1) if word.startswith("--") else [word])]
+    folder = Path(cwd or "")
+    for flag, value in pairwise(words):
+        if flag in ("--directory", "--project"):
+            folder /= value
+    return folder
 
 
 def _interpreter(program: str, path: str) -> str | None:

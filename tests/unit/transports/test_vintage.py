@@ -57,6 +57,19 @@ def test_a_first_line_may_name_it_in_other_ways(tmp_path: Path, head: str) -> No
     assert newest_revision([str(script)], {"PATH": str(folder)}, None) == "2025-03-26"
 
 
+def test_a_project_of_uv_has_its_environment_beside_it(tmp_path: Path) -> None:
+    environment(tmp_path / "boats" / ".venv", "1.6.0")
+    programs = {"PATH": str(program(tmp_path / "uv", "").parent)}
+    for command in (
+        ["uv", "--directory", str(tmp_path / "boats"), "run", "server"],
+        ["uv", "run", f"--project={tmp_path}/boats", "server.py"],
+    ):
+        assert newest_revision(command, programs, None) == "2025-03-26"
+    assert newest_revision(["uv", "run", "server"], programs, str(tmp_path / "boats")) == "2025-03-26"
+    assert newest_revision(["uv", "run", "server"], programs, str(tmp_path)) is None
+    assert newest_revision(["uv", "tool", "list"], programs, str(tmp_path / "boats")) is None
+
+
 @pytest.mark.parametrize("text", ["#!/bin/sh\n", "#!/usr/bin/env node\n", "\x7fELF", "", "#!"])
 def test_other_programs_say_nothing(tmp_path: Path, text: str) -> None:
     assert newest_revision([str(program(tmp_path / "server", text))], None, None) is None
