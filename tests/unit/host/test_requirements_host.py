@@ -112,7 +112,7 @@ def test_no_sdk_of_a_model_comes_with_the_package() -> None:
 
 
 def test_no_sdk_of_a_model_is_imported_by_the_host() -> None:
-    """R224: formats are made by hand. Only the console may drive a model, with an SDK that the user brought."""
+    """R224: formats are made by hand. Only `conversation`, for the applications, may drive a model, with an SDK that the user brought."""
     source = Path(trimaran.__file__).parent
     imports = re.compile(rf"^\s*(?:import|from)\s+(?:{'|'.join(sorted(SDKS))})\b", re.MULTILINE)
     assert imports.search("if x:\n    from openai import OpenAI")
@@ -121,7 +121,7 @@ def test_no_sdk_of_a_model_is_imported_by_the_host() -> None:
         for file in source.rglob("*.py")
         if imports.search(file.read_text(encoding="utf-8"))
     }
-    assert {name for name in found if not name.startswith("console")} == set()
+    assert {name for name in found if not name.startswith("conversation")} == set()
 
 
 # --- the files -------------------------------------------------------------------------------------------------------
