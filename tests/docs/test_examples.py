@@ -466,7 +466,9 @@ async def test_api_key_server(free_port: int) -> None:
         for wrong in ({}, {"x-api-key": "hmac-sha256$iu9n8c8VNS52hAcMRjuZVF5aTu2aMYzkeqtDczselgM="}):
             status, refused = await post(port, call("read_log"), more=wrong)
             assert status == 401
-            assert refused[-1]["error"] == ("invalid_credentials" if wrong else "unauthorized")
+            kind = "invalid_credentials" if wrong else "unauthorized"
+            assert refused[-1]["error"]["data"] == {"error": kind}
+            assert "X-API-Key" in refused[-1]["error"]["message"]
         assert (await result(port, call("read_log"), more=READER))["structuredContent"] == []
         status, refused = await post(port, call("write_log", {"text": "x"}), more=READER)
         assert (status, refused[-1]["error"]["code"]) == (200, -32600)

@@ -341,7 +341,8 @@ def read_json(raw: Raw) -> Any:
     try:
         return _decode_any(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _unreadable(error) from None
+        # Not a RemoteProtocolError: raised while a handler reads its arguments, that would be a failure of the handler.
+        raise ProtocolError(CODE_PARSE, _unreadable(error).message) from None
 
 
 def _meta_of(raw: Raw) -> Raw | UnsetType:

@@ -335,7 +335,7 @@ def test_a_target_with_a_token_of_its_own_is_not_logged_in_to(capsys: Capsys, tm
 def test_a_401_without_a_login_says_how_to_get_one(capsys: Capsys, harbour: Harbourmaster) -> None:
     done = run_cli(capsys, "list", harbour.url)
     assert (done.code, done.out) == (7, "")
-    assert f"Run: trimaran auth login {harbour.url}" in plain(done.err)
+    assert f"Run trimaran auth login {harbour.url}" in plain(done.err)
     assert "auth=" not in done.err
 
 
