@@ -131,7 +131,7 @@ async def test_a_session_that_was_deleted_in_one_process_is_gone_in_the_other(st
 
 @pytest.mark.parametrize("id", ["mcp_" + "0" * 32, "mcp_nonsense", "x" * 5000, "../../etc", "%00"])
 async def test_an_unknown_or_malformed_session_is_unknown_everywhere(store: str, id: str) -> None:
-    """Issue 5: a foreign, expired or malformed session id gets what an unknown one gets."""
+    """A foreign, expired or malformed session id gets what an unknown one gets."""
     async with pair(store) as (one, two):
         session = await one.wire.initialize()
         for boat in (one, two):

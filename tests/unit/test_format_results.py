@@ -1,4 +1,4 @@
-"""Results in each provider's shape, and back (issue 6: result blocks to provider content; R274)."""
+"""Results in each provider's shape, and back (R274)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`trimaran install`: a server of yours in another program's configuration (issue 6, Config W)."""
+"""`trimaran install`: a server of yours in another program's configuration."""
 
 from __future__ import annotations
 

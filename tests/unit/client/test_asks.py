@@ -74,7 +74,7 @@ async def test_a_mode_that_is_left_out_is_refused(declared: Any) -> None:
 
 
 def test_one_object_may_hold_all_handlers() -> None:
-    """R200, issue 3: plain functions or one handler object; a keyword wins over it."""
+    """R200: plain functions or one handler object; a keyword wins over it."""
 
     class Handler:
         roots = ("file:///tmp",)

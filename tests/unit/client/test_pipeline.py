@@ -205,7 +205,7 @@ async def test_garbage_names_string_ids_too(rig: Rig) -> None:
     ],
 )
 async def test_an_id_deep_inside_garbage_is_nobodys(rig: Rig, garbage: bytes) -> None:
-    """Issue 3: the other calls are unharmed."""
+    """The other calls are unharmed."""
     task = await rig.ask(1)
     await rig.ask(2)
     rig.say(garbage)

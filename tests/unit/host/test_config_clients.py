@@ -1,4 +1,4 @@
-"""Ten other programs: where their files are, what their entries mean here, and ours in their words (issue 6, Config W).
+"""Ten other programs: where their files are, what their entries mean here, and ours in their words.
 
 The entries are written as the programs' own documents write them.
 """

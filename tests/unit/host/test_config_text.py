@@ -1,4 +1,4 @@
-"""Files of others are changed in place: comments, order and everything that is not ours stay (issue 6, Config W)."""
+"""Files of others are changed in place: comments, order and everything that is not ours stay."""
 
 from __future__ import annotations
 

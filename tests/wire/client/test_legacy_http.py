@@ -451,7 +451,7 @@ async def test_the_late_answer_to_one_call_is_not_blamed_on_another(site: Site) 
     ids=["405", "400", "500", "elsewhere", "no-stream"],
 )
 async def test_a_stream_that_cannot_be_resumed_is_lost_and_its_call_not_repeated(site: Site, answer: Reply) -> None:
-    """Issue 3: a request is repeated only where that cannot do harm. The server has seen this one."""
+    """A request is repeated only where that cannot do harm. The server has seen this one."""
     site.legacy().on("tools/call", stream(primed("c-1", 1)), result(said("twice")))
     async with connect(site.url) as client:
         await soon(lambda: is_up(site))
@@ -533,7 +533,7 @@ async def test_a_forgotten_session_is_begun_anew_and_the_call_repeated(site: Sit
 
 
 async def test_many_calls_in_a_forgotten_session_begin_one_new_one(site: Site) -> None:
-    """Issue 3: a lost session is re-initialised once under a lock."""
+    """A lost session is re-initialised once under a lock."""
 
     async def play(exchange: Exchange) -> Any:
         known = exchange.headers["Mcp-Session-Id"] == "s-2"

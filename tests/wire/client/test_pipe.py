@@ -588,7 +588,7 @@ async def test_a_batch_is_taken_apart() -> None:
 
 
 async def test_one_bad_message_in_a_batch_does_not_spoil_the_others() -> None:
-    """Issue 3, bad input: the other calls are unharmed."""
+    """The other calls are unharmed."""
     pipe = Pipe().legacy(V03)
     calls: list[Any] = []
 
@@ -813,7 +813,7 @@ async def test_an_error_to_a_periodic_ping_is_a_sign_of_life() -> None:
 
 
 async def test_a_second_answer_and_an_answer_to_nobody_are_named_when_time_runs_out() -> None:
-    """Issue 3: answers twice, or with a wrong id: named in the error of the call that waits in vain."""
+    """Answers that come twice, or with a wrong id, are named in the error of the call that waits in vain."""
     pipe = Pipe().legacy().on("tools/call", lambda pipe, message: pipe.say(ok(4711, said("x"))))
     async with connect(pipe, era="legacy") as client:
         await client.list_tools()
@@ -822,7 +822,7 @@ async def test_a_second_answer_and_an_answer_to_nobody_are_named_when_time_runs_
 
 
 async def test_a_stray_id_inside_garbage_does_not_fail_another_call() -> None:
-    """Issue 3, bad input: the other calls are unharmed. Only an id of the message itself says whose it is."""
+    """The other calls are unharmed. Only an id of the message itself says whose it is."""
     pipe = Pipe().legacy().on("tools/call", None)
     async with connect(pipe, era="legacy") as client:
         await client.list_tools()
