@@ -72,13 +72,13 @@ class World:
             for bridge in BRIDGES[program.name]:
                 async with open_sandbox() as sandbox, open_target(sandbox, bridge.server) as target:
                     faults = await run_bridge(bridge, program.packages, sandbox, target, calls)
-                runs[f"{bridge.front} before {bridge.server}"] = self._judge(program, faults)
+                runs[f"{bridge.front} before {bridge.server}"] = self._judge(program, faults, bridge.because)
             return _row(program, runs=runs)
         run_client = run_agent if program.kind == "agent" else run_framework
         for transport in program.transports:
             async with open_sandbox() as sandbox, open_target(sandbox, transport, program.without) as target:
                 faults = await run_client(program.packages, sandbox, target, calls)
-            runs[transport] = self._judge(program, faults)
+            runs[transport] = self._judge(program, faults, program.because)
         return _row(program, runs=runs)
 
     async def _run_server(self, server: RealServer, surroundings: Surroundings) -> Row:
@@ -94,8 +94,9 @@ class World:
         facts |= {"revision": ours.revision, "tools": ours.lists.get("tools", ""), "ratio": comparison.ratio}
         return _row(server, runs={"stdio": self._judge(server, comparison.faults())}, facts=facts)
 
-    def _judge(self, program: Program | RealServer, faults: list[str]) -> Run:
-        reasons = [program.because] if isinstance(program, Program) and program.because else list[str]()
+    def _judge(self, program: Program | RealServer, faults: list[str], because: str = "") -> Run:
+        """`because`: a fault of the program that the run already makes allowance for."""
+        reasons = [because] if because else list[str]()
         ours: list[str] = []
         for fault in map(scrub, faults):
             reason = next(

@@ -86,6 +86,8 @@ class Bridge:
     command: Callable[[Target], list[str]]
     era: str = "auto"
     """Which era our client speaks; for bridges that cannot carry the question which it is."""
+    because: str = ""
+    """Why the era is not left to the client: a fault of the bridge."""
 
 
 BRIDGES: dict[str, list[Bridge]] = {
@@ -95,9 +97,14 @@ BRIDGES: dict[str, list[Bridge]] = {
         Bridge("stdio", "http", lambda target: ["mcp-proxy", "--port", "{port}", "--", *target.command]),
     ],
     "supergateway": [
-        # It answers a first request that is not `initialize` in a session of its own, and then swallows the client's
-        # `notifications/initialized`, so that no server behind it lets the client's session go on.
-        Bridge("http", "stdio", lambda target: ["supergateway", "--streamableHttp", target.url], era="legacy"),
+        Bridge(
+            "http",
+            "stdio",
+            lambda target: ["supergateway", "--streamableHttp", target.url],
+            era="legacy",
+            because='Before an HTTP server, our client needs `era="legacy"`: supergateway opens a session of its own for a '
+            "first request other than `initialize`, and then keeps the client's `notifications/initialized` to itself.",
+        ),
         Bridge(
             "stdio",
             "http",
