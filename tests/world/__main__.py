@@ -3,7 +3,7 @@
     python -m tests.world [--only NAME,KIND,...] [--jobs N] [--list]
 
 Names are those of programs.toml and servers.toml; kinds are agents, frameworks, bridges, servers. One broken program
-never stops the run. The exit code is 1 if something that should work does not, 2 if a name is unknown.
+never stops the run. The exit code is 1 if something that should work does not, or if a name is unknown.
 """
 
 from __future__ import annotations
