@@ -145,6 +145,8 @@ def _as_json(text: str) -> Any:
 
 
 def _misfit(word: Word, kinds: frozenset[str]) -> WordError:
+    if "number" in kinds:
+        kinds -= {"integer"}
     wanted = " or ".join(
         _ARTICLES.get(kind, f"a {kind}" if kind != "null" else "null") for kind in _KINDS if kind in kinds
     )
