@@ -18,7 +18,7 @@ from .arguments import fit, read_args, read_words
 from .exits import Exit
 from .run import run
 from .show import Saver, Screen, holds_file, in_one_line
-from .target import ClientCommand, client_options, read_settings, split_words
+from .target import ClientCommand, client_options, missing_word, read_settings, split_words
 
 if TYPE_CHECKING:
     from trimaran import Client
@@ -62,7 +62,7 @@ def command(
     """
     target, rest = split_words(ctx, words)
     if not rest:
-        raise click.UsageError("TOOL is missing: trimaran call TARGET TOOL [KEY=VALUE]...")
+        raise click.UsageError(missing_word("TOOL", "trimaran call", " [KEY=VALUE]..."))
     name = rest[0]
     typed = read_words(rest[1:])
     base = read_args(args_option)

@@ -20,6 +20,7 @@ from trimaran.errors import CallError, ConnectFailed, Disconnected, TimedOut
 from trimaran.protocol.headers import encode_value
 from trimaran.protocol.sse import SSEParser
 from trimaran.protocol.versions import LATEST_LEGACY, MODERN
+from trimaran.transports.reasons import connection_reason
 
 __all__ = ["LegacyCaller", "ModernCaller"]
 
@@ -96,7 +97,7 @@ async def _open_post(url: str, message: Params, headers: Mapping[str, str]) -> A
     except (asyncio.IncompleteReadError, IndexError, ValueError):
         raise Disconnected(f"the connection to {url} ended in the middle of an answer") from None
     except OSError as error:
-        raise ConnectFailed(f"no connection to {url}: {error.strerror or error}") from None
+        raise ConnectFailed(f"no connection to {url}: {connection_reason(error) or error}") from None
 
 
 def _result(message: Params, method: str) -> Params:

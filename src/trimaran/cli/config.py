@@ -149,7 +149,10 @@ def _say_sources(
             level = " (project, trusted)" if trusted[source.file] else " (project, not trusted: trimaran config trust)"
         screen.note(f"{source.file}{level}", "dim")
     if not config.sources:
-        screen.note(f"There is no configuration: neither {machine.user_file} nor {machine.project_file} is there.")
+        screen.note(
+            f"There is no configuration: neither {machine.user_file} nor {machine.project_file} is there. "
+            "Write one, or take over the servers of another program with `trimaran config import`."
+        )
 
 
 def _missing(entry: ServerEntry, machine: Machine) -> Problem | None:

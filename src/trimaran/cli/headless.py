@@ -74,8 +74,7 @@ _UNFINISHED: Final = {
     "--model",
     metavar="NAME",
     envvar="TRIMARAN_MODEL",
-    required=True,
-    help="anthropic:MODEL or openai:MODEL; the variable TRIMARAN_MODEL does the same.",
+    help="anthropic:MODEL or openai:MODEL; the variable TRIMARAN_MODEL does the same.  [required]",
 )
 @click.option(
     "--config",
@@ -101,7 +100,7 @@ _UNFINISHED: Final = {
 @click.option("--debug", is_flag=True, help="Show the library's log, and tracebacks.")
 def command(
     prompt: str | None,
-    model: str,
+    model: str | None,
     file: Path | None,
     servers: Sequence[str],
     allow: Sequence[str],
@@ -129,6 +128,10 @@ def command(
     The servers are those of mcp.toml, and what --server names. Nobody is asked: a call that no rule allows is denied, and
     stderr says so. A project's mcp.toml that is not trusted starts nothing: `trimaran config trust`.
     """
+    if not model:
+        raise click.UsageError(
+            "no model is named: write --model anthropic:MODEL or openai:MODEL, or set TRIMARAN_MODEL"
+        )
     text = _read_prompt(prompt)
     config = configure(file, servers)
     if no_mcp:

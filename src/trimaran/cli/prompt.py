@@ -15,7 +15,7 @@ from .arguments import read_words
 from .call import not_among
 from .run import run
 from .show import Saver, Screen, in_one_line
-from .target import ClientCommand, client_options, read_settings, split_words
+from .target import ClientCommand, client_options, missing_word, read_settings, split_words
 
 if TYPE_CHECKING:
     from trimaran import Client
@@ -46,7 +46,7 @@ def command(ctx: click.Context, words: Sequence[str], as_json: bool, out: Path, 
     """
     target, rest = split_words(ctx, words)
     if not rest:
-        raise click.UsageError("NAME is missing: trimaran prompt TARGET NAME [KEY=VALUE]...")
+        raise click.UsageError(missing_word("NAME", "trimaran prompt", " [KEY=VALUE]..."))
     name = rest[0]
     typed = read_words(rest[1:])
     for word in typed:

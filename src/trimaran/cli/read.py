@@ -14,7 +14,7 @@ from trimaran.types import BlobResourceContents
 
 from .run import run
 from .show import Saver, Screen
-from .target import ClientCommand, client_options, read_settings, split_words
+from .target import ClientCommand, client_options, missing_word, read_settings, split_words
 
 if TYPE_CHECKING:
     from trimaran import Client
@@ -45,12 +45,15 @@ def command(ctx: click.Context, words: Sequence[str], as_json: bool, out: Path |
     are saved in a file named after the resource, never over one that is there.
     """
     target, rest = split_words(ctx, words)
-    if len(rest) != 1:
-        wrong = "URI is missing" if not rest else f"{rest[1]!r} is one word too many"
-        raise click.UsageError(f"{wrong}: trimaran read TARGET URI")
+    if not rest:
+        raise click.UsageError(missing_word("URI", "trimaran read"))
+    if len(rest) > 1:
+        raise click.UsageError(f"{rest[1]!r} is one word too many: trimaran read TARGET URI")
     uri = rest[0]
     if not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", uri):
         raise click.UsageError(f"{uri!r} is not a URI: `trimaran list TARGET --resources` shows those of the server")
+    if "{" in uri:
+        raise click.UsageError(f"{uri!r} is a template, not a URI: write a value in the place of each {{...}}")
     settings = read_settings(target, given)
     screen = Screen(quiet=settings.quiet)
     saver = Saver(out or Path(), _stem(uri))

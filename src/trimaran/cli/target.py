@@ -221,6 +221,11 @@ def split_words(ctx: click.Context, words: Sequence[str]) -> tuple[Target, list[
     return _of_command(command, f"-- {shlex.join(command)}"), list(words)
 
 
+def missing_word(word: str, command: str, after: str = "") -> str:
+    """A word beside the target is missing: where it stands, also beside a command behind `--`."""
+    return f"{word} is missing: {command} TARGET {word}{after}, or {command} {word}{after} -- COMMAND"
+
+
 # --- parsing ---------------------------------------------------------------------------------------------------------
 
 

@@ -54,7 +54,7 @@ from .dialect import Dialect, write_notice
 from .lastwords import explain_stderr
 from .link import Link
 from .mailbox import Mailbox
-from .meeting import Dialer, EraMemory, MakeDialect, meet
+from .meeting import Dialer, EraMemory, MakeDialect, ended_early, meet
 from .options import MAX_TIMEOUT, Options
 from .patience import Clock, Expired, Limit, Patience, current_waits, in_background, suspendable
 from .pipeline import Pipeline
@@ -354,12 +354,8 @@ class Connection:
         """Why the server did not get ready: the first child's death, if there was one; else what is known of its silence."""
         death = next((one for one in failures if isinstance(one, ConnectionLost) and one.stderr), None)
         if death is not None:
-            return ConnectFailed(
-                f"{self.dialer.describe()} ended before it answered: {death}\n"
-                f"Started again, it did not get ready within {limit:g} s",
-                exit_code=death.exit_code,
-                stderr=death.stderr,
-            )
+            again = f"\nStarted again, it did not get ready within {limit:g} s"
+            return ended_early(self.dialer.describe(), death, again)
         link = self.newest_link
         seen = "" if link is None else link.oddities()
         if isinstance(link, Pipeline):

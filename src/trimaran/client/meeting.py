@@ -45,7 +45,7 @@ from .link import Inbox, Link
 from .options import Era
 from .patience import Limit
 
-__all__ = ["Dialer", "EraMemory", "Manner", "Meeting", "meet"]
+__all__ = ["Dialer", "EraMemory", "Manner", "Meeting", "ended_early", "meet"]
 
 Manner: TypeAlias = Literal["modern", "legacy", "sse"]
 AnInbox = TypeVar("AnInbox", bound=Inbox)
@@ -348,15 +348,20 @@ def _verdict(error: Error, manner: Manner) -> Literal["stop", "go on"]:
     return "stop"
 
 
+def ended_early(target: str, error: ConnectionLost, more: str = "") -> ConnectFailed:
+    """The error for a server that ended while it was greeted. It names the target once: most deaths name it already."""
+    subject = "the server" if target in str(error) else target
+    message = f"{subject} ended before it answered: {error}{more}"
+    return ConnectFailed(message, exit_code=error.exit_code, stderr=error.stderr)
+
+
 def _told(error: Error, first: Error | None, dialer: Dialer, manner: Manner) -> Error:
     """The error for the caller. A server that ended while being greeted could not be connected to."""
     if isinstance(error, ConnectionLost):
         # What the first of two children died of is the cause, unless it died of being asked what it does not know.
         if isinstance(first, ConnectionLost) and first.stderr and not _died_of_the_probe(first):
             error = first
-        return ConnectFailed(
-            f"{dialer.describe()} ended before it answered: {error}", exit_code=error.exit_code, stderr=error.stderr
-        )
+        return ended_early(dialer.describe(), error)
     # HTTP+SSE was the last straw to clutch at: where there is no such endpoint, what was said before tells more.
     return first if first is not None and manner == "sse" and isinstance(error, UnexpectedStatus) else error
 

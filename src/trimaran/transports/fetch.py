@@ -19,9 +19,7 @@ one that was made within one server's reach must not carry what is asked on beha
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
-import ssl
 from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
@@ -34,6 +32,7 @@ from trimaran.oauth.effects import HttpReply, HttpRequest
 from trimaran.oauth.urls import bare_url, check_url, is_loopback_host, is_public_address, is_same_host
 
 from .proxies import bare_proxy, proxy_for
+from .reasons import connection_reason
 
 if TYPE_CHECKING:
     import aiohttp
@@ -320,12 +319,4 @@ def _through(proxy: str | None) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """Why, in a few words. What aiohttp says may quote the request, so the system's own words are taken."""
-    inner: Any = getattr(error, "os_error", error)
-    if isinstance(inner, ssl.SSLError):
-        return f"TLS failed ({(inner.reason or 'unknown').replace('_', ' ').lower()})"
-    if isinstance(inner, socket.gaierror):
-        return f"its name cannot be resolved ({inner.strerror})"
-    if isinstance(inner, OSError) and inner.errno:
-        return os.strerror(inner.errno).lower()
-    return "it was closed"
+    return connection_reason(error) or "it was closed"

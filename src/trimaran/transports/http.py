@@ -38,6 +38,7 @@ from trimaran.protocol.sse import Event, SSEParser
 from .authority import NOTHING, Authority, Sent
 from .plain import PlainPool, Response
 from .proxies import bare_proxy, proxy_for
+from .reasons import connection_reason
 
 if TYPE_CHECKING:
     import aiohttp
@@ -388,9 +389,7 @@ class _AioResponse:
 
 
 def _reason(error: BaseException) -> str:
-    inner: Any = getattr(error, "os_error", None)
-    text = str(inner if inner is not None else error)
-    return text or type(error).__name__
+    return connection_reason(error) or str(error) or type(error).__name__
 
 
 def is_stream(response: Response) -> bool:

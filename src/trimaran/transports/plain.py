@@ -21,6 +21,8 @@ from urllib.parse import quote, urlsplit
 from trimaran.errors import CODE_INVALID_REQUEST, ConfigError, ConnectFailed, ConnectionLost, Error, RemoteProtocolError
 from trimaran.protocol.http1 import PieceReader, ResponseHead, read_response_head, request_head
 
+from .reasons import connection_reason
+
 __all__ = ["PlainPool", "PlainResponse", "Response"]
 
 _IDLE_SECONDS: Final = 15.0
@@ -254,7 +256,8 @@ class _Line(asyncio.Protocol):
             self._response = None
             response.finish()
             return
-        reason = "it was closed here" if self._is_aborted else str(exc or "") or "the server closed it"
+        lost = "" if exc is None else connection_reason(exc) or str(exc)
+        reason = "it was closed here" if self._is_aborted else lost or "the server closed it"
         if self._head is not None and not self._head.done():
             waiting, self._head = self._head, None
             waiting.set_exception(
@@ -367,7 +370,9 @@ class PlainPool:
         except TimeoutError as error:
             raise ConnectFailed(f"no connection to {url} within {self._connect_seconds:g} s") from error
         except OSError as error:
-            raise ConnectFailed(f"no connection to {url}: {error}; is the server running?") from error
+            raise ConnectFailed(
+                f"no connection to {url}: {connection_reason(error) or error}; is the server running?"
+            ) from error
         except UnicodeError as error:
             raise ConfigError(f"{url!r} is not a URL that can be connected to: {error}") from error
         if self._is_closed:

@@ -59,13 +59,14 @@ def test_a_misspelt_tool_is_guessed(capsys: Capsys) -> None:
     ("words", "said"),
     [
         (["call", HARBOUR], "TOOL is missing"),
+        (["call", "--", "boat-server", "add"], "trimaran call TOOL [KEY=VALUE]... -- COMMAND"),
         (["call", HARBOUR, "add", "a"], "write key=value"),
         (["call", HARBOUR, "add", "--args", "[1]"], "holds no JSON object"),
         (["call", HARBOUR, "add", "--yes", "--decline"], "contradict"),
         (["call", HARBOUR, "add", "--bearer", "t"], "--bearer goes with a URL"),
         (["call"], "TARGET is missing"),
     ],
-    ids=["tool", "word", "args", "answers", "bearer", "target"],
+    ids=["tool", "tool behind --", "word", "args", "answers", "bearer", "target"],
 )
 def test_a_command_that_cannot_work_ends_with_two_and_starts_nothing(
     capsys: Capsys, words: list[str], said: str

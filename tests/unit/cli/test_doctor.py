@@ -229,7 +229,7 @@ def test_a_check_that_cannot_apply_can_be_waived(capsys: Capsys, tmp_path: Path)
 def test_waiving_what_is_no_check_is_said(capsys: Capsys) -> None:
     done = run_cli(capsys, "doctor", HARBOUR, "--skip", "stdot", "--skip", "Start")
     assert done.code == 0
-    assert "--skip stdot: no such check was made. Made were: command, start, stdout" in plain(done.err)
+    assert "--skip stdot: the report has no such check. It has: command, start, stdout" in plain(done.err)
     assert "--skip Start" not in done.err
 
 

@@ -489,6 +489,12 @@ def test_a_server_without_oauth_is_not_called_broken(
     assert found["resource-metadata"]["status"] == "skipped"
 
 
+def test_a_server_that_was_examined_in_part_is_not_called_well(capsys: Capsys) -> None:
+    with serving(Keyed(KEYED[0], **KEYED[1])) as url:
+        done = run_cli(capsys, "doctor", url, "--timeout", "5")
+    assert done.out.rstrip().endswith("Pass credentials for the rest.")
+
+
 @pytest.mark.parametrize(
     ("challenge", "credentials", "way", "shown"), [KEYED, BASIC, FIXED], ids=["key", "basic", "token"]
 )
@@ -513,6 +519,7 @@ def test_credentials_that_are_refused_fail_and_the_report_says_how_to_pass_other
     found = checks(done)
     assert found["token"]["status"] == "fail"
     assert way in found["token"]["fix"]
+    assert ("a token is checked for" in found["token"]["fix"]) == (way == FIXED[2])
     assert found["resource-metadata"]["status"] == "skipped"
 
 

@@ -56,8 +56,13 @@ def test_a_missing_resource_ends_with_four(capsys: Capsys, era: str) -> None:
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [([], "URI is missing"), (["a:b", "c"], "'c' is one word too many"), (["guide"], "'guide' is not a URI")],
-    ids=["none", "two", "no-uri"],
+    [
+        ([], "URI is missing"),
+        (["a:b", "c"], "'c' is one word too many"),
+        (["guide"], "'guide' is not a URI"),
+        (["log://{day}"], "'log://{day}' is a template"),
+    ],
+    ids=["none", "two", "no-uri", "template"],
 )
 def test_a_read_that_cannot_work_is_refused(capsys: Capsys, words: list[str], said: str) -> None:
     done = run_cli(capsys, "read", HARBOUR, *words)

@@ -11,7 +11,7 @@ import pytest
 
 from trimaran.client import meeting
 from trimaran.client.dialect import Welcome
-from trimaran.client.meeting import EraMemory, Manner, meet
+from trimaran.client.meeting import EraMemory, Manner, ended_early, meet
 from trimaran.errors import (
     CallError,
     ConnectFailed,
@@ -361,6 +361,23 @@ async def test_of_two_deaths_the_one_that_is_the_cause_is_told(
     assert isinstance(error, ConnectFailed)
     assert error.stderr == [told]
     assert told in str(error)
+
+
+@pytest.mark.parametrize(
+    ("death", "told"),
+    [
+        (
+            "the child process (boat) exited with status 3",
+            "the server ended before it answered: the child process (boat) ",
+        ),
+        ("nothing was said", "boat ended before it answered: nothing was said"),
+    ],
+    ids=["named", "nameless"],
+)
+def test_an_early_end_names_the_server_once(death: str, told: str) -> None:
+    error = ended_early("boat", ConnectionLost(death, exit_code=3))
+    assert str(error).startswith(told)
+    assert error.exit_code == 3
 
 
 async def test_a_child_that_has_read_the_probe_and_is_silent_gets_the_handshake_soon(

@@ -86,7 +86,7 @@ def command(ctx: click.Context, words: Sequence[str], as_json: bool, waived: Seq
             "Run it with --debug, and tell us what it says.",
         )
     for name in report.never_made():
-        screen.note(f"--skip {name}: no such check was made. Made were: {', '.join(report.names())}.")
+        screen.note(f"--skip {name}: the report has no such check. It has: {', '.join(report.names())}.")
     if as_json:
         screen.raw(report.to_json())
     else:

@@ -1,27 +1,30 @@
 """Examine a server that wants credentials: can a client find out where to get them, or what must a person pass?
 
 A server that takes API keys, passwords or tokens of its own has no OAuth, and need not have: that is said, and is no
-fault. Where OAuth is announced, or found, it is examined: the challenge, the protected-resource metadata, and the metadata of the authorization server it names. Addresses that the
-server hands out are fetched only over https or from this machine, without the person's own headers, and never followed.
+fault. Where OAuth is announced, or found, it is examined: the challenge, the protected-resource metadata, and the
+metadata of the authorization server it names. Addresses that the server hands out are fetched only over https or from
+this machine, without the person's own headers, and never followed.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 from trimaran.oauth.challenges import Challenge, challenge_for, key_header, parse_www_authenticate
 from trimaran.transports.guard import is_loopback
 from trimaran.types import as_object
 
-from ..credentials import carries_credentials, how_to_pass
+from ..credentials import carries_credentials, how_to_pass, offers_login
 from ..show import in_one_line
 from .report import Report
 from .wire import Answer, Unanswered, Wire, modern_request
 
 __all__ = ["authorization_server_urls", "examine_authorization", "report_admission", "resource_metadata_urls"]
+
+_CHECKED: Final = ": a token is checked for expiry, audience and scope"
 
 
 def resource_metadata_urls(url: str, challenged: str | None) -> list[str]:
@@ -84,7 +87,7 @@ def _report_refusal(report: Report, url: str, refused: Answer, *, is_given: bool
             "credentials",
             f"refused with HTTP {refused.status}: {in_one_line(told or 'no reason given')}",
             "The rest cannot be examined without good ones.",
-            "Get new ones for exactly this server: a token is checked for expiry, audience and scope. "
+            f"Get new ones for this server{_CHECKED if offers_login(told) else ''}. "
             f"Then {', or '.join(how_to_pass(told, url))}.",
         )
         return

@@ -24,6 +24,7 @@ from trimaran.errors import (
 )
 from trimaran.protocol.versions import MODERN
 from trimaran.transports.guard import is_loopback
+from trimaran.transports.reasons import connection_reason
 from trimaran.types import as_object
 
 from ..show import in_one_line
@@ -68,7 +69,7 @@ async def reach(report: Report, url: str, seconds: float) -> bool:
         report.fail(
             "dns",
             "name",
-            f"{host} cannot be resolved: {_reason(error)}",
+            f"{host}: {_reason(error)}",
             "Without an address there is nothing to connect to.",
             "Check the spelling of the host, and your DNS or VPN.",
         )
@@ -155,9 +156,7 @@ def _ms(begun: float) -> str:
 def _reason(error: BaseException) -> str:
     if isinstance(error, TimeoutError) and not str(error):
         return "no answer in time"
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the certificate is refused: {error.verify_message}"
-    return in_one_line(getattr(error, "strerror", None) or str(error) or type(error).__name__, 1000)
+    return in_one_line(connection_reason(error) or str(error) or type(error).__name__, 1000)
 
 
 # --- the endpoint ----------------------------------------------------------------------------------------------------

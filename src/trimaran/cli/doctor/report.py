@@ -163,6 +163,8 @@ def print_summary(screen: Screen, report: Report) -> None:
     line.append(f"{report.count('skipped')} skipped. ")
     if failed:
         line.append(f"Begin with: {failed[0]}.", style="bold red")
+    elif any(check.key == "token" and check.status == "skipped" for check in report.checks):
+        line.append("Pass credentials for the rest.", style="yellow")
     elif warned:
         line.append("It works.", style="yellow")
     else:
