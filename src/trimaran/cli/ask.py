@@ -1,259 +1,308 @@
-"""What a server asks in the middle of a call, put to the person at the terminal.
+"""`trimaran ask`: a host without a person. One prompt, a model that may use the tools that the rules allow, and an answer.
 
-A form is asked field by field: what is wanted, what is offered, what an empty line means. An answer that does not fit is
-explained and asked again. Before anything is sent the person sees it whole and may refuse. A URL is shown in full with
-its host; it is never opened from here. Ctrl-D cancels the question, Ctrl-C the call.
+The answer goes to stdout; what happens on the way, and what was denied, to stderr. Nobody can be asked, so whatever the
+rules would ask about is denied, and said (R245). Servers may ask nothing either: no capability for it is declared.
 
-Without a terminal nobody can be asked: the question is declined, and stderr says so (R258).
+The conversation is `trimaran.conversation`; the questions of servers that `trimaran call` puts to a person are `ask.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, cast, final
-from urllib.parse import urlsplit
+from collections.abc import Sequence
+from contextlib import aclosing
+from enum import IntEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, final
 
-from rich.text import Text
+import click
 
-from trimaran.host.forms import Field, Form, Misfit
+from trimaran.errors import ConfigError, Error
 
-from .show import Screen, in_one_line, safe, to_json
+from .exits import is_output_error
+from .hosting import configure, host_options
+from .run import heard, run_loop
+from .show import Screen, in_one_line
+from .target import Settings
 
 if TYPE_CHECKING:
-    from trimaran.client.asks import Elicitation
+    from trimaran.conversation.model import Conversation, Event
+    from trimaran.host import Host, HostConfig
 
-__all__ = ["Answerer", "Field", "Terminal", "TerminalLines"]
+__all__ = ["command"]
 
-
-class Terminal(Protocol):
-    """Where a person types."""
-
-    async def line(self, prompt: str) -> str | None:
-        """One line without its end; None when the person ended the input."""
-        ...
+_LONGEST: Final = 200  # characters of a line on stderr about a call
+_MOST_TEXT: Final = 20_000  # characters of a tool's result in --json
 
 
-# --- asking ----------------------------------------------------------------------------------------------------------
+class Exit(IntEnum):
+    """How `trimaran ask` ends."""
+
+    ANSWERED = 0
+    UNFINISHED = 1
+    USAGE = 2
+    MODEL_FAILED = 4
+    TIMED_OUT = 5
+    BUG = 70
 
 
-@final
-class Answerer:
-    """`answer` is the `on_elicit` of the command line. Questions that come at once are put one after the other.
+_EPILOG: Final = """\b
+Exit codes:
+    0  the model answered
+    1  the answer is not whole: --max-turns, --max-tokens, or the model declined
+    2  the command cannot work as it was typed: no key, no such model, a configuration that cannot be read
+    4  the provider of the model failed
+    5  no answer in time (--timeout)
+   70  a mistake in trimaran itself
+  130  interrupted with Ctrl-C"""
 
-    `terminal` is None where nobody can be asked; `answers` is `ask`, `yes` or `decline`.
+_UNFINISHED: Final = {
+    "max_turns": "the model wanted to go on using tools, and --max-turns stopped it",
+    "max_tokens": "the answer was cut: it reached --max-tokens",
+    "refusal": "the model declined to answer",
+}
+
+
+@click.command(
+    "ask", epilog=_EPILOG, short_help="Let a model answer one prompt with the tools of many servers, and end."
+)
+@click.option("-p", "--prompt", metavar="TEXT", help="What to ask; - reads it from stdin, as does leaving it out.")
+@click.option(
+    "--model",
+    metavar="NAME",
+    envvar="TRIMARAN_MODEL",
+    help="anthropic:MODEL or openai:MODEL; the variable TRIMARAN_MODEL does the same.  [required]",
+)
+@click.option(
+    "--config",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Read this mcp.toml alone.  [those of the user and the project]",
+)
+@host_options
+@click.option("--system", default="", metavar="TEXT", help="What the model is told before all else.")
+@click.option("--max-turns", type=click.IntRange(1), default=50, help="Requests to the model, at most.  [50]")
+@click.option("--max-tokens", type=click.IntRange(1), default=4096, help="Tokens of one answer, at most.  [4096]")
+@click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="For all of it.  [none]")
+@click.option(
+    "--startup",
+    type=click.FloatRange(0),
+    default=60.0,
+    metavar="SECONDS",
+    help="How long to wait for servers that start slowly; the tools of one that is not up by then are missing.  [60]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: answer, calls, tokens, servers.")
+@click.option("-q", "--quiet", is_flag=True, help="Say only what was denied and what went wrong on stderr.")
+@click.option("--debug", is_flag=True, help="Show the library's log, and tracebacks.")
+def command(
+    prompt: str | None,
+    model: str | None,
+    file: Path | None,
+    servers: Sequence[str],
+    allow: Sequence[str],
+    ask: Sequence[str],
+    deny: Sequence[str],
+    audit: str | None,
+    no_mcp: bool,
+    system: str,
+    max_turns: int,
+    max_tokens: int,
+    timeout: float | None,
+    startup: float,
+    as_json: bool,
+    quiet: bool,
+    debug: bool,
+) -> int:
+    """Let a model answer one prompt, with the tools that the rules allow.
+
+    \b
+      trimaran ask -p "What changed in the docs?" --model anthropic:claude-sonnet-5
+      trimaran ask -p "Sum up @docs:readme" --config mcp.toml --allow 'mcp__docs__*'
+      git diff | trimaran ask --model openai:gpt-5 --system "Review this change."
+      trimaran ask -p "How deep is it?" --server boat=boat.py --allow 'mcp__boat__*' --json
+
+    The servers are those of mcp.toml, and what --server names. Nobody is asked: a call that no rule allows is denied, and
+    stderr says so. A project's mcp.toml that is not trusted starts nothing: `trimaran config trust`.
     """
+    if not model:
+        raise click.UsageError(
+            "no model is named: write --model anthropic:MODEL or openai:MODEL, or set TRIMARAN_MODEL"
+        )
+    text = _read_prompt(prompt)
+    config = configure(file, servers)
+    if no_mcp:
+        os.environ["TRIMARAN_NO_MCP"] = "1"
 
-    def __init__(self, screen: Screen, terminal: Terminal | None, answers: str = "ask") -> None:
-        self._screen = screen
-        self._terminal = terminal
-        self._answers = answers
-        self._turn = asyncio.Lock()
-        self.who: Callable[[], str] = lambda: "The server"
+    def open_host() -> Host:
+        from trimaran.host import Host
+        from trimaran.host.trust import Trust
 
-    async def answer(self, ask: Elicitation) -> Any:
-        async with self._turn:
-            with self._screen.progress.paused():
-                if self._answers == "decline":
-                    return self._decline(ask, "declined")
-                if self._answers == "yes":
-                    return self._accept_defaults(ask)
-                if self._terminal is None:
-                    return self._decline(ask, "declined, for there is no terminal to ask in (--yes accepts)")
-                return await self._put(ask, self._terminal)
+        return Host(config, allow=allow, ask=ask, deny=deny, audit=audit, trust=Trust(), wait=False)
 
-    def _decline(self, ask: Elicitation, how: str) -> Any:
-        self._screen.note(f"{self.who()} asks: {in_one_line(ask.message)}\n  {how}", "yellow")
-        return ask.decline()
-
-    def _accept_defaults(self, ask: Elicitation) -> Any:
-        self._screen.note(f"{self.who()} asks: {in_one_line(ask.message)}", "yellow")
-        if ask.mode == "url":
-            self._screen.note(f"  accepted (--yes): visit {safe(str(ask.url))}")
-            return ask.accept()
-        content = {field.name: field.default for field in Form(ask.schema).fields if field.has_default}
-        open_fields = [field.name for field in Form(ask.schema).fields if field.required and not field.has_default]
-        if open_fields:
-            self._screen.note(f"  declined: the form gives no default for {', '.join(open_fields)}", "yellow")
-            return ask.decline()
-        self._screen.note(f"  accepted (--yes) with {_in_line(content)}")
-        return ask.accept(content)
-
-    async def _put(self, ask: Elicitation, terminal: Terminal) -> Any:
-        say = self._screen.paragraph
-        say("")
-        say(Text(f"{self.who()} asks: ", style="bold").append(safe(ask.message).strip(), style="not bold"))
-        answer = await (self._put_url(ask, terminal) if ask.mode == "url" else self._put_form(ask, terminal))
-        if answer is None:
-            say(Text("Cancelled.", style="dim"))
-            return ask.cancel()
-        return answer
-
-    async def _put_url(self, ask: Elicitation, terminal: Terminal) -> Any:
-        url = str(ask.url)
-        say = self._screen.paragraph
-        self._screen.note(f"  {url}", "bold")
-        host, warnings = _look_at(url)
-        say(Text("  on the host ").append(host, style="bold"))
-        for warning in warnings:
-            say(Text(f"Beware: {warning}", style="yellow"), indent=2)
-        truth = await self._confirm(terminal, "  Do you agree to visit it? It is not opened for you. [y/N] ", False)
-        if truth is None:
-            return None
-        if not truth:
-            return ask.decline()
-        done = await terminal.line("  Open it in a browser, and press Enter when you are done there. ")
-        return None if done is None else ask.accept()
-
-    async def _put_form(self, ask: Elicitation, terminal: Terminal) -> Any:
-        fields = Form(ask.schema).fields
-        if not fields:
-            truth = await self._confirm(terminal, "  Do you accept? [y/N] ", False)
-            return None if truth is None else ask.accept({}) if truth else ask.decline()
-        content: dict[str, Any] = {}
-        while True:
-            for field in fields:
-                if not await self._put_field(field, terminal, content):
-                    return None
-            self._screen.paragraph(Text(f"You answer: {_in_line(content)}"), indent=2)
-            verdict = await self._choose(
-                terminal, "  Send this? [Y]es, [n]o, [e]dit: ", {"": "y", "y": "y", "n": "n", "e": "e"}
-            )
-            if verdict is None:
-                return None
-            if verdict == "n":
-                return ask.decline()
-            if verdict == "y":
-                return ask.accept(content)
-
-    async def _put_field(self, field: Field, terminal: Terminal, content: dict[str, Any]) -> bool:
-        """Ask until the answer fits and keep it; False if the person ended the input."""
-        say = self._screen.paragraph
-        line = Text(f"{field.title}", style="bold").append(f" ({_wanted(field)})", style="not bold dim")
-        say(line.append(f"  {field.description}" if field.description else "", style="not bold"), indent=2)
-        for number, (value, label) in enumerate(field.choices, 1):
-            more = f" ({in_one_line(value, 40)})" if label != str(value) else ""
-            say(Text(f"{number:>2}  {label}").append(more, style="dim"), indent=4)
-        if field.name in content:  # the form is edited: what was said before is what an empty line means
-            offered, shown = content[field.name], _in_line(content[field.name])
-        else:
-            offered, shown = field.default, in_one_line(field.default_text, 60) if field.has_default else ""
-        is_offered = field.has_default or field.name in content
-        hint = f"[{shown}]" if is_offered else "" if field.required else "(may be empty)"
-        while True:
-            text = await terminal.line(f"  {hint}> " if not hint else f"  {hint} > ")
-            if text is None:
-                return False
-            if not text.strip():
-                if is_offered:
-                    content[field.name] = offered
-                    return True
-                if not field.required:
-                    return True
-                say(Text("An answer is needed here; Ctrl-D cancels.", style="yellow"), indent=2)
-                continue
-            try:
-                content[field.name] = field.read(text)
-            except Misfit as error:
-                say(Text(f"{error}: once more, please.", style="yellow"), indent=2)
-                continue
-            return True
-
-    async def _confirm(self, terminal: Terminal, prompt: str, default: bool) -> bool | None:
-        known = {"": "y" if default else "n", "y": "y", "yes": "y", "n": "n", "no": "n"}
-        verdict = await self._choose(terminal, prompt, known)
-        return None if verdict is None else verdict == "y"
-
-    async def _choose(self, terminal: Terminal, prompt: str, known: dict[str, str]) -> str | None:
-        while True:
-            text = await terminal.line(prompt)
-            if text is None:
-                return None
-            word = text.strip().lower()
-            found = known.get(word) or known.get(word[:1] if word in ("yes", "no", "edit") else word)
-            if found is not None:
-                return found
+    screen = Screen(quiet=quiet)
+    run = _Run(screen, is_quiet=quiet)
+    options = {"max_turns": max_turns, "max_tokens": max_tokens, "system": system}
+    with heard(screen, Settings(quiet=quiet, debug=debug)):
+        try:
+            code = run_loop(_run(run, open_host(), config, model, text, options, timeout=timeout, startup=startup))
+        except Exception as error:
+            if debug or isinstance(error, Error) or is_output_error(error):
+                raise
+            code = run.fail(Exit.BUG, f"this is a mistake in trimaran: {type(error).__name__}: {error}")
+    if as_json:
+        screen.raw(run.to_json(code))
+    elif run.answer.strip():
+        screen.text(run.answer)
+    return code
 
 
-def _wanted(field: Field) -> str:
-    return f"{field.hint}, with commas between" if field.kind == "choices" else field.hint
+def _read_prompt(prompt: str | None) -> str:
+    if prompt is None and sys.stdin.isatty():
+        raise click.UsageError('there is nothing to ask: write -p "...", or send it to stdin')
+    text = sys.stdin.read() if prompt in (None, "-") else prompt
+    if not text or not text.strip():
+        raise click.UsageError('the prompt is empty: write -p "...", or send it to stdin')
+    return text
 
 
-def _in_line(value: Any) -> str:
-    if isinstance(value, dict):
-        pairs = cast("dict[str, Any]", value).items()
-        return ", ".join(f"{name} = {_in_line(one)}" for name, one in pairs) or "nothing"
-    if isinstance(value, list):
-        return ", ".join(_in_line(one) for one in cast("list[Any]", value)) or "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return in_one_line(value if isinstance(value, str) else to_json(value), 120)
+async def _run(
+    run: _Run,
+    host: Host,
+    config: HostConfig,
+    name: str,
+    text: str,
+    options: dict[str, Any],
+    *,
+    timeout: float | None,
+    startup: float,
+) -> int:
+    from trimaran.conversation.model import ModelFailed, ModelUnavailable, open_model
 
-
-def _look_at(url: str) -> tuple[str, list[str]]:
-    """The host of a URL as it will be asked for, and what a person should know before going there."""
+    for problem in config.problems:
+        run.note(str(problem))
     try:
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-    except ValueError:
-        return "?", ["this is not a proper URL."]
-    warnings: list[str] = []
-    if parts.scheme != "https":
-        warnings.append(f"it is not https but {safe(parts.scheme) or 'nothing'}: others can read along.")
-    if parts.username is not None:
-        warnings.append(f"what stands before the @ is no host; the host is {safe(host)}.")
-    if not host.isascii() or "xn--" in host:
-        spelt = host if host.isascii() else ascii(host)[1:-1]
-        warnings.append(f"the name has letters that may look like others ({safe(spelt)}).")
-    return safe(host) or "?", warnings
-
-
-# --- the terminal ----------------------------------------------------------------------------------------------------
+        model = open_model(name, host, **options)  # before anything is started: a missing key is soon told
+    except ModelUnavailable as error:
+        return run.fail(Exit.USAGE, str(error))
+    deadline = asyncio.timeout(timeout)
+    try:
+        async with deadline, host:
+            await host.ready(startup)
+            run.tell_servers(host)
+            await run.converse(host, model, text)
+    except TimeoutError:
+        if timeout is None or not deadline.expired():
+            raise
+        return run.fail(Exit.TIMED_OUT, f"no answer within {timeout:g} s (--timeout)")
+    except ModelFailed as error:
+        return run.fail(Exit.MODEL_FAILED, str(error))
+    except ConfigError:
+        raise
+    except Error as error:
+        return run.fail(Exit.USAGE, str(error))
+    finally:
+        await model.close()
+    if run.reason in ("end_turn", "stop_sequence"):
+        return Exit.ANSWERED
+    return run.fail(Exit.UNFINISHED, _UNFINISHED.get(run.reason, f"the model stopped: {run.reason}"))
 
 
 @final
-class TerminalLines:
-    """Lines typed at the terminal, read by the event loop: a thread stuck in a read could not be interrupted."""
+class _Run:
+    """What happens, told on stderr as it happens, and what came of it."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: Screen, *, is_quiet: bool) -> None:
         self._screen = screen
-        self._pending = b""
+        self._is_quiet = is_quiet
+        self._calls: dict[str, dict[str, Any]] = {}
+        self._servers: list[dict[str, Any]] = []
+        self._problems: list[str] = []
+        self._error = ""
+        self._tokens = (0, 0)
+        self.answer = ""
+        """The model's text since the last call."""
+        self.reason = ""
 
-    @staticmethod
-    def is_there(screen: Screen) -> bool:
-        """Can a person both read the question and answer it?"""
-        return sys.stdin is not None and sys.stdin.isatty() and screen.err.is_terminal  # pyright: ignore[reportUnnecessaryComparison]
+    # --- what happens ------------------------------------------------------------------------------------------------
 
-    async def line(self, prompt: str) -> str | None:
-        self._screen.err.file.write(prompt)
-        self._screen.err.file.flush()
-        loop = asyncio.get_running_loop()
-        fd = sys.stdin.fileno()
-        while b"\n" not in self._pending:
-            ready: asyncio.Future[None] = loop.create_future()
-            try:
-                loop.add_reader(fd, _set, ready)
-            except NotImplementedError:  # Windows
-                return await self._line_from_thread()
-            try:
-                await ready
-            finally:
-                loop.remove_reader(fd)
-            chunk = os.read(fd, 65536)
-            if not chunk:
-                self._screen.err.file.write("\n")
-                return None
-            self._pending += chunk
-        line, _, self._pending = self._pending.partition(b"\n")
-        return line.decode("utf-8", "replace").rstrip("\r")
+    def note(self, text: str) -> None:
+        """Something that went wrong and stops nothing."""
+        self._problems.append(text)
+        self._screen.note(f"trimaran: {text}")
 
-    async def _line_from_thread(self) -> str | None:
-        line = await asyncio.to_thread(sys.stdin.readline)
-        return line.rstrip("\r\n") if line else None
+    def fail(self, code: Exit, text: str) -> int:
+        self._error = text
+        self._screen.note(f"trimaran: {text}")
+        return code
 
+    def _progress(self, text: str) -> None:
+        if not self._is_quiet:
+            self._screen.note(in_one_line(text, _LONGEST))
 
-def _set(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
+    def tell_servers(self, host: Host) -> None:
+        for status in host.status():
+            self._servers.append(
+                {"name": status.name, "state": status.state, "tools": status.tools, "reason": status.reason}
+            )
+            if status.state in ("failed", "needs_auth", "starting") or status.reason:
+                self.note(f"{status.name} is not used: {status.text}")
+            else:
+                self._progress(str(status))
+        if host.untrusted:
+            files = ", ".join(host.untrusted_files)
+            self.note(f"{files} is not trusted, and starts nothing: read it, then run `trimaran config trust`")
+
+    async def converse(self, host: Host, model: Conversation, text: str) -> None:
+        expansion = await host.expand(text)
+        for problem in expansion.problems:
+            self.note(problem)
+        async with aclosing(model.send(expansion.text)) as events:
+            async for event in events:
+                self._take(event)
+
+    def _take(self, event: Event) -> None:
+        from trimaran.conversation.model import Called, Ended, Failed, Noticed, Refused, Returned, Said
+
+        match event:
+            case Said(text):
+                self.answer += text
+            case Called(id, name, arguments):
+                if self.answer.strip():
+                    self._progress(self.answer)
+                self.answer = ""
+                self._calls[id] = {"name": name, "arguments": arguments, "outcome": "unanswered"}
+                self._progress(f"> {name} {json.dumps(arguments, ensure_ascii=False)}")
+            case Returned(id, name, result):
+                outcome = "failed" if result.is_error else "returned"
+                self._calls[id] |= {"outcome": outcome, "text": result.text[:_MOST_TEXT]}
+                self._progress(f"< {name}{' failed' if result.is_error else ''}: {result.text}")
+            case Refused(id, name, reason):
+                self.answer = ""
+                known = self._calls.setdefault(id, {"name": name, "arguments": {}})
+                known |= {"outcome": "denied", "reason": reason}
+                self._screen.note(f"trimaran: denied: {in_one_line(reason, 2 * _LONGEST)}")
+            case Failed(id, name, reason):
+                self._calls[id] |= {"outcome": "error", "reason": reason}
+                self._screen.note(f"trimaran: {name} failed: {in_one_line(reason, 2 * _LONGEST)}")
+            case Noticed(text):
+                self.note(text)
+            case Ended(reason, input_tokens, output_tokens):
+                self.reason, self._tokens = reason, (input_tokens, output_tokens)
+
+    # --- what came of it ---------------------------------------------------------------------------------------------
+
+    def to_json(self, code: int) -> dict[str, Any]:
+        return {
+            "answer": self.answer,
+            "reason": self.reason,
+            "calls": list(self._calls.values()),
+            "tokens": {"input": self._tokens[0], "output": self._tokens[1]},
+            "servers": self._servers,
+            "problems": self._problems,
+            "error": self._error,
+            "exit_code": int(code),
+        }
