@@ -39,7 +39,7 @@ COMMANDS: Final = {
     "permissions": ("trimaran.cli.permissions", "Say what a tool may do, and which rule says so."),
     "install": ("trimaran.cli.install", "Register a server of yours in Claude Desktop, Cursor, VS Code and others."),
     "console": ("trimaran.cli.console", "Use the tools of many servers in the terminal, by hand or with a model."),
-    "ask": ("trimaran.cli.headless", "Let a model answer one prompt with the tools of many servers, and end."),
+    "ask": ("trimaran.cli.ask", "Let a model answer one prompt with the tools of many servers, and end."),
     "config": ("trimaran.cli.config", "Check, show, import and export which servers the host uses."),
 }
 

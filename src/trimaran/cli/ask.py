@@ -3,7 +3,7 @@
 The answer goes to stdout; what happens on the way, and what was denied, to stderr. Nobody can be asked, so whatever the
 rules would ask about is denied, and said (R245). Servers may ask nothing either: no capability for it is declared.
 
-The conversation is `trimaran.conversation`; the questions of servers that `trimaran call` puts to a person are `ask.py`.
+The conversation is `trimaran.conversation`; the questions of servers that `trimaran call` puts to a person are `questions.py`.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ import click
 
 from trimaran.errors import CallError, Error, RemoteProtocolError, TimedOut
 
-from .ask import Answerer, TerminalLines
 from .exits import Exit, advice, code_of, in_our_words, is_output_error
+from .questions import Answerer, TerminalLines
 from .show import Screen
 from .target import Settings, Target
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from trimaran.cli.ask import Answerer, Field, Misfit
+from trimaran.cli.questions import Answerer, Field, Misfit
 from trimaran.cli.show import Screen
 from trimaran.client.asks import Elicitation
 
