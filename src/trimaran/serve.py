@@ -374,7 +374,7 @@ def _check_bindable(host: str, port: int) -> None:
         try:
             probe.bind((host, port))
         except OSError as error:
-            raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}; choose another port=") from None
+            raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}; choose another port") from None
 
 
 async def _wait_until_listening(host: str, port: int, task: asyncio.Task[None]) -> None:

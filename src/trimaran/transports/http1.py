@@ -26,6 +26,7 @@ from trimaran.errors import ConfigError, ProtocolError
 from trimaran.protocol.http1 import END_OF_BODY, TOO_LARGE, Head, RequestReader, chunk, response_head
 
 from .engine import JSON, Engine, FixedHeaders, Pairs, Request
+from .reasons import connection_reason
 
 if TYPE_CHECKING:
     from asyncio import Task
@@ -76,7 +77,7 @@ class Http1Server:
             )
         except OSError as error:
             raise ConfigError(
-                f"cannot listen on {self.host}:{self.port}: {error.strerror or error}; choose another port="
+                f"cannot listen on {self.host}:{self.port}: {connection_reason(error) or error}; choose another port"
             ) from None
         self.port = self._server.sockets[0].getsockname()[1]
 
