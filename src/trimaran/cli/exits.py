@@ -32,6 +32,7 @@ from trimaran.errors import (
     Unsupported,
     UrlElicitationRequired,
 )
+from trimaran.types import as_object
 
 __all__ = ["EPILOG", "Exit", "advice", "code_of", "in_our_words", "is_output_error"]
 
@@ -107,6 +108,8 @@ def code_of(error: Error, *, connected: bool = True) -> int:
     for kind, code in _CODES:
         if isinstance(error, kind):
             return code
+    if isinstance(error, CallError) and _lacks_scopes(error):
+        return Exit.UNAUTHORIZED
     if isinstance(error, (UnexpectedStatus, RemoteProtocolError)) and not connected:
         # Something is there, but no MCP server.
         return Exit.NO_CONNECTION
@@ -115,10 +118,10 @@ def code_of(error: Error, *, connected: bool = True) -> int:
 
 def in_our_words(error: Error) -> str:
     """What an error says. The library speaks of its own options; on the command line they have other names, or none."""
-    said = str(error)
+    message = str(error)
     for pattern, instead in _OPTIONS:
-        said = pattern.sub(instead, said)
-    return said
+        message = pattern.sub(instead, message)
+    return message
 
 
 def advice(error: Error, target: str, *, is_http: bool) -> str:
@@ -154,13 +157,20 @@ def _credentials_advice(error: Unauthorized, target: str, doctor: str) -> str:
     if isinstance(error, AuthorizationFailed) and offers_login(error.www_authenticate):
         return doctor
     if error.status == 403:
-        return "The server knows you, but refuses this: use a token with more scope, or ask whoever runs it."
+        return "The server knows you, but refuses this: use credentials with more scope, or ask whoever runs it."
     first, *others = how_to_pass(error.www_authenticate, target)
     sentences = [first[0].upper() + first[1:], *(f"Or {way}" for way in others)]
     return ". ".join([*sentences, doctor])
 
 
+def _lacks_scopes(error: CallError) -> bool:
+    """True if a server refused a call for its scope, under status 200: no login can add to an API key."""
+    return "required_scopes" in (as_object(getattr(error, "data", None)) or {})
+
+
 def _call_advice(error: CallError, target: str) -> str:
+    if _lacks_scopes(error):
+        return "The server knows you, but refuses this: use credentials with that scope, or ask whoever runs it."
     if error.code in (CODE_INVALID_PARAMS, CODE_RESOURCE_NOT_FOUND):
         return f"Check names and arguments: `trimaran list {target}` shows what the server offers."
     if error.code == CODE_METHOD_NOT_FOUND:

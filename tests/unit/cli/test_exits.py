@@ -21,6 +21,7 @@ from trimaran.errors import Error
         (errors.ConfigError("x"), 2),
         (errors.ConnectFailed("x", exit_code=9), 3),
         (errors.CallError(-32000, "x"), 4),
+        (errors.CallError(-32600, "x", {"required_scopes": ["log:write"]}), 7),
         (errors.UnsupportedVersion(-32022, "x"), 4),
         (errors.RemoteProtocolError(-32600, "x"), 4),
         (errors.Unsupported("x", method="tools/list"), 4),
