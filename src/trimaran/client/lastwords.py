@@ -30,23 +30,23 @@ _FRAME: Final = re.compile(r'[\s|]*(?:at |File "|[\^~]+\s*$)|node:internal|Node\
 
 def telling_lines(lines: Sequence[str], most: int = _SHOWN) -> list[str]:
     """At most this many lines, in their order: the first and the last that name a cause, then the end."""
-    shown = [(number, _COLOUR.sub("", line).rstrip()) for number, line in enumerate(lines) if line.strip()]
-    causes = [number for number, line in shown if _CAUSE.match(line)]
+    numbered = [(number, _COLOUR.sub("", line).rstrip()) for number, line in enumerate(lines) if line.strip()]
+    causes = [number for number, line in numbered if _CAUSE.match(line)]
     chosen = dict.fromkeys([*causes[:1], *causes[-(most // 2) :]][:most])
-    for number, line in reversed(shown):
+    for number, line in reversed(numbered):
         if len(chosen) >= most:
             break
         if not causes or not _FRAME.match(line):
             chosen[number] = None
-    return [_whole(line) for number, line in shown if number in chosen]
+    return [_whole(line) for number, line in numbered if number in chosen]
 
 
 def explain_stderr(lines: Sequence[str]) -> str:
     """`; its stderr says:` and the lines that tell most, each on a line of its own; or that there are none."""
-    shown = telling_lines(lines)
-    if not shown:
+    excerpt = telling_lines(lines)
+    if not excerpt:
         return "; it wrote nothing on stderr"
-    return "; its stderr says:" + "".join(f"\n    {line}" for line in shown)
+    return "; its stderr says:" + "".join(f"\n    {line}" for line in excerpt)
 
 
 def _whole(line: str) -> str:

@@ -31,7 +31,7 @@ def safe_properties(schema: Schema, pattern: str) -> dict[str, str]:
     """The properties at the top whose names do not match, each with one that does. Those of no use are left out."""
     names = sorted(_names_of(schema, schema, set()))
     taken = {name for name in names if re.fullmatch(pattern, name)}
-    made: dict[str, str] = {}
+    replacements: dict[str, str] = {}
     for name in names:
         if name in taken:
             continue
@@ -40,9 +40,9 @@ def safe_properties(schema: Schema, pattern: str) -> dict[str, str]:
             digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST]
             safe = f"{safe[: _LONGEST - _DIGEST - 1]}_{digest}"
         if safe not in taken and re.fullmatch(pattern, safe):
-            made[name] = safe
+            replacements[name] = safe
             taken.add(safe)
-    return made
+    return replacements
 
 
 def original_names(schema: Schema, pattern: str) -> dict[str, str]:
@@ -61,30 +61,30 @@ def _names_of(root: Schema, value: Any, seen: set[int]) -> set[str]:
     if node is None or id(node) in seen:
         return set()
     seen.add(id(node))
-    found = set(as_schema(node.get("properties")) or {})
+    properties_named = set(as_schema(node.get("properties")) or {})
     for key in _SAME_OBJECT:
         for branch in list_of(node.get(key)) or [node.get(key)]:
-            found |= _names_of(root, branch, seen)
-    return found | _names_of(root, resolve(root, node.get("$ref")), seen)
+            properties_named |= _names_of(root, branch, seen)
+    return properties_named | _names_of(root, resolve(root, node.get("$ref")), seen)
 
 
 def _renamed(node: Schema, names: dict[str, str]) -> Schema:
-    made = dict(node)
+    renamed = dict(node)
     for key in ("properties", "dependentRequired", "dependentSchemas"):
         if (members := as_schema(node.get(key))) is not None:
-            made[key] = {names.get(name, name): value for name, value in members.items()}
+            renamed[key] = {names.get(name, name): value for name, value in members.items()}
     if isinstance(node.get("required"), list):
-        made["required"] = [names.get(name, name) for name in strings_of(node["required"])]
-    if (needed := as_schema(made.get("dependentRequired"))) is not None:
-        made["dependentRequired"] = {
+        renamed["required"] = [names.get(name, name) for name in strings_of(node["required"])]
+    if (needed := as_schema(renamed.get("dependentRequired"))) is not None:
+        renamed["dependentRequired"] = {
             name: [names.get(one, one) for one in strings_of(others)] for name, others in needed.items()
         }
     for key in _SAME_OBJECT:
         if isinstance(node.get(key), list):
-            made[key] = [_branch(one, names) for one in list_of(node[key])]
+            renamed[key] = [_branch(one, names) for one in list_of(node[key])]
         elif key in node:
-            made[key] = _branch(node[key], names)
-    return made
+            renamed[key] = _branch(node[key], names)
+    return renamed
 
 
 def _branch(value: Any, names: dict[str, str]) -> Any:
@@ -99,10 +99,10 @@ def _with_references(value: Any, names: dict[str, str]) -> Any:
     node = as_schema(value)
     if node is None:
         return value
-    made = {key: _with_references(one, names) for key, one in node.items()}
+    rewritten = {key: _with_references(one, names) for key, one in node.items()}
     ref = node.get("$ref")
     if isinstance(ref, str) and ref.startswith("#/properties/"):
         name, *rest = ref.removeprefix("#/properties/").split("/")
         name = name.replace("~1", "/").replace("~0", "~")
-        made["$ref"] = "/".join(["#/properties", names[name], *rest]) if name in names else ref
-    return made
+        rewritten["$ref"] = "/".join(["#/properties", names[name], *rest]) if name in names else ref
+    return rewritten

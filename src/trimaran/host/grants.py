@@ -35,11 +35,11 @@ def asks_a_person(auth: Any) -> bool:
 
 def for_person(grant: Any, *, name: str, login: Any, store: Any) -> Any:
     """The caller's own grant, asking a person by `login` or nobody, and keeping the login where the host does."""
-    made = copy.copy(grant)
-    made.login = login
-    made.store = store if grant.store is None else grant.store
-    made.name = name if grant.name is None else grant.name
-    return made
+    own = copy.copy(grant)
+    own.login = login
+    own.store = store if grant.store is None else grant.store
+    own.name = name if grant.name is None else grant.name
+    return own
 
 
 def login_grant(details: OAuthEntry | None, *, name: str, login: Any, store: Any, allow_private: bool) -> Grant:

@@ -117,8 +117,8 @@ def safe_name(server: str) -> str:
     if _SAFE.fullmatch(server):
         return server
     plain = "".join(one for one in unicodedata.normalize("NFKD", server) if not unicodedata.combining(one))
-    made = re.sub(r"_{2,}", "_", _OTHER.sub("_", plain)).strip("_")
-    return made if _SAFE.fullmatch(made) else _with_digest(made or "server", server)
+    candidate = re.sub(r"_{2,}", "_", _OTHER.sub("_", plain)).strip("_")
+    return candidate if _SAFE.fullmatch(candidate) else _with_digest(candidate or "server", server)
 
 
 def safe_names(servers: Iterable[str], known: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -149,9 +149,9 @@ def safe_names(servers: Iterable[str], known: Mapping[str, str] | None = None) -
 def _with_digest(name: str, server: str, taken: Container[str] = ()) -> str:
     digest = hashlib.sha256(server.encode("utf-8", "surrogatepass")).hexdigest()
     for length in range(_DIGEST, _MOST_SAFE - 1):
-        made = f"{name[: _MOST_SAFE - length - 1].rstrip('_')}_{digest[:length]}"
-        if made not in taken:
-            return made
+        candidate = f"{name[: _MOST_SAFE - length - 1].rstrip('_')}_{digest[:length]}"
+        if candidate not in taken:
+            return candidate
     raise ConfigError(f"no free name is left for the server {server!r}: rename it")
 
 

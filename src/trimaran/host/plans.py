@@ -267,14 +267,14 @@ class Logins:
 
     def client(self, plan: Plan, options: Mapping[str, Any]) -> Client:
         """A client of the server, not open yet, that uses the credentials there are."""
-        made = {**options, **plan.options}
+        merged = {**options, **plan.options}
         for key in _WATCHED & options.keys() & plan.options.keys():
-            made[key] = _both(options[key], plan.options[key])
+            merged[key] = _both(options[key], plan.options[key])
         if plan.can_log_in:
-            made["auth"] = self.grant(plan)
-        elif plan.entry is not None and made.get("auth") is None:
-            made["auth"] = unattended_grant(plan.entry, allow_private=self._allow_private)
-        return connect(plan.target, **made)
+            merged["auth"] = self.grant(plan)
+        elif plan.entry is not None and merged.get("auth") is None:
+            merged["auth"] = unattended_grant(plan.entry, allow_private=self._allow_private)
+        return connect(plan.target, **merged)
 
     async def log_in(self, plan: Plan, login: Any, options: Mapping[str, Any]) -> None:
         """Have a person log in; the tokens are kept for later.
@@ -290,7 +290,7 @@ class Logins:
             raise ConfigError(f"nobody can log in to the server {plan.name!r}: {why}")
         way = next(one for one in (login, getattr(plan.options.get("auth"), "login", None), True) if one is not None)
         limits = {"connect_timeout": _PERSON, "timeout": _PERSON}
-        made = {**options, **plan.options, **limits, "auth": self.grant(plan, way)}
-        async with connect(plan.target, **made) as client:
+        merged = {**options, **plan.options, **limits, "auth": self.grant(plan, way)}
+        async with connect(plan.target, **merged) as client:
             if "tools" in client.server_capabilities:
                 await client.list_tools()  # some let in whoever comes, and ask who it is later

@@ -104,8 +104,8 @@ class Report:
 
     def never_made(self) -> list[str]:
         """What was to be waived, and is the name of no check."""
-        made = {name.lower() for check in self.checks for name in (check.key, check.title)}
-        return [name for lower, name in self._waived.items() if lower not in made]
+        known = {name.lower() for check in self.checks for name in (check.key, check.title)}
+        return [name for lower, name in self._waived.items() if lower not in known]
 
     def names(self) -> list[str]:
         """The checks that were made, as the report calls them."""
