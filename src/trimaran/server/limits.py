@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import TypedDict, final
 
 from msgspec import Struct
 
 from trimaran.errors import ConfigError
 from trimaran.seconds import check_seconds
 
-__all__ = ["Limits"]
+__all__ = ["LimitOptions", "Limits"]
 
 _MAY_BE_NONE = frozenset(
     {"session_idle_timeout", "session_max_lifetime", "max_sessions", "request_timeout", "max_listen_streams"}
@@ -68,3 +68,31 @@ class Limits(Struct, frozen=True, kw_only=True):
                 raise ConfigError(f"{name} must be a positive number{off}, not {value!r}")
             if name in _SECONDS:
                 check_seconds(name, value)
+
+
+class LimitOptions(TypedDict, total=False):
+    """The same as keywords of `Server`, for type checkers: a misspelt one is an error in the editor."""
+
+    max_body_bytes: int
+    max_line_bytes: int
+    max_header_bytes: int
+    request_timeout: float | None
+    max_concurrent_calls: int
+    max_concurrent_calls_per_session: int
+    max_sessions: int | None
+    session_idle_timeout: float | None
+    session_max_lifetime: float | None
+    replay_events: int
+    max_listen_streams: int | None
+    max_stream_bytes: int
+    max_listen_bytes: int
+    max_subscriptions: int
+    tool_threads: int
+    keep_alive: float
+    input_ttl: float
+    sse_buffer_size: int
+    """`replay_events`, as barrel_mcp calls it."""
+    sse_buffer_limit: int
+    """`replay_events`, as Urchin calls it."""
+    session_ttl: float | None
+    """`session_idle_timeout` in milliseconds, as barrel_mcp has it."""

@@ -11,7 +11,7 @@ import inspect
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar, cast, final, overload
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar, Unpack, cast, final, overload
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -47,7 +47,7 @@ from .completions import CompletionEntry, compile_completion, completion_key
 from .dispatch import Dispatcher, Middleware, Serve
 from .exchange import SENT, Exchange
 from .handlers import call_any
-from .limits import Limits
+from .limits import LimitOptions, Limits
 from .prompts import PromptEntry, compile_prompt
 from .registry import Registry
 from .resources import ResourceEntry, TemplateEntry, compile_resource, compile_template
@@ -119,7 +119,7 @@ class Server:
         cache_scope: str = "public",
         secret_keys: Sequence[bytes | str] | None = None,
         limits: Limits | None = None,
-        **limit_options: Any,
+        **limit_options: Unpack[LimitOptions],
     ) -> None:
         self.callbacks = callbacks
         self.info: Implementation = _implementation(name, version, callbacks, title, description, website_url, icons)

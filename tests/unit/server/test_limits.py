@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
 from trimaran import Limits, Server
 from trimaran.errors import ConfigError
+from trimaran.server.limits import LimitOptions
 
 MAY_BE_NONE = {"session_idle_timeout", "session_max_lifetime", "max_sessions", "request_timeout", "max_listen_streams"}
 MADE: Any = Limits  # by name, with values of every type
@@ -61,6 +62,12 @@ def test_a_wrong_limit_stops_the_server_from_being_made(options: dict[str, Any])
     """R95: checked at startup."""
     with pytest.raises(ConfigError, match=next(iter(options))):
         Server("x", **options)
+
+
+def test_type_checkers_know_every_limit_as_the_server_does() -> None:
+    limits, options = get_type_hints(Limits), get_type_hints(LimitOptions)
+    older = {"sse_buffer_size", "sse_buffer_limit", "session_ttl"}
+    assert {name: kind for name, kind in options.items() if name not in older} == limits
 
 
 def test_the_older_names_of_limits_are_accepted() -> None:
