@@ -61,6 +61,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     tests: dict[tuple[Path, str], list[pytest.Item]] = {}
     for item in items:
+        if " at 0x" in item.name:  # another name in every process, so two workers would not agree on the tests
+            raise pytest.UsageError(f"{item.nodeid} is named after an address: give its cases ids")
         if "[" in item.name and item.path.parent != ARCH and not item.get_closest_marker("slow"):
             tests.setdefault((item.path, item.nodeid.partition("[")[0]), []).append(item)
     for cases in tests.values():

@@ -90,7 +90,7 @@ def test_references_hold_after_the_schema_has_moved(schema: Any, inner: Any, bes
         (None, Envelope(wraps=True), {"result": None}),
         ([1], Envelope(wraps=False), {"result": [1]}),  # unchecked, and yet an object is what these revisions take
     ],
-    ids=repr,
+    ids=lambda value: bytes(value).decode() if isinstance(value, Raw) else repr(value),
 )
 def test_the_decision_of_the_tool_holds_for_its_results(structured: Any, envelope: Any, travels: Any) -> None:
     mapping = {"content": []} if structured is UNSET else {"content": [], "structuredContent": structured}
