@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import copy
+import datetime
+import decimal
+import ipaddress
+import pathlib
 import re
-from typing import Any
+import uuid
+from typing import Any, Literal
 
 import pytest
 from hypothesis import example, given, settings
@@ -13,7 +18,7 @@ from hypothesis import strategies as st
 from trimaran.errors import ConfigError
 from trimaran.format import PROFILES, Fitted, Profile, fit_schema, profile_named, restore_arguments
 from trimaran.format.rules import check_schema
-from trimaran.schema import Validator
+from trimaran.schema import Validator, compile_signature
 
 DEFS: dict[str, Any] = {
     "Pair": {
@@ -107,6 +112,28 @@ def test_findings_say_whether_they_are_refused_or_not_heeded() -> None:
     assert (finding.weight, finding.problem) == ("ignored", "minLength is taken but not heeded")
     (finding,) = check_schema(over({"type": "string", "contentEncoding": "x"}), PROFILES["gemini-openapi"])
     assert (finding.weight, finding.problem) == ("refused", "contentEncoding is refused")
+
+
+@pytest.mark.parametrize("profile", ["anthropic", "openai", "gemini", "gemini-openapi"])
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        *(bytes, bytearray, datetime.datetime, datetime.date, datetime.time, datetime.timedelta, decimal.Decimal),
+        *(uuid.UUID, pathlib.Path, ipaddress.IPv4Address, ipaddress.IPv6Address, ipaddress.IPv4Network),
+        *(list[datetime.time], set[str], tuple[int, int], tuple[str, ...], Literal["a"], datetime.datetime | None),
+    ],
+)
+def test_no_provider_refuses_what_a_tool_says_about_a_type_of_python(annotation: Any, profile: str) -> None:
+    """Many clients hand a tool's schema on to the provider as it is: one word too many loses them every tool.
+
+    Formats may stay: every server writes `date` and `uuid`, so that clients of Gemini's older dialect drop them.
+    """
+
+    def tool(x: Any) -> None: ...
+
+    tool.__annotations__["x"] = annotation
+    findings = check_schema(compile_signature(tool).input_schema, PROFILES[profile])
+    assert [finding for finding in findings if finding.weight == "refused" and finding.rule != "format"] == []
 
 
 def test_a_schema_that_contains_itself_is_fine_for_gemini_where_it_is_optional() -> None:

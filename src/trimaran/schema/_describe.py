@@ -42,7 +42,7 @@ from ._annotations import (
 from ._patterns import portable_pattern
 from .validate import Schema
 
-__all__ = ["ARRAYS", "MAPS", "SETS", "Describer", "is_textual", "json_ready"]
+__all__ = ["ARRAYS", "MAPS", "SETS", "Describer", "described", "is_textual", "json_ready"]
 
 ARRAYS: Final = frozenset((list, deque, abc.Sequence, abc.MutableSequence, abc.Collection, abc.Iterable))
 SETS: Final = frozenset((set, frozenset, abc.Set, abc.MutableSet))
@@ -55,17 +55,19 @@ _SCALARS: Final[dict[str, Schema]] = {
     "builtins.int": {"type": "integer"},
     "builtins.float": {"type": "number"},
     "builtins.str": {"type": "string"},
-    "builtins.bytes": {"type": "string", "contentEncoding": "base64"},
-    "builtins.bytearray": {"type": "string", "contentEncoding": "base64"},
-    "builtins.memoryview": {"type": "string", "contentEncoding": "base64"},
 }
+_BASE64: Final[Schema] = {"description": "in base64"}
 # Types that msgspec writes as text: what an input schema says about the form of that text. `date-time` and `time` mean
-# a time zone, `duration` whole seconds; Python's values need neither, so these are shown by an example instead.
+# a time zone, `duration` whole seconds; Python's values need neither, so these are shown by an example instead. It is a
+# description, since Gemini refuses a tool for `examples` and for `contentEncoding`, and clients hand both on as they are.
 _TEXTS: Final[dict[str, Schema]] = {
-    "datetime.datetime": {"examples": ["2026-07-28T10:30:00Z"]},
+    "builtins.bytes": _BASE64,
+    "builtins.bytearray": _BASE64,
+    "builtins.memoryview": _BASE64,
+    "datetime.datetime": {"description": "for example 2026-07-28T10:30:00Z"},
     "datetime.date": {"format": "date"},
-    "datetime.time": {"examples": ["10:30:00"]},
-    "datetime.timedelta": {"examples": ["PT1H30M"]},
+    "datetime.time": {"description": "for example 10:30:00"},
+    "datetime.timedelta": {"description": "for example PT1H30M"},
     "uuid.UUID": {"format": "uuid"},
 }
 _DECIMALS: Final[dict[Mode, Schema]] = {
@@ -74,13 +76,13 @@ _DECIMALS: Final[dict[Mode, Schema]] = {
     "form": {"type": "number"},
 }
 _AWARE: Final = {"datetime.datetime": "date-time", "datetime.time": "time"}
-_URL: Final[Schema] = {"examples": ["https://example.com/"]}
+_URL: Final[Schema] = {"description": "for example https://example.com/"}
 # The same for types that we write as text and build from it. IPv6 addresses may have a zone, URLs may be relative.
 _TEXTUAL: Final[dict[str, Schema]] = {
     "ipaddress.IPv4Address": {"format": "ipv4"},
-    "ipaddress.IPv6Address": {"examples": ["2001:db8::1"]},
-    "ipaddress.IPv4Network": {"examples": ["192.0.2.0/24"]},
-    "ipaddress.IPv6Network": {"examples": ["2001:db8::/32"]},
+    "ipaddress.IPv6Address": {"description": "for example 2001:db8::1"},
+    "ipaddress.IPv4Network": {"description": "for example 192.0.2.0/24"},
+    "ipaddress.IPv6Network": {"description": "for example 2001:db8::/32"},
     "pathlib.Path": {},
     "pathlib.PurePath": {},
     "pathlib.PosixPath": {},
@@ -92,6 +94,7 @@ _TEXTUAL: Final[dict[str, Schema]] = {
     "httpx.URL": _URL,
     "starlette.datastructures.URL": _URL,
 }
+_HINTS: Final = frozenset(form.get("description") for form in (*_TEXTS.values(), *_TEXTUAL.values())) - {None}
 _LENGTHS: Final = {
     "string": ("minLength", "maxLength"),
     "array": ("minItems", "maxItems"),
@@ -127,6 +130,18 @@ def is_textual(core: Any) -> bool:
 def _qualified(cls: Any) -> str:
     """Module and name, as users import it: Python 3.13 keeps `pathlib.Path` in `pathlib._local`, httpx its URL in `_urls`."""
     return f"{str(getattr(cls, '__module__', '')).partition('._')[0]}.{getattr(cls, '__qualname__', '')}"
+
+
+def described(shape: Schema, description: str) -> Schema:
+    """`shape` with a description, unless it has a better one. A hint at the form of a text stays behind it."""
+    hint = _hint(shape)
+    if hint is None and shape.get("description"):
+        return shape
+    return {**shape, "description": f"{description} ({hint})" if hint else description}
+
+
+def _hint(shape: Schema) -> str | None:
+    return shape.get("description") if shape.get("description") in _HINTS else None
 
 
 def json_ready(value: Any) -> Any:
@@ -221,7 +236,9 @@ class Describer:
         if name == "decimal.Decimal":
             return dict(_DECIMALS[self.mode])
         if (form := _TEXTS.get(name, _TEXTUAL.get(name))) is not None:
-            return {"type": "string", **form} if self.mode != "output" else {"type": "string"}
+            if self.mode != "output":
+                return {"type": "string", **form}
+            return {"type": "string", "contentEncoding": "base64"} if form is _BASE64 else {"type": "string"}
         if is_enum(core):
             return self._component(core, core.__name__, lambda: self._enum(core))
         if (record := record_of(core)) is not None:
@@ -237,7 +254,9 @@ class Describer:
 
     def _noted(self, schema: Schema, notes: Notes) -> Schema:
         noted = self._bounded(schema, notes.bounds) if notes.bounds else dict(schema)
-        said = {"title": notes.title, "description": notes.description, "examples": notes.examples}
+        if notes.description:
+            noted = described({**noted, "description": _hint(noted)}, notes.description)
+        said = {"title": notes.title, "examples": notes.examples}
         noted.update({keyword: text for keyword, text in said.items() if text})
         noted.update(notes.extra)
         return noted
@@ -355,8 +374,8 @@ class Describer:
 
     def _field(self, field: Field, record: Record) -> Schema:
         shape = self.describe(field.annotation)
-        if "description" not in shape and (said := record.doc.params.get(field.name)):
-            shape = {**shape, "description": said}
+        if said := record.doc.params.get(field.name):
+            shape = described(shape, said)
         return self.defaulted(shape, field.default) if self.mode != "output" else shape
 
     def defaulted(self, shape: Schema, value: Any) -> Schema:

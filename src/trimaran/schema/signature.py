@@ -24,7 +24,7 @@ from trimaran.errors import DeclarationError
 
 from ._annotations import MISSING, Notes, is_field_info, is_union, peel
 from ._decode import Natives
-from ._describe import Describer
+from ._describe import Describer, described
 from .convert import integral, split_reason
 from .docstring import Doc, parse_docstring
 from .repair import repair
@@ -363,8 +363,8 @@ def _input_schema(name: str, parameters: list[_Parameter]) -> Schema:
             shape = describer.describe(parameter.annotation)
         except DeclarationError as error:
             raise DeclarationError(f"parameter {parameter.name!r} of {name}: {error}") from error
-        if parameter.description and "description" not in shape:
-            shape = {**shape, "description": parameter.description}
+        if parameter.description:
+            shape = described(shape, parameter.description)
         properties[parameter.key] = describer.defaulted(shape, parameter.default)
     schema: Schema = {"type": "object", "properties": properties}
     required = [parameter.key for parameter in parameters if parameter.is_required]

@@ -667,3 +667,38 @@ def test_reading_arguments_gives_a_value_or_an_argument_error(value):
         except ArgumentError as error:
             assert str(error)
             assert error.violations
+
+
+def test_the_form_of_a_text_is_said_behind_what_the_author_says() -> None:
+    @dataclasses.dataclass
+    class Stay:
+        """A stay.
+
+        Args:
+            nights: how long
+        """
+
+        nights: datetime.timedelta
+
+    def tool(
+        at: datetime.datetime, key: Annotated[bytes, "the key"], until: datetime.time, stay: Stay, day: datetime.date
+    ) -> None:
+        """Book.
+
+        Args:
+            at: when
+            day: which day
+        """
+
+    tool.__annotations__["stay"] = Stay
+    properties = compile_signature(tool).input_schema["properties"]
+    assert properties["at"]["description"] == "when (for example 2026-07-28T10:30:00Z)"
+    assert properties["key"]["description"] == "the key (in base64)"
+    assert properties["until"]["description"] == "for example 10:30:00"
+    assert properties["stay"]["properties"]["nights"]["description"] == "how long (for example PT1H30M)"
+    assert properties["day"]["description"] == "which day"
+
+
+def test_a_result_says_base64_by_the_keyword_for_it() -> None:
+    """No provider sees a result's schema; validators and generators of types read it."""
+    assert schema_of(bytes, mode="output") == {"type": "string", "contentEncoding": "base64"}
