@@ -53,7 +53,7 @@ from .registry import Registry
 from .resources import ResourceEntry, TemplateEntry, compile_resource, compile_template
 from .rounds import ModernVoice
 from .threads import ThreadPool
-from .tools import ToolEntry, compile_tool, icons_of
+from .tools import ToolEntry, ToolOptions, compile_tool, icons_of
 
 if TYPE_CHECKING:
     from trimaran.transports.asgi import AsgiApp
@@ -186,7 +186,7 @@ class Server:
     @overload
     def tool(self, fn: Callable[P, R], /) -> Callable[P, R]: ...
     @overload
-    def tool(self, /, **options: Any) -> Callable[[F], F]: ...
+    def tool(self, /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
     def tool(self, fn: Any = None, /, **options: Any) -> Any:
         """Declare a tool, bare or with options; the function stays as it is.
 
@@ -206,7 +206,7 @@ class Server:
 
         return declare
 
-    def add_tool(self, fn: Callable[..., Any], *, replace: bool = False, **options: Any) -> Tool:
+    def add_tool(self, fn: Callable[..., Any], *, replace: bool = False, **options: Unpack[ToolOptions]) -> Tool:
         """Register a tool at run time; clients that listen hear of it."""
         _known_options(compile_tool, options, "a tool")
         added = self.tools.add(compile_tool(fn, **options), replace=replace)

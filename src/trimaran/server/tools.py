@@ -11,7 +11,7 @@ import asyncio
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypedDict, final
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -39,7 +39,7 @@ from .results import OutputMismatch, call_result, error_result, exact_type, is_c
 if TYPE_CHECKING:
     from .server import Server
 
-__all__ = ["ToolEntry", "Tools", "compile_tool"]
+__all__ = ["ToolEntry", "ToolOptions", "Tools", "compile_tool"]
 
 _NO_ARGUMENTS: Final = Raw(b"{}")
 
@@ -103,6 +103,32 @@ class ToolEntry:
         copy.key = key
         copy.definition = msgspec.structs.replace(self.definition, name=key)
         return copy
+
+
+class ToolOptions(TypedDict, total=False):
+    """The keywords of `Server.tool` and `add_tool`, for type checkers: those of `compile_tool`.
+
+    Schemas and `meta` are `Any` inside: a nested dict in a variable is no `Json` to a type checker.
+    """
+
+    name: str | None
+    title: str | None
+    description: str | None
+    input_schema: Mapping[str, Any] | None
+    output_schema: Mapping[str, Any] | None
+    annotations: ToolAnnotations | Mapping[str, Json] | None
+    icons: Sequence[Icon | Mapping[str, Json]] | None
+    meta: Mapping[str, Any] | None
+    scopes: Sequence[str]
+    visible_to: VisibleTo
+    timeout: float | None
+    long_running: LongRunning
+    resumable: bool
+    cache_ttl: float | None
+    inline: bool
+    validate_input: bool
+    validate_output: bool
+    structured_output: bool | None
 
 
 def compile_tool(

@@ -225,7 +225,7 @@ async def test_callbacks_promise_what_holds_for_every_value(version: str, caplog
 @pytest.mark.parametrize("is_checked", [True, False])
 def test_a_reference_that_leads_nowhere_is_refused_when_the_tool_is_declared(option: str, is_checked: bool) -> None:
     schema: Any = {"type": "object", "properties": {"a": {"type": "array", "items": {"$ref": "#/$defs/Gone"}}}}
-    checks = {"validate_input": is_checked, "validate_output": is_checked}
+    checks: dict[str, Any] = {"validate_input": is_checked, "validate_output": is_checked}
     with pytest.raises(DeclarationError) as refusal:
         Server("s", version="1").add_tool(lambda arguments: 1, name="tool", **{option: schema}, **checks)
     for word in ("tool 'tool'", option, "'#/$defs/Gone'", "$.properties.a.items", "'$defs' at the root"):

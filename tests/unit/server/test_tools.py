@@ -16,6 +16,7 @@ import pytest
 from trimaran import Context, ProtocolError, Server, ToolError, content
 from trimaran.errors import DeclarationError
 from trimaran.server.exchange import Exchange
+from trimaran.server.tools import ToolOptions, compile_tool
 from trimaran.types import CallToolResult, Icon, TextContent, ToolAnnotations
 
 from .peer import MODERN, P, Peer, soon, texts
@@ -717,3 +718,7 @@ async def _over_http(server: Server, extra: dict[str, str], arguments: Any) -> i
 
 class _Nowhere:
     async def send(self, data: bytes) -> None: ...
+
+
+def test_type_checkers_know_every_option_of_a_tool() -> None:
+    assert ToolOptions.__annotations__.keys() == (compile_tool.__kwdefaults__ or {}).keys()

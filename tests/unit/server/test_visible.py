@@ -215,7 +215,10 @@ async def test_a_function_that_fails_hides(caplog: pytest.LogCaptureFixture) -> 
     async def later() -> bool:
         return True
 
-    server.add_tool(lambda: 1, name="u", visible_to=lambda p: later())
+    def undecided(principal: Any) -> Any:
+        return later()
+
+    server.add_tool(lambda: 1, name="u", visible_to=undecided)
     async with As(server, NOBODY) as peer:
         assert await peer.names() == []
     assert "visible_to of tool 't'" in caplog.text
