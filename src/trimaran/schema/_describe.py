@@ -108,12 +108,7 @@ _NUMBERS: Final = {
     "multiple_of": "multipleOf",
 }
 # Said in full: a schema without any rule reads like a mistake, and some clients take it for one.
-# OpenAI refuses the whole request over an array without `items`; an empty schema there is taken.
-_ANYTHING: Final[list[Schema]] = [
-    *({"type": name} for name in ("string", "number", "boolean", "object")),
-    {"type": "array", "items": {}},
-    {"type": "null"},
-]
+_ANYTHING: Final[list[Schema]] = [{"type": name} for name in ("string", "number", "boolean", "object", "array", "null")]
 _PREFIX: Final = "#/$defs/"
 # Keywords that hold schemas by name, and those that hold plain values in which a "$ref" is just a word.
 _NAMED: Final = frozenset(("properties", "$defs", "patternProperties", "dependentSchemas"))
@@ -506,14 +501,13 @@ def _any_of(options: list[Schema]) -> Schema:
 
 
 def _spelled_out(node: Any) -> Any:
-    """`node` with every schema inside it that admits anything saying so, and `items` in every array."""
+    """`node` with every schema inside it that admits anything saying so."""
     if not isinstance(node, dict):
         return node
     schema = cast("Schema", node)
     if not schema.keys() - _SILENT:
         return {**schema, "anyOf": list(_ANYTHING)}
-    rebuilt = rebuild(schema, lambda _, child: _spelled_out(child))
-    return {**rebuilt, "items": {}} if rebuilt.get("type") == "array" and "items" not in rebuilt else rebuilt
+    return rebuild(schema, lambda _, child: _spelled_out(child))
 
 
 def _target(node: Schema) -> str | None:

@@ -194,7 +194,7 @@ NUMBER = {"type": "number"}
 INTEGER = {"type": "integer"}
 STRING = {"type": "string"}
 NULL = {"type": "null"}
-ANYTHING = {"anyOf": [STRING, NUMBER, {"type": "boolean"}, {"type": "object"}, {"type": "array", "items": {}}, NULL]}
+ANYTHING = {"anyOf": [STRING, NUMBER, {"type": "boolean"}, {"type": "object"}, {"type": "array"}, NULL]}
 
 
 @pytest.mark.parametrize(
@@ -209,14 +209,14 @@ ANYTHING = {"anyOf": [STRING, NUMBER, {"type": "boolean"}, {"type": "object"}, {
         (str, STRING),
         (typing.LiteralString, STRING),
         (bytes, {"type": "string", "description": "in base64"}),
-        (list, {"type": "array", "items": {}}),
+        (list, {"type": "array"}),
         (list[int], {"type": "array", "items": INTEGER}),
         (typing.List[int], {"type": "array", "items": INTEGER}),
         (collections.abc.Sequence[int], {"type": "array", "items": INTEGER}),
         (collections.abc.Iterable[int], {"type": "array", "items": INTEGER}),
         (collections.deque[int], {"type": "array", "items": INTEGER}),
         (set[int], {"type": "array", "items": INTEGER}),
-        (tuple, {"type": "array", "items": {}}),
+        (tuple, {"type": "array"}),
         (tuple[int, ...], {"type": "array", "items": INTEGER}),
         (tuple[float, float], {"type": "array", "items": NUMBER, "minItems": 2, "maxItems": 2}),
         (
@@ -229,7 +229,7 @@ ANYTHING = {"anyOf": [STRING, NUMBER, {"type": "boolean"}, {"type": "object"}, {
                 "maxItems": 2,
             },
         ),
-        (tuple[()], {"type": "array", "items": {}, "minItems": 0, "maxItems": 0}),
+        (tuple[()], {"type": "array", "minItems": 0, "maxItems": 0}),
         (dict, {"type": "object"}),
         (dict[str, Any], {"type": "object"}),
         (dict[str, int], {"type": "object", "additionalProperties": INTEGER}),
@@ -303,7 +303,7 @@ ANYTHING = {"anyOf": [STRING, NUMBER, {"type": "boolean"}, {"type": "object"}, {
                 "maxItems": 2,
             },
         ),
-        (Row, {"type": "array", "items": {}, "description": "In this order: a, b.", "minItems": 1}),
+        (Row, {"type": "array", "description": "In this order: a, b.", "minItems": 1}),
         (
             Options,
             {"type": "object", "properties": {"deep": {"type": "boolean"}, "limit": INTEGER}, "required": ["deep"]},
