@@ -109,6 +109,9 @@ _NUMBERS: Final = {
 }
 # Said in full: a schema without any rule reads like a mistake, and some clients take it for one.
 _ANYTHING: Final[list[Schema]] = [{"type": name} for name in ("string", "number", "boolean", "object", "array", "null")]
+# For arguments OpenAI refuses an array that does not say its items, at any depth, and the Inspector warns of items without a
+# rule. So arrays in arrays end somewhere. What a model fills in is seldom deeper, and the decoder takes what is.
+_ARRAYS_DEEP: Final = 2
 _PREFIX: Final = "#/$defs/"
 # Keywords that hold schemas by name, and those that hold plain values in which a "$ref" is just a word.
 _NAMED: Final = frozenset(("properties", "$defs", "patternProperties", "dependentSchemas"))
@@ -174,7 +177,7 @@ class Describer:
     def close(self, root: Schema) -> Schema:
         """The finished document: definitions used once moved to their place, the others under `$defs`."""
         if not self._defs:
-            return _spelled_out(root)
+            return _spelled_out(root, self.mode)
         counts: dict[str, int] = {}
         _count(root, counts)
         for body in self._defs.values():
@@ -186,7 +189,7 @@ class Describer:
         closed = _expand(root, self._defs, single)
         kept: dict[str, Schema] = {}
         self._keep(closed, single, kept, set())
-        return _spelled_out({**closed, "$defs": kept} if kept else closed)
+        return _spelled_out({**closed, "$defs": kept} if kept else closed, self.mode)
 
     def _keep(self, node: Schema, single: set[str], kept: dict[str, Schema], seen: set[str]) -> None:
         """Put what `node` refers to into `kept`, and before it what that refers to: some clients read in this order."""
@@ -500,14 +503,27 @@ def _any_of(options: list[Schema]) -> Schema:
     return different[0] if len(different) == 1 else {"anyOf": different}
 
 
-def _spelled_out(node: Any) -> Any:
+def _spelled_out(node: Any, mode: Mode) -> Any:
     """`node` with every schema inside it that admits anything saying so."""
     if not isinstance(node, dict):
         return node
     schema = cast("Schema", node)
     if not schema.keys() - _SILENT:
-        return {**schema, "anyOf": list(_ANYTHING)}
-    return rebuild(schema, lambda _, child: _spelled_out(child))
+        return {**schema, "anyOf": _anything(mode, _ARRAYS_DEEP)}
+    if mode != "output" and schema.get("type") == "array" and "items" not in schema:
+        return {**rebuild(schema, lambda _, child: _spelled_out(child, mode)), "items": _any_item(mode, _ARRAYS_DEEP)}
+    return rebuild(schema, lambda _, child: _spelled_out(child, mode))
+
+
+def _anything(mode: Mode, depth: int) -> list[Schema]:
+    if mode == "output":
+        return list(_ANYTHING)
+    others = [option for option in _ANYTHING if option["type"] != "array"]
+    return [*others[:-1], {"type": "array", "items": _any_item(mode, depth)}, others[-1]] if depth else others
+
+
+def _any_item(mode: Mode, depth: int) -> Schema:
+    return {"anyOf": _anything(mode, depth - 1)}
 
 
 def _target(node: Schema) -> str | None:

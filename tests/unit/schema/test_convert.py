@@ -194,7 +194,10 @@ NUMBER = {"type": "number"}
 INTEGER = {"type": "integer"}
 STRING = {"type": "string"}
 NULL = {"type": "null"}
-ANYTHING = {"anyOf": [STRING, NUMBER, {"type": "boolean"}, {"type": "object"}, {"type": "array"}, NULL]}
+PLAIN = [STRING, NUMBER, {"type": "boolean"}, {"type": "object"}]
+ROW = {"type": "array", "items": {"anyOf": [*PLAIN, NULL]}}
+ITEM = {"anyOf": [*PLAIN, ROW, NULL]}
+ANYTHING = {"anyOf": [*PLAIN, {"type": "array", "items": ITEM}, NULL]}
 
 
 @pytest.mark.parametrize(
@@ -209,14 +212,14 @@ ANYTHING = {"anyOf": [STRING, NUMBER, {"type": "boolean"}, {"type": "object"}, {
         (str, STRING),
         (typing.LiteralString, STRING),
         (bytes, {"type": "string", "description": "in base64"}),
-        (list, {"type": "array"}),
+        (list, {"type": "array", "items": ITEM}),
         (list[int], {"type": "array", "items": INTEGER}),
         (typing.List[int], {"type": "array", "items": INTEGER}),
         (collections.abc.Sequence[int], {"type": "array", "items": INTEGER}),
         (collections.abc.Iterable[int], {"type": "array", "items": INTEGER}),
         (collections.deque[int], {"type": "array", "items": INTEGER}),
         (set[int], {"type": "array", "items": INTEGER}),
-        (tuple, {"type": "array"}),
+        (tuple, {"type": "array", "items": ITEM}),
         (tuple[int, ...], {"type": "array", "items": INTEGER}),
         (tuple[float, float], {"type": "array", "items": NUMBER, "minItems": 2, "maxItems": 2}),
         (
@@ -229,7 +232,7 @@ ANYTHING = {"anyOf": [STRING, NUMBER, {"type": "boolean"}, {"type": "object"}, {
                 "maxItems": 2,
             },
         ),
-        (tuple[()], {"type": "array", "minItems": 0, "maxItems": 0}),
+        (tuple[()], {"type": "array", "items": ITEM, "minItems": 0, "maxItems": 0}),
         (dict, {"type": "object"}),
         (dict[str, Any], {"type": "object"}),
         (dict[str, int], {"type": "object", "additionalProperties": INTEGER}),
@@ -303,7 +306,7 @@ ANYTHING = {"anyOf": [STRING, NUMBER, {"type": "boolean"}, {"type": "object"}, {
                 "maxItems": 2,
             },
         ),
-        (Row, {"type": "array", "description": "In this order: a, b.", "minItems": 1}),
+        (Row, {"type": "array", "items": ITEM, "description": "In this order: a, b.", "minItems": 1}),
         (
             Options,
             {"type": "object", "properties": {"deep": {"type": "boolean"}, "limit": INTEGER}, "required": ["deep"]},

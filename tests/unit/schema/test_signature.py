@@ -18,7 +18,7 @@ import annotated_types
 import msgspec
 import pydantic
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from pydantic import Field
 
@@ -627,6 +627,14 @@ VALUES = st.recursive(
 )
 
 
+def arrays_deep(value):
+    """How many arrays stand directly inside each other, at the deepest place."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if isinstance(value, dict):
+        return max(map(arrays_deep, inner), default=0)
+    return isinstance(value, list) + max((arrays_deep(item) for item in inner if isinstance(item, list)), default=0)
+
+
 def signature_for(annotation):
     def fn(x): ...
 
@@ -647,6 +655,8 @@ COMPILED = [(signature := signature_for(annotation), Validator(signature.input_s
 @example({"a": 1, "zz": 2})
 @example([1, "a", 3])
 def test_the_fast_road_accepts_nothing_the_schema_refuses(value):
+    """But for arrays in arrays in arrays of anything, which a schema that every provider takes cannot say."""
+    assume(arrays_deep(value) <= 2)
     raw = msgspec.json.encode({"x": value})
     for signature, validator in COMPILED:
         try:
