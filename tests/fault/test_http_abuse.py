@@ -138,6 +138,37 @@ async def test_a_request_that_cannot_be_read_is_refused_though_more_comes(abused
         await writer.wait_closed()
 
 
+LARGE = re.sub(rb"Content-Length: \d+", b"Content-Length: 999999999", CALL.partition(b"\r\n\r\n")[0]) + b"\r\n\r\n"
+
+
+@pytest.mark.parametrize(("bad", "refusal"), [(b"no HTTP\r\n\r\n", b"400"), (LARGE, b"413")], ids=["garbage", "large"])
+async def test_a_good_request_behind_a_bad_one_is_not_served(
+    abused: tuple[Counted, HttpServer], bad: bytes, refusal: bytes
+) -> None:
+    """Where it begins is unknown, even if its head is that of the request before."""
+    counted, server = abused
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            for request, status in ((CALL, b"200"), (bad, refusal)):
+                writer.write(request)
+                head = await reader.readuntil(b"\r\n\r\n")
+                assert head.split()[1] == status
+                size = re.search(rb"content-length: (\d+)", head)
+                assert size is not None
+                await reader.readexactly(int(size[1]))
+            writer.write(CALL)
+            writer.write_eof()
+            assert await reader.read() == b""
+            carrier: Any = server._carrier
+            while carrier.connections:
+                await asyncio.sleep(0.01)
+            assert counted.calls == 1
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
 async def test_who_sends_on_after_a_refusal_is_cut_off_in_the_end(abused: tuple[Counted, HttpServer]) -> None:
     _, server = abused
     carrier: Any = server._carrier

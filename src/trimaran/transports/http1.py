@@ -259,7 +259,9 @@ class _Connection(asyncio.Protocol):
     def _linger(self) -> None:
         """End our side, and read on what the client still sends, until it ends its own or the time is up."""
         self._lingers_since = self._since = self._server.now
-        self._pending = None
+        self._pending = self._known = None
+        if self._transport.is_closing():
+            return
         if self._transport.can_write_eof():
             self._transport.write_eof()
         else:
