@@ -574,3 +574,29 @@ async def test_a_store_that_is_closed_waits_for_what_is_under_way(redis: RedisSe
     await store.close()
     await asyncio.wait(reading)
     assert all(one.exception() is None or isinstance(one.exception(), StoreUnavailable) for one in reading)
+
+
+async def test_who_subscribes_anew_hears_nothing_from_before(redis: RedisServer) -> None:
+    """A message that was on its way to those who have left is not for those who come while it arrives."""
+    async with RedisStore(redis.url) as store:
+        bus: Any = store.bus
+        heard: list[bytes] = []
+
+        class Listener:
+            def receive(self, message: Message) -> None:
+                heard.append(message.data)
+
+        bus.board._taps["t"] = {Listener()}
+
+        def arrive(kind: str, data: bytes = b"") -> None:
+            envelope = bus.sealed("t", data)[1] if kind == "message" else 1
+            bus._take({"type": kind, "channel": (bus._prefix + "t").encode(), "data": envelope})
+
+        bus._asked["t"] = 2  # left and asked for twice, and not answered yet
+        arrive("message", b"old")
+        arrive("subscribe")
+        arrive("message", b"older than the last answer")
+        arrive("subscribe")
+        arrive("message", b"new")
+        assert heard == [b"new"]
+        bus.board._taps.clear()

@@ -987,7 +987,7 @@ class _Bus:
             if confirmed is not None and not confirmed.done():
                 confirmed.set_result(None)
             return topic
-        if kind == "message":
+        if kind == "message" and topic not in self._asked:  # else it is for those who have left; others asked after it
             try:
                 envelope = _envelope.decode(data)
             except (msgspec.MsgspecError, TypeError):
