@@ -453,6 +453,7 @@ class _Responder:
         # HTTP/1.0 knows no chunks: there the body ends with the connection.
         self._is_chunked = self._head.minor == 1
         framing = "transfer-encoding: chunked" if self._is_chunked else "connection: close"
+        self._head.share_values()
         self._connection.spare_memory()
         self._connection.write_soon(self._connection.head(status, headers, framing) + b"\r\n")
 

@@ -354,3 +354,15 @@ def test_a_header_cannot_break_the_response_apart(value: str) -> None:
 def test_a_head_of_blanks_holds_up_nobody(value: bytes) -> None:
     """At this length a pattern that looks at a byte twice would outlast any deadline."""
     assert "malformed" in refused(b"X:" + value).message
+
+
+def test_heads_of_long_streams_share_their_values() -> None:
+    """Ten thousand streams of one client's kind hold each text once."""
+    first, second = (head(b"X-Kind: " + b"of the same kind") for _ in range(2))
+    assert first.headers["x-kind"] is not second.headers["x-kind"]
+    headers = first.headers
+    first.share_values()
+    second.share_values()
+    assert first.headers is headers  # a request refers to it
+    assert first.headers["x-kind"] is second.headers["x-kind"]
+    assert first.headers["x-kind"] == "of the same kind"
