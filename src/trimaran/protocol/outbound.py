@@ -19,6 +19,7 @@ from trimaran.types import CallToolResult, Implementation, Json
 
 from .inbound import RequestId
 from .meta import KEY_SERVER_INFO
+from .surrogates import encode_repaired
 
 __all__ = ["Writer"]
 
@@ -61,6 +62,7 @@ class Writer:
 
     def __init__(self, server_info: Implementation, enc_hook: Callable[[Any], Any] | None = None) -> None:
         self.encode: Callable[[Any], bytes] = msgspec.json.Encoder(enc_hook=enc_hook).encode
+        self._enc_hook = enc_hook
         self._signature = {KEY_SERVER_INFO: msgspec.to_builtins(server_info)}
         self._raw_signature = Raw(msgspec.json.encode(self._signature))
 
@@ -72,13 +74,15 @@ class Writer:
             result.meta = self._raw_signature
             try:
                 return self.encode(_Result(id, result))
+            except UnicodeEncodeError:
+                return encode_repaired(_Result(id, result), self._enc_hook)
             finally:
                 result.result_type = result.meta = None
-        return self.encode(_Result(id, self.completed(result)))
+        return self._encode(_Result(id, self.completed(result)))
 
     def legacy_result(self, id: RequestId, result: Any) -> bytes:
         """A result for a legacy peer, as it is."""
-        return self.encode(_Result(id, result))
+        return self._encode(_Result(id, result))
 
     def completed(self, result: Any) -> Any:
         """The result with `resultType` and the server's name in `_meta`, where it lacks them."""
@@ -98,10 +102,16 @@ class Writer:
 
     def error(self, id: RequestId | None, error: ProtocolError) -> bytes:
         """An error. `id` is null where none could be read: plain JSON-RPC, which every revision's clients accept."""
-        return self.encode(_Error(id, _ErrorBody(error.code, error.message, error.data)))
+        return self._encode(_Error(id, _ErrorBody(error.code, error.message, error.data)))
 
     def notification(self, method: str, params: Mapping[str, Json] | Struct | None = None) -> bytes:
-        return self.encode(_Notification(method, params))
+        return self._encode(_Notification(method, params))
 
     def request(self, id: RequestId, method: str, params: Mapping[str, Json] | Struct | None = None) -> bytes:
-        return self.encode(_Request(id, method, params))
+        return self._encode(_Request(id, method, params))
+
+    def _encode(self, message: Struct) -> bytes:
+        try:
+            return self.encode(message)
+        except UnicodeEncodeError:
+            return encode_repaired(message, self._enc_hook)

@@ -15,6 +15,7 @@ import msgspec
 from trimaran.types import as_object
 
 from .envelope import is_object, legacy_output
+from .surrogates import encode_repaired
 from .versions import MODERN, V2024_11, V2025_03, V2025_06, V2025_11
 
 __all__ = ["revise", "revise_capabilities", "revise_definition", "revise_form"]
@@ -142,7 +143,11 @@ _REVISERS: Final[dict[str, Callable[[Object, str], Object]]] = {
 def revise(method: str, value: Any, version: str, enc_hook: Callable[[Any], Any] | None = None) -> Any:
     """A result (or a notification's params) of this method, as the given legacy revision knows it."""
     # By way of JSON: a result may hold parts that are encoded already.
-    plain: Object = msgspec.json.decode(msgspec.json.encode(value, enc_hook=enc_hook))
+    try:
+        encoded = msgspec.json.encode(value, enc_hook=enc_hook)
+    except UnicodeEncodeError:
+        encoded = encode_repaired(value, enc_hook)
+    plain: Object = msgspec.json.decode(encoded)
     for key in _MODERN_ONLY:
         plain.pop(key, None)
     reviser = _REVISERS.get(method)

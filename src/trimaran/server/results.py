@@ -18,6 +18,7 @@ from msgspec import UNSET, Raw
 
 from trimaran.content import message as prompt_message
 from trimaran.errors import DeclarationError, ProtocolError, ToolError
+from trimaran.protocol.surrogates import encode_repaired
 from trimaran.schema import Validator, enc_hook
 from trimaran.types import (
     AudioContent,
@@ -39,7 +40,14 @@ __all__ = ["BLOCKS", "call_result", "error_result", "exact_type", "is_content", 
 BLOCKS: Final = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
 _BLOCK_TYPES: Final = frozenset({"text", "image", "audio", "resource_link", "resource"})
 
-encode: Callable[[Any], bytes] = msgspec.json.Encoder(enc_hook=enc_hook).encode
+_encode: Callable[[Any], bytes] = msgspec.json.Encoder(enc_hook=enc_hook).encode
+
+
+def encode(value: Any) -> bytes:
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        return encode_repaired(value, enc_hook)
 
 
 _READY: Final = frozenset({*BLOCKS, CallToolResult, TextResourceContents, BlobResourceContents, GetPromptResult})
@@ -95,7 +103,7 @@ def call_result(value: Any, output: Validator | None, exact: type | None = None)
     """
     kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType]
     if kind is exact and (kind is not float or value - value == 0):  # JSON has no NaN and no infinity
-        raw = encode(value)
+        raw = _encode(value)
         return CallToolResult(content=[TextContent(text=raw.decode())], structured_content=Raw(raw))
     if kind is str and output is None:
         return CallToolResult(content=[TextContent(text=value)])
