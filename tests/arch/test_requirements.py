@@ -1,22 +1,31 @@
-"""Every requirement, R1 to R288, and every settled contradiction, C1 to C41, is cited by a test.
+"""docs/requirements.md has every number that is cited, once, and a test cites every R and C number.
 
-A test cites one by its name, in its docstring or a comment. What stands at the head of a file, or in a range (R216-R221),
-says what a file is about and proves nothing, so it does not count. What a requirement says is written elsewhere; whether a
-test that cites it proves it is for its readers to see. A requirement may be decided differently: then a page says so.
+A test cites a number in its docstring or in a comment. A number at the head of a file, or in a range (R216-R221), says what
+the file is about and proves nothing, so it does not count as cited by a test. Whether a test proves what it cites is for its
+readers to judge. A requirement may be decided differently: then docs/differences.md says so.
 """
 
 from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
-DOCS = TESTS.parent / "docs"
-PROMISES = {*(f"R{number}" for number in range(1, 289)), *(f"C{number}" for number in range(1, 42))}
+ROOT = TESTS.parent
+DOCS = ROOT / "docs"
+PAGE = DOCS / "requirements.md"
+ENTRY = re.compile(r"^- \*\*([RCP]\d+)\*\* \S.*\.$", re.MULTILINE)
+ENTRIES = ENTRY.findall(PAGE.read_text(encoding="utf-8"))
+PROMISES = {name for name in ENTRIES if name[0] in "RC"}
+COUNTS = {"R": 288, "C": 41, "P": 55}
+CITED = re.compile(r"(?<![\w%])[RCP]\d+\b")  # %C3 is an escaped byte
+FOLDERS = ("src", "tests", "docs", "examples", "bench")
+OTHER_MEANINGS = {"C0", "P256", "P384", "P521"}  # control characters, and curves
 RANGE = re.compile(r"\b[RC]\d+ ?(?:-|to|\.\.) ?[RC]?\d+")
 NAME = re.compile(r"\b[RC]\d+\b")
 
@@ -51,6 +60,24 @@ def citations() -> dict[str, list[str]]:
             for name, tests in cited_in(file.read_text(encoding="utf-8")).items():
                 cited.setdefault(name, []).extend(tests)
     return cited
+
+
+def test_the_page_has_every_number_once_in_one_sentence() -> None:
+    assert Counter(ENTRIES) == Counter(
+        f"{kind}{number}" for kind, most in COUNTS.items() for number in range(1, most + 1)
+    )
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_number_cited_anywhere_is_on_the_page(folder: str) -> None:
+    known = OTHER_MEANINGS.union(ENTRIES)
+    strangers = {
+        str(file.relative_to(ROOT)): sorted(missing)
+        for file in sorted((ROOT / folder).rglob("*"))
+        if file.suffix in {".py", ".md"}
+        if (missing := set(CITED.findall(file.read_text(encoding="utf-8"))) - known)
+    }
+    assert not strangers, f"docs/requirements.md does not have these numbers: {strangers}"
 
 
 def test_every_promise_is_cited_or_decided_differently() -> None:

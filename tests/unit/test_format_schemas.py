@@ -1,4 +1,4 @@
-"""Schemas held against each provider's profile, and made to fit (P25, and what nobody else offers: I7)."""
+"""Schemas held against each provider's profile, and made to fit (P25)."""
 
 from __future__ import annotations
 

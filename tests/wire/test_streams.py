@@ -715,7 +715,7 @@ async def test_a_refused_question_is_an_error_to_the_tool(binding: str) -> None:
 
 
 async def test_an_answer_counts_only_in_its_own_session(binding: str) -> None:
-    """F3, R102: another session cannot answer for it, nor can a wrong id."""
+    """R102: another session cannot answer for it, nor can a wrong id."""
     async with serve(binding, demo()) as wire:
         session, other = await wire.initialize(caps=ABLE), await wire.initialize(caps=ABLE)
         async with await session.open_call("ask", id="q") as stream:
