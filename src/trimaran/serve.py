@@ -14,11 +14,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast, final
 
-from trimaran.errors import ConfigError, Error
+from trimaran.errors import ConfigError
 from trimaran.server.handlers import logger
 from trimaran.transports.engine import Authenticator, Engine
 from trimaran.transports.guard import Guard
 from trimaran.transports.health import choose_health
+from trimaran.transports.signals import ENDS, hangup, hear
 
 if TYPE_CHECKING:
     from trimaran.server.server import Server
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from trimaran.transports.asgi import AsgiApp
     from trimaran.transports.entrance import RateLimiter
     from trimaran.transports.middleware import AuthMiddleware, MetadataMiddleware
+    from trimaran.workers import Seat
 
 __all__ = ["AuthMiddleware", "HttpServer", "MetadataMiddleware", "asgi", "engine", "run", "serve", "share"]
 
@@ -35,11 +37,10 @@ DEFAULT_PORT: Final = 9090
 DRAIN_SECONDS: Final = 1.0
 
 
-# A worker that dies is replaced; workers that keep dying have a reason that another one will not cure.
-_DEATHS_ALLOWED: Final = 5
-_DEATHS_WITHIN: Final = 10.0
-# How a worker ends that never came to serve. If the very first ones do, nothing will be served.
-_NEVER_STARTED: Final = 3
+WORKER_VARIABLE: Final = "TRIMARAN_WORKER_CHANNEL"
+"""Set for a worker that its supervisor started by the command line: it names the channel between them."""
+# How long a port that is taken is waited for, when workers start.
+_PORT_SECONDS: Final = 3.0
 
 
 def __getattr__(name: str) -> Any:
@@ -462,21 +463,21 @@ def run(
     workers = options.pop("workers", 1)
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
         raise ConfigError(f"workers is a positive integer, not {workers!r}")
-    if workers == 1:
-        _run_one(server, on_ready, options)
+    if workers == 1 and WORKER_VARIABLE not in os.environ:
+        _run_one(server, on_ready, options, (*ENDS, *hangup()))
     else:
         _run_many(server, workers, on_ready, options)
 
 
-def _run_one(server: Server, on_ready: Callable[[HttpServer], None] | None, options: dict[str, Any]) -> None:
+def _run_one(
+    server: Server,
+    on_ready: Callable[[HttpServer], None] | None,
+    options: dict[str, Any],
+    ends: Iterable[signal.Signals],
+) -> None:
     async def main() -> None:
         stopping = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            try:
-                loop.add_signal_handler(number, stopping.set)
-            except NotImplementedError:  # Windows
-                signal.signal(number, lambda number, frame: _soon(loop, stopping.set))
+        hear(ends, stopping.set)
         http = HttpServer(server, **options)
         await http.start()
         try:
@@ -489,10 +490,6 @@ def _run_one(server: Server, on_ready: Callable[[HttpServer], None] | None, opti
     run_loop(main())
 
 
-def _soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
-    loop.call_soon_threadsafe(callback)
-
-
 def run_loop(main: Any) -> None:
     """Run a coroutine on the fastest loop there is."""
     try:
@@ -503,25 +500,21 @@ def run_loop(main: Any) -> None:
         uvloop.run(main)
 
 
-def _work(
-    server: Server, index: int, on_ready: Callable[[HttpServer], None] | None, options: dict[str, Any]
+def _serve_seat(
+    server: Server, seat: Seat, on_ready: Callable[[HttpServer], None] | None, options: dict[str, Any]
 ) -> NoReturn:
-    """The life of a forked worker, and its end: nothing of the parent's runs in it."""
-    code = _NEVER_STARTED
+    """The life of one of several workers."""
+    from trimaran.workers import work
 
-    def ready(http: HttpServer) -> None:
-        nonlocal code
-        code = 1
-        if on_ready is not None:
-            on_ready(http)
+    def serve_one(report: Callable[[], None]) -> None:
+        def ready(http: HttpServer) -> None:
+            report()
+            if on_ready is not None:
+                on_ready(http)
 
-    try:
-        _run_one(server, ready, options)
-        code = 0
-    except Exception as error:
-        logger.error("worker %d: %s", index, error, exc_info=None if isinstance(error, Error) else error)
-    finally:
-        os._exit(code)
+        _run_one(server, ready, options, ENDS)
+
+    work(seat, serve_one)
 
 
 def _is_shared(store: Any) -> bool:
@@ -538,59 +531,45 @@ def _run_many(
 ) -> None:
     if not hasattr(os, "fork"):
         raise ConfigError("workers needs a system with fork; run several servers on ports of their own instead")
-    if not _is_shared(options.get("store")):
-        if options.setdefault("legacy", False):
-            raise ConfigError(
-                "legacy sessions live in one process's memory, so more than one worker cannot share them: give them a "
-                'store, store="redis://localhost" or store="sqlite:///boat.db", or use workers=1, or legacy=False to '
-                "serve 2026-07-28 clients only"
-            )
-        logger.warning("%d workers without a shared store: serving 2026-07-28 clients only", workers)
-    options["port"] = options.get("port", DEFAULT_PORT) or _free_port(options.get("host", DEFAULT_HOST))
-    server.prepare_to_fork()
+    from trimaran.workers import Post, adopt, supervise
+
+    _check_sharing(workers, options)
     options["reuse_port"] = True
+    seat = adopt(WORKER_VARIABLE)
+    if seat is not None:
+        server.prepare_to_fork(seat.post.secret_keys)
+        _serve_seat(server, seat, None, {**options, "port": seat.post.port})
+    options["port"] = options.get("port", DEFAULT_PORT) or _free_port(options.get("host", DEFAULT_HOST))
+    keys = server.prepare_to_fork()
     HttpServer(server, **options)  # every mistake in the options shows here, before anything forks
     server.fleet = None  # each worker is a process of its own in it
-    _check_bindable(options.get("host", DEFAULT_HOST), options["port"])
-    children: dict[int, int] = {}
-    stopping = False
-    deaths: list[float] = []
+    _wait_until_bindable(options.get("host", DEFAULT_HOST), options["port"])
 
-    def spawn(index: int) -> None:
-        pid = os.fork()
-        if pid == 0:
-            _work(server, index, on_ready if index == 0 else None, {**options})
-        children[pid] = index
+    def begin(seat: Seat) -> NoReturn:
+        _serve_seat(server, seat, on_ready if seat.index == 0 else None, {**options})
 
-    def stop(number: int, frame: Any) -> None:
-        nonlocal stopping
-        stopping = True
-        for pid in children:
-            os.kill(pid, signal.SIGTERM)
+    supervise(workers, Post(options["port"], tuple(keys), WORKER_VARIABLE), begin)
 
-    def give_up(why: str) -> NoReturn:
-        stop(signal.SIGTERM, None)
-        while children:
-            children.pop(os.wait()[0], None)
-        raise ConfigError(f"{why}; the log above says why")
 
-    for index in range(workers):
-        spawn(index)
-    first = set(children)
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
-    while children:
+def _check_sharing(workers: int, options: dict[str, Any]) -> None:
+    if _is_shared(options.get("store")):
+        return
+    if options.setdefault("legacy", False):
+        raise ConfigError(
+            "legacy sessions live in one process's memory, so more than one worker cannot share them: give them a "
+            'store, store="redis://localhost" or store="sqlite:///boat.db", or use workers=1, or legacy=False to '
+            "serve 2026-07-28 clients only"
+        )
+    logger.warning("%d workers without a shared store: serving 2026-07-28 clients only", workers)
+
+
+def _wait_until_bindable(host: str, port: int) -> None:
+    """The workers of a supervisor that was killed a moment ago are about to leave the port."""
+    until = time.monotonic() + _PORT_SECONDS
+    while True:
         try:
-            pid, status = os.wait()
-        except InterruptedError:
-            continue
-        index = children.pop(pid, None)
-        if index is None or stopping:
-            continue
-        if pid in first and os.waitstatus_to_exitcode(status) == _NEVER_STARTED:
-            give_up("a worker could not start")
-        deaths = [d for d in deaths if time.monotonic() - d < _DEATHS_WITHIN] + [time.monotonic()]
-        if len(deaths) > _DEATHS_ALLOWED:
-            give_up(f"{len(deaths)} workers ended within {_DEATHS_WITHIN:g} s")
-        logger.error("worker %d ended with status %d; starting another", index, status)
-        spawn(index)
+            return _check_bindable(host, port)
+        except ConfigError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.05)

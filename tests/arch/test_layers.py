@@ -39,6 +39,7 @@ MEMBERS = {
     "jsonrpc": "protocol",
     "paging": "errors",
     "seconds": "errors",
+    "workers": "serve",
     "__main__": "cli",
 }
 

@@ -38,8 +38,9 @@ from msgspec import UNSET, Raw, UnsetType
 from trimaran.errors import CODE_INTERNAL
 from trimaran.protocol.lines import LineReader, LineTooLong
 from trimaran.protocol.versions import MODERN
+from trimaran.transports.signals import ENDS, hangup
 
-__all__ = ["HttpFront", "StdioFront", "Watcher", "wait_for_turn"]
+__all__ = ["HttpFront", "StdioFront", "Turn", "Watcher"]
 
 _TICK: Final = 0.02  # seconds between looks at processes and signals
 _POLL: Final = 0.25  # seconds between looks at the files: a save is noticed before the hand is off the keyboard
@@ -102,11 +103,11 @@ def _python_files(directory: str) -> Iterator[tuple[str, tuple[int, int]]]:
 
 @final
 class _Signals:
-    """SIGINT and SIGTERM as a flag: a front has children to end before it may go."""
+    """SIGINT, SIGTERM and SIGHUP as a flag: a front has children to end before it may go."""
 
     def __init__(self) -> None:
         self.received: int | None = None
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (*ENDS, *hangup()):
             signal.signal(number, self._take)
 
     def _take(self, number: int, frame: Any) -> None:
@@ -130,19 +131,26 @@ def _end(process: subprocess.Popen[bytes], patience: float) -> None:
 # HTTP
 
 
-def wait_for_turn(ready: Path) -> None:
-    """In a worker: say that the code has loaded, wait for the old worker to free the port, and end when the front does."""
-    turn = threading.Event()
+@final
+class Turn:
+    """In a worker: it ends when the front does, and waits for its turn to listen. Made before the user's code is loaded."""
 
-    def listen() -> None:
+    def __init__(self) -> None:
+        self._has_come = threading.Event()
+        threading.Thread(target=self._listen, name="trimaran-front", daemon=True).start()
+
+    def _listen(self) -> None:
         for _ in sys.stdin.buffer:
-            turn.set()
-        # The server's own handler, once it is there, ends open streams properly.
+            self._has_come.set()
+        # The server's own handler, once it is there, ends open streams properly. A loop that hangs does not run it.
         signal.raise_signal(signal.SIGTERM)
+        time.sleep(_STOP_SECONDS)
+        os._exit(1)
 
-    threading.Thread(target=listen, name="trimaran-front", daemon=True).start()
-    ready.touch()
-    turn.wait()
+    def wait(self, ready: Path) -> None:
+        """Say that the code has loaded, and wait for the old worker to free the port."""
+        ready.touch()
+        self._has_come.wait()
 
 
 @final

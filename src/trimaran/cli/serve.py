@@ -178,6 +178,11 @@ def _serve_http(where: Target, given: dict[str, Any], *, debug: bool, legacy: bo
         options["allow_missing_origin"] = True
     if not legacy:
         options["legacy"] = False
+    turn = None
+    if behind_front is not None:
+        from .reload import Turn
+
+        turn = Turn()
     server = _loaded(where, debug)
     from .provide import check_unused, provider
 
@@ -185,10 +190,8 @@ def _serve_http(where: Target, given: dict[str, Any], *, debug: bool, legacy: bo
         options["auth"] = provider(given["auth"], given.get("audience"), where)
     else:
         check_unused(where)
-    if behind_front is not None:
-        from .reload import wait_for_turn
-
-        wait_for_turn(behind_front)
+    if turn is not None and behind_front is not None:
+        turn.wait(behind_front)
     server.run("http", on_ready=_announce, **options)
 
 

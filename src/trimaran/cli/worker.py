@@ -1,7 +1,7 @@
 """`trimaran worker`: a process that runs the tasks of a server, which others serve (`trimaran serve ... --tasks docket`).
 
-It loads the same file and has the same store, but listens to nobody. One line on stderr says that it is ready. SIGTERM or
-Ctrl-C lets what runs end, for a while; a second one does not wait. Whatever it leaves behind, another worker finds.
+It loads the same file and has the same store, but listens to nobody. One line on stderr says that it is ready. SIGTERM,
+Ctrl-C or the end of its terminal lets what runs end, for a while; a second one does not wait. Whatever it leaves behind, another worker finds.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import asyncio
 import contextlib
 import logging
 import os
-import signal
 import sys
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import click
+
+from trimaran.transports.signals import ENDS, hangup, hear
 
 from .load import load, parse
 from .serve import LEVELS
@@ -88,7 +89,6 @@ def command(target: str, *, store: str, concurrency: int, drain: float, debug: b
 
 
 async def _work(docket: Docket, concurrency: int, drain: float, announce: Callable[[], None]) -> None:
-    loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     working = asyncio.ensure_future(docket.work(concurrency=concurrency, drain=drain, stop=stop, on_ready=announce))
 
@@ -99,11 +99,7 @@ async def _work(docket: Docket, concurrency: int, drain: float, announce: Callab
             stop.set()
             _end_in(drain + _LAST_SECONDS)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        try:
-            loop.add_signal_handler(number, told)
-        except NotImplementedError:  # Windows
-            signal.signal(number, lambda number, frame: loop.call_soon_threadsafe(told) and None)
+    hear((*ENDS, *hangup()), told)
     with contextlib.suppress(asyncio.CancelledError):
         await working
 

@@ -571,10 +571,11 @@ class Server:
             self._sealer = Sealer(self._secret_keys or [os.urandom(32)], random=os.urandom)
         return self._sealer
 
-    def prepare_to_fork(self) -> None:
-        """Make what forked workers must share."""
+    def prepare_to_fork(self, keys: Sequence[bytes] = ()) -> list[bytes]:
+        """Make what workers must share, or take it from whoever made it: the keys of sealed state. Those of the code come first."""
         if not self._secret_keys:
-            self._secret_keys = [os.urandom(32)]
+            self._secret_keys = list(keys) or [os.urandom(32)]
+        return self._secret_keys
 
     def __repr__(self) -> str:
         return f"<Server {self.info.name} {self.info.version}: {len(self.tools)} tools>"

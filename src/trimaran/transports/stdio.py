@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import stat
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, final
@@ -24,6 +24,7 @@ from trimaran.errors import ProtocolError
 from trimaran.protocol.lines import LineReader, LineTooLong, write_line
 
 from .duplex import Duplex, LegacyHalf
+from .signals import ENDS, hangup, hear
 
 if TYPE_CHECKING:
     from trimaran.server.server import Server
@@ -34,6 +35,8 @@ _CHUNK: Final = 64 * 1024
 _PARENT_POLL_SECONDS: Final = 1.0
 _STDERR_BUFFER: Final = 1024 * 1024  # what a slow reader of stderr may miss before lines are dropped
 _EOF_PATIENCE: Final = 5.0
+# Longer than calls, tasks and the lifespan have to end; what takes longer hangs.
+_ORPHAN_SECONDS: Final = 15.0
 _SIGNAL_PATIENCE: Final = 0.5
 _HIGH_WATER: Final = 4 * 1024 * 1024  # bytes waiting for a client that does not read, before calls wait with them
 
@@ -385,8 +388,19 @@ class _Outgoing(asyncio.BaseProtocol):
             return
 
 
-def _soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
-    loop.call_soon_threadsafe(callback)
+def _end_without_parent() -> None:
+    """The loop ends by itself when the client is gone. For one that hangs, this thread ends the process."""
+    parent = os.getppid()
+    if parent <= 1:
+        return
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_PARENT_POLL_SECONDS)
+        time.sleep(_ORPHAN_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="trimaran-parent", daemon=True).start()
 
 
 def run_stdio(
@@ -398,16 +412,13 @@ def run_stdio(
 
         raise ConfigError(f'unknown option {next(iter(options))!r} for stdio; did you mean run("http", ...)?')
     pipes = take_stdio()
+    if watch_parent:
+        _end_without_parent()
 
     async def main() -> None:
-        loop = asyncio.get_running_loop()
         task = asyncio.current_task()
         assert task is not None
-        for number in (signal.SIGTERM, signal.SIGINT):
-            try:
-                loop.add_signal_handler(number, task.cancel)
-            except NotImplementedError:  # Windows
-                signal.signal(number, lambda number, frame: _soon(loop, task.cancel))
+        hear((*ENDS, *hangup()), task.cancel)
         try:
             await serve_stdio(server, pipes=pipes, legacy=legacy, watch_parent=watch_parent)
         except asyncio.CancelledError:
