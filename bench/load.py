@@ -91,7 +91,7 @@ class Connection(asyncio.Protocol):
     def send_next(self) -> None:
         self.waiting_for = b"%d" % next(self.run.ids)
         self.sent_at = time.perf_counter()
-        self.write(self.template.prefix + self.waiting_for + self.template.suffix)
+        self.write(self.waiting_for.join(self.template.pieces))
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -225,12 +225,13 @@ def call_templates(
 ) -> list[messages.Template]:
     """Build one template per connection; in the legacy era each connection is a session of its own.
 
-    `more` headers go with calls of the modern era: there is no session to open without them.
+    `more` headers go with the calls, and not with the handshake of a session.
     """
     if era == "modern":
         return [messages.call_template(port, tool, era=era, more=more)] * connections
     return [
-        messages.call_template(port, tool, era=era, session=messages.open_session(port)) for _ in range(connections)
+        messages.call_template(port, tool, era=era, session=messages.open_session(port), more=more)
+        for _ in range(connections)
     ]
 
 
@@ -241,8 +242,10 @@ def main() -> None:
     parser.add_argument("--tool", default="add")
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--connections", type=int, default=16)
+    parser.add_argument("--varied", action="store_true", help="another head with every request")
     options = parser.parse_args()
-    templates = call_templates(options.port, options.tool, options.era, options.connections)
+    more = messages.VARIED if options.varied else None
+    templates = call_templates(options.port, options.tool, options.era, options.connections, more)
     outcome = measure(options.port, templates, seconds=options.seconds)
     print(json.dumps({"rate": round(outcome.rate, 1), **asdict(outcome)}))
 

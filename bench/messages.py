@@ -1,7 +1,8 @@
 """The bytes a client sends: prebuilt HTTP requests and stdio lines of both protocol eras.
 
-A `Template` is a request cut in two at its JSON-RPC id. Ids have a fixed width, so Content-Length stays true and a
-sender only joins three byte strings; every request of a run has its own id, as the protocol demands.
+A `Template` is a request cut at its JSON-RPC id, and at every other place that holds the id. Ids have a fixed width, so
+Content-Length stays true and a sender only joins byte strings; every request of a run has its own id, as the protocol
+demands.
 """
 
 import http.client
@@ -29,14 +30,22 @@ ARGUMENTS = {"a": 20_000, "b": 22_222}
 ANSWER = b"42222"
 """What the body of a right answer to `add(**ARGUMENTS)` contains, whatever the server's shape of a result."""
 
+VARIED = {
+    "traceparent": f"00-4bf92f3577b34da6a3ce92900{_MARK}-00f067aa0{_MARK}-01",
+    "X-Request-Id": f"5b1ff0a2-8c0f-4c39-9d1e-00000{_MARK}",
+}
+"""What clients with tracing send along: no two requests have the same head."""
+REPEATED = {name: value.replace(str(_MARK), str(LAST_ID)) for name, value in VARIED.items()}
+"""The same fields, and always the same values."""
+
 
 @dataclass(frozen=True)
 class Template:
-    prefix: bytes
-    suffix: bytes
+    pieces: tuple[bytes, ...]
+    """What stands between the places that hold the id."""
 
     def fill(self, request_id: int) -> bytes:
-        return b"%b%d%b" % (self.prefix, request_id, self.suffix)
+        return (b"%d" % request_id).join(self.pieces)
 
 
 def http_template(
@@ -57,8 +66,7 @@ def http_template(
     head += [f"{name}: {value}" for name, value in headers.items()]
     head.append(f"Content-Length: {len(body)}\r\n\r\n")
     whole = "\r\n".join(head).encode() + body
-    prefix, suffix = whole.split(str(_MARK).encode())
-    return Template(prefix, suffix)
+    return Template(tuple(whole.split(str(_MARK).encode())))
 
 
 def call_template(

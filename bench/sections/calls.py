@@ -3,13 +3,14 @@
 from collections.abc import Callable
 
 import contenders as who
-from messages import Era
+from messages import REPEATED, VARIED, Era
 from plan import CONNECTIONS, Live, Plan, call_rate, rounds, serve_all
-from report import Section, Series, best, compare
+from report import Row, Section, Series, best, compare
 
 ECHOES = (who.ECHO_UVICORN, who.ECHO_GRANIAN)
 RIVALS = (who.SDK, who.SDK_STATELESS, who.FASTMCP, who.FASTMCP_STATELESS)
 
+VARIED_KEYS = ("ours", "sdk", *(echo.key for echo in ECHOES))
 ERAS: tuple[Era, ...] = ("modern", "legacy")
 
 NOTES = [
@@ -18,6 +19,8 @@ NOTES = [
     "The bare ASGI echo decodes the body with msgspec and answers a small JSON body, on uvicorn and on Granian; the better "
     "of the two is the anchor.",
     "Every answer is checked (status, id, result). Legacy: one session per connection.",
+    "Varied heads: another traceparent and X-Request-Id with every request, as clients with tracing send them; those rows "
+    "hold a contender against itself with the same fields and one repeated head.",
 ]
 
 
@@ -25,7 +28,11 @@ def run_async(plan: Plan) -> Section:
     section = Section("http", f"HTTP tools/call, async tool, 1 worker, {CONNECTIONS} connections", notes=list(NOTES))
     with serve_all((who.OURS, *RIVALS, *ECHOES, who.ECHO_RAW), plan) as live:
         modern, legacy = _measure(
-            plan, live, "add", ("ours", "sdk", "fastmcp", *(echo.key for echo in ECHOES), "echo-raw")
+            plan,
+            live,
+            "add",
+            ("ours", "sdk", "fastmcp", *(echo.key for echo in ECHOES), "echo-raw"),
+            varied=VARIED_KEYS,
         )
     section.series = {"modern": modern, "legacy": legacy}
     ours = modern["ours"]
@@ -45,6 +52,11 @@ def run_async(plan: Plan) -> Section:
             legacy["ours"],
             unit="req/s",
             at_least=0.85,
+        ),
+        *(_compare_varied(modern, key, at_least=0.9 if key == "ours" else None) for key in ("ours", "sdk", echo_key)),
+        compare("varied heads, modern", modern["sdk varied"], modern["ours varied"], unit="req/s", at_least=8),
+        compare(
+            "varied heads, modern", modern[f"{echo_key} varied"], modern["ours varied"], unit="req/s", at_least=0.8
         ),
         compare("server processor time per call, modern", modern["sdk cpu"], modern["ours cpu"], unit="us"),
         compare("server processor time per call, modern", modern[f"{echo_key} cpu"], modern["ours cpu"], unit="us"),
@@ -78,7 +90,13 @@ def run_sync(plan: Plan) -> Section:
 
 
 def _measure(
-    plan: Plan, live: dict[str, Live | str], tool: str, modern: tuple[str, ...], *, inline: bool = False
+    plan: Plan,
+    live: dict[str, Live | str],
+    tool: str,
+    modern: tuple[str, ...],
+    *,
+    inline: bool = False,
+    varied: tuple[str, ...] = (),
 ) -> tuple[dict[str, Series], dict[str, Series]]:
     """Measure both eras in the same rounds, so that they too can be compared; return (modern, legacy)."""
     labels = {one.key: one.label for one in (who.OURS, *RIVALS, *ECHOES, who.ECHO_RAW)}
@@ -91,12 +109,23 @@ def _measure(
                 name = f"{era} {key}"
                 costs[name] = []
                 measures[name] = (labels[key], call_rate(live[key], plan, tool, era, costs[name]))
+        if key in varied:
+            for heads, more in (("varied", VARIED), ("repeated", REPEATED)):
+                measure = call_rate(live[key], plan, tool, "modern", more=more)
+                measures[f"modern {key} {heads}"] = (labels[key], measure)
     if inline:
         measures["modern ours-inline"] = ("trimaran, inline", call_rate(live["ours"], plan, "add_inline", "modern"))
     series = rounds(plan.rounds, measures)
     for name, values in costs.items():
         series[f"{name} cpu"] = Series(series[name].label, values, series[name].failure)
     return _of_era(series, "modern "), _of_era(series, "legacy ")
+
+
+def _compare_varied(modern: dict[str, Series], key: str, *, at_least: float | None) -> Row:
+    """Hold a contender with another head each time against itself with one head repeated."""
+    repeated, varied = modern[f"{key} repeated"], modern[f"{key} varied"]
+    anchor = Series(f"{repeated.label}, one head", repeated.values, repeated.failure)
+    return compare(f"varied heads, {repeated.label}, modern", anchor, varied, unit="req/s", at_least=at_least)
 
 
 def _of_era(series: dict[str, Series], prefix: str) -> dict[str, Series]:

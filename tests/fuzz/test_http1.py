@@ -286,6 +286,50 @@ def test_any_bytes_as_chunks_are_read_as_h11_reads_them(body: bytes) -> None:
     agree(b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n" + body)
 
 
+# --- heads like the one before ---------------------------------------------------------------------------------------
+
+VALUES = st.one_of(
+    st.binary(max_size=12),
+    st.text("0123456789abcdef- \t", max_size=12).map(str.encode),
+    st.sampled_from([b" 3", b" 4", b"3\r\nX: y", b"", b" a\r\n b", b" a\r\n\r\n", b"\x0b", b" \x7f", b" 1,1"]),
+)
+FORMS = [
+    (b"POST /mcp HTTP/1.1\r\nHost: h\r\nX-Id:", b"\r\nTraceparent:", b"\r\nContent-Length: 3\r\n\r\nabc"),
+    (b"POST /mcp HTTP/1.1\r\nHost: h\r\nMcp-Name:", b"\r\nContent-Length:", b"\r\n\r\nabc"),
+    (b"POST /mcp HTTP/1.1\r\nContent-Length: 3\r\nHost:", b"\r\nConnection:", b"\r\n\r\nabc"),
+    (b"GET /mcp HTTP/1.1\r\nHost: h\r\nAccept:", b"\r\nLast-Event-Id:", b"\r\n\r\n"),
+    (b"POST /mcp HTTP/1.1\r\nHost: h\r\nX-Id:", b"\r\nx-id:", b"\r\nContent-Length: 3\r\n\r\nabc"),
+]
+
+
+@MANY
+@given(st.sampled_from(FORMS), st.lists(st.tuples(VALUES, VALUES), min_size=2, max_size=5), st.integers(0, 300))
+def test_a_head_like_the_one_before_means_what_it_means_alone(
+    form: tuple[bytes, bytes, bytes], values: list[tuple[bytes, bytes]], damaged: int
+) -> None:
+    """Whatever is read by comparison with the last head, the parser reads the same, from a connection of its own."""
+    start, middle, end = form
+    reader = RequestReader(max_head=LIMIT, max_body=LIMIT)
+    with contextlib.closing(reader):
+        for number, (first, second) in enumerate([(b" a", b" 3"), (b" b", b" 03"), *values]):
+            stream = start + first + middle + second + end
+            if damaged < len(stream) and number == len(values) + 1:
+                stream = stream[:damaged] + b"\n" + stream[damaged + 1 :]
+            request = None if reader.known is None or reader.is_reading else reader.known.read(stream)
+            if request is None:
+                with contextlib.suppress(ProtocolError):
+                    reader.feed(stream)
+                reader.requests.clear()
+                continue
+            head, body = request
+            alone = read(stream, size=len(stream))
+            assert not isinstance(alone, int), (alone, stream)
+            assert {name: getattr(head, name) for name in Head.__slots__} == {
+                name: getattr(alone[0], name) for name in Head.__slots__
+            }
+            assert (body, b"") == alone[1:]
+
+
 # --- smuggling -------------------------------------------------------------------------------------------------------
 
 HOST = b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"

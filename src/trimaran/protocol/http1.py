@@ -31,6 +31,7 @@ __all__ = [
     "END_OF_BODY",
     "TOO_LARGE",
     "Head",
+    "KnownHead",
     "PieceReader",
     "RequestReader",
     "ResponseHead",
@@ -61,6 +62,22 @@ _METHODS: Final = {
 # Clients have few ways to write a name; the bound is for those who make them up.
 _LOWER_NAMES: Final[dict[bytes, str]] = {}
 _MAX_NAMES: Final = 1024
+
+_KNOWN_BYTES: Final = 2048  # of a head that is kept to compare the next one with
+# What frames a request or decides who may send it. `KnownHead` leaves these to the parser when they change.
+_DECISIVE: Final = frozenset(
+    {
+        "accept",
+        "connection",
+        "content-type",
+        "expect",
+        "host",
+        "origin",
+        "proxy-connection",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
 
 _NO_LIMIT: Final = 1 << 60
 
@@ -97,6 +114,15 @@ class Head:
     admission: Any
     """What a server has concluded from this head alone, kept with it; None at first."""
 
+    def vary(self, headers: dict[str, str], length: int) -> Head:
+        """The same head, with other values in fields that are not decisive."""
+        head = Head()
+        head.method, head.path, head.query, head.minor = self.method, self.path, self.query, self.minor
+        head.headers, head.length, head.is_chunked = headers, length, self.is_chunked
+        head.keep_alive, head.expects_continue = self.keep_alive, self.expects_continue
+        head.admission = self.admission
+        return head
+
     def share_values(self) -> None:
         """Let equal values of many heads be one object. For heads that live long: of 10,000 streams most say the same."""
         headers = self.headers
@@ -126,6 +152,7 @@ class RequestReader:
         "_wire",
         "is_over",
         "is_reading",
+        "known",
         "requests",
     )
 
@@ -135,6 +162,8 @@ class RequestReader:
         """Has a request begun that is not here whole?"""
         self.is_over = False
         """A request was refused or given up: what follows it means nothing."""
+        self.known: KnownHead | None = None
+        """For the next request, where one is not being read."""
         self._max_head = max_head
         self._max_body = max_body
         self._parser: HttpRequestParser | None = None
@@ -157,7 +186,9 @@ class RequestReader:
         """
         if self.is_over:
             return
-        if not self.is_reading and data[:1] in (b"\r", b"\n"):
+        is_new = not self.is_reading
+        last, self.known = self.known, None
+        if is_new and data[:1] in (b"\r", b"\n"):
             data = self._skip_empty_lines(data)
         parser = self._parser
         if parser is None:
@@ -171,6 +202,8 @@ class RequestReader:
             self._fail(error)
         if self.is_reading:
             self._check_overhead()
+        elif is_new and len(self.requests) == 1:
+            self._know(self.requests[0][0], data, last)
 
     def take_head(self) -> Head:
         """The head of the first request, whether or not its body is here."""
@@ -181,7 +214,7 @@ class RequestReader:
 
     def close(self) -> None:
         """Let go of the parser, which refers back to us. Reading on makes a new one: only between two requests."""
-        self._parser = None
+        self._parser = self.known = None
 
     def take_expectation(self) -> bool:
         """Does the client wait for a 100 before it sends the body? True once per request."""
@@ -190,6 +223,17 @@ class RequestReader:
             return False
         head.expects_continue = False
         return True
+
+    def _know(self, head: Head, data: bytes, last: KnownHead | None) -> None:
+        """Remember the head of a request that came whole and alone, if the next one can be compared with it."""
+        headers, raw = head.headers, data[: len(data) - head.length]
+        if self.is_over or len(raw) > _KNOWN_BYTES or not raw.endswith(b"\r\n\r\n") or head.expects_continue:
+            return
+        if raw.count(b"\r\n") != len(headers) + 2 or "upgrade" in headers:
+            return  # a field that comes twice would be two lines and one value
+        changing = frozenset[str]() if last is None else last.changes(headers)
+        max_head = min(_KNOWN_BYTES, self._max_head)
+        self.known = KnownHead(head, raw, changing, max_head=max_head, max_body=self._max_body)
 
     def _skip_empty_lines(self, data: bytes) -> bytes:
         """RFC 9112, 2.2: a server should ignore at least one empty line before a request. The parser ignores any number."""
@@ -375,6 +419,71 @@ class RequestReader:
 
 class _Stop(Exception):
     """Ends the parser's run."""
+
+
+@final
+class KnownHead:
+    """The head of the last request on a connection: the next one nearly always differs only in a few values.
+
+    Ids of tracing, a length, the name of a tool change with each call. `read` takes such a request apart without the
+    parser. The fields that change are learned from the heads before, which the parser has read. The rest of the head must
+    be the same, byte for byte. What frames a request or decides who may send it is never taken for a value that changes,
+    and a new value must be printable ASCII: so the parser would read the same. It reads or refuses whatever does not fit.
+    """
+
+    __slots__ = ("_changing", "_head", "_max_body", "_max_head", "_parts", "_start")
+
+    def __init__(self, head: Head, raw: bytes, changing: frozenset[str], *, max_head: int, max_body: int) -> None:
+        self._head = head
+        self._changing = changing
+        self._max_head = max_head
+        self._max_body = max_body
+        self._start, self._parts = _cut(raw, changing)
+
+    def changes(self, headers: Mapping[str, str]) -> frozenset[str]:
+        """The fields that have changed until now, those of this next head included."""
+        known = self._head.headers
+        if list(known) != list(headers):
+            return frozenset()
+        return self._changing.union(name for name in headers if headers[name] != known[name]) - _DECISIVE
+
+    def read(self, data: bytes) -> tuple[Head, bytes] | None:
+        """The request, if these bytes are one whole request with a head like the known one."""
+        head, start = self._head, self._start
+        if not data.startswith(start):
+            return None
+        position, length = len(start), head.length
+        if self._parts:
+            headers = head.headers.copy()
+            for name, rest in self._parts:
+                end = data.find(b"\r\n", position)
+                text = data[position:end].decode("latin-1").strip(" \t")
+                if not (text.isascii() and text.isprintable() and data.startswith(rest, end)):
+                    return None
+                headers[name] = text
+                position = end + len(rest)
+            if "content-length" in self._changing:
+                length = read_length(headers["content-length"])
+            if length is None or length > self._max_body or position > self._max_head:
+                return None
+            head = head.vary(headers, length)
+        return (head, data[position:]) if len(data) - position == length else None
+
+
+def _cut(raw: bytes, changing: frozenset[str]) -> tuple[bytes, list[tuple[str, bytes]]]:
+    """A head's bytes up to the first value that changes; then each such field's name, with the bytes up to the next value."""
+    names: list[str] = []
+    pieces = [b""]
+    for line in raw.splitlines(keepends=True):
+        name, colon, _ = line.partition(b":")
+        key = name.decode("latin-1").lower()
+        if key in changing:
+            names.append(key)
+            pieces[-1] += name + colon
+            pieces.append(b"\r\n")
+        else:
+            pieces[-1] += line
+    return pieces[0], list(zip(names, pieces[1:], strict=True))
 
 
 def read_head(raw: bytes) -> Head:

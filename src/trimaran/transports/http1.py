@@ -4,8 +4,8 @@ One asyncio protocol per connection. A request is read whole, served in a task o
 stream is written chunk by chunk and waits when the client does not read, and so does the next request: a slow reader
 costs one buffer and no more. When the connection goes, whoever watches the request hears of it at once.
 
-A client repeats its head on every request of a connection. One that is equal to the head before it, byte for byte, is not
-read again.
+A client repeats its head on every request of a connection, but for a few values. One that is like the head before it is
+not parsed again.
 
 A refusal of a request that is still coming in is sent, and then the rest is read and dropped for a while: the kernel
 answers bytes that nobody reads with a reset, which can overtake the refusal (RFC 9112, 9.6).
@@ -39,7 +39,6 @@ _SWEEP_SECONDS: Final = 5.0
 _PIPELINED: Final = 256 * 1024  # bytes of following requests to hold while one is served
 _HIGH_WATER: Final = 256 * 1024  # unsent bytes on a connection before its writers wait
 _TOGETHER: Final = 16 * 1024  # bytes of a stream that are sent at once, though more may be about to be said
-_KNOWN_BYTES: Final = 2048  # of a head that is kept to compare the next one with
 _LINGER_QUIET: Final = 5.0  # seconds without a byte, and in all, for which a refused request is read on: nginx's
 _LINGER_SECONDS: Final = 30.0
 
@@ -121,9 +120,6 @@ class _Connection(asyncio.Protocol):
     """One connection: a buffer, the request being read or served, and who wants to know when it is gone."""
 
     _transport: asyncio.Transport = cast("Any", None)
-    _known: Head | None = None
-    """The head of the request before, and its bytes."""
-    _known_raw = b""
     _pending: bytearray | None = None
     """What came while a request was served."""
     _refusal: ProtocolError | None = None
@@ -168,12 +164,12 @@ class _Connection(asyncio.Protocol):
             callback()
 
     def data_received(self, data: bytes) -> None:
-        known = self._known
+        known = self._reader.known
         if known is not None and self._task is None and self._drained is None and not self._reader.is_reading:
-            # Nearly always: one read brings one whole request, with the head of the one before.
-            size = len(self._known_raw)
-            if len(data) - size == known.length and data.startswith(self._known_raw):
-                self._task = self._loop.create_task(self._serve(known, data[size:]))
+            # Nearly always: one read brings one whole request, with a head like the one before.
+            request = known.read(data)
+            if request is not None:
+                self._task = self._loop.create_task(self._serve(*request))
                 return
         if self._lingers_since is not None:
             self._since = self._server.now
@@ -204,22 +200,13 @@ class _Connection(asyncio.Protocol):
 
     def _read(self, data: bytes) -> None:
         reader = self._reader
-        is_new = not reader.is_reading
-        if is_new:
+        if not reader.is_reading:
             self._since = self._server.now
         try:
             reader.feed(data)
         except ProtocolError as error:
             self._refusal = error
-        if is_new and len(reader.requests) == 1 and not reader.is_reading and not reader.is_over:
-            self._know(reader.requests[0][0], data)
         self._go_on()
-
-    def _know(self, head: Head, data: bytes) -> None:
-        """Keep a head to compare the next one with, if it came with its whole request and nothing else."""
-        size = len(data) - head.length
-        if size <= _KNOWN_BYTES and not head.is_chunked:
-            self._known, self._known_raw = head, data[:size]
 
     def _hold_back(self, data: bytes) -> None:
         """Keep what comes while a request is served, or while the client does not read our answers."""
@@ -259,7 +246,7 @@ class _Connection(asyncio.Protocol):
     def _linger(self) -> None:
         """End our side, and read on what the client still sends, until it ends its own or the time is up."""
         self._lingers_since = self._since = self._server.now
-        self._pending = self._known = None
+        self._pending = self._reader.known = None
         if self._transport.is_closing():
             return
         if self._transport.can_write_eof():
@@ -404,7 +391,6 @@ class _Connection(asyncio.Protocol):
 
     def spare_memory(self) -> None:
         """A stream begins: it may be long until the next request, so keep nothing for it."""
-        self._known, self._known_raw = None, b""
         if not self._reader.is_reading:
             self._reader.close()
 

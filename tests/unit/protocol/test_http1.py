@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from trimaran.errors import ProtocolError
@@ -366,3 +368,118 @@ def test_heads_of_long_streams_share_their_values() -> None:
     assert first.headers is headers  # a request refers to it
     assert first.headers["x-kind"] is second.headers["x-kind"]
     assert first.headers["x-kind"] == "of the same kind"
+
+
+# --- a head like the one before --------------------------------------------------------------------------------------
+
+FIELDS = {
+    "Host": "a",
+    "Accept": "*/*",
+    "Mcp-Name": "add",
+    "traceparent": "00-1-2-01",
+    "Content-Length": "2",
+}
+
+
+def request(body: bytes = b"{}", line: bytes = b"POST /mcp HTTP/1.1", **changes: str) -> bytes:
+    values = FIELDS | {name.replace("_", "-"): value for name, value in changes.items()}
+    fields = b"".join(f"{name}: {value}\r\n".encode("latin-1") for name, value in values.items())
+    return line + b"\r\n" + fields + b"\r\n" + body
+
+
+def acquainted(*streams: bytes, max_body: int = 1000) -> RequestReader:
+    """A reader that has read these requests, with its parser."""
+    reader = RequestReader(max_head=1000, max_body=max_body)
+    for stream in streams:
+        reader.feed(stream)
+        reader.requests.clear()
+    return reader
+
+
+def read_by_comparison(reader: RequestReader, data: bytes) -> tuple[Head, bytes] | None:
+    try:
+        return None if reader.known is None else reader.known.read(data)
+    finally:
+        reader.close()
+
+
+def test_a_head_that_is_repeated_is_not_parsed_again() -> None:
+    reader = acquainted(request())
+    found = read_by_comparison(reader, request(b"[]"))
+    assert found is not None
+    assert (found[0].headers["mcp-name"], found[1]) == ("add", b"[]")
+
+
+def test_values_that_were_seen_to_change_are_read_without_the_parser() -> None:
+    reader = acquainted(request(), request(b"[1]", traceparent="00-3-4-01", Mcp_Name="x", Content_Length="3"))
+    found = read_by_comparison(reader, request(b"[1,2]", traceparent="\t00-5-6-01 ", Mcp_Name="", Content_Length="5"))
+    assert found is not None
+    head, body = found
+    assert head.headers == {
+        "host": "a",
+        "accept": "*/*",
+        "mcp-name": "",
+        "traceparent": "00-5-6-01",
+        "content-length": "5",
+    }
+    assert (head.method, head.path, head.length, head.keep_alive, body) == ("POST", "/mcp", 5, True, b"[1,2]")
+
+
+@pytest.mark.parametrize("name", ["Host", "Accept", "Connection", "Content-Type", "Origin", "Expect", "Upgrade"])
+def test_what_decides_about_a_request_is_always_parsed(name: str) -> None:
+    build: Any = request
+    streams = [build(**{name.replace("-", "_"): value}) for value in "xyz"]
+    assert read_by_comparison(acquainted(*streams[:2]), streams[2]) is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        request(traceparent="a\x7f"),
+        request(traceparent="a\xe9"),
+        request(traceparent="a\x0b"),
+        request(traceparent="a\rb"),
+        request(traceparent="a\nb"),
+        request(traceparent="a\r\n b"),
+        request(traceparent="a\r\nX: b"),
+        request(traceparent="a\r\n"),
+        request(Content_Length="3"),
+        request(Content_Length="+2"),
+        request(Content_Length=""),
+        request(b"{}{}"),
+        request(b"{"),
+        request(b"x" * 11, Content_Length="11"),
+        request(traceparent="x" * 1000),
+        request(line=b"POST /other HTTP/1.1"),
+        b"",
+        b"\r\n" + request(),
+    ],
+)
+def test_a_request_that_is_not_like_the_one_before_is_left_to_the_parser(data: bytes) -> None:
+    reader = acquainted(request(), request(b"[1]", traceparent="x", Content_Length="3"), max_body=10)
+    assert read_by_comparison(reader, data) is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        request() + request(),
+        request().replace(b"Mcp-Name: add", b"X: 1\r\nX: 2"),
+        request(Upgrade="h2c", Connection="Upgrade"),
+        request(Filler="x" * 3000).replace(b"Filler", b"F"),
+    ],
+)
+def test_a_head_the_next_one_cannot_be_compared_with_is_not_kept(data: bytes) -> None:
+    reader = RequestReader(max_head=10_000, max_body=1000)
+    reader.feed(data)
+    assert reader.requests
+    assert reader.known is None
+    reader.close()
+
+
+def test_after_a_refusal_nothing_is_read_by_comparison() -> None:
+    reader = acquainted(request())
+    with pytest.raises(ProtocolError):
+        reader.feed(request(Content_Length="x"))
+    assert reader.known is None
+    reader.close()
