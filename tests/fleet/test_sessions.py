@@ -237,7 +237,7 @@ async def test_the_log_level_set_in_one_process_counts_in_the_other(store: str) 
 
 
 async def test_changes_are_told_by_whoever_has_the_stream(store: str) -> None:
-    """`server.notify` works from any replica (design.md 2)."""
+    """`server.notify` works from any replica (docs/guides/notifications.md)."""
     async with pair(store) as (one, two):
         session = await one.wire.initialize()
         async with await two.at(session).get() as stream:

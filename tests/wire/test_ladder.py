@@ -51,13 +51,13 @@ ADD = {"name": "add", "arguments": {"a": 1, "b": 2}}
 
 # name: (body, headers, status, code, id)
 RUNGS: dict[str, tuple[Any, dict[str, str | None], int, int, Any]] = {
-    # 2.1.3 JSON
+    # protocol.md 2.1.3 JSON
     "not json": (b"{nope", headers(), 400, PARSE, None),
     "empty": (b"", headers(), 400, PARSE, None),
     "not utf-8": (b'{"jsonrpc":"2.0","id":1,"method":"\xff"}', headers(), 400, PARSE, None),
     "bottomless": (b"[" * 200_000, headers(), 400, PARSE, None),
     "trailing bytes": (encode(request("tools/list", {"_meta": meta()})) + b"x", headers(), 400, PARSE, None),
-    # 2.1.4 and 5
+    # protocol.md 2.1.4 and 5
     "batch": ([request("tools/list", {"_meta": meta()})], headers(), 400, REQUEST, None),
     "empty batch": ([], headers(), 400, REQUEST, None),
     # a. envelope

@@ -279,7 +279,7 @@ async def test_progress_from_a_thread_keeps_its_order(wire: Wire) -> None:
 
 
 async def test_a_slow_connection_still_gets_everything_in_order() -> None:
-    """R63, 2.3: while a chunk waits to leave, the call may end; its result still comes last, before the end of the stream."""
+    """R63, protocol.md 2.3: while a chunk waits to leave, the call may end; its result still comes last, before the end of the stream."""
     async with serve("asgi", full(), lag=20) as wire:
         for name, count in (("threaded", 5), ("counting", 3), ("chatty", 2)):
             *progress, response = (await wire.call(name, extra={"progressToken": 1})).messages

@@ -119,7 +119,7 @@ class Calling:
     """Or is it a result with isError?"""
 
     async def test_a_number_is_a_number(self, visit: Visit) -> None:
-        """design.md 2: `5`, not `{"result": 5}`."""
+        """docs/guides/tools.md, "Return values": `5`, not `{"result": 5}`."""
         result = await visit.client.call_tool("add", {"a": 2, "b": 3})
         assert result.data == 5
         assert not result.is_error

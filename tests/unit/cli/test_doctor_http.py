@@ -534,7 +534,7 @@ def test_a_bare_401_is_still_a_failure(capsys: Capsys) -> None:
 
 
 def test_an_address_that_is_neither_https_nor_local_is_not_fetched(capsys: Capsys) -> None:
-    """protocol.md 4.1, 14."""
+    """protocol.md 4.1.14."""
     patient = Protected()
     patient.challenge = 'Bearer resource_metadata="http://metadata.example/latest"'
     patient.resource = None

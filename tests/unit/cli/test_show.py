@@ -112,7 +112,7 @@ def test_what_is_not_base64_is_reported_and_not_saved(screen: Screen, tmp_path: 
     ids=["plain", "traversal", "dots", "letters", "empty", "long"],
 )
 def test_a_file_is_named_safely_whatever_the_tool_is_called(tmp_path: Path, stem: str, name: str) -> None:
-    """protocol.md 6, 9: no path is taken from a server."""
+    """protocol.md 6.9: no path is taken from a server."""
     path = Saver(tmp_path, stem).save(b"", "image/png; charset=x")
     assert path == tmp_path / name
 

@@ -157,7 +157,7 @@ class Person:
     ids=["accept", "dict", "result", "shaped", "dataclass", "field-named-action"],
 )
 async def test_yes_in_every_form_with_the_defaults_filled_in(answer: Any, content: Any) -> None:
-    """protocol.md 7.4: elicitation defaults filled in on accept [C]."""
+    """protocol.md 7.4: elicitation defaults filled in on accept."""
     assert await elicit(answer) == {"action": "accept", "content": content}
 
 

@@ -202,7 +202,7 @@ GO_ON: list[Error] = [
 @BOTH
 @pytest.mark.parametrize("answer", GO_ON, ids=[f"{type(one).__name__}-{one}" for one in GO_ON])
 async def test_everything_else_is_how_an_older_server_reacts(is_http: bool, answer: Error) -> None:
-    """2.5.4, 2.6.3: the fallback must not key on a code."""
+    """protocol.md 2.5.4, 2.6.3: the fallback must not key on a code."""
     world = World(is_http=is_http, modern=answer, legacy=None)
     assert (await world.meet()).manner == "legacy"
     assert world.greeted == ["modern", "legacy"]
@@ -221,7 +221,7 @@ STOP: list[Error] = [
 @BOTH
 @pytest.mark.parametrize("answer", STOP, ids=[f"{type(one).__name__}-{one}" for one in STOP])
 async def test_what_proves_a_modern_server_or_says_nothing_ends_it(is_http: bool, answer: Error) -> None:
-    """2.5.3, 2.6.2: do NOT initialize; 401 says nothing about the era."""
+    """protocol.md 2.5.3, 2.6.2: do NOT initialize; 401 says nothing about the era."""
     world = World(is_http=is_http, modern=answer, legacy=None)
     assert await world.fails() is answer
     assert world.greeted == ["modern"]
@@ -229,7 +229,7 @@ async def test_what_proves_a_modern_server_or_says_nothing_ends_it(is_http: bool
 
 
 async def test_a_server_error_is_not_remembered_as_an_era() -> None:
-    """2.6: 5xx/network errors are not era evidence."""
+    """protocol.md 2.6: 5xx/network errors are not era evidence."""
     world = World(is_http=True, modern=UnexpectedStatus("503", status=503), legacy=None, sse=None)
     try:
         await world.meet()
@@ -240,7 +240,7 @@ async def test_a_server_error_is_not_remembered_as_an_era() -> None:
 
 @BOTH
 async def test_a_common_legacy_version_is_used_by_name(is_http: bool) -> None:
-    """2.6: if the only mutual version is a legacy one, use `initialize` with it; the newest of several."""
+    """protocol.md 2.6: if the only mutual version is a legacy one, use `initialize` with it; the newest of several."""
     world = World(is_http=is_http, modern=unsupported("2099-01-01", V06, V11), legacy=None)
     assert (await world.meet()).manner == "legacy"
     assert world.greeted == ["modern", f"legacy@{V11}"]
@@ -264,7 +264,7 @@ async def test_a_refusal_that_lists_nothing_readable_ends_it() -> None:
 
 
 async def test_silence_on_a_pipe_brings_in_the_handshake() -> None:
-    """2.5.4."""
+    """protocol.md 2.5.4."""
     world = World(is_http=False, modern=..., legacy=None)
     assert (await world.meet()).manner == "legacy"
 
@@ -277,13 +277,13 @@ async def test_the_first_welcome_decides() -> None:
 
 
 async def test_a_late_refusal_leaves_it_to_the_handshake() -> None:
-    """2.5: ignore late answers of the probe."""
+    """protocol.md 2.5: ignore late answers of the probe."""
     world = World(is_http=False, modern=Late(0.03, CallError(-32601, "no")), legacy=0.05)
     assert (await world.meet()).manner == "legacy"
 
 
 async def test_a_refused_handshake_in_the_race_proves_modern() -> None:
-    """2.5 race: -32022 to the fallback is proof of modern; the probe is still under way."""
+    """protocol.md 2.5 race: -32022 to the fallback is proof of modern; the probe is still under way."""
     world = World(is_http=False, modern=0.08, legacy=unsupported(MODERN))
     assert (await world.meet()).manner == "modern"
 
@@ -295,7 +295,7 @@ async def test_silence_over_http_gives_way_to_the_handshake() -> None:
 
 
 async def test_a_modern_refusal_of_the_handshake_is_probed_again_once() -> None:
-    """2.5: re-probe once."""
+    """protocol.md 2.5: re-probe once."""
     world = World(is_http=False, modern=[CallError(-32603, "starting"), None], legacy=unsupported(MODERN))
     assert (await world.meet()).manner == "modern"
     assert world.greeted == ["modern", "legacy", "modern"]
@@ -437,7 +437,7 @@ async def test_what_is_remembered_or_asked_for_needs_no_guess() -> None:
 
 @pytest.mark.parametrize("status", [400, 404, 405, 410, 422])
 async def test_a_handshake_refused_by_status_leads_to_the_transport_of_2024(status: int) -> None:
-    """2.6.4: (2025-03-26 text: any 4xx) -> GET."""
+    """protocol.md 2.6.4: (2025-03-26 text: any 4xx) -> GET."""
     refusal = UnexpectedStatus(str(status), status=status)
     world = World(is_http=True, modern=refusal, legacy=refusal, sse=None)
     assert (await world.meet()).manner == "sse"
@@ -515,7 +515,7 @@ REFUSALS: list[Error] = [
 @BOTH
 @pytest.mark.parametrize("refusal", REFUSALS, ids=[type(one).__name__ for one in REFUSALS])
 async def test_a_memory_that_fails_is_asked_again(is_http: bool, refusal: Error) -> None:
-    """2.6: re-probe when it later fails."""
+    """protocol.md 2.6: re-probe when it later fails."""
     world = World(is_http=is_http, modern=None, legacy=refusal)
     world.memory.note("here", "legacy")
     assert (await world.meet()).manner == "modern"

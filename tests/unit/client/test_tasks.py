@@ -120,7 +120,7 @@ async def test_the_result_is_made_into_a_type_and_checked_as_that_of_a_call() ->
 
 
 async def test_a_tool_that_says_it_failed_is_a_completed_task() -> None:
-    """5.1: `isError` is completed with that result."""
+    """protocol.md 5.1: `isError` is completed with that result."""
     failed = {"content": [{"type": "text", "text": "no water"}], "isError": True}
     pipe = brewing(now("completed", result=failed))
     async with connect(pipe) as client:
@@ -202,7 +202,7 @@ async def test_a_timeout_of_the_callers_own_is_not_taken_for_ours() -> None:
 
 
 async def test_the_server_is_asked_at_the_pace_it_wishes_for(pauses: list[float]) -> None:
-    """5.1: poll at pollIntervalMs, which may change."""
+    """protocol.md 5.1: poll at pollIntervalMs, which may change."""
     pipe = brewing(now("working", pollIntervalMs=250), now("working", pollIntervalMs=1500), done())
     async with connect(pipe) as client:
         await bounded((await client.start_task("t")).result())
@@ -304,7 +304,7 @@ async def test_an_end_without_a_reason_is_named(status: str) -> None:
 
 
 async def test_the_end_may_come_with_the_beginning() -> None:
-    """5.1: creation may start in any status."""
+    """protocol.md 5.1: creation may start in any status."""
     pipe = brewing(done()).on("tools/call", begun("completed"))
     async with connect(pipe) as client:
         task = await client.start_task("t")
@@ -400,7 +400,7 @@ async def test_a_malformed_legacy_beginning_is_refused() -> None:
 
 @pytest.mark.parametrize("method", ["tools/list", "prompts/get", "resources/read", "tasks/get", "vendor/thing"])
 async def test_a_task_is_an_answer_to_a_call_and_to_nothing_else(method: str) -> None:
-    """5.1: a task on another method is an invalid response."""
+    """protocol.md 5.1: a task on another method is an invalid response."""
     pipe = Pipe().modern().on(method, begun())
     async with connect(pipe, tasks=True) as client:
         with pytest.raises(errors.RemoteProtocolError, match=f"{method} was answered with a task"):
@@ -433,7 +433,7 @@ async def test_an_answer_at_once_is_a_task_that_has_ended() -> None:
 
 
 async def test_input_that_is_asked_for_before_the_task_begins_is_given_as_ever() -> None:
-    """5.1: MRTR first, then the task."""
+    """protocol.md 5.1: MRTR first, then the task."""
     pipe = brewing(done()).on("tools/call", input_required({"k": question()}, "state"), begun())
     async with connect(pipe, on_elicit=lambda one: one.accept({"name": "Ada"})) as client:
         assert (await (await client.start_task("t"))).data == "tea"
@@ -456,7 +456,7 @@ async def test_a_legacy_server_that_answers_at_once_gives_a_task_that_has_ended(
     ids=["tool-says-nothing", "tool-forbids", "server-has-none", "revision-has-none"],
 )
 async def test_no_task_is_asked_for_where_there_are_none(version: str, support: str | None, tasked: bool) -> None:
-    """5.2: `task` only where capability and `execution.taskSupport` allow it; elsewhere a server may answer -32601."""
+    """protocol.md 5.2: `task` only where capability and `execution.taskSupport` allow it; elsewhere a server may answer -32601."""
 
     def reply(pipe: Pipe, message: dict[str, Any]) -> None:
         refused = {"code": -32601, "message": "no tasks"}
@@ -517,7 +517,7 @@ async def test_a_client_for_tasks_declares_it_on_every_call_of_a_tool() -> None:
 
 
 async def test_a_client_for_tasks_may_ask_for_them_in_the_plain_way_too() -> None:
-    """5.1: `tasks/*` of a client that did not declare the extension is -32021."""
+    """protocol.md 5.1: `tasks/*` of a client that did not declare the extension is -32021."""
     pipe = brewing(now("working"))
     async with connect(pipe, tasks=True) as client:
         await client.get_task("k-1")
@@ -562,7 +562,7 @@ async def test_a_limit_given_with_a_call_holds_for_its_task(limit: str) -> None:
 
 
 async def test_a_legacy_tool_that_must_be_a_task_is_called_as_one() -> None:
-    """5.2: `required` without `task` is -32601."""
+    """protocol.md 5.2: `required` without `task` is -32601."""
 
     def reply(pipe: Pipe, message: dict[str, Any]) -> None:
         if "task" in message["params"]:
@@ -579,7 +579,7 @@ async def test_a_legacy_tool_that_must_be_a_task_is_called_as_one() -> None:
 
 
 async def test_each_question_is_answered_once_however_often_it_is_shown() -> None:
-    """5.1: the client dedups keys."""
+    """protocol.md 5.1: the client dedups keys."""
     pipe = brewing(wants(a="first?"), wants(a="first?"), wants(a="first?", b="second?"), wants(b="second?"), done())
     asked: list[str] = []
 
@@ -770,7 +770,7 @@ def test_a_repr_names_the_task() -> None:
 
 @pytest.mark.parametrize(("ttl", "sent"), [(None, {}), (90, {"ttl": 90_000}), (0.5, {"ttl": 500})])
 async def test_a_legacy_task_is_asked_for_in_the_call(ttl: float | None, sent: Any) -> None:
-    """5.2: `params.task{ttl?}`, in milliseconds."""
+    """protocol.md 5.2: `params.task{ttl?}`, in milliseconds."""
     pipe = old(said("tea"))
     async with connect(pipe) as client:
         task = await client.start_task("t", {"a": 1}, ttl=ttl)
@@ -829,7 +829,7 @@ async def test_a_legacy_task_asks_while_its_result_is_waited_for() -> None:
 
 
 async def test_a_legacy_tasks_updates_answer_what_it_asks() -> None:
-    """5.2: at input_required the requestor opens tasks/result, where it is asked; looking alone would wait for ever."""
+    """protocol.md 5.2: at input_required the requestor opens tasks/result, where it is asked; looking alone would wait for ever."""
 
     async def result(pipe: Pipe, message: dict[str, Any]) -> None:
         pipe.say(ask("q-1", "elicitation/create", {"message": "name?", "requestedSchema": FORM}))
@@ -870,7 +870,7 @@ async def test_a_legacy_task_that_was_not_found_is_not_said_to_have_ended() -> N
 
 
 async def test_cancelling_a_legacy_task_that_has_ended_is_nothing() -> None:
-    """5.2: terminal -> -32602, which is an error of nobody's here."""
+    """protocol.md 5.2: terminal -> -32602, which is an error of nobody's here."""
     pipe = old().on("tasks/cancel", Refused(-32602, "it has ended"))
     pipe.on("tasks/get", {"taskId": "k-1", "status": "completed", "ttl": None})
     async with connect(pipe) as client:

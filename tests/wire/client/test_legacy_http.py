@@ -56,7 +56,7 @@ def is_up(site: Site) -> Any:
 
 
 async def test_a_session_word_for_word(site: Site) -> None:
-    """7.4: handshake order; session id and version header afterwards, on every verb; S: DELETE on close. R189, R203, R204, R205."""
+    """protocol.md 7.4: handshake order; session id and version header afterwards, on every verb; DELETE on close. R189, R203, R204, R205."""
     site.legacy(V11, "s-1").on("tools/call", result(said("x")))
     async with connect(site.url) as client:
         assert (client.era, client.version, client.session_id) == ("legacy", V11, "s-1")
@@ -84,7 +84,7 @@ async def test_a_session_word_for_word(site: Site) -> None:
 
 @pytest.mark.parametrize("version", [V06, V03, V24])
 async def test_the_version_header_names_what_was_agreed(site: Site, version: str) -> None:
-    """3.2: SHOULD equal the negotiated one."""
+    """protocol.md 3.2: SHOULD equal the negotiated one."""
     site.legacy(version)
     async with connect(site.url) as client:
         await client.list_tools()
@@ -92,7 +92,7 @@ async def test_the_version_header_names_what_was_agreed(site: Site, version: str
 
 
 async def test_a_server_without_sessions_gets_no_session_id_and_no_delete(site: Site) -> None:
-    """1.1: the server MAY return one."""
+    """protocol.md 1.1: the server MAY return one."""
     site.legacy(session=None)
     async with connect(site.url) as client:
         assert client.session_id is None
@@ -103,7 +103,7 @@ async def test_a_server_without_sessions_gets_no_session_id_and_no_delete(site: 
 
 @pytest.mark.parametrize("status", [200, 202, 204, 404, 405, 500])
 async def test_no_answer_to_delete_disturbs_the_end(site: Site, status: int) -> None:
-    """1.1: server may 405."""
+    """protocol.md 1.1: server may 405."""
     site.legacy().on("DELETE", plain(status))
     async with connect(site.url):
         pass
@@ -112,7 +112,7 @@ async def test_no_answer_to_delete_disturbs_the_end(site: Site, status: int) -> 
 
 @pytest.mark.parametrize("status", [200, 202, 204])
 async def test_any_2xx_is_fine_for_notifications_and_answers(site: Site, status: int) -> None:
-    """7.3, R204."""
+    """protocol.md 7.3, R204."""
     site.legacy().on("notifications/initialized", plain(status)).on("answer", plain(status))
     site.on("GET", stream(ask("p", "ping"), held))
     async with connect(site.url):
@@ -166,7 +166,7 @@ async def test_any_2xx_is_fine_for_notifications_and_answers(site: Site, status:
     ],
 )
 async def test_what_is_no_modern_answer_means_the_handshake(site: Site, probe: Reply) -> None:
-    """2.6: steps 2 and 3; 8.3: -32602 is legacy evidence."""
+    """protocol.md 2.6: steps 2 and 3; 8.3: -32602 is legacy evidence."""
     site.legacy().on("server/discover", probe)
     async with connect(site.url) as client:
         assert client.era == "legacy"
@@ -175,7 +175,7 @@ async def test_what_is_no_modern_answer_means_the_handshake(site: Site, probe: R
 
 @pytest.mark.parametrize("code", [-32020, -32021])
 async def test_a_modern_error_means_no_handshake(site: Site, code: int) -> None:
-    """2.6: a recognised modern error body -> modern."""
+    """protocol.md 2.6: a recognised modern error body -> modern."""
     site.legacy().on("server/discover", error(code, status=400))
     with pytest.raises(errors.CallError) as caught:
         await connect(site.url).open()
@@ -184,7 +184,7 @@ async def test_a_modern_error_means_no_handshake(site: Site, code: int) -> None:
 
 
 async def test_a_dual_server_that_names_only_old_versions_gets_the_handshake(site: Site) -> None:
-    """2.6: if the only mutual version in supportedVersions is a legacy one, use `initialize` with it."""
+    """protocol.md 2.6: if the only mutual version in supportedVersions is a legacy one, use `initialize` with it."""
     site.legacy(V06).on("server/discover", result(discovered(supportedVersions=[V06, V03])))
     async with connect(site.url) as client:
         assert client.version == V06
@@ -193,7 +193,7 @@ async def test_a_dual_server_that_names_only_old_versions_gets_the_handshake(sit
 
 @pytest.mark.parametrize("status", [401, 403])
 async def test_a_refusal_for_want_of_credentials_says_nothing_about_the_era(site: Site, status: int) -> None:
-    """2.6: 401 -> authorization first."""
+    """protocol.md 2.6: 401 -> authorization first."""
     site.legacy().on("server/discover", plain(status, headers={"WWW-Authenticate": "Bearer"}))
     with pytest.raises(errors.Unauthorized) as caught:
         await connect(site.url).open()
@@ -202,7 +202,7 @@ async def test_a_refusal_for_want_of_credentials_says_nothing_about_the_era(site
 
 
 async def test_a_server_error_is_no_evidence_and_not_remembered(site: Site) -> None:
-    """2.6: 5xx is not era evidence: a modern server that was unwell for a moment is not taken for an old one for good."""
+    """protocol.md 2.6: 5xx is not era evidence: a modern server that was unwell for a moment is not taken for an old one for good."""
     site.legacy().on("server/discover", plain(503), result(discovered()))
     try:
         async with connect(site.url):
@@ -222,7 +222,7 @@ async def test_a_server_that_is_unwell_is_told_as_such(site: Site) -> None:
 
 
 async def test_the_verdict_is_remembered_and_doubted_when_it_fails(site: Site) -> None:
-    """2.6: cache the verdict; re-probe when it later fails."""
+    """protocol.md 2.6: cache the verdict; re-probe when it later fails."""
     site.legacy()
     for _ in range(2):
         async with connect(site.url) as client:
@@ -235,7 +235,7 @@ async def test_the_verdict_is_remembered_and_doubted_when_it_fails(site: Site) -
 
 
 async def test_what_one_channel_speaks_says_nothing_about_another() -> None:
-    """2.6: the verdict belongs to a target; channels and servers in memory are targets of their own."""
+    """protocol.md 2.6: the verdict belongs to a target; channels and servers in memory are targets of their own."""
     async with connect(Pipe().legacy()) as client:
         assert client.era == "legacy"
     gc.collect()
@@ -259,7 +259,7 @@ async def test_an_answer_may_be_a_body_or_a_stream(site: Site, reply: Any) -> No
 
 
 async def test_an_answer_may_come_on_any_stream(site: Site) -> None:
-    """7.4: accepts messages on any stream."""
+    """protocol.md 7.4: accepts messages on any stream."""
     called = asyncio.Event()
 
     async def standing(wire: Wire) -> None:
@@ -279,7 +279,7 @@ async def test_an_answer_may_come_on_any_stream(site: Site) -> None:
 
 
 async def test_a_batch_of_replies_is_taken_apart(site: Site) -> None:
-    """1.1: a 2025-03-26 server may answer in batches."""
+    """protocol.md 1.1: a 2025-03-26 server may answer in batches."""
 
     async def reply(exchange: Exchange) -> Any:
         batch = [tell("notifications/x"), ok(exchange.id, said("x")), ask("p", "ping")]
@@ -294,7 +294,7 @@ async def test_a_batch_of_replies_is_taken_apart(site: Site) -> None:
 
 
 async def test_what_a_server_asks_on_the_stream_of_a_call_is_answered_by_a_post(site: Site) -> None:
-    """1.3: requests ride the stream of the call that causes them; 7.4."""
+    """protocol.md 1.3: requests ride the stream of the call that causes them; 7.4."""
 
     async def reply(wire: Wire) -> None:
         await wire.say(ask("e", "elicitation/create", {"message": "m", "requestedSchema": {"type": "object"}}))
@@ -359,7 +359,7 @@ def primed(id: str, retry: int | None = None) -> str:
 
 
 async def test_a_stream_that_ends_early_is_resumed_after_the_pause_it_asked_for(site: Site) -> None:
-    """7.4: honours `retry`, resumes by GET + Last-Event-ID; the priming event is no message."""
+    """protocol.md 7.4: honours `retry`, resumes by GET + Last-Event-ID; the priming event is no message."""
     resumed: list[float] = []
 
     async def rest(wire: Wire) -> None:
@@ -389,7 +389,7 @@ async def test_a_stream_that_ends_early_is_resumed_after_the_pause_it_asked_for(
 
 
 async def test_a_stream_that_breaks_is_resumed_too(site: Site) -> None:
-    """1.2: resume = GET + Last-Event-ID; a disconnect is not a cancellation."""
+    """protocol.md 1.2: resume = GET + Last-Event-ID; a disconnect is not a cancellation."""
 
     async def broken(wire: Wire) -> None:
         await wire.raw(primed("b-1", 1))
@@ -418,7 +418,7 @@ async def test_a_stream_that_ends_without_an_id_is_lost(site: Site) -> None:
 
 
 async def test_the_late_answer_to_one_call_is_not_blamed_on_another(site: Site) -> None:
-    """3.6: late responses to cancelled ids are dropped silently."""
+    """protocol.md 3.6: late responses to cancelled ids are dropped silently."""
     late = asyncio.Event()
 
     async def standing(wire: Wire) -> None:
@@ -516,7 +516,7 @@ async def test_a_server_without_a_standing_stream_is_left_in_peace(site: Site, s
     ids=["404", "404-json", "400-text", "400-json", "sdk"],
 )
 async def test_a_forgotten_session_is_begun_anew_and_the_call_repeated(site: Site, gone: Reply) -> None:
-    """7.4, R206: 404 -> new session, without the old id. Some servers say 400."""
+    """protocol.md 7.4, R206: 404 -> new session, without the old id. Some servers say 400."""
     site.legacy().on("tools/call", gone, result(said("x")))
     async with connect(site.url) as client:
         await client.list_tools()
@@ -571,7 +571,7 @@ async def test_a_forgotten_session_is_noticed_by_the_standing_stream(site: Site)
 
 
 async def test_a_cancelled_call_is_told_by_a_post(site: Site) -> None:
-    """1.4: notifications/cancelled on all transports; leaving the stream says nothing here. R195."""
+    """protocol.md 1.4: notifications/cancelled on all transports; leaving the stream says nothing here. R195."""
     site.legacy().on("tools/call", stream(held))
     async with connect(site.url) as client:
         await client.list_tools()
@@ -584,7 +584,7 @@ async def test_a_cancelled_call_is_told_by_a_post(site: Site) -> None:
 
 @pytest.mark.parametrize("status", [200, 400, 404, 422, 500])
 async def test_a_json_rpc_error_counts_under_any_status(site: Site, status: int) -> None:
-    """8.2."""
+    """protocol.md 8.2."""
     code = -32601 if status == 404 else -32002
     site.legacy().on("resources/read", error(code, "not there", {"uri": "r:1"}, status=status))
     async with connect(site.url) as client:
@@ -594,7 +594,7 @@ async def test_a_json_rpc_error_counts_under_any_status(site: Site, status: int)
 
 
 async def test_a_resource_that_is_missing_under_404_is_no_end_of_a_session(site: Site) -> None:
-    """1.7: -32002 is legacy's "resource not found"; a server that answers it with 404 still knows the session."""
+    """protocol.md 1.7: -32002 is legacy's "resource not found"; a server that answers it with 404 still knows the session."""
     site.legacy().on("resources/read", error(-32002, "resource not found", {"uri": "r:1"}, status=404))
     async with connect(site.url) as client:
         with pytest.raises(errors.CallError) as caught:
@@ -662,7 +662,7 @@ class Post:
 
 
 async def test_http_with_sse_word_for_word(site: Site) -> None:
-    """7.4: SSE fallback by GET; 1.2: messages go to the address the first event names, answers come on the stream."""
+    """protocol.md 7.4: SSE fallback by GET; 1.2: messages go to the address the first event names, answers come on the stream."""
     Post(site)
     async with connect(site.url) as client:
         assert (client.era, client.version) == ("legacy", V24)
@@ -690,7 +690,7 @@ async def test_http_with_sse_on_demand(site: Site) -> None:
 
 
 async def test_a_request_before_the_handshakes_post_returns_is_answered(site: Site) -> None:
-    """7.4: a server may ask the moment it hears `initialized`: the stream is quicker than the POST's own answer."""
+    """protocol.md 7.4: a server may ask the moment it hears `initialized`: the stream is quicker than the POST's own answer."""
     Post(site).roots_first = True
     async with connect({"url": site.url, "transport": "sse"}, roots=["file:///tmp"]):
         (answer,) = await soon(lambda: site.all("answer"))
@@ -709,7 +709,7 @@ async def test_a_broken_stream_of_the_old_transport_is_opened_again(site: Site) 
 
 
 async def test_an_endpoint_nobody_speaks_at_is_told_by_what_it_said_first(site: Site) -> None:
-    """2.6: the last failure (GET) says less than the one before."""
+    """protocol.md 2.6: the last failure (GET) says less than the one before."""
     site.on("server/discover", plain(404, "nothing here")).on("initialize", plain(404, "nothing here"))
     with pytest.raises(errors.UnexpectedStatus, match="nothing here") as caught:
         await connect(site.url).open()
@@ -737,7 +737,7 @@ async def test_a_pinned_version_is_asked_for_and_no_other_taken(site: Site) -> N
 
 
 async def test_invalid_annotations_do_no_harm_where_no_headers_are_mirrored(site: Site) -> None:
-    """3.3: only the modern HTTP client must drop the tool; x-mcp-header means nothing here (1.5)."""
+    """protocol.md 3.3: only the modern HTTP client must drop the tool; x-mcp-header means nothing here (1.5)."""
     broken = tool("t", {"a": {"type": "number", "x-mcp-header": "A"}})
     good = tool("u", {"a": {"type": "string", "x-mcp-header": "A"}})
     site.legacy().on("tools/list", result(listed(broken, good))).on("tools/call", result(said("x")))
@@ -749,7 +749,7 @@ async def test_invalid_annotations_do_no_harm_where_no_headers_are_mirrored(site
 
 
 async def test_a_call_that_waits_for_a_person_has_all_the_time_they_need(site: Site) -> None:
-    """3.6: a person's time is not the server's; the hard maximum counts the server's time only."""
+    """protocol.md 3.6: a person's time is not the server's; the hard maximum counts the server's time only."""
 
     async def reply(wire: Wire) -> None:
         await wire.say(ask("e", "elicitation/create", {"message": "m", "requestedSchema": {"type": "object"}}))

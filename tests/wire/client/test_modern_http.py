@@ -41,7 +41,7 @@ OURS = {"name": "trimaran", "version": trimaran.__version__}
 
 
 async def test_the_opening_word_for_word(site: Site) -> None:
-    """7.3: required `_meta` and headers, clientInfo, Accept with both types. R203."""
+    """protocol.md 7.3: required `_meta` and headers, clientInfo, Accept with both types. R203."""
     site.modern()
     async with connect(site.url) as client:
         assert (client.era, client.version) == ("modern", MODERN)
@@ -64,7 +64,7 @@ async def test_the_opening_word_for_word(site: Site) -> None:
 
 
 async def test_every_post_carries_meta_and_headers_that_agree(site: Site) -> None:
-    """7.3, 3.1: `_meta` even where there is nothing else to say; the version header equals it; Mcp-Method = method;
+    """protocol.md 7.3, 3.1: `_meta` even where there is nothing else to say; the version header equals it; Mcp-Method = method;
     Mcp-Name where the method has a name, and nowhere else."""
     site.modern()
     answers: dict[str, Any] = {
@@ -117,7 +117,7 @@ async def test_every_post_carries_meta_and_headers_that_agree(site: Site) -> Non
 
 
 async def test_capabilities_are_objects_and_declared_on_each_request(site: Site) -> None:
-    """7.3: capability values are objects. R190: booleans become objects, false ones disappear."""
+    """protocol.md 7.3: capability values are objects. R190: booleans become objects, false ones disappear."""
     site.modern().on("prompts/list", result({"resultType": "complete", "prompts": []}))
     options: dict[str, Any] = {
         "on_elicit": lambda ask: ask.decline(),
@@ -138,7 +138,7 @@ async def test_capabilities_are_objects_and_declared_on_each_request(site: Site)
 
 
 async def test_meta_of_the_caller_travels_along_but_cannot_lie(site: Site) -> None:
-    """1.6: trace context and vendor keys pass; the reserved ones are ours."""
+    """protocol.md 1.6: trace context and vendor keys pass; the reserved ones are ours."""
     site.modern().on("tools/call", result(said("x")))
     async with connect(site.url) as client:
         await client.call_tool("t", {}, meta={"traceparent": "00-1-2-01", P + "protocolVersion": "v999"})
@@ -179,7 +179,7 @@ def wrapped(text: str) -> str:
     ],
 )
 async def test_mcp_name_is_encoded_where_plain_text_would_not_survive(site: Site, name: str, header: str) -> None:
-    """3.3, 7.3: encoding rules."""
+    """protocol.md 3.3, 7.3: encoding rules."""
     site.modern().on("prompts/get", result({"resultType": "complete", "messages": []}))
     async with connect(site.url) as client:
         await client.get_prompt(name)
@@ -199,7 +199,7 @@ ANNOTATED = {
 
 
 async def test_annotated_arguments_are_mirrored_and_no_others(site: Site) -> None:
-    """7.3: mirrors annotated params only; omits null; empty string is a value; nested properties count; lists first."""
+    """protocol.md 7.3: mirrors annotated params only; omits null; empty string is a value; nested properties count; lists first."""
     site.modern().on("tools/list", result(listed(tool("t", ANNOTATED)))).on("tools/call", result(said("x")))
     arguments = {
         "region": "eu west",
@@ -229,7 +229,7 @@ async def test_annotated_arguments_are_mirrored_and_no_others(site: Site) -> Non
 async def test_a_tool_with_an_annotation_that_cannot_be_is_left_out_and_the_others_stay(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """7.3: drops invalid tools, keeps valid ones."""
+    """protocol.md 7.3: drops invalid tools, keeps valid ones."""
     broken = [
         tool("number", {"a": {"type": "number", "x-mcp-header": "A"}}),
         tool("token", {"a": {"type": "string", "x-mcp-header": "not a token"}}),
@@ -245,7 +245,7 @@ async def test_a_tool_with_an_annotation_that_cannot_be_is_left_out_and_the_othe
 
 
 async def test_stale_headers_are_mended_once(site: Site) -> None:
-    """7.3: relist and retry on -32020; the second refusal is final."""
+    """protocol.md 7.3: relist and retry on -32020; the second refusal is final."""
     site.modern().on("tools/list", result(listed(tool("t"))), result(listed(tool("t", ANNOTATED))))
     mismatch = error(-32020, "header mismatch", status=400)
     site.on("tools/call", mismatch, result(said("fine")))
@@ -266,14 +266,14 @@ async def test_stale_headers_are_mended_once(site: Site) -> None:
 
 @pytest.mark.parametrize("reply", [result, streamed], ids=["json", "stream"])
 async def test_an_answer_may_be_a_body_or_a_stream(site: Site, reply: Any) -> None:
-    """7.3: handles JSON and SSE; ignores comments. R204."""
+    """protocol.md 7.3: handles JSON and SSE; ignores comments. R204."""
     site.modern().on("tools/call", reply(said("x")))
     async with connect(site.url) as client:
         assert (await client.call_tool("t")).text == "x"
 
 
 async def test_a_stream_may_be_cut_into_any_lines(site: Site) -> None:
-    """3.4: several data lines are one message; comments, unknown fields, event names, CRLF and CR do not matter. R204."""
+    """protocol.md 3.4: several data lines are one message; comments, unknown fields, event names, CRLF and CR do not matter. R204."""
 
     async def reply(wire: Wire) -> None:
         text = json.dumps({"jsonrpc": "2.0", "id": wire.exchange.id, "result": said("x")}, indent=1)
@@ -288,7 +288,7 @@ async def test_a_stream_may_be_cut_into_any_lines(site: Site) -> None:
 
 
 async def test_a_result_without_a_type_is_complete(site: Site) -> None:
-    """7.3: absent resultType = complete."""
+    """protocol.md 7.3: absent resultType = complete."""
     site.modern().on("tools/call", result({"content": [{"type": "text", "text": "x"}]}))
     async with connect(site.url) as client:
         assert (await client.call_tool("t")).data == "x"
@@ -296,7 +296,7 @@ async def test_a_result_without_a_type_is_complete(site: Site) -> None:
 
 @pytest.mark.parametrize("kind", ["later", "", "Complete"])
 async def test_a_result_of_an_unknown_type_is_invalid(site: Site, kind: str) -> None:
-    """7.3: unknown = invalid."""
+    """protocol.md 7.3: unknown = invalid."""
     site.modern().on("tools/call", result({**said("x"), "resultType": kind}))
     async with connect(site.url) as client:
         with pytest.raises(errors.RemoteProtocolError, match="unknown type"):
@@ -305,7 +305,7 @@ async def test_a_result_of_an_unknown_type_is_invalid(site: Site, kind: str) -> 
 
 @pytest.mark.parametrize("status", [200, 400, 404, 409, 422, 500, 503])
 async def test_a_json_rpc_error_counts_under_any_status(site: Site, status: int) -> None:
-    """8.2: the client must parse a JSON-RPC body under any status."""
+    """protocol.md 8.2: the client must parse a JSON-RPC body under any status."""
     site.modern().on("tools/call", error(-32602, "no such tool", {"name": "t"}, status=status))
     async with connect(site.url) as client:
         with pytest.raises(errors.CallError) as caught:
@@ -315,7 +315,7 @@ async def test_a_json_rpc_error_counts_under_any_status(site: Site, status: int)
 
 @pytest.mark.parametrize("id", [None, ...], ids=["null", "own"])
 async def test_an_error_may_have_no_id(site: Site, id: Any) -> None:
-    """3.1: accept absent and null."""
+    """protocol.md 3.1: accept absent and null."""
     site.modern().on("tools/call", error(-32600, "unreadable", id=id, status=400))
     async with connect(site.url) as client:
         with pytest.raises(errors.CallError, match="unreadable"):
@@ -335,7 +335,7 @@ async def test_a_result_with_another_id_is_nobodys(site: Site, id: Any) -> None:
 
 @pytest.mark.parametrize("status", [200, 202, 204])
 async def test_any_2xx_is_fine_for_a_notification(site: Site, status: int) -> None:
-    """7.3: any 2xx is success for a notification POST."""
+    """protocol.md 7.3: any 2xx is success for a notification POST."""
     site.modern().on("notifications/x", plain(status))
     async with connect(site.url) as client:
         await client.notify("notifications/x", {"a": 1})
@@ -375,7 +375,7 @@ async def test_what_comes_on_the_stream_reaches_the_handlers(site: Site) -> None
 
 
 async def test_progress_tokens_are_unique_among_calls(site: Site) -> None:
-    """1.4: unique among active; none where nobody listens."""
+    """protocol.md 1.4: unique among active; none where nobody listens."""
     site.modern().on("tools/call", result(said("x")))
     async with connect(site.url) as client:
         await asyncio.gather(*(client.call_tool("t", on_progress=lambda *_: None) for _ in range(5)))
@@ -386,7 +386,7 @@ async def test_progress_tokens_are_unique_among_calls(site: Site) -> None:
 
 
 async def test_the_log_level_goes_with_each_request(site: Site) -> None:
-    """1.4, 7.3: per request in this era; nothing without being asked; no setLevel on the wire."""
+    """protocol.md 1.4, 7.3: per request in this era; nothing without being asked; no setLevel on the wire."""
     site.modern().on("tools/call", result(said("x")))
     async with connect(site.url) as client:
         await client.call_tool("t")
@@ -439,7 +439,7 @@ FORM = {
 
 
 async def test_an_input_round_word_for_word(site: Site) -> None:
-    """7.3 MRTR: same params, new id, exact state, bare answers under their keys; the state is not kept afterwards."""
+    """protocol.md 7.3 MRTR: same params, new id, exact state, bare answers under their keys; the state is not kept afterwards."""
     site.modern().on(
         "tools/call",
         result(input_required({"who": FORM, "where": {"method": "roots/list"}}, STATE)),
@@ -472,7 +472,7 @@ async def test_an_input_round_word_for_word(site: Site) -> None:
 
 
 async def test_a_round_without_state_sends_none(site: Site) -> None:
-    """7.3: none if none; also where an earlier round had one."""
+    """protocol.md 7.3: none if none; also where an earlier round had one."""
     site.modern().on(
         "tools/call",
         result(input_required({"who": FORM}, "s")),
@@ -488,7 +488,7 @@ async def test_a_round_without_state_sends_none(site: Site) -> None:
 
 
 async def test_state_does_not_leak_to_a_parallel_call(site: Site) -> None:
-    """7.3: no leakage to parallel calls."""
+    """protocol.md 7.3: no leakage to parallel calls."""
 
     def play(exchange: Any) -> Any:
         who = exchange.params["arguments"]["who"]
@@ -516,7 +516,7 @@ async def test_state_does_not_leak_to_a_parallel_call(site: Site) -> None:
 
 @pytest.mark.parametrize("method", ["prompts/get", "resources/read"])
 async def test_the_other_two_methods_may_ask_too(site: Site, method: str) -> None:
-    """1.3: tools/call, prompts/get, resources/read."""
+    """protocol.md 1.3: tools/call, prompts/get, resources/read."""
     final: Any = {"resultType": "complete", "messages": [], "contents": [{"uri": "r:1", "text": "x"}]}
     site.modern().on(method, result(input_required({"who": FORM})), result(final))
     async with connect(site.url, on_elicit=lambda ask: {"name": "A"}) as client:
@@ -526,7 +526,7 @@ async def test_the_other_two_methods_may_ask_too(site: Site, method: str) -> Non
 
 
 async def test_what_a_person_was_asked_for_is_never_kept(site: Site) -> None:
-    """1.5: never cache results of requests carrying inputResponses or requestState."""
+    """protocol.md 1.5: never cache results of requests carrying inputResponses or requestState."""
     final = {"resultType": "complete", "contents": [{"uri": "r:1", "text": "x"}], "ttlMs": 60_000}
     site.modern().on("resources/read", result(input_required(state="s")), result(final), result(final))
     async with connect(site.url) as client:
@@ -538,7 +538,7 @@ async def test_what_a_person_was_asked_for_is_never_kept(site: Site) -> None:
 
 
 async def test_a_refused_ask_ends_the_call_without_a_retry(site: Site) -> None:
-    """1.3: sampling or roots that cannot be had: the client simply does not retry."""
+    """protocol.md 1.3: sampling or roots that cannot be had: the client simply does not retry."""
     site.modern().on("tools/call", result(input_required({"s": {"method": "sampling/createMessage", "params": {}}})))
     async with connect(site.url) as client:
         with pytest.raises(errors.ProtocolError):
@@ -550,7 +550,7 @@ async def test_a_refused_ask_ends_the_call_without_a_retry(site: Site) -> None:
 
 
 async def test_requests_on_a_stream_are_not_answered(site: Site) -> None:
-    """7.3: no responses ever sent."""
+    """protocol.md 7.3: no responses ever sent."""
 
     async def reply(wire: Wire) -> None:
         await wire.say({"jsonrpc": "2.0", "id": "srv", "method": "ping"})
@@ -569,7 +569,7 @@ async def test_requests_on_a_stream_are_not_answered(site: Site) -> None:
 
 @pytest.mark.parametrize("way", ["timeout", "cancel", "task"])
 async def test_a_call_is_cancelled_by_leaving_its_stream(site: Site, way: str) -> None:
-    """7.3: cancel per transport: over HTTP by closing the stream, with no message. R195, R196."""
+    """protocol.md 7.3: cancel per transport: over HTTP by closing the stream, with no message. R195, R196."""
     site.modern().on("tools/call", stream(held))
     async with connect(site.url) as client:
         await client.list_tools()
@@ -595,7 +595,7 @@ async def test_a_call_is_cancelled_by_leaving_its_stream(site: Site, way: str) -
 
 
 async def test_a_broken_stream_is_a_lost_request_and_a_repeat_has_a_new_id(site: Site) -> None:
-    """7.3, 3.4: new id after a broken stream; never resumed, no Last-Event-ID; only what is safe is repeated."""
+    """protocol.md 7.3, 3.4: new id after a broken stream; never resumed, no Last-Event-ID; only what is safe is repeated."""
 
     async def broken(wire: Wire) -> None:
         await wire.raw("id: 17\ndata: \n\n")
@@ -616,7 +616,7 @@ async def test_a_broken_stream_is_a_lost_request_and_a_repeat_has_a_new_id(site:
 
 
 async def test_closing_says_nothing(site: Site) -> None:
-    """1.1: there is no session to end."""
+    """protocol.md 1.1: there is no session to end."""
     site.modern()
     async with connect(site.url):
         pass
@@ -641,7 +641,7 @@ def about(wire: Wire, method: str, **params: Any) -> dict[str, Any]:
 
 
 async def test_listening_word_for_word_and_again_after_a_loss(site: Site) -> None:
-    """7.3: listens are re-sent after a loss, with a new id; the watcher hears that it was deaf for a while."""
+    """protocol.md 7.3: listens are re-sent after a loss, with a new id; the watcher hears that it was deaf for a while."""
 
     async def first(wire: Wire) -> None:
         await wire.say(acknowledged(wire))
@@ -679,7 +679,7 @@ async def test_listening_word_for_word_and_again_after_a_loss(site: Site) -> Non
 
 
 async def test_a_listen_that_ends_in_order_is_taken_up_again(site: Site) -> None:
-    """1.4: the listen result is the graceful end."""
+    """protocol.md 1.4: the listen result is the graceful end."""
 
     async def first(wire: Wire) -> None:
         await wire.say(acknowledged(wire))
@@ -709,7 +709,7 @@ async def test_a_refused_listen_is_an_error(site: Site) -> None:
 
 
 async def test_cursors_are_opaque_and_an_empty_one_counts(site: Site) -> None:
-    """1.5: EMPTY STRING IS A VALID CURSOR; missing nextCursor = end. R194."""
+    """protocol.md 1.5: EMPTY STRING IS A VALID CURSOR; missing nextCursor = end. R194."""
     odd = "\u00e9 =&?\n\u2028"
     site.modern().on(
         "tools/list",
@@ -726,7 +726,7 @@ async def test_cursors_are_opaque_and_an_empty_one_counts(site: Site) -> None:
 
 
 async def test_what_may_be_kept_is_kept_until_it_changes(site: Site) -> None:
-    """7.3 cache rules: ttl, notification invalidates, `fresh` asks again; each page by itself."""
+    """protocol.md 7.3 cache rules: ttl, notification invalidates, `fresh` asks again; each page by itself."""
 
     async def changing(wire: Wire) -> None:
         await wire.say(acknowledged(wire))
@@ -759,7 +759,7 @@ async def test_a_list_from_the_cache_is_the_callers_own(site: Site) -> None:
 
 
 async def test_a_bad_cursor_drops_the_pages_there_are(site: Site) -> None:
-    """1.5: bad cursor -32602 -> client drops all pages."""
+    """protocol.md 1.5: bad cursor -32602 -> client drops all pages."""
     site.modern().on(
         "tools/list",
         result(listed(tool("a"), ttlMs=60_000, nextCursor="2")),
@@ -774,7 +774,7 @@ async def test_a_bad_cursor_drops_the_pages_there_are(site: Site) -> None:
 
 
 async def test_no_reference_in_a_schema_is_ever_fetched(site: Site) -> None:
-    """7.3: no network $ref."""
+    """protocol.md 7.3: no network $ref."""
     away = {"$ref": site.url.replace("/mcp", "/schema.json")}
     site.modern().on("tools/list", result(listed(tool("t", {"a": away}, outputSchema=away))))
     site.on("tools/call", result({**said("x"), "structuredContent": {"x": 1}}))
@@ -786,7 +786,7 @@ async def test_no_reference_in_a_schema_is_ever_fetched(site: Site) -> None:
 
 
 async def test_schemas_are_shown_as_they_came(site: Site) -> None:
-    """7.3: schema keywords preserved when exposing tools."""
+    """protocol.md 7.3: schema keywords preserved when exposing tools."""
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
@@ -850,7 +850,7 @@ async def test_a_second_401_is_final(site: Site) -> None:
 
 
 async def test_the_very_version_a_server_refused_and_lists_is_tried_once_more(site: Site) -> None:
-    """7.3: retry once with a supported version on -32022, even where it is the one just used."""
+    """protocol.md 7.3: retry once with a supported version on -32022, even where it is the one just used."""
     refusal = error(-32022, "unsupported", {"supported": [MODERN], "requested": MODERN}, status=400)
     site.on("server/discover", refusal, result(discovered()))
     async with connect(site.url) as client:

@@ -45,7 +45,7 @@ OURS = {"name": "trimaran", "version": trimaran.__version__}
 
 
 async def test_a_modern_conversation_word_for_word() -> None:
-    """7.3: `_meta` on everything; no handshake, no headers, no ping."""
+    """protocol.md 7.3: `_meta` on everything; no handshake, no headers, no ping."""
     pipe = Pipe().modern().on("tools/list", listed(tool("add"))).on("tools/call", said("3"))
     async with connect(pipe) as client:
         assert (await client.call_tool("add", {"a": 1, "b": 2})).data == "3"
@@ -67,7 +67,7 @@ async def test_a_modern_conversation_word_for_word() -> None:
 
 
 async def test_a_modern_server_that_asks_gets_no_answer() -> None:
-    """7.3, 3.5: the client never writes responses in this era, whatever it is asked."""
+    """protocol.md 7.3, 3.5: the client never writes responses in this era, whatever it is asked."""
     pipe = Pipe().modern()
     async with connect(pipe, on_sample=lambda ask: "x", on_request=lambda method, params: {}) as client:
         pipe.say(ask("srv-1", "ping"))
@@ -81,7 +81,7 @@ async def test_a_modern_server_that_asks_gets_no_answer() -> None:
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 @pytest.mark.parametrize("way", ["timeout", "cancel", "task"])
 async def test_a_call_is_cancelled_by_a_notification(era: str, way: str) -> None:
-    """7.3, 7.4, R195, R196: notifications/cancelled with the id and why; the late answer is dropped."""
+    """protocol.md 7.3, 7.4, R195, R196: notifications/cancelled with the id and why; the late answer is dropped."""
     pipe = Pipe()
     (pipe.modern() if era == "modern" else pipe.legacy()).on("tools/call", None)
     async with connect(pipe) as client:
@@ -109,7 +109,7 @@ async def test_a_call_is_cancelled_by_a_notification(era: str, way: str) -> None
 
 
 async def test_initialize_is_not_cancelled() -> None:
-    """1.4: `initialize` is not cancellable."""
+    """protocol.md 1.4: `initialize` is not cancellable."""
     pipe = Pipe().on("initialize", None)
     with pytest.raises(errors.TimedOut):
         await bounded(connect(pipe, era="legacy", connect_timeout=0.05).open())
@@ -117,7 +117,7 @@ async def test_initialize_is_not_cancelled() -> None:
 
 
 async def test_an_input_round_on_a_pipe() -> None:
-    """7.3 MRTR: exact state, new id."""
+    """protocol.md 7.3 MRTR: exact state, new id."""
     state = '\u00e9\\u0041"\u2028'
     form = {"method": "elicitation/create", "params": {"message": "m", "requestedSchema": {"type": "object"}}}
     pipe = Pipe().modern().on("tools/call", input_required({"k": form}, state), said("done"))
@@ -147,7 +147,7 @@ def changed(method: str, **params: Any) -> Any:
 
 
 async def test_a_listen_on_a_pipe_ends_with_a_notification() -> None:
-    """1.4: client ends a subscription by notifications/cancelled (stdio)."""
+    """protocol.md 1.4: client ends a subscription by notifications/cancelled (stdio)."""
     pipe = Pipe().modern().on("subscriptions/listen", acknowledging(changed("notifications/tools/list_changed")))
     async with connect(pipe) as client:
         changes: Any = client.listen(tools=True)
@@ -158,7 +158,7 @@ async def test_a_listen_on_a_pipe_ends_with_a_notification() -> None:
 
 
 async def test_a_listen_the_server_cancels_is_taken_up_again() -> None:
-    """8.1: on stdio a server may end a subscription by notifications/cancelled; accept either as client."""
+    """protocol.md 8.1: on stdio a server may end a subscription by notifications/cancelled; accept either as client."""
 
     def ending(pipe: Pipe, message: dict[str, Any]) -> None:
         pipe.say(tell("notifications/cancelled", {"requestId": message["id"]}))
@@ -171,7 +171,7 @@ async def test_a_listen_the_server_cancels_is_taken_up_again() -> None:
 
 
 async def test_an_acknowledgement_of_another_subscription_is_not_ours() -> None:
-    """7.3 stdio: correlates by subscriptionId, same JSON type."""
+    """protocol.md 7.3 stdio: correlates by subscriptionId, same JSON type."""
 
     def reply(pipe: Pipe, message: dict[str, Any]) -> None:
         for id in (str(message["id"]), 999):
@@ -189,7 +189,7 @@ async def test_an_acknowledgement_of_another_subscription_is_not_ours() -> None:
 
 @pytest.mark.parametrize("code", [-32601, -32602, -32600, -32603, -32000, -32700, 1234])
 async def test_any_other_error_means_legacy(code: int) -> None:
-    """2.5: the fallback must not key on a specific code."""
+    """protocol.md 2.5: the fallback must not key on a specific code."""
     pipe = Pipe().legacy().on("server/discover", Refused(code))
     async with connect(pipe) as client:
         assert (client.era, client.version) == ("legacy", V11)
@@ -198,7 +198,7 @@ async def test_any_other_error_means_legacy(code: int) -> None:
 
 @pytest.mark.parametrize("code", [-32020, -32021])
 async def test_a_modern_error_means_modern_and_no_handshake(code: int) -> None:
-    """2.5: recognised modern error -> do NOT initialize."""
+    """protocol.md 2.5: recognised modern error -> do NOT initialize."""
     pipe = Pipe().on("server/discover", Refused(code)).on("initialize", initialized())
     with pytest.raises(errors.CallError):
         await connect(pipe).open()
@@ -206,7 +206,7 @@ async def test_a_modern_error_means_modern_and_no_handshake(code: int) -> None:
 
 
 async def test_silence_means_legacy_and_the_late_answer_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """2.5: silence occurs; ignore late answers."""
+    """protocol.md 2.5: silence occurs; ignore late answers."""
     monkeypatch.setattr(meeting, "SILENCE", 0.02)
     pipe = Pipe().legacy().on("server/discover", None)
     async with connect(pipe) as client:
@@ -216,7 +216,7 @@ async def test_silence_means_legacy_and_the_late_answer_is_ignored(monkeypatch: 
 
 
 async def test_a_slow_modern_server_wins_the_race(monkeypatch: pytest.MonkeyPatch) -> None:
-    """2.5 race: a server that was only slow to start answers both in order; the first answer decides."""
+    """protocol.md 2.5 race: a server that was only slow to start answers both in order; the first answer decides."""
     monkeypatch.setattr(meeting, "SILENCE", 0.02)
 
     def late(pipe: Pipe, message: dict[str, Any]) -> None:
@@ -229,7 +229,7 @@ async def test_a_slow_modern_server_wins_the_race(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_a_modern_refusal_of_the_handshake_is_proof(monkeypatch: pytest.MonkeyPatch) -> None:
-    """2.5 race: treat a -32022 to the fallback `initialize` as proof of modern and re-probe once."""
+    """protocol.md 2.5 race: treat a -32022 to the fallback `initialize` as proof of modern and re-probe once."""
     refusal = Refused(-32022, "modern only", {"supported": [MODERN], "requested": V11})
     pipe = Pipe().on("server/discover", Refused(-32603), discovered()).on("initialize", refusal)
     async with connect(pipe) as client:
@@ -248,7 +248,7 @@ async def test_a_handshake_that_is_refused_while_the_probe_is_silent_fails_soon(
 
 
 async def test_a_common_legacy_version_is_used_where_the_modern_one_is_not_common() -> None:
-    """2.6: if the only mutual version in `supported` is a legacy one, use `initialize` with it."""
+    """protocol.md 2.6: if the only mutual version in `supported` is a legacy one, use `initialize` with it."""
     pipe = Pipe().legacy(V06).on("server/discover", Refused(-32022, "no", {"supported": ["2099-01-01", V06]}))
     async with connect(pipe) as client:
         assert client.version == V06
@@ -256,7 +256,7 @@ async def test_a_common_legacy_version_is_used_where_the_modern_one_is_not_commo
 
 
 async def test_no_common_version_is_told_with_both_lists() -> None:
-    """2.7, R188: modern server of another year."""
+    """protocol.md 2.7, R188: modern server of another year."""
     pipe = Pipe().on("server/discover", Refused(-32022, "no", {"supported": ["2099-01-01"]}))
     with pytest.raises(errors.UnsupportedVersion) as caught:
         await connect(pipe).open()
@@ -283,7 +283,7 @@ async def test_an_era_can_be_wanted() -> None:
 
 
 async def test_a_legacy_conversation_word_for_word() -> None:
-    """7.4: handshake order; no modern `_meta`, no resultType needed. R189, R191."""
+    """protocol.md 7.4: handshake order; no modern `_meta`, no resultType needed. R189, R191."""
     pipe = Pipe().legacy(V11, instructions="be kind").on("tools/list", {"tools": [tool("add")]})
     pipe.on("tools/call", {"content": [{"type": "text", "text": "3"}]}).on("ping", {})
     async with connect(pipe, era="legacy", roots=["file:///tmp"], on_sample=lambda ask: "x") as client:
@@ -320,7 +320,7 @@ async def test_a_legacy_conversation_word_for_word() -> None:
 
 @pytest.mark.parametrize("version", [V11, V06, V03, V24])
 async def test_the_servers_version_is_taken_if_we_speak_it(version: str) -> None:
-    """1.1: a mismatch is not an error."""
+    """protocol.md 1.1: a mismatch is not an error."""
     pipe = Pipe().legacy(version)
     async with connect(pipe) as client:
         assert client.version == version
@@ -350,7 +350,7 @@ async def test_a_handshake_that_fails_says_how(answer: Any, wanted: Any) -> None
 
 
 async def test_a_ping_before_the_handshake_is_over_is_answered() -> None:
-    """1.1: before `initialized` the server may send ping; 7.4: answers ping."""
+    """protocol.md 1.1: before `initialized` the server may send ping; 7.4: answers ping."""
 
     async def reply(pipe: Pipe, message: dict[str, Any]) -> None:
         pipe.say(ask("early", "ping"))
@@ -364,7 +364,7 @@ async def test_a_ping_before_the_handshake_is_over_is_answered() -> None:
 
 
 async def test_a_request_right_behind_the_handshake_is_answered() -> None:
-    """7.4: a server may ask for the roots the moment it hears `initialized`, before our send has returned."""
+    """protocol.md 7.4: a server may ask for the roots the moment it hears `initialized`, before our send has returned."""
     pipe = Pipe().legacy().on("notifications/initialized", lambda pipe, _: pipe.say(ask("r", "roots/list")))
     pipe.turns = 3
     async with connect(pipe, era="legacy", roots=["file:///tmp"]):
@@ -417,7 +417,7 @@ ASKED: list[Any] = [
 
 @pytest.mark.parametrize(("method", "params", "answer"), [row[1:] for row in ASKED], ids=[row[0] for row in ASKED])
 async def test_what_a_server_asks_is_answered(method: str, params: Any, answer: Any) -> None:
-    """7.4: answers ping, sampling, roots, elicitation; defaults filled in on accept [C]. R200."""
+    """protocol.md 7.4: answers ping, sampling, roots, elicitation; defaults filled in on accept. R200."""
     pipe = Pipe().legacy()
     options: dict[str, Any] = {
         "on_elicit": lambda ask: ask.accept({"name": "Ada"}),
@@ -449,7 +449,7 @@ async def test_what_nobody_handles_is_method_not_found(method: str, code: int) -
 
 
 async def test_a_mode_that_was_not_declared_is_invalid() -> None:
-    """7.4: -32602 for an undeclared mode; false entries are dropped from what is declared (R190)."""
+    """protocol.md 7.4: -32602 for an undeclared mode; false entries are dropped from what is declared (R190)."""
     pipe = Pipe().legacy()
     capabilities = {"elicitation": {"form": True, "url": False}}
     async with connect(pipe, era="legacy", on_elicit=lambda ask: {}, capabilities=capabilities):
@@ -476,7 +476,7 @@ async def test_a_malformed_elicitation_is_invalid(params: Any) -> None:
 
 
 async def test_a_rejected_sampling_is_minus_one() -> None:
-    """1.3: sampling rejected: error code -1."""
+    """protocol.md 1.3: sampling rejected: error code -1."""
     pipe = Pipe().legacy()
     async with connect(pipe, era="legacy", on_sample=lambda ask: None):
         pipe.say(ask(1, "sampling/createMessage", {"messages": [], "maxTokens": 1}))
@@ -497,7 +497,7 @@ async def test_a_handler_that_fails_is_an_internal_error_and_says_no_more() -> N
 
 
 async def test_a_server_can_withdraw_its_question() -> None:
-    """1.4: notifications/cancelled in either direction: no answer, the handler is cancelled."""
+    """protocol.md 1.4: notifications/cancelled in either direction: no answer, the handler is cancelled."""
     pipe = Pipe().legacy()
     state: list[str] = []
 
@@ -546,7 +546,7 @@ async def test_a_pending_answer_holds_up_nobody() -> None:
 
 
 async def test_roots_that_change_are_announced() -> None:
-    """7.4: roots list_changed if declared. R193 notify_roots_list_changed."""
+    """protocol.md 7.4: roots list_changed if declared. R193 notify_roots_list_changed."""
     pipe = Pipe().legacy()
     async with connect(pipe, era="legacy", roots=["file:///a"]) as client:
         await client.set_roots(["file:///b"])
@@ -567,7 +567,7 @@ async def test_roots_that_change_are_announced() -> None:
 
 
 async def test_a_batch_is_taken_apart() -> None:
-    """1.1: receiving batches MUST be supported (2025-03-26): replies, notifications and requests in one."""
+    """protocol.md 1.1: receiving batches MUST be supported (2025-03-26): replies, notifications and requests in one."""
     pipe = Pipe().legacy(V03)
     calls: list[Any] = []
 
@@ -605,7 +605,7 @@ async def test_one_bad_message_in_a_batch_does_not_spoil_the_others() -> None:
 
 
 async def test_the_log_level_is_set_once_for_the_session() -> None:
-    """1.4: logging/setLevel session-wide."""
+    """protocol.md 1.4: logging/setLevel session-wide."""
     pipe = Pipe().legacy().on("logging/setLevel", {}).on("tools/call", said("x"))
     entries: list[Any] = []
     async with connect(pipe, era="legacy", on_log=entries.append) as client:
@@ -729,7 +729,7 @@ async def test_pages_and_methods_of_the_escape_hatch() -> None:
 
 
 async def test_urls_a_call_waits_for_are_visited_and_the_call_repeated_once() -> None:
-    """7.4: handles -32042."""
+    """protocol.md 7.4: handles -32042."""
     data = {"elicitations": [{"mode": "url", "message": "m", "url": "https://x.example/", "elicitationId": "e"}]}
     refusal = Refused(-32042, "go there", data)
     pipe = Pipe().legacy().on("tools/call", refusal, said("x"))

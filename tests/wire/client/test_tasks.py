@@ -137,7 +137,7 @@ async def test_a_task_is_begun_looked_at_and_awaited(table: Table) -> None:
 
 
 async def test_what_the_tool_reports_on_its_way_is_the_tasks_message(table: Table) -> None:
-    """5.1: no progress notifications for tasks; what would have been one is the status message."""
+    """protocol.md 5.1: no progress notifications for tasks; what would have been one is the status message."""
     async with table.dial() as client:
         task = await client.start_task("brew", {"cups": 3})
         await bounded(table.kitchen.hot.wait())
@@ -416,7 +416,7 @@ async def test_the_plain_methods_work_for_a_client_for_tasks(table: Table) -> No
 
 
 async def test_the_headers_name_the_task(site: Site) -> None:
-    """5.1: `Mcp-Name: <taskId>`."""
+    """protocol.md 5.1: `Mcp-Name: <taskId>`."""
     form = {"method": "elicitation/create", "params": {"message": "m", "requestedSchema": NAME}}
     task = {"taskId": "k-1", "ttlMs": None, "pollIntervalMs": 20}
     done = {"content": [{"type": "text", "text": "tea"}]}
