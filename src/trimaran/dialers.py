@@ -46,7 +46,7 @@ T = TypeVar("T")
 Target: TypeAlias = "str | os.PathLike[str] | Sequence[str] | Mapping[str, Any] | Channel | Server"
 
 _SCRIPTS: Final = {".py": None, ".js": "node", ".mjs": "node", ".cjs": "node"}
-_STDIO_KEYS: Final = frozenset({"command", "args", "env", "cwd"})
+_STDIO_KEYS: Final = frozenset({"command", "args", "env", "inherit_env", "cwd"})
 _HTTP_KEYS: Final = frozenset({"url", "headers"})
 # `timeout` is in this list and no option: other programs write milliseconds there.
 _OTHER_KEYS: Final = frozenset({"transport", "type", "timeout", "description", "disabled", "name"})
@@ -197,7 +197,8 @@ def _from_config(entry: dict[str, Any], options: dict[str, Any]) -> tuple[_Diale
     arguments: Any = entry.get("args") or []
     if not isinstance(arguments, (list, tuple)):
         raise ConfigError(f"args is a list, not {arguments!r}")
-    made = Options.make({**options, "env": env or None, "cwd": options.get("cwd") or entry.get("cwd")})
+    place = {"env": env or None, "cwd": options.get("cwd") or entry.get("cwd")}
+    made = Options.make({"inherit_env": entry.get("inherit_env", False), **options, **place})
     return _ChildDialer([command, *map(str, cast("Sequence[Any]", arguments))], made), made
 
 
@@ -323,6 +324,7 @@ class _ChildDialer:
         channel = ChildChannel(
             self._command,
             env=options.env,
+            inherit_env=options.inherit_env,
             cwd=options.cwd,
             max_message_bytes=options.max_message_bytes,
             grace=options.grace,

@@ -57,7 +57,9 @@ async def soon(coming: Any) -> Any:
 
 
 async def test_a_child_runs_where_and_with_what_its_table_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """R228, R232: its variables are laid over ours, and without a directory of its own it has ours."""
+    """R228, R232: its variables are laid over the safe ones of ours, or over all where it says so; and without a directory
+    of its own it has ours.
+    """
     monkeypatch.setenv("OURS", "from the host")
     monkeypatch.setenv("SHARED", "from the host")
     monkeypatch.chdir(tmp_path)
@@ -65,21 +67,29 @@ async def test_a_child_runs_where_and_with_what_its_table_says(tmp_path: Path, m
     config = write(
         tmp_path,
         f"[server.plain]\ncommand = '{sys.executable}'\nargs = ['child.py', '${{NOBODY_SETS_THIS:-žluť}}']",
+        f"[server.open]\ncommand = '{sys.executable}'\nargs = ['child.py', 'y']\ninherit_env = true",
         f"[server.told]\ncommand = '{sys.executable}'\nargs = ['${{CLAUDE_PROJECT_DIR}}/child.py', 'x']\n"
         f"cwd = '{tmp_path}/elsewhere'\nenv = {{ SHARED = 'from the file', THEIRS = 'a ${{OURS}}' }}",
     )
     async with Host.load(config, workspace=tmp_path, environ={}, allow=["*"]) as host:
-        assert host.list_clients() == ["plain", "told"], [str(one) for one in host.status()]
+        assert host.list_clients() == ["open", "plain", "told"], [str(one) for one in host.status()]
         assert (await soon(host.call("mcp__plain__where"))).data == {
+            "cwd": str(tmp_path),
+            "OURS": None,
+            "SHARED": None,
+            "THEIRS": None,
+            "argument": "žluť",
+        }
+        assert (await soon(host.call("mcp__open__where"))).data == {
             "cwd": str(tmp_path),
             "OURS": "from the host",
             "SHARED": "from the host",
             "THEIRS": None,
-            "argument": "žluť",
+            "argument": "y",
         }
         assert (await soon(host.call("mcp__told__where"))).data == {
             "cwd": str(tmp_path / "elsewhere"),
-            "OURS": "from the host",
+            "OURS": None,
             "SHARED": "from the file",
             "THEIRS": "a from the host",
             "argument": "x",

@@ -87,9 +87,11 @@ async def _look(driver: str, mode: str, server: RealServer, variables: dict[str,
         return text.replace("{sandbox}", str(sandbox.home))
 
     program, *arguments = map(fill, server.command)
-    job = {"command": [str(server.packages.bin / program), *arguments], "mode": mode, "limit": CONNECT_LIMIT}
+    env = {key: fill(value) for key, value in variables.items()}
+    command = [str(server.packages.bin / program), *arguments]
+    job = {"command": command, "env": env, "mode": mode, "limit": CONNECT_LIMIT}
     python = SDK_PYTHON if driver == "list_official.py" else sys.executable
-    environment = sandbox.environment({key: fill(value) for key, value in variables.items()}, [server.packages.bin])
+    environment = sandbox.environment(env, [server.packages.bin])
     finished = await sandbox.run([python, DRIVERS / driver, json.dumps(job)], environment, CONNECT_LIMIT + 20)
     reports = [line for line in finished.stdout.splitlines() if line.startswith('{"lists"')]
     if not reports:

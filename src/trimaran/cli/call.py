@@ -68,6 +68,7 @@ def command(
     base = read_args(args_option)
     settings = read_settings(target, given)
     screen = Screen(quiet=settings.quiet)
+    failures: list[str] = []
     saver = Saver(out or Path(), name)
 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
@@ -79,6 +80,8 @@ def command(
         arguments = {**base, **fit(typed, schema)}
         result = await client.call_tool(name, arguments, on_progress=on_progress)
         screen.progress.stop()
+        if result.is_error:
+            failures.append(result.text)
         if as_json:
             screen.raw(result.raw)
             if out is not None:
@@ -88,7 +91,7 @@ def command(
             _show(screen, result, saver)
         return Exit.TOOL_FAILED if result.is_error else Exit.OK
 
-    return run(target, settings, screen, work)
+    return run(target, settings, screen, work, failures)
 
 
 async def _find(client: Client, name: str) -> Tool | None:

@@ -73,4 +73,12 @@ def _entry(name: str, target: Target) -> ServerEntry:
             name=name, source=source, transport=transport, url=target.url, headers=target.headers, oauth="auto"
         )
     command, *arguments = target.command
-    return ServerEntry(name=name, source=source, command=command, args=tuple(arguments), env=target.env, cwd=target.cwd)
+    return ServerEntry(
+        name=name,
+        source=source,
+        command=command,
+        args=tuple(arguments),
+        env=target.env,
+        inherit_env=target.inherit_env,
+        cwd=target.cwd,
+    )

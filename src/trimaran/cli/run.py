@@ -9,14 +9,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import traceback
+from collections import deque
 from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from trimaran.errors import CallError, Error, RemoteProtocolError, TimedOut
+from trimaran.transports.inheritance import child_environment, describe_missing, missing_variables
 
 from .exits import Exit, advice, code_of, in_our_words, is_output_error
 from .questions import Answerer, TerminalLines
@@ -31,6 +34,7 @@ __all__ = ["connect_options", "connect_target", "heard", "run", "run_loop"]
 
 Work = Callable[["Client"], Awaitable[int]]
 
+_STDERR_LINES: Final = 200  # as many as the transport of children keeps
 _TERMINATED: Final = 128 + 15  # what a shell says of a process that SIGTERM ended
 
 
@@ -51,20 +55,32 @@ def connect_options(target: Target, settings: Settings) -> dict[str, Any]:
         options["auth"] = settings.auth or settings.bearer
     else:
         options["env"] = {**target.env, **settings.env}
+        if target.inherit_env or settings.inherit_env:
+            options["inherit_env"] = True
         options["cwd"] = target.cwd
     return {name: value for name, value in options.items() if value not in ({}, None) or name == "timeout"}
 
 
-def run(target: Target, settings: Settings, screen: Screen, work: Work) -> int:
-    """Open a client, do the work, close it; the exit code."""
+def run(target: Target, settings: Settings, screen: Screen, work: Work, failures: list[str] | None = None) -> int:
+    """Open a client, do the work, close it; the exit code.
+
+    Args:
+        failures: Where `work` puts what a tool says of its failure, which may name a variable that it misses.
+    """
     connected: list[Client] = []
+    lines: deque[str] = deque(maxlen=_STDERR_LINES)
     try:
         with heard(screen, settings):
-            return run_loop(_with_client(target, settings, screen, work, connected))
+            code = run_loop(_with_client(target, settings, screen, work, connected, lines.append))
+        _tell_missing(target, settings, screen, [*lines, *(failures or ())])
+        return code
     except Error as error:
         if settings.debug:
             screen.note(traceback.format_exc())
-        screen.problem(in_our_words(error), advice(error, target.text, is_http=target.is_http))
+        message = in_our_words(error)
+        screen.problem(message, advice(error, target.text, is_http=target.is_http))
+        if not getattr(error, "stderr", ()):  # else its message has told
+            _tell_missing(target, settings, screen, [*lines, message])
         return code_of(error, connected=bool(connected))
     except click.UsageError as error:
         # Found out with the server's help, so the command line as such is good, and its usage no news.
@@ -80,7 +96,26 @@ def run(target: Target, settings: Settings, screen: Screen, work: Work) -> int:
         return Exit.BUG
 
 
-async def _with_client(target: Target, settings: Settings, screen: Screen, work: Work, connected: list[Client]) -> int:
+def _tell_missing(target: Target, settings: Settings, screen: Screen, texts: list[str]) -> None:
+    """Say which variables the server seems to miss."""
+    options = connect_options(target, settings)
+    if target.is_http or "inherit_env" in options:
+        return
+    passed = child_environment(os.environ, options.get("env", {}))
+    names = missing_variables("\n".join(texts), os.environ, passed)
+    if names:
+        flags = " ".join(f"--env {name}" for name in names)
+        screen.note(f"trimaran: {describe_missing(names)}; on this command line: {flags}", "yellow")
+
+
+async def _with_client(
+    target: Target,
+    settings: Settings,
+    screen: Screen,
+    work: Work,
+    connected: list[Client],
+    hear: Callable[[str], None],
+) -> int:
     from trimaran import connect
 
     terminal = TerminalLines(screen) if TerminalLines.is_there(screen) else None
@@ -94,8 +129,14 @@ async def _with_client(target: Target, settings: Settings, screen: Screen, work:
 
         settings = settings._replace(auth=settings.auth or await find_login(target, settings))
     options = connect_options(target, settings)
-    if settings.debug:
-        options["on_stderr"] = screen.child_line
+    if not target.is_http:
+
+        def on_stderr(line: str) -> None:
+            hear(line)
+            if settings.debug:
+                screen.child_line(line)
+
+        options["on_stderr"] = on_stderr
     try:
         async with connect(connect_target(target), on_elicit=answerer.answer, on_log=on_log, **options) as client:
             connected.append(client)

@@ -54,6 +54,7 @@ class Target(NamedTuple):
     headers: Mapping[str, str] = {}
     command: tuple[str, ...] = ()
     env: Mapping[str, str] = {}
+    inherit_env: bool = False
     cwd: str | None = None
 
     @property
@@ -73,6 +74,7 @@ class Settings(NamedTuple):
     auth: Any = None
     """A grant, in place of all of these."""
     env: Mapping[str, str] = {}
+    inherit_env: bool = False
     quiet: bool = False
     debug: bool = False
     answers: str = "ask"
@@ -100,7 +102,15 @@ _REACH: Final = (
     ),
     click.option("--token-env", metavar="VAR", help="HTTP: send the token that this variable holds."),
     click.option("--login", metavar="NAME", help="HTTP: use the login of this name (trimaran auth login --name)."),
-    click.option("--env", multiple=True, metavar="K=V", help="Command: set this variable for it. Repeatable."),
+    click.option(
+        "--env",
+        multiple=True,
+        metavar="K[=V]",
+        help="Command: set this variable for it, or pass on the one that is set here. Repeatable.",
+    ),
+    click.option(
+        "--inherit-env", is_flag=True, help="Command: pass on every variable that is set here, secrets included."
+    ),
 )
 _DEBUG: Final = click.option("--debug", is_flag=True, help="Show the server's stderr, and tracebacks.")
 _QUIET: Final = click.option("-q", "--quiet", is_flag=True, help="No progress and no log lines.")
@@ -151,8 +161,9 @@ def read_settings(target: Target, given: Mapping[str, Any]) -> Settings:
     ways = [flag for flag in ("bearer", "token-env", "login") if given.get(flag.replace("-", "_"))]
     if len(ways) > 1:
         raise click.UsageError(f"--{ways[0]} and --{ways[1]} contradict each other: give one")
-    for name, wants_http in (("header", True), *((way, True) for way in ways), ("env", False)):
-        if given["headers" if name == "header" else name.replace("-", "_")] and target.is_http is not wants_http:
+    of_http, of_commands = ("header", *ways), ("env", "inherit-env")
+    for name, wants_http in (*((name, True) for name in of_http), *((name, False) for name in of_commands)):
+        if given.get("headers" if name == "header" else name.replace("-", "_")) and target.is_http is not wants_http:
             what = "goes with a URL, and this target is a command" if wants_http else "goes with a command, not a URL"
             raise click.UsageError(f"--{name} {what}")
     return Settings(
@@ -162,6 +173,7 @@ def read_settings(target: Target, given: Mapping[str, Any]) -> Settings:
         bearer=_bearer(target, given),
         login=given.get("login"),
         env=dict(_variable(text) for text in given["env"]),
+        inherit_env=given.get("inherit_env", False),
         quiet=given.get("quiet", False),
         debug=given["debug"],
         answers="yes" if given.get("yes") else "decline" if given.get("decline") else "ask",
@@ -189,9 +201,13 @@ def _header(text: str) -> tuple[str, str]:
 
 def _variable(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
-    if not equals or not name:
+    if not name:
         raise click.UsageError(f"--env {text!r} is not a variable: write --env NAME=value")
-    return name, value
+    if equals:
+        return name, value
+    if name not in os.environ:
+        raise click.UsageError(f"--env {name}: this variable is not set here; set it, or write --env {name}=value")
+    return name, os.environ[name]
 
 
 class ClientCommand(click.Command):
@@ -370,7 +386,10 @@ def _of_entry(text: str, entry: Any, where: str) -> Target:
         raise click.UsageError(f"{where}: command is a text and args a list of texts")
     cwd = fields.get("cwd")
     env = _texts(fields.get("env", {}), f"{where}: env")
-    return Target(text, command=tuple(words), env=env, cwd=None if cwd is None else str(cwd))
+    inherits = fields.get("inherit_env", False)
+    if not isinstance(inherits, bool):
+        raise click.UsageError(f"{where}: inherit_env is true or false")
+    return Target(text, command=tuple(words), env=env, inherit_env=inherits, cwd=None if cwd is None else str(cwd))
 
 
 def _texts(value: Any, what: str) -> dict[str, str]:

@@ -90,7 +90,9 @@ class Options(Struct, frozen=True, kw_only=True):
     ssl: Any = None
     """An ssl.SSLContext, or False to accept any certificate."""
     env: Mapping[str, str] | None = None
-    """Set for a child process, on top of this process's environment."""
+    """Set for a child process, on top of the safe variables of this process's environment."""
+    inherit_env: bool = False
+    """Let a child process have this process's whole environment, with every secret in it."""
     cwd: Any = None
     """Where a child process starts."""
     on_stderr: Callable[[str], None] | None = None
@@ -146,6 +148,8 @@ class Options(Struct, frozen=True, kw_only=True):
             for key, value in pairs.items():
                 if not isinstance(key, str) or not isinstance(value, str):
                     raise ConfigError(f"{name} maps text to text; {key!r} is {value!r}")
+        if not isinstance(self.inherit_env, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  (a value of a config)
+            raise ConfigError(f"inherit_env is True or False, not {self.inherit_env!r}; variables are named under env")
         for name in ("tap", "on_stderr"):
             value = getattr(self, name)
             if value is not None and not callable(value):

@@ -45,6 +45,7 @@ __all__ = ["UNTRUSTED", "Trust", "Untrusted", "untrusted_in"]
 log: Final = logging.getLogger("trimaran.host")
 
 UNTRUSTED: Final = "the project's mcp.toml is not trusted yet"
+INHERITS: Final = "every variable that is set here, secrets included (inherit_env = true)"
 _LARGEST: Final = 1024 * 1024  # bytes; some 5000 projects
 _AUTHORITY: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)([^/?#\\]*)")
 _MOST: Final = 2000  # files; the oldest are forgotten first, and asked about again
@@ -158,7 +159,7 @@ class Untrusted(Struct, frozen=True, kw_only=True):
     """`file:line`."""
     transport: str = ""
     env: tuple[str, ...] = ()
-    """What is set for the process, `NAME=value` as it is written."""
+    """What is set for the process, `NAME=value` as it is written; and whether it gets the whole environment."""
     headers: tuple[str, ...] = ()
     """What is sent with each request, and what `oauth` says of a login: names, and the variables in the values."""
     cwd: str = ""
@@ -207,7 +208,10 @@ def _server(name: str, table: Mapping[str, Any], where: str) -> Untrusted:
         what=visible(" ".join(what)),
         where=where,
         transport=visible(str(said)),
-        env=tuple(visible(f"{key}={value}") for key, value in _table(table.get("env")).items()),
+        env=(
+            *((INHERITS,) if table.get("inherit_env") else ()),
+            *(visible(f"{key}={value}") for key, value in _table(table.get("env")).items()),
+        ),
         headers=(
             *(visible(f"{key}: {mask_text(str(value))}") for key, value in _table(table.get("headers")).items()),
             *(visible(f"oauth {key}: {_detail(key, value)}") for key, value in _oauth(table)),

@@ -42,6 +42,8 @@ from trimaran.errors import ConfigError, ConnectFailed, ConnectionLost, NotReady
 from trimaran.protocol.lines import MAX_LINE_BYTES, LineReader, LineTooLong, write_line
 from trimaran.protocol.mask import mask_command
 
+from .inheritance import child_environment, describe_missing, missing_variables
+
 __all__ = ["ChildChannel"]
 
 if sys.platform == "linux":
@@ -72,12 +74,13 @@ kill -s KILL -- "-$1" || kill -9 "-$1"
 class ChildChannel:
     """The channel to one child process.
 
-    The child inherits our whole environment, with `env` laid over it; nothing else is set. A command with a slash is looked
-    for in `cwd`, one without on the PATH of that environment.
+    The child gets the safe variables of our environment (`inheritance.py`), with `env` laid over them; nothing else is set.
+    A command with a slash is looked for in `cwd`, one without on the PATH of that environment.
 
     Args:
         command: The program and its arguments, apart.
         env: What to add to, or change in, the environment.
+        inherit_env: Pass on our whole environment, with every secret in it.
         cwd: The directory to run in; ours unless said.
         max_message_bytes: How long an inbound message may be.
         grace: Seconds between the rungs of `close`: EOF, SIGTERM, SIGKILL.
@@ -89,6 +92,7 @@ class ChildChannel:
         command: Sequence[str],
         *,
         env: Mapping[str, str] | None = None,
+        inherit_env: bool = False,
         cwd: str | os.PathLike[str] | None = None,
         max_message_bytes: int = MAX_LINE_BYTES,
         grace: float = 2.0,
@@ -96,6 +100,7 @@ class ChildChannel:
     ) -> None:
         self._command = _read_command(command)
         self._env = _read_env(env or {})
+        self._inherits = inherit_env
         self._cwd = None if cwd is None else os.fspath(cwd)
         self._limit = max_message_bytes
         self._grace = grace
@@ -136,7 +141,7 @@ class ChildChannel:
         """
         if self._child is not None or self._is_closed:
             raise ConnectFailed(f"this channel ({self.describe()}) has been used: make a new one for another child")
-        environment = {**os.environ, **self._env}
+        environment = child_environment(os.environ, self._env, inherit=self._inherits)
         program = self._locate(environment.get("PATH", os.defpath))
         child = self._child = _Child(self.describe(), owner, self._limit, self._grace, self._on_stderr)
         try:
@@ -249,6 +254,8 @@ class _Child:
         self._grace = grace
         self._on_stderr = on_stderr
         self._loop = asyncio.get_running_loop()
+        self._passed: frozenset[str] = frozenset()
+        """The names of the variables that it got."""
         self._process: subprocess.Popen[bytes] | None = None
         self._guardian: subprocess.Popen[bytes] | None = None
         self._pidfd: int | None = None
@@ -283,6 +290,7 @@ class _Child:
     # The start
 
     async def start(self, words: list[str], environment: dict[str, str], cwd: str | None) -> None:
+        self._passed = frozenset(environment)
         # In a task of its own, because a start cannot be called off half way: it is waited for, then ended.
         self._starting = self._loop.create_task(self._spawn(words, environment, cwd))
         try:
@@ -503,7 +511,8 @@ class _Child:
             cause = f"{cause}, then {_fate(self.exit_code)}" if cause else _fate(self.exit_code)
         cause = f"the child process ({self._name}) {cause}"
         lines = self.tail.lines()
-        message = f"{cause}{explain_stderr(lines)}"
+        missing = describe_missing(missing_variables("\n".join(lines), os.environ, self._passed))
+        message = f"{cause}{explain_stderr(lines)}{missing and chr(10) + missing}"
         lost = ConnectionLost(message, cause_text=cause, exit_code=self.exit_code, stderr=lines)
         lost.sent = not self._is_deaf
         return lost

@@ -219,3 +219,60 @@ def test_the_logger_is_left_as_it_was(capsys: Capsys) -> None:
     before = (list(logging.root.handlers), list(logger.handlers), logger.level, logger.propagate)
     run_cli(capsys, "list", HARBOUR, "--prompts")
     assert (list(logging.root.handlers), list(logger.handlers), logger.level, logger.propagate) == before
+
+
+KEYED = """
+import os, sys
+from trimaran import Server, ToolError
+server = Server("keyed")
+
+@server.tool
+def look() -> str:
+    if "BOAT_TOKEN" not in os.environ:
+        raise ToolError("BOAT_TOKEN is not set")
+    return "found"
+
+@server.tool
+def where() -> str:
+    print("hint: set BOAT_TOKEN", file=sys.stderr, flush=True)
+    return "here"
+
+server.run()
+"""
+
+
+def test_the_variable_that_a_server_seems_to_miss_is_told_once(
+    capsys: Capsys, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Children get no secret that nobody named; whoever relied on that is told what to write."""
+    monkeypatch.setenv("BOAT_TOKEN", "hunter2")
+    file = tmp_path / "keyed.py"
+    file.write_text(KEYED)
+    for tool, code in (("look", 1), ("where", 0)):
+        done = run_cli(capsys, "call", str(file), tool)
+        assert done.code == code
+        assert done.err.count("BOAT_TOKEN is set here but is not passed on") == 1
+        assert "--env BOAT_TOKEN" in done.err
+        assert "hunter2" not in done.err
+    for option in ("--env=BOAT_TOKEN", "--env=BOAT_TOKEN=x", "--inherit-env"):
+        done = run_cli(capsys, "call", str(file), "look", option)
+        assert (done.code, done.out) == (0, "found\n")
+        assert "not passed on" not in done.err
+
+
+def test_a_death_for_want_of_a_variable_is_told_once(
+    capsys: Capsys, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("BOAT_TOKEN", "hunter2")
+    file = tmp_path / "dies.py"
+    file.write_text("raise SystemExit('BOAT_TOKEN is required')")
+    for command in ("list", "doctor"):
+        done = run_cli(capsys, command, str(file))
+        assert done.code != 0
+        assert " ".join((done.out + done.err).split()).count("BOAT_TOKEN is set here but is not passed on") == 1
+
+
+def test_a_variable_that_is_not_set_cannot_be_passed_on(capsys: Capsys) -> None:
+    done = run_cli(capsys, "list", HARBOUR, "--env", "NOBODY_SETS_THIS")
+    assert done.code == 2
+    assert "this variable is not set here" in done.err

@@ -156,7 +156,19 @@ def test_a_process_needs_a_command_and_http_a_url() -> None:
 def test_a_process_gets_all_its_keys() -> None:
     """R228."""
     entry = entry_of('command = "x"\nargs = ["a", ""]\nenv = { A = "1" }\ncwd = "/srv"')
-    assert entry.target() == {"command": "x", "args": ["a", ""], "env": {"A": "1"}, "cwd": "/srv"}
+    assert entry.target() == {
+        "command": "x",
+        "args": ["a", ""],
+        "env": {"A": "1"},
+        "inherit_env": False,
+        "cwd": "/srv",
+    }
+
+
+def test_a_process_gets_the_whole_environment_only_where_that_is_said() -> None:
+    assert entry_of('command = "x"\ninherit_env = true').target()["inherit_env"] is True
+    assert problems('command = "x"\ninherit_env = ["A"]') == [("inherit_env", 3)]
+    assert problems('transport = "http"\nurl = "https://h/"\ninherit_env = true') == [("inherit_env", 4)]
 
 
 def test_a_tilde_is_the_users_home_as_in_a_shell() -> None:

@@ -242,13 +242,43 @@ async def test_an_endless_line_is_an_oddity_as_soon_as_it_is_too_long(start: Ope
 # --- the start -------------------------------------------------------------------------------------------------------
 
 
-async def test_the_child_has_our_environment_with_the_given_one_over_it(
+async def test_the_child_gets_no_secret_that_nobody_named(start: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose rule: ours, as the official SDK has it; R228 (merged over the parent's) yields."""
+    for name in ("GITHUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "TRIMARAN_TOKEN", "DATABASE_URL", "SSH_AUTH_SOCK"):
+        monkeypatch.setenv(name, "hunter2-hunter2")
+    _, log = await start("about", env={"GITHUB_TOKEN": "named"})
+    env = (await log.message())["env"]
+    assert "hunter2-hunter2" not in env.values()
+    assert env["GITHUB_TOKEN"] == "named"
+    assert env["PATH"] == os.environ["PATH"]
+
+
+async def test_a_dead_childs_error_says_which_variable_it_seems_to_miss(
+    start: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_TOKEN", "hunter2")
+    words = ["sh", "-c", "echo 'FATAL: GITHUB_TOKEN and NOWHERE_SET are not set' >&2; exit 3"]
+    for options, is_told in (({}, True), ({"env": {"GITHUB_TOKEN": "x"}}, False), ({"inherit_env": True}, False)):
+        channel, log = ChildChannel(words, **options), Log()
+        await channel.open(log)
+        lost = await log.loss()
+        await channel.close()
+        assert ('env = { GITHUB_TOKEN = "${GITHUB_TOKEN}" }' in str(lost)) is is_told
+        assert "hunter2" not in str(lost)
+
+
+async def test_the_child_has_our_whole_environment_where_that_is_said(
     start: Open, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("TRIMARAN_KEPT", "kept")
     monkeypatch.setenv("TRIMARAN_CHANGED", "old")
     expected = {**os.environ, "TRIMARAN_CHANGED": "new", "TRIMARAN_ADDED": "é"}
-    channel, log = await start("about", "a b", "", env={"TRIMARAN_CHANGED": "new", "TRIMARAN_ADDED": "é"}, cwd=tmp_path)
+    channel, log = await start(
+        *("about", "a b", ""),
+        env={"TRIMARAN_CHANGED": "new", "TRIMARAN_ADDED": "é"},
+        inherit_env=True,
+        cwd=tmp_path,
+    )
     about = await log.message()
     about["env"].pop("LC_CTYPE", None)  # Python itself sets it when the locale is C
     expected.pop("LC_CTYPE", None)

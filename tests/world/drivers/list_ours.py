@@ -6,7 +6,7 @@ from trimaran import connect
 
 
 async def drive(job: Job) -> None:
-    async with connect(job.command, connect_timeout=job.limit, timeout=job.limit) as client:
+    async with connect(job.command, env=job.env, connect_timeout=job.limit, timeout=job.limit) as client:
         job.connected(client.version)
         await job.list("tools", client.list_tools_all())
         await job.list("resources", client.list_resources_all())

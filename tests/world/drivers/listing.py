@@ -20,6 +20,8 @@ class Job:
     def __init__(self, text: str) -> None:
         job = json.loads(text)
         self.command: list[str] = job["command"]
+        self.env: dict[str, str] = job["env"]
+        """What an entry of a configuration would name: the keys that some servers want."""
         self.mode: str = job["mode"]
         self.limit: float = job["limit"]
         self._began = time.perf_counter()

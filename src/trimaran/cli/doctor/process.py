@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple, cast, final
 
 from trimaran.client.lastwords import telling_lines
 from trimaran.protocol.versions import LATEST_LEGACY, MODERN
+from trimaran.transports.inheritance import child_environment, describe_missing, missing_variables
 
 from ..show import in_one_line, safe
 from ..target import Settings, Target
@@ -84,7 +85,8 @@ class Greeting(NamedTuple):
 async def examine_process(report: Report, target: Target, settings: Settings) -> Acquaintance | None:
     """Report on the process; None if it cannot be spoken to."""
     report.section("Process")
-    env = {**os.environ, **target.env, **settings.env}
+    inherits = target.inherit_env or settings.inherit_env
+    env = child_environment(os.environ, {**target.env, **settings.env}, inherit=inherits)
     found = _resolve(report, target, env)
     if found is None:
         return None
@@ -171,7 +173,11 @@ async def _retry_in_the_old_way(
 def _report_death(report: Report, child: _Child) -> None:
     code = child.process.returncode
     said = f"it ended with exit code {code} without an answer" if code is not None else "it gave no answer"
-    fix = "Run the command by hand: what it needs is in the lines above."
+    fix = (
+        f"{missing}."
+        if (missing := child.missing())
+        else "Run the command by hand: what it needs is in the lines above."
+    )
     if code == 0 and not child.stderr:
         fix = "It ended of itself, as a script does that never runs its server: call server.run() at its end, or use `trimaran serve FILE`."
     report.fail("start", "start", said, "No client can use it.", fix, details=child.tail())
@@ -219,6 +225,14 @@ async def _report_end(report: Report, child: _Child) -> None:
             "A host that is gone cannot end it: such processes pile up.",
             "End the process when stdin ends.",
         )
+    if missing := child.missing():
+        report.warn(
+            "environment",
+            "environment",
+            "its stderr names variables that it did not get",
+            "Children get a safe part of the environment and what their entry names, here as in other hosts.",
+            f"{missing}.",
+        )
     lines = child.tail()
     if any(line.startswith("Traceback ") for line in child.stderr):
         report.warn(
@@ -251,8 +265,10 @@ def _report_pollution(report: Report, child: _Child) -> None:
 class _Child:
     """A process with its pipes in our hands."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, passed: frozenset[str]) -> None:
         self.process = process
+        self._passed = passed
+        """The names of the variables that it got."""
         self.begun = time.perf_counter()
         self.first_answer: float | None = None
         """Seconds from the start to the first reply."""
@@ -276,11 +292,15 @@ class _Child:
             # A group of its own, so that whatever it starts can be ended with it.
             start_new_session=sys.platform != "win32",
         )
-        return cls(process)
+        return cls(process, frozenset(env))
 
     @property
     def has_ended(self) -> bool:
         return self.process.returncode is not None or self._readers[0].done()
+
+    def missing(self) -> str:
+        """Which variables its stderr names that are set here and that it did not get; empty for none."""
+        return describe_missing(missing_variables("\n".join(self.stderr), os.environ, self._passed))
 
     def tail(self) -> list[str]:
         return [safe(line) for line in telling_lines(list(self.stderr), _MOST_LINES)]

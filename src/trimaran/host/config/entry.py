@@ -43,7 +43,7 @@ NAME: Final = re.compile(r"[a-z0-9_-]{1,32}")
 
 _TRANSPORTS: Final[tuple[Transport, ...]] = ("stdio", "http", "sse")
 _ACTIONS: Final[tuple[Action, ...]] = ("allow", "deny", "ask")
-_STDIO: Final = ("command", "args", "env", "cwd")
+_STDIO: Final = ("command", "args", "env", "inherit_env", "cwd")
 _HTTP: Final = ("url", "headers", "oauth", "oauth_config")
 _COMMON: Final = (
     "transport",
@@ -316,6 +316,7 @@ class _Reading:
             "command": command,
             "args": self._args(),
             "env": env,
+            "inherit_env": self._take("inherit_env", _flag, False),
             "cwd": None if cwd is None else self._machine.at_home(self._text("cwd", cwd)) or None,
         }
 

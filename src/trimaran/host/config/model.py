@@ -197,7 +197,9 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     command: str = ""
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Set for the process, on top of the host's environment."""
+    """Set for the process, on top of the safe variables of the host's environment."""
+    inherit_env: bool = False
+    """Let the process have the host's whole environment, with every secret in it."""
     cwd: str | None = None
     """Where the process starts; None is where the host runs."""
 
@@ -236,7 +238,13 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     def target(self) -> dict[str, Any]:
         """What `connect` takes: the same call, whatever the transport (R236)."""
         if self.transport == "stdio":
-            return {"command": self.command, "args": list(self.args), "env": dict(self.env), "cwd": self.cwd}
+            return {
+                "command": self.command,
+                "args": list(self.args),
+                "env": dict(self.env),
+                "inherit_env": self.inherit_env,
+                "cwd": self.cwd,
+            }
         return {"transport": self.transport, "url": self.url, "headers": dict(self.headers)}
 
     def __repr__(self) -> str:
