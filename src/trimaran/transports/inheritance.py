@@ -26,47 +26,18 @@ from trimaran.protocol.mask import TOKEN
 __all__ = ["child_environment", "describe_missing", "missing_variables"]
 
 _PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "ALL_PROXY", "NO_PROXY")
-_NAMES: Final = frozenset(
-    (
-        # who and where: HOME, the shell, the language, the terminal, the clock
-        *(
-            "PATH",
-            "HOME",
-            "USER",
-            "LOGNAME",
-            "SHELL",
-            "LANG",
-            "LANGUAGE",
-            "TERM",
-            "COLORTERM",
-            "NO_COLOR",
-            "TZ",
-            "TMPDIR",
-        ),
-        # certificates
-        *(
-            "SSL_CERT_FILE",
-            "SSL_CERT_DIR",
-            "NODE_EXTRA_CA_CERTS",
-            "REQUESTS_CA_BUNDLE",
-            "CURL_CA_BUNDLE",
-            "AWS_CA_BUNDLE",
-        ),
-        *(
-            "NIX_SSL_CERT_FILE",
-            "HTTPLIB2_CA_CERTS",
-            "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE",
-            "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
-        ),
-        *("GIT_SSL_CAINFO", "CARGO_HTTP_CAINFO", "DENO_CERT", "DENO_TLS_CA_STORE", "NODE_USE_SYSTEM_CA"),
-        *_PROXIES,
-        # a display and a browser, for servers that open one to log in
-        *("DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "BROWSER"),
-        # where interpreters, libraries and package managers are
-        *("VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_EXE", "NODE_PATH", "NODE_OPTIONS", "LD_LIBRARY_PATH", "JAVA_HOME"),
-        *("DOTNET_ROOT", "GOPATH", "GOROOT", "CARGO_HOME", "RUSTUP_HOME", "GEM_HOME", "DENO_DIR", "BUN_INSTALL"),
-        *("PNPM_HOME", "VOLTA_HOME", "ASDF_DIR", "ASDF_DATA_DIR", "MISE_DATA_DIR", "PLAYWRIGHT_BROWSERS_PATH"),
-    )
+_EVERYWHERE: Final = (
+    "PATH HOME USER LOGNAME SHELL LANG LANGUAGE TERM COLORTERM NO_COLOR TZ TMPDIR",
+    # Certificates.
+    "SSL_CERT_FILE SSL_CERT_DIR NODE_EXTRA_CA_CERTS NODE_USE_SYSTEM_CA REQUESTS_CA_BUNDLE CURL_CA_BUNDLE AWS_CA_BUNDLE",
+    "NIX_SSL_CERT_FILE HTTPLIB2_CA_CERTS CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+    "GIT_SSL_CAINFO CARGO_HTTP_CAINFO DENO_CERT DENO_TLS_CA_STORE",
+    # A display and a browser, for servers that open one to log in.
+    "DISPLAY WAYLAND_DISPLAY XAUTHORITY BROWSER",
+    # Where interpreters, libraries and package managers are.
+    "VIRTUAL_ENV CONDA_PREFIX CONDA_EXE NODE_PATH NODE_OPTIONS LD_LIBRARY_PATH JAVA_HOME DOTNET_ROOT GOPATH GOROOT",
+    "CARGO_HOME RUSTUP_HOME GEM_HOME DENO_DIR BUN_INSTALL PNPM_HOME VOLTA_HOME ASDF_DIR ASDF_DATA_DIR MISE_DATA_DIR",
+    "PLAYWRIGHT_BROWSERS_PATH",
 )
 _PREFIXES: Final = (
     "LC_",
@@ -81,32 +52,12 @@ _PREFIXES: Final = (
     "PYENV_",
     "FNM_",
 )
-_PLATFORMS: Final[Mapping[str, frozenset[str]]] = {
-    "darwin": frozenset(("__CF_USER_TEXT_ENCODING", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH")),
-    "win32": frozenset(
-        (
-            *(
-                "SYSTEMROOT",
-                "SYSTEMDRIVE",
-                "WINDIR",
-                "COMSPEC",
-                "PATHEXT",
-                "OS",
-                "TEMP",
-                "TMP",
-                "USERNAME",
-                "USERDOMAIN",
-            ),
-            *("USERPROFILE", "HOMEDRIVE", "HOMEPATH", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA", "ALLUSERSPROFILE"),
-            *("PUBLIC", "PROGRAMFILES", "PROGRAMFILES(X86)", "PROGRAMW6432", "COMMONPROGRAMFILES"),
-            *(
-                "COMMONPROGRAMFILES(X86)",
-                "COMPUTERNAME",
-                "NUMBER_OF_PROCESSORS",
-                "PROCESSOR_ARCHITECTURE",
-                "PSMODULEPATH",
-            ),
-        )
+_PLATFORMS: Final[Mapping[str, tuple[str, ...]]] = {
+    "darwin": ("__CF_USER_TEXT_ENCODING DYLD_LIBRARY_PATH DYLD_FALLBACK_LIBRARY_PATH",),
+    "win32": (
+        "SYSTEMROOT SYSTEMDRIVE WINDIR COMSPEC PATHEXT OS TEMP TMP USERNAME USERDOMAIN USERPROFILE HOMEDRIVE HOMEPATH",
+        "APPDATA LOCALAPPDATA PROGRAMDATA ALLUSERSPROFILE PUBLIC PROGRAMFILES PROGRAMFILES(X86) PROGRAMW6432",
+        "COMMONPROGRAMFILES COMMONPROGRAMFILES(X86) COMPUTERNAME NUMBER_OF_PROCESSORS PROCESSOR_ARCHITECTURE PSMODULEPATH",
     ),
 }
 _SECRET_NAME: Final = re.compile(r"TOKEN|SECRET|PASSW|_AUTH|CREDENTIAL|USERNAME|PUBLISH|COOKIE|_OTP|KEY(?!RING)")
@@ -125,7 +76,7 @@ def child_environment(
     """The environment of a child: the safe variables of `environ`, or with `inherit` all of them, and `env` laid over it."""
     if inherit:
         return {**environ, **env}
-    names = _NAMES | _PLATFORMS.get(platform, frozenset())
+    names = frozenset(" ".join((*_EVERYWHERE, *_PLATFORMS.get(platform, ()))).split())
     return {name: value for name, value in environ.items() if _is_safe(name.upper(), value, names)} | dict(env)
 
 

@@ -253,13 +253,11 @@ async def test_the_child_gets_no_secret_that_nobody_named(start: Open, monkeypat
     assert env["PATH"] == os.environ["PATH"]
 
 
-async def test_a_dead_childs_error_says_which_variable_it_seems_to_miss(
-    start: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_dead_childs_error_says_which_variable_it_seems_to_miss(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_TOKEN", "hunter2")
     words = ["sh", "-c", "echo 'FATAL: GITHUB_TOKEN and NOWHERE_SET are not set' >&2; exit 3"]
-    for options, is_told in (({}, True), ({"env": {"GITHUB_TOKEN": "x"}}, False), ({"inherit_env": True}, False)):
-        channel, log = ChildChannel(words, **options), Log()
+    for env, inherits, is_told in (({}, False, True), ({"GITHUB_TOKEN": "x"}, False, False), ({}, True, False)):
+        channel, log = ChildChannel(words, env=env, inherit_env=inherits), Log()
         await channel.open(log)
         lost = await log.loss()
         await channel.close()
