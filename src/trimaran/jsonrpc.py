@@ -19,6 +19,7 @@ from typing import Any, Final, TypeAlias, cast, final
 import msgspec
 from msgspec import Raw, Struct
 
+from .depth import decode_json
 from .errors import (
     CODE_INVALID_REQUEST,
     CODE_PARSE,
@@ -74,7 +75,6 @@ class Failure(Struct, frozen=True):
 Message: TypeAlias = Request | Notification | Result | Failure
 
 _writer: Final = Writer(Implementation(name="jsonrpc", version="2.0"))  # its name is on modern results only
-_decode_any = msgspec.json.Decoder().decode
 
 
 def encode(message: Message | Sequence[Message], *, version: str | None = None) -> bytes:
@@ -107,10 +107,9 @@ def decode(data: bytes | str, *, version: str | None = None) -> Message | list[M
     """
     raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else bytes(data)
     try:
-        value: Any = _decode_any(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise RemoteProtocolError(CODE_PARSE, f"the message is not valid JSON: {reason}") from None
+        value: Any = decode_json(raw)
+    except ValueError as error:
+        raise RemoteProtocolError(CODE_PARSE, f"the message is not valid JSON: {error}") from None
     if isinstance(value, list):
         parts = cast("list[Any]", value)
         _check_batch(len(parts), version, RemoteProtocolError)

@@ -37,6 +37,7 @@ MEMBERS = {
     "content": "types",
     "format": "types",
     "jsonrpc": "protocol",
+    "depth": "errors",
     "paging": "errors",
     "seconds": "errors",
     "workers": "serve",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -49,6 +50,8 @@ def headers(method: str = "tools/list", version: str = MODERN, **more: str | Non
 
 ADD = {"name": "add", "arguments": {"a": 1, "b": 2}}
 
+DEEP = json.loads("[" * 127 + "]" * 127)  # 129 levels in params.v, 130 in its _meta
+
 # name: (body, headers, status, code, id)
 RUNGS: dict[str, tuple[Any, dict[str, str | None], int, int, Any]] = {
     # protocol.md 2.1.3 JSON
@@ -56,6 +59,8 @@ RUNGS: dict[str, tuple[Any, dict[str, str | None], int, int, Any]] = {
     "empty": (b"", headers(), 400, PARSE, None),
     "not utf-8": (b'{"jsonrpc":"2.0","id":1,"method":"\xff"}', headers(), 400, PARSE, None),
     "bottomless": (b"[" * 200_000, headers(), 400, PARSE, None),
+    "too deep": (request("tools/list", {"_meta": meta(), "v": DEEP}), headers(), 400, PARSE, None),
+    "too deep, in _meta": (request("tools/list", {"_meta": meta(v=DEEP)}), headers(), 400, PARSE, None),
     "trailing bytes": (encode(request("tools/list", {"_meta": meta()})) + b"x", headers(), 400, PARSE, None),
     # protocol.md 2.1.4 and 5
     "batch": ([request("tools/list", {"_meta": meta()})], headers(), 400, REQUEST, None),
@@ -97,6 +102,10 @@ RUNGS: dict[str, tuple[Any, dict[str, str | None], int, int, Any]] = {
     "method header missing": (request("tools/list", {"_meta": meta()}), headers(Mcp_Method=None), 400, HEADER, 1),
     "method header other": (request("tools/list", {"_meta": meta()}), headers("tools/call"), 400, HEADER, 1),
     "method header case": (request("tools/list", {"_meta": meta()}), headers("Tools/List"), 400, HEADER, 1),
+    "method twice": (
+        encode(request("tools/call", {**ADD, "_meta": meta()})).replace(b'"method"', b'"method":"tools/list","method"'),
+        headers(), 400, HEADER, 1,
+    ),
     # f. method
     "unknown method": (request("no/such", {"_meta": meta()}), headers("no/such"), 404, METHOD, 1),
     "unknown method, string id": (request("no/such", {"_meta": meta()}, "abc"), headers("no/such"), 404, METHOD, "abc"),
@@ -107,6 +116,10 @@ RUNGS: dict[str, tuple[Any, dict[str, str | None], int, int, Any]] = {
     "name header case": (request("tools/call", {**ADD, "_meta": meta()}), headers("tools/call", Mcp_Name="Add"), 400, HEADER, 1),
     "name header bad base64": (
         request("tools/call", {**ADD, "_meta": meta()}), headers("tools/call", Mcp_Name="=?base64?YWRk!?="), 400, HEADER, 1
+    ),
+    "name twice": (
+        encode(request("tools/call", {**ADD, "_meta": meta()})).replace(b'"name":"add"', b'"name":"sub","name":"add"'),
+        headers("tools/call", Mcp_Name="sub"), 400, HEADER, 1,
     ),
     # i. params
     "no tool name": (request("tools/call", {"_meta": meta()}), headers("tools/call"), 400, PARAMS, 1),

@@ -16,10 +16,10 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol, cast
 
-import msgspec
 from joserfc.jwk import ECKey, KeySet, OctKey, OKPKey, RSAKey
 from joserfc.jws import JWSRegistry
 
+from trimaran.depth import decode_json
 from trimaran.errors import ConfigError
 
 from .extract import MAX_CREDENTIAL, too_large
@@ -210,7 +210,7 @@ def split_signed(token: str) -> Signed:
     try:
         header, payload, signature = (_decode(part) for part in parts)
         found = Signed(_object(header), payload, f"{parts[0]}.{parts[1]}".encode(), signature)
-    except (ValueError, RecursionError):
+    except ValueError:
         raise Refused("invalid_token", reason="not a JWT") from None
     if not _REFUSED_HEADERS.isdisjoint(found.header):
         raise Refused("invalid_token", reason="a header that is not allowed")
@@ -232,7 +232,7 @@ def _decode(part: str) -> bytes:
 def _object(raw: bytes) -> dict[str, Any]:
     """A JSON object. RFC 7519, 4: a name said twice is refused, since two readers could each take another one."""
     # msgspec is strict about what JSON is (NaN, lone surrogates, UTF-8) but takes the last of two names.
-    found = msgspec.json.decode(raw, type=dict[str, Any])
+    found = decode_json(raw, dict[str, Any])
     json.loads(raw.decode(), object_pairs_hook=_unique)
     return found
 
@@ -283,5 +283,5 @@ def verifies(signed: Signed, alg: str, key: Any) -> bool:
 def _claims(payload: bytes) -> dict[str, Any]:
     try:
         return _object(payload)
-    except (ValueError, RecursionError):
+    except ValueError:
         raise Refused("invalid_token", reason="the payload is not one JSON object") from None

@@ -25,6 +25,7 @@ from urllib.parse import quote, unquote, urlsplit
 import msgspec
 from joserfc.jwk import KeySet
 
+from trimaran.depth import decode_json
 from trimaran.errors import ConfigError
 from trimaran.oauth.urls import is_loopback_host
 
@@ -512,8 +513,8 @@ def _is_set(jwks: Any) -> bool:
 def _unverified_issuer(token: str) -> str | None:
     """Who a token says it is from: good for choosing the keys that have to confirm it, and for nothing else."""
     try:
-        claims = msgspec.json.decode(split_signed(token).payload, type=dict[str, Any])
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+        claims = decode_json(split_signed(token).payload, dict[str, Any])
+    except ValueError:
         return None
     issuer = claims.get("iss")
     return issuer if isinstance(issuer, str) else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from trimaran.depth import decode_json
 from trimaran.errors import ProtocolError, Unsupported
 from trimaran.types import TextContent, as_object
 
@@ -142,7 +142,7 @@ def _mirrors(block: Any, result: ToolResult) -> bool:
     if block.text == result.data:
         return True
     try:
-        value = json.loads(block.text)
-    except (ValueError, RecursionError):
+        value = decode_json(block.text)
+    except ValueError:
         return False
     return value in (result.data, result.structured)

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from trimaran.depth import decode_json
 from trimaran.errors import CallError, ConnectFailed, Disconnected, TimedOut
 from trimaran.protocol.headers import encode_value
 from trimaran.protocol.sse import SSEParser
@@ -50,11 +51,11 @@ class _Response:
             parser = SSEParser()
             async for chunk in self._chunks():
                 for event in parser.feed(chunk):
-                    yield msgspec.json.decode(event.data)
+                    yield decode_json(event.data)
             return
         body = b"".join([chunk async for chunk in self._chunks()])
         if body:
-            yield msgspec.json.decode(body)
+            yield decode_json(body)
 
     async def _chunks(self) -> AsyncIterator[bytes]:
         if self.headers.get("transfer-encoding", "").lower() != "chunked":

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+
+from trimaran.depth import decode_json
 
 from .arguments import read_args, read_words
 from .exits import Exit
@@ -118,8 +119,8 @@ def _arguments(words: Sequence[str], args: str | None) -> dict[str, Any] | None:
 
 def _value(key: str, text: str) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
+        return decode_json(text)
+    except ValueError as error:
         raise click.UsageError(f"{key}:={text!r} is not JSON: {error}") from None
 
 

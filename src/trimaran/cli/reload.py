@@ -35,6 +35,7 @@ from typing import Any, Final, cast, final
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from trimaran.depth import check_depth
 from trimaran.errors import CODE_INTERNAL
 from trimaran.protocol.lines import LineReader, LineTooLong
 from trimaran.protocol.versions import MODERN
@@ -249,6 +250,7 @@ _many = msgspec.json.Decoder(list[_Message])
 def _read(line: bytes) -> list[_Message]:
     """The messages of a line; none if it is not JSON-RPC, which is for the worker to say."""
     try:
+        check_depth(line)
         return _many.decode(line) if line.lstrip().startswith(b"[") else [_one.decode(line)]
     except (msgspec.DecodeError, UnicodeDecodeError):
         return []

@@ -24,6 +24,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trimaran.client.results import PromptResult, ResourceResult, ToolResult
+from trimaran.depth import decode_json
 from trimaran.host.plain import in_one_line, safe, shortened, to_json
 from trimaran.types import (
     AudioContent,
@@ -227,8 +228,8 @@ def _tells(block: Any, structured: Any) -> bool:
     if not isinstance(block, TextContent) or block.text[:1] not in tuple('{["-0123456789tfn'):
         return False
     try:
-        value = msgspec.json.decode(block.text)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        value = decode_json(block.text)
+    except ValueError:
         return False
     return value == structured or (isinstance(structured, dict) and structured == {"result": value})
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, cast, final
 
-import msgspec
-
+from trimaran.depth import decode_json
 from trimaran.errors import ConfigError, LocalProtocolError
 from trimaran.types import Json
 
@@ -156,8 +155,8 @@ def _arguments(name: str, given: Any) -> dict[str, Json]:
         if not given.strip():
             return {}
         try:
-            given = msgspec.json.decode(given)
-        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+            given = decode_json(given)
+        except ValueError as error:
             raise LocalProtocolError.invalid_params(
                 f"the arguments of {name} are not valid JSON ({error}): send one JSON object"
             ) from None

@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from trimaran.depth import decode_json
 from trimaran.errors import LocalProtocolError
 from trimaran.types import (
     AudioContent,
@@ -148,8 +149,8 @@ def _told(structured: Json | UnsetType, parts: list[Part]) -> bool:
         if inner is not UNSET and same(part, inner):
             return True
         try:
-            said = msgspec.json.decode(part)
-        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            said = decode_json(part)
+        except ValueError:
             continue
         if same(said, structured) or (inner is not UNSET and same(said, inner)):
             return True
@@ -192,7 +193,7 @@ def _marked(text: str, waiting: list[Part]) -> Any:
     if found is None:
         return None
     try:
-        fields: Any = msgspec.json.decode(found[2])
+        fields: Any = decode_json(found[2])
         if found[1] == "resource_link":
             return None if found[3] is not None else msgspec.convert({"type": "resource_link", **fields}, ResourceLink)
         if found[3] is not None:

@@ -29,6 +29,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
+from trimaran.depth import decode_json
 from trimaran.errors import ConfigError, Error
 from trimaran.types import CallToolResult, EmbeddedResource, Json, TextContent, as_object
 
@@ -360,9 +361,9 @@ class _Limiter:
         value = msgspec.json.decode(self._structured)
         for text in self._texts:
             try:
-                if msgspec.json.decode(text) == value:
+                if decode_json(text) == value:
                     return True
-            except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            except ValueError:
                 continue
         return False
 
@@ -497,6 +498,6 @@ def _is_json(text: str) -> bool:
     if text.lstrip()[:1] not in ("{", "["):
         return False
     try:
-        return isinstance(msgspec.json.decode(text), (dict, list))
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return isinstance(decode_json(text), (dict, list))
+    except ValueError:
         return False

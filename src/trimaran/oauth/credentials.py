@@ -11,6 +11,8 @@ from typing import Any, Self
 import msgspec
 from msgspec import Struct
 
+from trimaran.depth import decode_json
+
 from .metadata import ServerMetadata
 from .registration import ClientInfo
 
@@ -52,8 +54,8 @@ class Credentials(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def from_bytes(cls, record: bytes) -> Self | None:
         """A stored record; None if it is not one, or one of another time: then it is as if there were none."""
         try:
-            return msgspec.json.decode(record, type=cls)
-        except (msgspec.MsgspecError, ValueError):
+            return decode_json(record, cls)
+        except ValueError:
             return None
 
     def without_tokens(self) -> Self:

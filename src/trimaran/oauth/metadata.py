@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar, cast
 import msgspec
 from msgspec import Struct
 
+from trimaran.depth import decode_json
 from trimaran.errors import AuthorizationFailed
 
 from .effects import HttpReply
@@ -61,8 +62,8 @@ def shown(text: str, secrets: tuple[str, ...] = ()) -> str:
 def read_object(reply: HttpReply) -> dict[str, Any] | None:
     """The JSON object in a reply, without its nulls; None if there is none."""
     try:
-        found: Any = msgspec.json.decode(reply.body)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+        found: Any = decode_json(reply.body)
+    except ValueError:
         return None
     if not isinstance(found, dict):
         return None

@@ -24,6 +24,7 @@ from typing import Any, Final, Literal, NoReturn, Protocol, TypeAlias, final
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
+from trimaran.depth import MAX_CONTAINERS, MAX_DEPTH, TooDeep, check_depth
 from trimaran.errors import (
     CODE_HEADER_MISMATCH,
     CODE_INVALID_REQUEST,
@@ -181,6 +182,7 @@ _decode_meta = msgspec.json.Decoder(_OnlyMeta).decode
 _decode_any = msgspec.json.Decoder().decode
 _decode_list = msgspec.json.Decoder(list[Raw]).decode
 _NO_PARAMS: Final = Raw(b"{}")
+_SHALLOW: Final = 2 * MAX_DEPTH  # bytes that cannot nest too deeply: each level takes two
 
 
 @final
@@ -213,16 +215,22 @@ class Reader:
             return self._diagnose(body)
         method = frame.method
         if method is UNSET:
+            _require_shallow(body)
             return _answer(frame)
         if frame.id is UNSET:
+            _require_shallow(body)
             return _notice(method, frame.params, headers)
         try:
-            return self._read_call(frame.id, method, frame.params, headers)
+            return self._read_call(body, frame.id, method, frame.params, headers)
+        except TooDeep as error:
+            raise _unreadable(error) from None
         except ProtocolError as error:
             error.request_id = frame.id
             raise
 
-    def _read_call(self, id: RequestId, method: str, raw_params: Raw | UnsetType, headers: HeaderLookup | None) -> Call:
+    def _read_call(
+        self, body: bytes, id: RequestId, method: str, raw_params: Raw | UnsetType, headers: HeaderLookup | None
+    ) -> Call:
         shape_error = params = None
         row = self.rows.get(method)
         raw: Raw = _NO_PARAMS if raw_params is UNSET else raw_params
@@ -237,6 +245,9 @@ class Reader:
             raw_meta = _meta_of(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise _unreadable(error) from None
+        # Most calls are short but for their `_meta`, which is checked when those bytes are met for the first time.
+        if len(body) - (0 if raw_meta is UNSET else len(raw_meta)) > _SHALLOW:
+            check_depth(body, max_containers=MAX_CONTAINERS)
         meta = self._metas.read(raw_meta)
         peer = meta.peer
         if peer is None:
@@ -295,6 +306,7 @@ class Reader:
     def _diagnose(self, body: bytes) -> Message:
         """The slow way through a body that is not a plain message: an array, or an error worth naming."""
         try:
+            check_depth(body, max_containers=MAX_CONTAINERS)
             value: Any = _decode_any(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise _unreadable(error) from None
@@ -318,6 +330,13 @@ def _require_utf8(body: bytes) -> None:
         raise _unreadable(error) from None
 
 
+def _require_shallow(body: bytes) -> None:
+    try:
+        check_depth(body, max_containers=MAX_CONTAINERS)
+    except TooDeep as error:
+        raise _unreadable(error) from None
+
+
 def _envelope_fault(value: dict[str, Any]) -> str:
     if value.get("jsonrpc") != "2.0":
         return 'the message lacks "jsonrpc": "2.0"'
@@ -327,7 +346,7 @@ def _envelope_fault(value: dict[str, Any]) -> str:
 
 
 def _unreadable(error: Exception) -> RemoteProtocolError:
-    reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+    reason = TooDeep() if isinstance(error, RecursionError) else error
     return RemoteProtocolError(CODE_PARSE, f"the message is not valid JSON: {reason}")
 
 

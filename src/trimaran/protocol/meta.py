@@ -13,6 +13,7 @@ from typing import Any, Final, final
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
+from trimaran.depth import check_depth
 from trimaran.errors import RemoteProtocolError
 from trimaran.types import Implementation, Json
 
@@ -120,6 +121,7 @@ class MetaReader:
 
 
 def _read(raw: bytes) -> RequestMeta:
+    check_depth(raw, inside=2)
     try:
         fields = _decode_fields(raw)
     except msgspec.ValidationError as error:

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, final
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from trimaran.depth import TooDeep, check_depth
 from trimaran.errors import (
     CODE_HEADER_MISMATCH,
     CODE_INVALID_REQUEST,
@@ -106,6 +107,7 @@ def read_frame(message: bytes) -> Frame:
     try:
         if not message.isascii():
             message.decode()  # parts that stay raw would hide what is not text
+        check_depth(message)
         frame = _decode_frame(message)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _refusal(message, error) from None
@@ -125,6 +127,7 @@ def split_batch(message: bytes) -> list[bytes]:
     if message.lstrip()[:1] != b"[":
         return [message]
     try:
+        check_depth(message)
         return [bytes(raw) for raw in _decode_list(message)]
     except (msgspec.DecodeError, RecursionError) as error:
         raise _refusal(message, error) from None
@@ -155,6 +158,7 @@ def id_in(head: bytes, tail: bytes) -> RequestId | None:
 def id_of_malformed(message: bytes) -> RequestId | None:
     """The id of a reply that is not quite one."""
     try:
+        check_depth(message)
         value: Any = _decode_any(message)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return id_in(message[:4096], message[-4096:])
@@ -169,7 +173,7 @@ def _refusal(message: bytes, error: Exception) -> RemoteProtocolError:
         return RemoteProtocolError(
             CODE_INVALID_REQUEST, f"the server sent JSON that is no JSON-RPC message ({error}): {excerpt(message)}"
         )
-    reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+    reason = TooDeep() if isinstance(error, RecursionError) else error
     return RemoteProtocolError(CODE_PARSE, f"the server sent what is not JSON ({reason}): {excerpt(message)}")
 
 

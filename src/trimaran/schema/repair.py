@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Final, cast
 
-import msgspec
-
+from trimaran.depth import decode_json
 from trimaran.errors import DeclarationError
 
 from .validate import Schema, Validator
@@ -56,8 +55,8 @@ class _Repair:
         if self._admits(node, text):
             return text
         try:
-            read = msgspec.json.decode(text.strip().encode())
-        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            read = decode_json(text.strip().encode())
+        except ValueError:
             return text
         if isinstance(read, str):
             return text

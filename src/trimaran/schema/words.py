@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, NoReturn, cast
 
+from trimaran.depth import check_depth
 from trimaran.errors import DeclarationError
 
 from .validate import Validator
@@ -73,6 +74,7 @@ def parse_json(text: str, where: str) -> Any:
         WordError: it is not JSON. NaN and Infinity are not, nor is a number that would become one.
     """
     try:
+        check_depth(text)
         return json.loads(text, parse_constant=_no_constant, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise WordError(f"{where} is not JSON: {error}") from None

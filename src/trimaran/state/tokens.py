@@ -32,6 +32,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast, final, runti
 
 import msgspec
 
+from trimaran.depth import decode_json
 from trimaran.errors import ConfigError
 
 if sys.platform == "win32":
@@ -496,8 +497,8 @@ _decoder: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 def _check(record: bytes) -> bytes:
     try:
-        msgspec.json.decode(record, type=dict[str, Any])
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+        decode_json(record, dict[str, Any])
+    except ValueError:
         # Not quoted: it is full of secrets.
         raise ConfigError("a record is a JSON object as bytes, msgspec.json.encode(...)") from None
     return bytes(record).strip()
@@ -679,7 +680,7 @@ class KeyringTokens:
         number = 0
         while text := self._backend.get_password(SERVICE, _index_name(number)):
             with contextlib.suppress(msgspec.MsgspecError):
-                keys += msgspec.json.decode(text, type=list[str])
+                keys += decode_json(text, list[str])
             number += 1
         return keys
 

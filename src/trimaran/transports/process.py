@@ -38,6 +38,7 @@ import msgspec
 
 from trimaran.client.lastwords import explain_stderr
 from trimaran.client.link import Owner, Postmortem
+from trimaran.depth import decode_json
 from trimaran.errors import ConfigError, ConnectFailed, ConnectionLost, NotReady
 from trimaran.protocol.lines import MAX_LINE_BYTES, LineReader, LineTooLong, write_line
 from trimaran.protocol.mask import mask_command
@@ -380,7 +381,7 @@ class _Child:
         if rest is None or self._over.done():
             return
         try:
-            msgspec.json.decode(rest, type=msgspec.Raw)
+            decode_json(rest, msgspec.Raw)
         except msgspec.DecodeError:
             self._owner.odd(f"ended its stdout in the middle of a line: {_excerpt(rest)}")
         else:

@@ -8,11 +8,11 @@ this machine, without the person's own headers, and never followed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
+from trimaran.depth import decode_json
 from trimaran.oauth.challenges import Challenge, challenge_for, key_header, parse_www_authenticate
 from trimaran.transports.guard import is_loopback
 from trimaran.types import as_object
@@ -159,8 +159,8 @@ async def _fetch(wire: Wire, urls: Sequence[str]) -> tuple[str, dict[str, Any] |
             continue
         if answer.status == 200:
             try:
-                found = as_object(json.loads(answer.body))
-            except (ValueError, RecursionError):
+                found = as_object(decode_json(answer.body))
+            except ValueError:
                 found = None
             if found is not None:
                 return url, found, tried

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, cast, final
 
 from trimaran.client.lastwords import telling_lines
+from trimaran.depth import decode_json
 from trimaran.protocol.versions import LATEST_LEGACY, MODERN
 from trimaran.transports.inheritance import child_environment, describe_missing, missing_variables
 
@@ -411,8 +412,8 @@ async def _line(stream: asyncio.StreamReader) -> bytes:
 
 def _message(text: str) -> dict[str, Any] | None:
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
+        value = decode_json(text)
+    except ValueError:
         return None
     if isinstance(value, list):  # a batch, of 2025-03-26
         value = next(iter(cast("list[Any]", value)), None)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, cast, final
 
 from msgspec import Struct
 
+from trimaran.depth import decode_json
 from trimaran.errors import Error, TransportError
 from trimaran.protocol.sse import SSEParser
 from trimaran.protocol.versions import MODERN
@@ -214,8 +215,8 @@ async def _read_some(response: aiohttp.ClientResponse) -> bytes:
 
 def _parse(body: bytes) -> dict[str, Any] | None:
     try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
+        value = decode_json(body)
+    except ValueError:
         return None
     if not isinstance(value, dict):
         return None

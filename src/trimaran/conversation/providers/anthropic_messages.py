@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Final, cast, final
 
-import msgspec
-
+from trimaran.depth import decode_json
 from trimaran.format import Format
 
 from .driver import Cut, Message, Provider, Reply, Request, explain, sound
@@ -181,8 +180,8 @@ def _object(given: Any) -> dict[str, Any]:
     """The arguments as the history holds them: what is no object cannot stand there, and is told in the result instead."""
     if isinstance(given, str):
         try:
-            given = msgspec.json.decode(given)
-        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            given = decode_json(given)
+        except ValueError:
             return {}
     return cast("dict[str, Any]", given) if isinstance(given, dict) else {}
 

@@ -10,8 +10,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Final, cast, final
 from uuid import uuid4
 
-import msgspec
-
+from trimaran.depth import decode_json
 from trimaran.format import Format, media_to_openai, result_to_openai
 
 from .driver import Cut, Message, Provider, Reply, Request, explain, sound
@@ -194,8 +193,8 @@ def _sayable(call: dict[str, Any]) -> dict[str, Any]:
     """The call as the history holds it: servers read the arguments again, and fail on what is no JSON object."""
     function = call["function"]
     try:
-        is_object = isinstance(msgspec.json.decode(function["arguments"]), dict)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        is_object = isinstance(decode_json(function["arguments"]), dict)
+    except ValueError:
         is_object = False
     return {**call, "function": function if is_object else {**function, "arguments": "{}"}}
 

@@ -26,9 +26,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol, TypeAlias, cast, final
 from urllib.parse import urlsplit
 
-import msgspec
 from msgspec import Struct
 
+from trimaran.depth import decode_json
 from trimaran.errors import (
     CODE_INTERNAL,
     CODE_INVALID_PARAMS,
@@ -619,8 +619,8 @@ def _read(message: bytes | str | Mapping[str, Any]) -> Mapping[str, Any]:
         if len(message) > MAX_MESSAGE_BYTES:
             raise _Refusal(CODE_INVALID_REQUEST, f"a message has at most {MAX_MESSAGE_BYTES} bytes")
         try:
-            message = msgspec.json.decode(message)
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            message = decode_json(message)
+        except ValueError:
             raise _Refusal(CODE_PARSE, "the message is not JSON") from None
     frame = as_object(message)
     if frame is None or frame.get("jsonrpc") != "2.0":
