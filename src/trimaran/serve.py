@@ -242,6 +242,7 @@ class HttpServer:
         port: int = DEFAULT_PORT,
         path: str = "/mcp",
         tls: Any = None,
+        http2: bool = False,
         backlog: int = 2048,
         reuse_port: bool = False,
         **options: Any,
@@ -254,12 +255,13 @@ class HttpServer:
         self.server = server
         self.host = host
         self.port = port
-        self.tls = _tls(tls)
+        self.tls = tls is not None
+        carry = {"backlog": backlog, "reuse_port": reuse_port, "tls": _certificates(tls)}
         self.engine = engine(server, path, host=host, **options)
         self._carrier: Any = (
-            _Granian(self.engine, host, port, self.tls, backlog, reuse_port)
-            if self.tls
-            else _http1(self.engine, host, port, backlog, reuse_port)
+            _Granian(self.engine, host, port, _granian_tls(tls), backlog, reuse_port)
+            if http2
+            else _http1(self.engine, host, port, carry)
         )
 
     @property
@@ -293,10 +295,18 @@ class HttpServer:
         await self.stop()
 
 
-def _http1(engine: Engine, host: str, port: int, backlog: int, reuse_port: bool) -> Any:
+def _http1(engine: Engine, host: str, port: int, options: dict[str, Any]) -> Any:
     from trimaran.transports.http1 import Http1Server
 
-    return Http1Server(engine, host, port, backlog=backlog, reuse_port=reuse_port)
+    return Http1Server(engine, host, port, **options)
+
+
+def _certificates(tls: Any) -> Any:
+    if tls is None:
+        return None
+    from trimaran.transports.tls import Certificates
+
+    return Certificates(tls, ["http/1.1"])
 
 
 @final
@@ -394,7 +404,7 @@ async def _wait_until_listening(host: str, port: int, task: asyncio.Task[None]) 
     raise ConfigError(f"the HTTP server on {host}:{port} did not come up within 5 s")
 
 
-def _tls(tls: Any) -> dict[str, Any]:
+def _granian_tls(tls: Any) -> dict[str, Any]:
     """TLS options: (certificate, key), or a mapping with certfile, keyfile, cacertfile, password."""
     if tls is None:
         return {}

@@ -56,7 +56,7 @@ async def test_both_http_versions_serve_calls_and_streams_on_one_tls_port(
 ) -> None:
     """R151."""
     trust = ssl.create_default_context(cafile=str(certificate[0]))
-    async with HttpServer(make_server(), port=0, tls=certificate) as http:
+    async with HttpServer(make_server(), port=0, tls=certificate, http2=http2) as http:
         url = http.url.replace("127.0.0.1", "localhost")
         async with httpx.AsyncClient(http2=http2, verify=trust, trust_env=False) as client:
             reply = await client.post(url, json=call("add", {"a": 1, "b": 2}), headers={**HEADERS, "mcp-name": "add"})

@@ -199,7 +199,7 @@ class RequestReader:
         except HttpParserUpgrade as pause:
             self._go_on(data[pause.args[0] :])
         except HttpParserError as error:
-            self._fail(error)
+            self._fail(error, data[:1])
         if self.is_reading:
             self._check_overhead()
         elif is_new and len(self.requests) == 1:
@@ -256,7 +256,7 @@ class RequestReader:
         if rest:
             self.feed(rest)
 
-    def _fail(self, error: HttpParserError) -> None:
+    def _fail(self, error: HttpParserError, first: bytes) -> None:
         cause = error.__context__
         if isinstance(cause, _Stop):
             return
@@ -267,7 +267,14 @@ class RequestReader:
             self.is_over = True  # it said that it is the last one, so nobody reads what is behind it
             return
         if isinstance(error, HttpParserInvalidMethodError):
-            raise self._refusal("it does not begin with a method of HTTP")
+            is_tls = first == b"\x16"  # the first byte of a handshake
+            raise self._refusal(
+                "it is TLS, and this port speaks plain HTTP: use http:// in the URL, or serve with tls="
+                if is_tls
+                else "it does not begin with a method of HTTP"
+            )
+        if "PRI/Upgrade" in str(error):
+            raise self._refusal("HTTP/2 is not served here; use HTTP/1.1")
         raise self._refusal(str(error)[:1].lower() + str(error)[1:])
 
     def _refusal(self, reason: str, status: int = 400) -> ProtocolError:

@@ -10,7 +10,8 @@ not parsed again.
 A refusal of a request that is still coming in is sent, and then the rest is read and dropped for a while: the kernel
 answers bytes that nobody reads with a reset, which can overtake the refusal (RFC 9112, 9.6).
 
-What is not here on purpose: TLS and HTTP/2. A TLS bind is Granian's (see `serve.py` and docs/adr/0004). Bytes are read by `protocol/http1.py` (docs/adr/0015).
+Bytes are read by `protocol/http1.py` (docs/adr/0015). On a TLS bind each connection stands on one of `tls.py`, and notices
+nothing of it.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ from .reasons import connection_reason
 if TYPE_CHECKING:
     from asyncio import Task
 
+    from .tls import Certificates
+
 __all__ = ["Http1Server"]
 
 _IDLE_SECONDS: Final = 75.0  # what nginx keeps an idle connection
@@ -47,16 +50,30 @@ _LINGER_SECONDS: Final = 30.0
 class Http1Server:
     """Listens, and knows its connections."""
 
-    def __init__(self, engine: Engine, host: str, port: int, *, backlog: int, reuse_port: bool = False) -> None:
+    tls_failures = 0
+    """TLS connections that failed, most of them in the handshake."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        host: str,
+        port: int,
+        *,
+        backlog: int,
+        reuse_port: bool = False,
+        tls: Certificates | None = None,
+    ) -> None:
         self.engine = engine
         self.host = host
         self.port = port
+        self._tls = tls
         self._backlog = backlog
         self._reuse_port = reuse_port
         self._server: asyncio.Server | None = None
         self._ticker: asyncio.TimerHandle | None = None
         self._swept = 0.0
-        self.connections: set[_Connection] = set()
+        self.connections: set[Any] = set()
+        """Those that speak HTTP, and those that have not come to that."""
         self.max_header_bytes = engine.server.limits.max_header_bytes
         self.now = 0.0
         """Coarse time, good to a sweep: enough to tell idle from busy."""
@@ -68,7 +85,7 @@ class Http1Server:
         self._tick(loop)
         try:
             self._server = await loop.create_server(
-                lambda: _Connection(self, loop),
+                self._factory(loop),
                 self.host,
                 self.port,
                 backlog=self._backlog,
@@ -79,6 +96,18 @@ class Http1Server:
                 f"cannot listen on {self.host}:{self.port}: {connection_reason(error) or error}; choose another port"
             ) from None
         self.port = self._server.sockets[0].getsockname()[1]
+
+    def _factory(self, loop: asyncio.AbstractEventLoop) -> Callable[[], asyncio.Protocol]:
+        certificates = self._tls
+        if certificates is None:
+            return lambda: _Connection(self, loop)
+        from .tls import TlsConnection
+
+        return lambda: TlsConnection(self, certificates.context)
+
+    def converse(self, protocol: str | None) -> asyncio.Protocol:
+        """Who speaks HTTP with a client whose TLS handshake is done."""
+        return _Connection(self, asyncio.get_running_loop(), "https")
 
     def stop_listening(self) -> None:
         """Take no more connections; those that are open go on."""
@@ -108,6 +137,8 @@ class Http1Server:
             self._swept = now
             for connection in tuple(self.connections):
                 connection.check_time(now)
+            if self._tls is not None:
+                self._tls.refresh()
         self.now = now
         self._ticker = loop.call_later(1.0, self._tick, loop)
 
@@ -136,7 +167,8 @@ class _Connection(asyncio.Protocol):
     _lingers_since: float | None = None
     """Since when what comes in is dropped."""
 
-    def __init__(self, server: Http1Server, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, server: Http1Server, loop: asyncio.AbstractEventLoop, scheme: str = "http") -> None:
+        self.scheme = scheme
         self._server = server
         self._engine = server.engine
         self._loop = loop
@@ -422,6 +454,10 @@ class _Responder:
     @property
     def address(self) -> str | None:
         return self._connection.address
+
+    @property
+    def scheme(self) -> str:
+        return self._connection.scheme
 
     def reply(self, status: int, headers: Pairs, body: bytes) -> None:
         self.is_complete = True
