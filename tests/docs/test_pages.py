@@ -1,7 +1,7 @@
 """What the pages say is so: every Python block runs, prints what it claims, every link leads somewhere.
 
-The blocks of one page share a module, in order, as if they had been typed into one file. A line `print(...)  # text` must
-print that text. `Server.run` is replaced, since it would serve forever; what it is given is checked all the same.
+The blocks of one page share a module, in order, as if they had been typed into one file; those of the README run each alone,
+since that is how they are pasted. A line `print(...)  # text` must print that text. `Server.run` is replaced, since it would serve forever; what it is given is checked all the same.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from . import pages
 from .pages import PAGES, ROOT, Block, blocks, name_of
 
 RUN = [page for page in PAGES if any(b.language == "python" for b in blocks(page))]
+README = ROOT / "README.md"
+PASTED = [block for block in blocks(README) if block.language == "python"]
 EXPECTED = re.compile(r"^\s*print\(.*\)  # (.+)$")
 SHELLS = ("sh", "shell", "bash", "console")
 # Programs a reader is told to type besides ours; a new one here is a decision, a misspelt one is a mistake.
@@ -67,10 +69,22 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
     return recorded
 
 
-@pytest.mark.parametrize("page", RUN, ids=whole)
+@pytest.mark.parametrize("page", [page for page in RUN if page != README], ids=whole)
 def test_the_python_of_a_page_runs_and_prints_what_it_says(
     page: Path, runs: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    run_together(page, [b for b in blocks(page) if b.language == "python" and not b.not_run], monkeypatch, tmp_path)
+
+
+@pytest.mark.parametrize("block", PASTED, ids=lambda block: f"line {block.line}")
+def test_a_block_of_the_readme_runs_pasted_alone(
+    block: Block, runs: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert block.not_run is None
+    run_together(README, [block], monkeypatch, tmp_path)
+
+
+def run_together(page: Path, snippets: list[Block], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     module = ModuleType("__main__")
     monkeypatch.setitem(sys.modules, "__main__", module)
     monkeypatch.chdir(tmp_path)
@@ -82,9 +96,7 @@ def test_the_python_of_a_page_runs_and_prints_what_it_says(
 
     module.__dict__["print"] = show
     promised: dict[int, str] = {}
-    for block in blocks(page):
-        if block.language != "python" or block.not_run:
-            continue
+    for block in snippets:
         for number, line in enumerate(block.text.splitlines(), block.line):
             if found := EXPECTED.match(line):
                 promised[number] = found[1]
