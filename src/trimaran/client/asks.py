@@ -335,7 +335,9 @@ def _check_form(ask: Elicitation, content: dict[str, Any]) -> None:
     except DeclarationError as error:
         log.warning("the server's form has a schema that cannot be checked: %s", error)
         return
-    if violations:
+    if violations and violations[0].is_unchecked:
+        log.warning("the answer to the server's form is sent unchecked: %s", violations[0].reason)
+    elif violations:
         raise LocalProtocolError.invalid_params(
             "the answer does not fit the form: " + "; ".join(str(one) for one in violations)
         )

@@ -78,16 +78,21 @@ class KnownTool:
                 self._validator = Validator(cast("dict[str, Any]", self.output))
             except DeclarationError as error:
                 self._fault = str(error)
-        if self._fault is not None:
-            return f"the schema cannot be checked: {self._fault}" if mode == "strict" else self._mention()
-        if self._validator is None or self._validator.is_valid(result.structured):
-            return None
-        return "; ".join(str(one) for one in self._validator.errors(result.structured)[:3])
+        violations: list[Any] = (
+            [] if self._fault or self._is_valid(result) else self._validator.errors(result.structured)
+        )
+        fault = violations[0].reason if violations and violations[0].is_unchecked else self._fault
+        if fault is not None:
+            return f"the schema cannot be checked: {fault}" if mode == "strict" else self._mention(fault)
+        return "; ".join(map(str, violations[:3])) or None
 
-    def _mention(self) -> None:
+    def _is_valid(self, result: ToolResult) -> bool:
+        return self._validator is None or self._validator.is_valid(result.structured)
+
+    def _mention(self, fault: str) -> None:
         if not self._is_mentioned:
             self._is_mentioned = True
-            log.warning("the output schema of %s cannot be checked: %s", self.name, self._fault)
+            log.warning("the output schema of %s cannot be checked: %s", self.name, fault)
 
 
 def _is_envelope(schema: dict[str, Any], *, legacy: bool) -> bool:

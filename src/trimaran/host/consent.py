@@ -141,7 +141,7 @@ class Question:
             found = Validator(dict(self.schema)).errors({**self.defaults, **content})
         except DeclarationError:
             return []  # a form that cannot be checked is the server's to check
-        return [str(one) for one in found]
+        return [str(one) for one in found if not one.is_unchecked]
 
     # --- answers -----------------------------------------------------------------------------------------------------
 

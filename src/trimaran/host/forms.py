@@ -107,7 +107,7 @@ class Field:
         """
         value = self._read(typed)
         fault = self._validator.first(value) if self._validator is not None else None
-        if fault is not None:
+        if fault is not None and not fault.is_unchecked:
             raise Misfit(in_one_line(fault.reason))
         return value
 
@@ -237,6 +237,8 @@ class Form:
         defaults = {field.name: field.default for field in self.fields if field.has_default}
         problems: dict[str, str] = {}
         for fault in validator.errors({**defaults, **content}):
+            if fault.is_unchecked:
+                return {}
             name = self._owner(fault)
             is_missing = name != "" and (fault.keyword, fault.path) == ("required", "$")
             problems.setdefault(name, _NEEDED if is_missing else in_one_line(fault.reason if name else str(fault)))

@@ -8,17 +8,20 @@ server. So a tool is refused when it is declared. References are followed within
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, cast, final
 
 from trimaran.errors import DeclarationError
 from trimaran.format.trees import Path, Schema, as_schema, children, path_text
 
-__all__ = ["check_references", "lost_reference"]
+__all__ = ["ANY_SCHEMA", "References", "check_references", "lost_reference"]
 
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _ANCHORS: Final = ("$anchor", "$dynamicAnchor")
 # The schemas of JSON Schema itself, which every validator brings along.
 _KNOWN: Final = ("http://json-schema.org/", "https://json-schema.org/")
+# Stands for those: a schema in which every object is checked by a few dozen others.
+ANY_SCHEMA: Final[Schema] = {"allOf": [True] * 50}
+ANY_SCHEMA.update(additionalProperties=ANY_SCHEMA, items=ANY_SCHEMA)
 
 
 def check_references(schema: Schema, what: str) -> None:
@@ -34,43 +37,92 @@ def check_references(schema: Schema, what: str) -> None:
 
 def lost_reference(schema: Schema) -> tuple[str, str] | None:
     """The first reference that leads nowhere: its place, and what it says."""
-    documents: dict[str, tuple[Schema, set[str]]] = {}
-    references: list[tuple[Path, str, str]] = []
-    for path, node, base, document in _walk(schema):
-        _, anchors = documents.setdefault(base, (document, set()))
-        anchors.update(str(node[keyword]) for keyword in _ANCHORS if keyword in node)
-        references += [(path, base, ref) for key in _REFERENCES if isinstance(ref := node.get(key), str)]
-    for path, base, ref in references:
-        if not _leads_somewhere(ref, base, documents):
-            return path_text(path), ref
+    references = References(schema)
+    for path, node, base in references.walk():
+        for key in _REFERENCES:
+            if isinstance(ref := node.get(key), str) and not references.leads_somewhere(ref, base):
+                return path_text(path), ref
     return None
 
 
-def _walk(schema: Schema) -> Iterator[tuple[Path, Schema, str, Schema]]:
-    """Every schema object, with its place, the address that its references start from, and the document they mean."""
-    waiting: list[tuple[Path, Any, str, Schema]] = [((), schema, "", schema)]
-    while waiting:
-        path, child, base, document = waiting.pop()
-        node = as_schema(child)
-        if node is None:
-            continue
-        if isinstance(id := node.get("$id"), str):
-            base, document = _joined(base, id).partition("#")[0], node
-        yield path, node, base, document
-        waiting += [((*path, *steps), inner, base, document) for steps, inner in children(node)]
+@final
+class References:
+    """The places of one schema that references may name."""
 
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._id = "id" if "draft-04" in str(schema.get("$schema")) else "$id"
+        self._documents: dict[str, tuple[Schema, dict[str, Any]]] = {"": (schema, {})}
+        self._dynamic: dict[str, list[tuple[Schema, str]]] = {}
+        for _, node, base in self.walk():
+            self._note(node, base)
 
-def _leads_somewhere(ref: str, base: str, documents: dict[str, tuple[Schema, set[str]]]) -> bool:
-    address, _, fragment = (base + ref if ref.startswith("#") else _joined(base, ref)).partition("#")
-    if address not in documents:
-        return address.startswith(_KNOWN)
-    document, anchors = documents[address]
-    if not fragment.startswith("/"):
-        return not fragment or fragment in anchors
-    node: Any = document
-    for step in fragment[1:].split("/"):
-        node = _inside(node, _unescaped(step))
-    return isinstance(node, dict | bool)
+    def _note(self, node: Schema, base: str) -> None:
+        document, anchors = self._documents.setdefault(base, (node, {}))
+        id = node.get(self._id)
+        if isinstance(id, str) and id.startswith("#"):  # what older drafts have for `$anchor`
+            anchors[id[1:]] = node
+        for keyword in _ANCHORS:
+            if keyword in node:
+                anchors[str(node[keyword])] = node
+        if "$dynamicAnchor" in node:
+            self._dynamic.setdefault(str(node["$dynamicAnchor"]), []).append((node, base))
+        if "$recursiveAnchor" in node:
+            self._dynamic.setdefault("", []).append((document, base))
+
+    def walk(self) -> Iterator[tuple[Path, Schema, str]]:
+        """Every schema object, with its place and the address that its references start from."""
+        waiting: list[tuple[Path, Any, str]] = [((), self._schema, "")]
+        while waiting:
+            path, child, base = waiting.pop()
+            node = as_schema(child)
+            if node is None:
+                continue
+            base = self.base_of(node, base)
+            yield path, node, base
+            waiting += [((*path, *steps), inner, base) for steps, inner in children(node)]
+
+    def base_of(self, node: Schema, base: str) -> str:
+        """The address that the references in this object start from; `base` is that of the object around it."""
+        id = node.get(self._id)
+        return _joined(base, id).partition("#")[0] if isinstance(id, str) else base
+
+    def leads_somewhere(self, ref: str, base: str) -> bool:
+        address, target = self._target(ref, base)
+        return isinstance(target, dict | bool) or address.startswith(_KNOWN)
+
+    def targets(self, node: Schema, base: str) -> Iterator[tuple[Any, str]]:
+        """All that the references of one object may lead to, each with its address.
+
+        Raises:
+            DeclarationError: a reference leads nowhere.
+        """
+        for key in _REFERENCES:
+            if not isinstance(ref := node.get(key), str):
+                continue
+            address, target = self._target(ref, base)
+            if isinstance(target, dict | bool):
+                yield target, address
+            elif address.startswith(_KNOWN):
+                yield ANY_SCHEMA, address
+            else:
+                raise DeclarationError(f"the JSON Schema refers to {ref!r}, and nothing is there")
+            if key != "$ref":
+                yield from (other for other in self._dynamic.get(ref.partition("#")[2], ()) if other[0] is not target)
+
+    def _target(self, ref: str, base: str) -> tuple[str, Any]:
+        address, _, fragment = (base + ref if ref.startswith("#") else _joined(base, ref)).partition("#")
+        if address not in self._documents:
+            return address, None
+        document, anchors = self._documents[address]
+        if not fragment.startswith("/"):
+            return address, document if not fragment else anchors.get(fragment)
+        node: Any = document
+        for step in fragment[1:].split("/"):
+            node = _inside(node, _unescaped(step))
+            if isinstance(node, dict):
+                address = self.base_of(cast("Schema", node), address)
+        return address, cast("Any", node)
 
 
 def _inside(node: Any, step: str) -> Any:

@@ -4,11 +4,13 @@ Models stringify JSON now and then. The schema decides, never the look of the te
 a place whose schema does not admit that string, and only if what it holds is admitted there. Where a string is
 allowed it stays a string, however much it looks like JSON. Each mended place leaves a note for the model.
 
-Pure and bounded: local `$ref`s are followed, external ones and cycles end the search.
+Pure and bounded: local `$ref`s are followed, external ones and cycles end the search, and so does a value with more parts
+than any model writes.
 """
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any, Final, cast
 
 from trimaran.depth import decode_json
@@ -20,6 +22,8 @@ __all__ = ["repair"]
 
 # Deeper than any signature; past it a value is left as it came.
 _MAX_DEPTH: Final = 64
+# Parts of a value that are looked at, some 10 us each.
+_MAX_PARTS: Final = 5_000
 _KINDS: Final = {dict: "an object", list: "an array", bool: "a boolean", int: "an integer", float: "a number"}
 
 
@@ -37,8 +41,14 @@ class _Repair:
     def __init__(self, root: Schema, notes: list[str]) -> None:
         self._root = root
         self._notes = notes
+        self._parts = 0
+        self._resolved: dict[int, Any] = {}
+        self._validators: dict[int, Validator | None] = {}
 
     def mend(self, value: Any, schema: Any, path: tuple[str | int, ...], depth: int) -> Any:
+        self._parts += 1
+        if self._parts > _MAX_PARTS:
+            return value
         schema = self._resolve(schema)
         if depth > _MAX_DEPTH or not isinstance(schema, dict):
             return value
@@ -73,7 +83,7 @@ class _Repair:
         for branch in self._branches(node, value):
             properties = branch.get("properties", {})
             others = True if "patternProperties" in branch else branch.get("additionalProperties", True)
-            for key in mended:
+            for key in islice(mended, _MAX_PARTS):
                 mended[key] = self.mend(mended[key], properties.get(key, others), (*path, key), depth + 1)
         return mended
 
@@ -82,7 +92,7 @@ class _Repair:
         for branch in self._branches(node, value):
             prefix = branch.get("prefixItems", [])
             rest = branch.get("items", True)
-            for index, item in enumerate(mended):
+            for index, item in enumerate(mended[:_MAX_PARTS]):
                 inner = prefix[index] if index < len(prefix) else rest
                 mended[index] = self.mend(item, inner, (*path, index), depth + 1)
         return mended
@@ -93,7 +103,10 @@ class _Repair:
         Among alternatives the one that fits as it is wins; then there is nothing to mend. Else the only one of the
         right type is taken, and with several nothing is guessed.
         """
+        self._parts += 1
         found = [node]
+        if self._parts > _MAX_PARTS:
+            return found
         for inner in node.get("allOf", []):
             if isinstance(resolved := self._resolve(inner), dict):
                 found += self._branches(cast("Schema", resolved), value)
@@ -109,15 +122,20 @@ class _Repair:
 
     def _resolve(self, schema: Any) -> Any:
         """What a local `$ref` points at, with its siblings beside it; a cycle of bare references resolves to True."""
+        if not isinstance(schema, dict) or "$ref" not in schema:
+            return cast("Any", schema)
+        if id(cast("Schema", schema)) not in self._resolved:
+            self._resolved[id(cast("Schema", schema))] = self._follow(cast("Schema", schema))
+        return self._resolved[id(cast("Schema", schema))]
+
+    def _follow(self, schema: Schema) -> Any:
         for _ in range(_MAX_DEPTH):
-            if not isinstance(schema, dict) or "$ref" not in schema:
-                return cast("Any", schema)
-            node = cast("Schema", schema)
-            target = self._pointed(str(node["$ref"]))
+            target = self._pointed(str(schema["$ref"]))
             if target is None:
                 return True
-            siblings = {key: inner for key, inner in node.items() if key != "$ref"}
-            schema = {**target, **siblings}
+            schema = {**target, **{key: inner for key, inner in schema.items() if key != "$ref"}}
+            if "$ref" not in schema:
+                return schema
         return True
 
     def _pointed(self, ref: str) -> Schema | None:
@@ -131,14 +149,19 @@ class _Repair:
     def _admits(self, schema: Any, value: Any) -> bool:
         if not isinstance(schema, dict):
             return schema is not False
-        node = cast("Schema", schema)
-        # References inside the subschema point into the root, so the root's definitions travel along.
-        carried = {key: self._root[key] for key in ("$schema", "$defs", "definitions") if key in self._root}
-        try:
-            return Validator({**carried, **node}).is_valid(value)
-        except DeclarationError:
-            # The node points at a part of the root that does not travel; what cannot be judged is left alone.
-            return True
+        validator = self._validator(cast("Schema", schema))
+        return validator is None or validator.is_valid(value)
+
+    def _validator(self, node: Schema) -> Validator | None:
+        if id(node) not in self._validators:
+            # References inside the subschema point into the root, so the root's definitions travel along.
+            carried = {key: self._root[key] for key in ("$schema", "$defs", "definitions") if key in self._root}
+            try:
+                self._validators[id(node)] = Validator({**carried, **node})
+            except DeclarationError:
+                # The node points at a part of the root that does not travel; what cannot be judged is left alone.
+                self._validators[id(node)] = None
+        return self._validators[id(node)]
 
 
 def _unescape(step: str) -> str:

@@ -5,17 +5,23 @@ leaves the document: a reference to a URL or a file is refused when the schema i
 peer's schema points at would let that peer choose our requests. `format` stays an annotation, as 2020-12 has it by
 default. Nothing here converts, repairs or knows what a tool is.
 
+Neither a schema nor a value can keep the validator busy: schemas over a size are refused when they are compiled, and a
+value that would take too many steps (`workload.py`) is not checked, which counts as a violation.
+
 jsonschema-rs costs some 20 ms to import, so it is imported by the first `Validator`, never by this module.
 """
 
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any, Final, cast, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast, final
 
 import msgspec
 
 from trimaran.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from .workload import Workload
 
 __all__ = ["Schema", "Validator", "Violation", "check_object_schema", "path_text", "validate"]
 
@@ -30,6 +36,23 @@ _MAX_REASON: Final = 400
 _MAX_DEPTH: Final = 1000
 _CONTAINERS: Final = frozenset((dict, list, tuple))
 
+# What compiles in a tenth of a second. The largest schemas of real tools have some hundreds of objects in 100 KB.
+_MAX_SCHEMA_BYTES: Final = 1024 * 1024
+_MAX_SCHEMA_OBJECTS: Final = 5_000
+# Tries of a pattern with look-around or back references, each up to the length of the text. Honest ones need a few.
+_MAX_BACKTRACKS: Final = 1_000
+# Visits of 25 ns: 50 ms.
+_MAX_VISITS: Final = 2_000_000
+# Parts of a value that are gone through in Python to count the visits, at 0.4 us each.
+_MAX_COUNTED: Final = 200_000
+# With so few visits to a part, checking a value takes no longer than reading it did, however large it is.
+_FEW_VISITS: Final = 8
+# An error costs 20 us, and all of a value can be wrong.
+_MAX_EXPLAINED: Final = 4_000
+# A schema without these, and with few objects, visits no part more often than it has objects.
+_SPECIAL: Final = (b'Ref":', b'"$ref":', b'"unevaluated', b'"propertyNames":')
+_FEW_OBJECTS: Final = 200
+
 
 @final
 class Violation(msgspec.Struct, frozen=True):
@@ -43,6 +66,8 @@ class Violation(msgspec.Struct, frozen=True):
     """The schema keyword that was broken, when one was."""
     subject: str = ""
     """The missing or unexpected property, for `required` and `additionalProperties`."""
+    is_unchecked: bool = False
+    """Checking would take too long, so it is not known whether the value matches."""
 
     def __str__(self) -> str:
         return f"{self.reason} (at {self.path})"
@@ -53,21 +78,39 @@ class Validator:
     """A compiled schema; compile once and ask often. It holds no state and may be shared between threads.
 
     Raises:
-        DeclarationError: the schema is invalid, names an unknown dialect, or refers outside itself.
+        DeclarationError: the schema is invalid, names an unknown dialect, refers outside itself, or is too large.
     """
 
-    __slots__ = ("_compiled", "schema")
+    __slots__ = ("_compiled", "_load", "_objects", "_short", "schema")
 
     def __init__(self, schema: Schema | bool) -> None:
         import jsonschema_rs
 
         self.schema = schema
+        text = _text_of(schema)
+        self._objects = _count_objects(text)
+        has_patterns = b"attern" in text
+        if has_patterns:
+            from .workload import check_patterns
+
+            check_patterns(schema)
         try:
-            self._compiled = jsonschema_rs.validator_for(schema, retriever=_refuse, validate_formats=False)
+            self._compiled = jsonschema_rs.validator_for(
+                schema,
+                retriever=_refuse,
+                validate_formats=False,
+                pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=_MAX_BACKTRACKS),
+            )
         except jsonschema_rs.ValidationError as error:
             raise DeclarationError(_schema_fault(error.message, error.instance_path)) from None
         except (ValueError, RecursionError, OverflowError) as error:
             raise DeclarationError(f"the JSON Schema cannot be compiled: {error}") from None
+        is_plain = self._objects <= _FEW_OBJECTS and not has_patterns and not any(word in text for word in _SPECIAL)
+        self._load: Workload | None = None
+        load = None if is_plain and text else self._workload()
+        # Shorter values are neither deep nor much work. Every part of a value takes two characters.
+        most = self._objects // 2 + 1 if load is None else load.most_per_character()
+        self._short = 0 if most is None else min(2 * _MAX_DEPTH, _MAX_VISITS // most)
 
     def __repr__(self) -> str:
         return f"Validator({self.schema!r})"
@@ -75,30 +118,80 @@ class Validator:
     def is_valid(self, value: Any) -> bool:
         """Whether the schema admits `value`; the fastest question."""
         try:
-            return not _is_too_deep(value) and self._compiled.is_valid(value)
+            if type(value) not in _CONTAINERS:
+                length = len(value) if type(value) is str else 1
+            else:
+                length = len(msgspec.json.encode(value))
+            if length < self._short:
+                return self._compiled.is_valid(value)
+        except (TypeError, OverflowError, RecursionError):
+            pass
         except ValueError:
             return False
+        return not self._violations(value, 0)
 
     def first(self, value: Any) -> Violation | None:
         """The first violation, or None when the schema admits `value`."""
-        found = self._violations(value, 1)
-        return found[0] if found else None
+        violations = self._violations(value, 1)
+        return violations[0] if violations else None
 
     def errors(self, value: Any) -> list[Violation]:
-        """The violations of `value`, at most twenty; empty when the schema admits it."""
+        """The violations of `value`, at most twenty; empty when the schema admits it.
+
+        Of a large value it may be only the first.
+        """
         return self._violations(value, _MAX_VIOLATIONS)
 
     def _violations(self, value: Any, limit: int) -> list[Violation]:
         try:
-            if _is_too_deep(value):
+            size = _size_of(value)
+            if size is None:
                 return [Violation("$", f"the value is nested deeper than {_MAX_DEPTH} levels")]
+            if (visits := self._visits(value, size)) > _MAX_VISITS:
+                reason = f"the value is not checked: with this schema that takes over {_MAX_VISITS:,} steps"
+                return [Violation("$", reason, is_unchecked=True)]
             if self._compiled.is_valid(value):
                 return []
-            return [_violation(error, value) for error in islice(self._compiled.iter_errors(value), limit)]
+            return self._explain(value, limit, visits) if limit else [Violation("$", "")]
         except UnicodeEncodeError:
             return [Violation("$", "the value holds a lone surrogate, which is not a character JSON can carry")]
         except ValueError as error:
             return [Violation("$", f"the value is not JSON: {_cut(str(error))}")]
+
+    def _visits(self, value: Any, size: _Size) -> int:
+        """At most so many visits, or a number over the limit."""
+        if self._load is None and self._objects * size.parts <= _MAX_VISITS:
+            return self._objects * size.parts
+        load = self._workload()
+        if load.factor is not None:
+            visits = load.at_most(size.parts, size.length)
+            if visits <= _MAX_VISITS:
+                return visits
+            if load.factor <= _FEW_VISITS and not load.characters:
+                return _MAX_VISITS
+        return load.of(value, _MAX_VISITS) if size.parts <= _MAX_COUNTED else _MAX_VISITS + 1
+
+    def _workload(self) -> Workload:
+        if self._load is None:
+            from .workload import Workload
+
+            self._load = Workload(self.schema)
+        return self._load
+
+    def _explain(self, value: Any, limit: int, visits: int) -> list[Violation]:
+        import jsonschema_rs
+
+        if visits > _MAX_EXPLAINED:
+            visits = self._workload().of(value, _MAX_EXPLAINED)
+        if visits <= _MAX_EXPLAINED:
+            return [_violation(error, value) for error in islice(self._compiled.iter_errors(value), limit)]
+        load = self._workload()
+        if load.factor is not None and load.factor <= _MAX_EXPLAINED and not load.has_wide_union:
+            try:
+                self._compiled.validate(value)
+            except jsonschema_rs.ValidationError as error:
+                return [_violation(error, value)]
+        return [Violation("$", "the value does not match the schema, and is too large to say where")]
 
 
 def validate(value: Any, schema: Schema | bool | None) -> list[Violation]:
@@ -140,19 +233,48 @@ def _refuse(uri: str) -> Any:
     raise LookupError(uri)
 
 
-def _is_too_deep(value: Any) -> bool:
+def _text_of(schema: Any) -> bytes:
+    """The schema as JSON; empty if it is not JSON, which the compiler explains better."""
+    try:
+        text = msgspec.json.encode(schema)
+    except (TypeError, ValueError, RecursionError):
+        return b""
+    if len(text) > _MAX_SCHEMA_BYTES:
+        raise DeclarationError(f"the JSON Schema has {len(text):,} bytes, and {_MAX_SCHEMA_BYTES:,} is the limit")
+    return text
+
+
+def _count_objects(text: bytes) -> int:
+    objects = text.count(b"{")
+    if objects > _MAX_SCHEMA_OBJECTS:
+        raise DeclarationError(f"the JSON Schema holds {objects:,} objects, and {_MAX_SCHEMA_OBJECTS:,} is the limit")
+    return objects + text.count(b"[")
+
+
+class _Size(NamedTuple):
+    """How large a value is."""
+
+    parts: int
+    """No fewer than the values in it."""
+    length: int
+    """Its length in bytes."""
+
+
+def _size_of(value: Any) -> _Size | None:
+    """None if it is too deep."""
     if type(value) not in _CONTAINERS:
-        return False
+        return _Size(1, len(value) if isinstance(value, str) else 0)
     try:
         text = msgspec.json.encode(value)
     except RecursionError:
-        return True
-    except (TypeError, OverflowError):
-        return _depth_exceeds(value)
+        return None
+    except (TypeError, OverflowError):  # not JSON, as the validator will say
+        return None if _depth_exceeds(value) else _Size(_MAX_COUNTED, _MAX_COUNTED)
     # Every level costs two characters, so a short text is a shallow one; an opener in a string only overcounts.
-    if len(text) < 2 * _MAX_DEPTH or text.count(b"[") + text.count(b"{") < _MAX_DEPTH:
-        return False
-    return _depth_exceeds(value)
+    openers = text.count(b"[") + text.count(b"{")
+    if len(text) >= 2 * _MAX_DEPTH and openers >= _MAX_DEPTH and _depth_exceeds(value):
+        return None
+    return _Size(1 + openers + text.count(b","), len(text))
 
 
 def _depth_exceeds(value: Any) -> bool:

@@ -151,6 +151,17 @@ SCHEMAS: dict[str, dict[str, Any]] = {
 }
 
 
+def doubling(levels: int) -> dict[str, Any]:
+    """Definitions that each refer to the previous one twice: a trillion leaves in 40 levels."""
+    parts: dict[str, Any] = {"a0": {"type": "object"}}
+    for level in range(1, levels + 1):
+        parts[f"a{level}"] = {"allOf": [{"$ref": f"#/$defs/a{level - 1}"}, {"$ref": f"#/$defs/a{level - 1}"}]}
+    return {"type": "object", "$defs": parts, "$ref": f"#/$defs/a{levels}"}
+
+
+SCHEMAS["doubles"] = {"outputSchema": doubling(40)}
+
+
 def act(play: Callable[[Call], Play]) -> Callable[[Call], Play]:
     ACTS[play.__name__] = play
     return play
@@ -188,6 +199,7 @@ says("neither", lambda c: encode({"jsonrpc": "2.0", "id": c.id}))
 says("codeless", lambda c: encode({"jsonrpc": "2.0", "id": c.id, "error": {"message": "codeless"}}))
 says("refuses", lambda c: failure(c.id, -32050, "not today", {"until": "monday"}))
 says("liar", lambda c: c.text("a lie", structuredContent={"n": "many"}))
+says("doubles", lambda c: c.text("checked", structuredContent={"n": 1}))
 says("odd_content", lambda c: c.result(c.complete({"content": [{"type": "hologram", "beam": 1}, {"type": "text"}, 7]})))
 says("no_content", lambda c: c.result(c.complete({})))
 
@@ -344,10 +356,23 @@ def rude_ticks(call: Call) -> Play:
     yield call.text("done")
 
 
-FORM = {
+FORM: dict[str, Any] = {
     "message": "Your name?",
     "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
 }
+
+
+@act
+def ask_doubling(call: Call) -> Play:
+    "A form whose schema doubles per level."
+    form = {**FORM, "requestedSchema": {**FORM["requestedSchema"], **doubling(40)}}
+    if call.era == "modern" and call.params.get("inputResponses") is None:
+        asked = {"who": {"method": "elicitation/create", "params": form}}
+        yield call.result({"resultType": "input_required", "inputRequests": asked, "requestState": "s1"})
+        return
+    if call.era == "legacy":
+        yield Ask("elicitation/create", form)
+    yield call.text("asked")
 
 
 @act
