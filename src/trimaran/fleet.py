@@ -12,7 +12,7 @@ Changes (`server.notify`) are news that is also kept for a day in a log of its o
 open meanwhile still hears of them.
 
 The store may be away. What is said meanwhile waits here, for a while, and in order; what is asked for is refused at once, with
-StoreUnavailable; and it mends by itself.
+StoreError; and it mends by itself.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from trimaran.server.access import owner_text
 from trimaran.server.changes import LIST_CHANGED
 from trimaran.server.handlers import incident, logger
 from trimaran.state import open_store
-from trimaran.state.contracts import Event, Gap, Health, NoAnswer, Store, StoreClosed, StoreFull, StoreUnavailable
+from trimaran.state.contracts import Event, Gap, Health, NoAnswer, Store, StoreClosed, StoreError, StoreFull
 
 if TYPE_CHECKING:
     from trimaran.server.server import Server
@@ -63,15 +63,16 @@ Change: TypeAlias = "tuple[str, str | None, dict[str, Any]]"
 """What changed: its kind, its URI if it has one, and what goes with it."""
 
 
-def unavailable(error: StoreUnavailable | StoreFull) -> ProtocolError:
+def unavailable(error: StoreError) -> ProtocolError:
     """The refusal of what cannot be done without the store: 503, and the client may come back."""
+    if not error.is_logged:
+        logger.warning("a request was refused for want of the store: %s", error)  # which may name a path or a host
     if isinstance(error, StoreFull):
         return ProtocolError.internal_error(
             "the server's store is full, and this needs room in it; try again", status=503
         )
-    logger.warning("a request was refused for want of the store: %s", error)  # which may name a path or a host
     return ProtocolError.internal_error(
-        "the server cannot reach its store at the moment, and this needs it; try again", status=503
+        "the server cannot use its store at the moment, and this needs it; try again", status=503
     )
 
 
@@ -159,7 +160,7 @@ class Fleet:
     async def _reach_store(self) -> None:
         try:
             await self.store.start()
-        except StoreUnavailable as error:
+        except StoreError as error:
             logger.warning("%s; serving without it until it is back", error)
         self.spawn(self._listen())
         if self._heard is not None:
@@ -201,7 +202,7 @@ class Fleet:
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._errands.discard(task)
         error = None if task.cancelled() else task.exception()
-        if isinstance(error, Exception) and not isinstance(error, StoreUnavailable):
+        if isinstance(error, Exception) and not isinstance(error, StoreError):
             incident("work for other processes", error)
 
     # --- news
@@ -218,7 +219,7 @@ class Fleet:
         """Tell the others. We do not hear it ourselves.
 
         Raises:
-            StoreUnavailable: They may not have heard it.
+            StoreError: They may not have heard it.
         """
         await self.store.bus.publish(_TOPIC, _encode((self.name, kind, news)))
 
@@ -261,11 +262,13 @@ class Fleet:
                         await self.tell(kind, news)
                 except StoreClosed:
                     return
-                except StoreUnavailable as error:
-                    await asyncio.sleep(max(0.05, error.retry_after))
-                    continue
+                except StoreError as error:
+                    if not isinstance(error, StoreFull) or error.limit is None:
+                        await asyncio.sleep(max(0.05, error.retry_after))
+                        continue
+                    logger.warning("the other processes could not be told of %s: %s", kind, error)
                 except (Error, OverflowError, TypeError, ValueError) as error:
-                    # Full, or MessagePack has no form for it, as for long numbers: the others can do without.
+                    # MessagePack has no form for it, as for long numbers: the others can do without.
                     logger.warning("the other processes could not be told of %s: %s", kind, error)
                 except Exception as error:  # nor may it keep all that follows from being told
                     incident("telling the other processes", error)
@@ -295,7 +298,7 @@ class Fleet:
             except StoreClosed:
                 return
             except Error as error:
-                if not isinstance(error, StoreUnavailable):
+                if not isinstance(error, StoreError):
                     logger.error("the other processes cannot be heard: %s", error)
                 await asyncio.sleep(max(pause, getattr(error, "retry_after", 2.0)))
                 pause = min(2.0, 2 * pause)
@@ -337,7 +340,7 @@ class Fleet:
         Raises:
             NoAnswer: It is not there, or has failed.
             TimedOut: It does not answer.
-            StoreUnavailable: It cannot be reached.
+            StoreError: It cannot be reached.
         """
         data = await self.store.bus.request(name, _encode((self.name, kind, question)), timeout=timeout)
         return msgspec.msgpack.decode(data)
@@ -367,7 +370,7 @@ class Fleet:
                     return  # nobody waits for it any more
                 except TimedOut:
                     continue
-                except StoreUnavailable as error:
+                except StoreError as error:
                     await asyncio.sleep(max(0.05, error.retry_after))
         finally:
             self._asking -= 1
@@ -380,7 +383,7 @@ class Fleet:
             await self.ask(name, "ping", None, timeout=_PING_SECONDS)
         except (NoAnswer, TimedOut):
             return False
-        except StoreUnavailable:
+        except StoreError:
             return True
         return True
 
@@ -445,7 +448,7 @@ class Fleet:
                 break
             except StoreClosed:
                 return
-            except StoreUnavailable as error:
+            except StoreError as error:
                 await asyncio.sleep(max(0.05, error.retry_after))
                 if mine != self._gaps:
                     return  # a later gap is being looked after

@@ -21,6 +21,7 @@ LAYERS = [
     {"errors"},
     {"types"},
     {"schema", "protocol", "oauth"},
+    {"episode"},
     {"server", "client", "auth", "state"},
     {"transports"},
     {"fleet"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import resource
 import secrets
 import sqlite3
 import subprocess
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from trimaran import episode
 from trimaran.errors import ConfigError, TimedOut
 from trimaran.state import (
     Gap,
@@ -24,6 +26,7 @@ from trimaran.state import (
     RedisStore,
     SessionRecord,
     SqliteStore,
+    StoreError,
     StoreFull,
     StoreUnavailable,
     TaskRecord,
@@ -31,6 +34,7 @@ from trimaran.state import (
 )
 
 from ..unit.state.redis_server import RedisServer, redis_server
+from .disks import small_disk
 
 PATIENCE = 15.0
 WORKER = Path(__file__).with_name("store_worker.py")
@@ -215,7 +219,7 @@ async def test_redis_with_data_of_another_version_is_refused(redis: RedisServer)
     store = RedisStore(redis.url, namespace="old")
     with pytest.raises(ConfigError, match=r"its schema is 99, this one reads 1"):
         await store.start()
-    with pytest.raises(ConfigError):
+    with pytest.raises(StoreUnavailable, match="its schema is 99"):  # whoever did not start it may come back
         await store.tasks.get("x")
     assert "schema is 99" in (await store.check()).detail
     await store.close()
@@ -233,6 +237,85 @@ async def test_redis_with_a_password_says_so_without_telling_ours(tmp_path: Path
             await store.close()
         async with RedisStore(server.url.replace("//", "//:right@")) as store:
             assert (await store.check()).is_up
+
+
+def become_a_replica(redis: RedisServer) -> Callable[[], object]:
+    redis.say("REPLICAOF", "127.0.0.1", "1")
+    return lambda: redis.say("REPLICAOF", "NO", "ONE")
+
+
+def run_out_of_memory(redis: RedisServer) -> Callable[[], object]:
+    redis.say("CONFIG", "SET", "maxmemory-policy", "noeviction")
+    redis.say("CONFIG", "SET", "maxmemory", "1")
+    return lambda: redis.say("CONFIG", "SET", "maxmemory", "0")
+
+
+def fail_to_save(redis: RedisServer) -> Callable[[], object]:
+    redis.say("CONFIG", "SET", "appendonly", "no")
+    folder = redis.folder / "gone"
+    folder.mkdir()
+    redis.say("CONFIG", "SET", "dir", str(folder))
+    folder.rmdir()
+    redis.say("CONFIG", "SET", "save", "3600 1")
+    deadline = time.monotonic() + PATIENCE
+    while not redis.say("SET", "x", "1").startswith(b"-MISCONF"):
+        redis.say("BGSAVE")
+        assert time.monotonic() < deadline, "Redis saves where there is no folder"
+        time.sleep(0.02)
+    return lambda: redis.say("CONFIG", "SET", "stop-writes-on-bgsave-error", "no")
+
+
+@pytest.mark.parametrize(
+    ("harm", "words"),
+    [
+        (become_a_replica, "takes no writes: it is a replica: give the URL of the master"),
+        (fail_to_save, "takes no writes: it cannot save its data"),
+        (run_out_of_memory, "is full: give Redis more memory"),
+    ],
+    ids=["replica", "misconf", "full"],
+)
+async def test_redis_that_takes_no_writes_is_read_and_said_to_take_none(
+    redis: RedisServer, harm: Any, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with RedisStore(redis.url, patience=2) as store:
+        await store.sessions.create(SessionRecord(id="s"), ttl=60)
+        mend = harm(redis)
+        for _ in range(5):
+            with pytest.raises(StoreError, match=words):
+                await store.sessions.create(SessionRecord(id=secrets.token_hex(4)), ttl=60)
+            assert await store.sessions.get("s"), "reading goes on"
+        health = await store.check()
+        assert not health.is_up and health.is_read and words in health.detail
+        assert [words in line for line in said(caplog)] == [True], said(caplog)
+        async with contextlib.AsyncExitStack() as stack:  # a process that starts now reads, too
+            late = (
+                await stack.enter_async_context(RedisStore(redis.url, patience=2))
+                if harm is not fail_to_save
+                else store
+            )
+            assert await late.sessions.get("s")
+        mend()
+        await eventually("the recovery", lambda: store.sessions.create(SessionRecord(id="t"), ttl=60))
+        assert (await store.check()).is_up
+
+
+async def test_redis_that_wants_another_password_meanwhile_is_away_and_no_crash(redis: RedisServer) -> None:
+    """Whose rule: ours. ConfigError is for `start`; whoever asks later may come back."""
+    async with RedisStore(redis.url, patience=2) as store:
+        await store.sessions.create(SessionRecord(id="s"), ttl=60)
+        redis.say("CONFIG", "SET", "requirepass", "new")
+        redis.hang_up_on_all("new")
+
+        async def is_refused() -> bool:
+            try:
+                await store.sessions.get("s")
+            except StoreUnavailable as error:
+                return "Look at user and password" in str(error)
+            return False
+
+        await eventually("the refusal", is_refused)
+        health = await store.check()
+        assert not health.is_up and not health.is_read
 
 
 async def test_poison_on_a_channel_of_redis_is_dropped_and_counted(redis: RedisServer) -> None:
@@ -319,7 +402,7 @@ async def test_file_that_becomes_read_only_refuses_writes_and_recovers(tmp_path:
     async with SqliteStore(tmp_path / "store.db", patience=0.2) as store:
         await store.sessions.create(SessionRecord(id="s"), ttl=60)
         # Root may write anything; so SQLite itself is told to refuse.
-        await store._database.read(lambda connection: connection.execute("PRAGMA query_only = 1"))
+        await store._database.write(lambda connection: connection.execute("PRAGMA query_only = 1"))
         with pytest.raises(StoreUnavailable, match="cannot be written"):
             await store.sessions.touch("s", ttl=60)
         assert await eventually("the recovery", lambda: store.sessions.touch("s", ttl=60)), "a new connection is made"
@@ -366,13 +449,124 @@ async def test_file_of_another_version_is_refused(tmp_path: Path) -> None:
 async def test_full_disk_is_said_to_be_full_and_still_read(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "store.db") as store:
         first = await store.tasks.create(task())
-        await store._database.read(lambda connection: connection.execute("PRAGMA max_page_count = 60"))
-        with pytest.raises(StoreFull, match="disk is full"):
+        await store._database.write(lambda connection: connection.execute("PRAGMA max_page_count = 60"))
+        with pytest.raises(StoreFull, match="disk is full") as caught:
             for _ in range(50):
                 await store.tasks.create(task(journal=secrets.token_bytes(50_000)))
+        assert caught.value.limit is None
         assert await store.tasks.get(first.id) == first
-        await store._database.read(lambda connection: connection.execute("PRAGMA max_page_count = 100000"))
+        await store._database.write(lambda connection: connection.execute("PRAGMA max_page_count = 100000"))
         await store.tasks.create(task())
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.message for record in caplog.records if record.name == "trimaran.state"]
+
+
+async def test_disk_that_is_really_full_refuses_writes_alone_and_recovers_by_itself(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose rule: ours. Reading goes on, the check knows, and the log has one line for the whole time, and one at the end."""
+    monkeypatch.setattr(episode, "_QUIET", 0.05)
+    with small_disk(tmp_path / "disk") as disk:
+        async with SqliteStore(disk.folder / "store.db") as store:
+            record = await store.tasks.create(task())
+            await store.sessions.create(SessionRecord(id="s"), ttl=60)
+            assert (await store.check()).is_up
+            disk.fill()
+            for _ in range(5):
+                with pytest.raises(StoreFull, match="its disk is full: make room"):
+                    await store.sessions.touch("s", ttl=60)
+                assert await store.sessions.get("s")
+                assert await store.tasks.get(record.id) == record
+            health = await store.check()
+            assert not health.is_up and health.is_read and "make room" in health.detail
+            assert len(said(caplog)) == 1, said(caplog)
+            # A process that starts now cannot use it, and says so; when there is room it can.
+            late = SqliteStore(disk.folder / "store.db")
+            with contextlib.suppress(StoreFull):  # SQLite may get by with the room that it has
+                await late.start()
+            disk.empty()
+            await eventually("the recovery", lambda: store.sessions.touch("s", ttl=60))
+            await eventually("the recovery of the other", lambda: late.sessions.touch("s", ttl=60))
+            await late.close()
+            await asyncio.sleep(0.1)
+            assert (await store.check()).is_up
+            assert "takes writes again" in said(caplog)[-1]
+
+
+async def test_new_file_on_a_full_disk_is_a_full_store_and_no_mistake(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as disk:
+        disk.fill()
+        store = SqliteStore(disk.folder / "store.db")
+        try:
+            with pytest.raises(StoreFull, match="make room"):
+                await store.start()
+            disk.empty()
+            await store.start()
+        finally:
+            await store.close()
+
+
+async def test_disk_that_fails_is_said_so_and_recovers(tmp_path: Path) -> None:
+    """A limit on the size of files fails as a broken disk does: with an I/O error."""
+    async with SqliteStore(tmp_path / "store.db") as store:
+        await store.sessions.create(SessionRecord(id="s"), ttl=60)
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))
+        try:
+            with pytest.raises(StoreUnavailable, match=r"failed \(disk I/O error\): look at its disk"):
+                await store.tasks.create(task(journal=secrets.token_bytes(50_000)))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        await eventually("the recovery", lambda: store.tasks.create(task()))
+
+
+async def test_file_that_is_removed_or_replaced_begins_anew_and_is_heard_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else this process would go on with a file that no other can see, and hear none of them."""
+    path = tmp_path / "store.db"
+    async with SqliteStore(path) as store, store.bus.subscribe("news") as news:
+        await store.sessions.create(SessionRecord(id="s"), ttl=60)
+        for _ in range(3):
+            await store.bus.publish("news", b"before")
+            assert await heard(news) == Message("news", b"before", store.bus.name)
+        for file in tmp_path.iterdir():
+            file.unlink()
+
+        async def is_gone() -> bool:
+            return await store.sessions.get("s") is None and not await store.sessions.touch("s", ttl=60)
+
+        await eventually("that it is noticed", is_gone)
+        async with SqliteStore(path) as other:
+            await other.sessions.create(SessionRecord(id="t"), ttl=60)
+            assert await eventually("the other's session", lambda: store.sessions.get("t"))
+            assert isinstance(await heard(news), Gap)
+            await other.bus.publish("news", b"after")
+            assert await heard(news) == Message("news", b"after", other.bus.name)
+    assert any("was removed or replaced" in line for line in said(caplog))
+
+
+async def test_writes_that_wait_behind_a_lock_end_together_and_readers_wait_for_none(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with SqliteStore(path, patience=0.5) as store:
+        await store.sessions.create(SessionRecord(id="s"), ttl=60)
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            writes = [asyncio.ensure_future(store.sessions.touch("s", ttl=60)) for _ in range(20)]
+            for _ in range(20):
+                assert await store.sessions.get("s")
+            assert not any(write.done() for write in writes)
+            async with asyncio.timeout(PATIENCE):
+                outcomes = await asyncio.gather(*writes, return_exceptions=True)
+            assert {type(outcome) for outcome in outcomes} == {StoreUnavailable}
+            assert all("locked by another process" in str(outcome) for outcome in outcomes), outcomes
+            assert await store.sessions.get("s"), "reading is not left alone for the sake of writes"
+            health = await store.check()
+            assert not health.is_up and health.is_read
+            other.execute("ROLLBACK")
+        assert await eventually("the recovery", lambda: store.sessions.touch("s", ttl=60))
 
 
 async def test_poison_in_the_table_of_messages_is_dropped_and_counted(tmp_path: Path) -> None:

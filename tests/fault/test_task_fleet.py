@@ -659,11 +659,11 @@ async def test_a_result_is_written_when_the_store_is_back(redis: RedisServer) ->
             try:
                 await client.task(id).refresh()
             except CallError as error:
-                return "cannot reach its store" in str(error)
+                return "cannot use its store" in str(error)
             return False
 
         await until("the refusal", refused)
-        with pytest.raises(CallError, match="cannot reach its store"):
+        with pytest.raises(CallError, match="cannot use its store"):
             await client.start_task("fragile", {})
         redis.start()
 
@@ -777,7 +777,7 @@ async def test_a_queue_that_cannot_take_a_task_leaves_none_behind(url: str) -> N
     async with fleet(url, "one") as (_, one), one.client() as client:
         queue = one.tasks.runner = Queue()
         queue.is_broken = True
-        with pytest.raises(CallError, match="cannot reach its store"):
+        with pytest.raises(CallError, match="cannot use its store"):
             await client.start_task("fragile", {})
 
         async def none() -> bool:

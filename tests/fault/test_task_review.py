@@ -405,7 +405,7 @@ async def test_a_result_waits_for_room_in_a_store_that_is_full() -> None:
         harbour["go"].set()
         tried = one.store.calls.count("update")
         await until("a try", lambda: one.store.calls.count("update") > tried)
-        with pytest.raises(CallError, match="no room"):
+        with pytest.raises(CallError, match="store is full"):
             await task.cancel()
         one.store.back()
         assert (await soon(task.result())).data == "arrived"

@@ -361,7 +361,7 @@ async def test_batches_of_several_processes_on_one_stream_leave_each_other_whole
 async def test_something_too_long_for_sqlite_is_no_reason_to_leave_it_alone(file: str) -> None:
     store: Any = open_store(file)
     async with store:
-        await store._database.read(lambda connection: connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 10_000))
+        await store._database.write(lambda connection: connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 10_000))
         with pytest.raises(StoreFull, match="as long as this"):
             await store.events.write([EventWrite("s", "g", b"x" * 20_000, 60)])
         await store.events.write([EventWrite("s", "g", b"x", 60)])

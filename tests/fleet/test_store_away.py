@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.fault.disks import small_disk
 from tests.unit.state.redis_server import RedisServer
 from tests.wire.harness import Reply, Stream, initialize, request, serve, until
 
 from trimaran import Server
 from trimaran.errors import ConfigError
 from trimaran.serve import HttpServer
+from trimaran.state import MemoryStore, StoreFull, StoreUnavailable
 
 from .test_sessions import Boat, pair
 
@@ -32,7 +34,7 @@ def own(tmp_path: Path) -> Any:
 
 def says_so(reply: Reply) -> bool:
     assert reply.status == 503, reply
-    assert "cannot reach its store" in reply.error["message"]
+    assert "cannot use its store" in reply.error["message"]
     assert int(reply.headers["retry-after"]) >= 1
     return True
 
@@ -150,6 +152,98 @@ async def test_a_full_store_lets_no_session_in_and_serves_on(own: RedisServer) -
         assert (await session.call("add", ADD)).status == 200
         own.say("CONFIG", "SET", "maxmemory", "0")
         assert (await one.wire.post(initialize())).status == 200
+
+
+async def ready(boat: Boat) -> Any:
+    return (await boat.wire.send("GET", path="/readyz")).json
+
+
+async def test_on_a_full_disk_known_sessions_are_served_and_all_else_is_told_the_truth(tmp_path: Path) -> None:
+    """Whose rule: ours (docs/guides/scale.md). Nobody is told of sessions that there are not, and nothing has to be restarted."""
+    with small_disk(tmp_path / "disk") as disk:
+        async with pair(f"sqlite:///{disk.folder}/boats.db") as (one, two):
+            session, other = await one.wire.initialize(), await one.wire.initialize()
+            inner = next(iter(one.server.sessions))
+            assert await ready(one) == {"status": "ready"}
+            disk.fill()
+            for _ in range(3):
+                for known in one.server.sessions:
+                    known.checked_until = 0.0
+                assert (await session.call("add", ADD)).status == 200, "a session that is known here"
+                assert (await session.ask("tools/list")).status == 200
+                assert (await one.wire.call("add", ADD)).status == 200, "a modern call"
+            assert (await two.at(session).call("add", ADD)).status == 200, "it can be read, and so found, elsewhere"
+            for refused in (
+                await one.wire.post(initialize()),
+                await session.ask("logging/setLevel", {"level": "error"}),
+                await other.delete(),
+            ):
+                assert refused.status == 503 and "retry-after" in refused.headers
+                assert "store is full" in refused.error["message"], refused
+                assert str(tmp_path) not in str(refused.body)
+            one.wire.engine.health._check_again = 0.0
+            assert await ready(one) == {"status": "degraded", "reason": "the store takes no writes"}
+            assert one.wire.engine.gauges().store_up is False
+            disk.empty()
+            assert (await recovers(lambda: one.wire.post(initialize()))).status == 200
+            assert (await recovers(lambda: other.delete())).status == 204
+            one.wire.engine.health._check_again = 0.0
+            assert await ready(one) == {"status": "ready"}
+            assert not inner.closed
+
+
+class Refusing:
+    """A store of an author's own that raises what nobody foresaw."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self.error: Exception | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if self.error is not None:
+            raise self.error
+        return getattr(self._store, name)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(StoreFull("full"), 200), (StoreUnavailable("away"), 200), (RuntimeError("a bug"), 500)]
+)
+async def test_whatever_a_store_raises_a_request_is_answered(error: Exception, status: int) -> None:
+    """Not by hanging up. A store that is full or away does not stop a known session."""
+    store = MemoryStore()
+    sessions: Any = Refusing(store.sessions)
+    store.sessions = sessions  # pyright: ignore[reportAttributeAccessIssue]
+    boat = Boat()
+    async with serve("http", boat.server, store=store) as boat.wire:
+        session = await boat.wire.initialize()
+        sessions.error = error
+        next(iter(boat.server.sessions)).checked_until = 0.0
+        reply = await session.call("add", ADD)
+        assert reply.status == status
+        if status == 500:
+            assert reply.error["message"].startswith("internal error")
+        sessions.error = None
+        assert (await session.call("add", ADD)).status == 200
+
+
+async def test_sessions_beyond_the_limit_are_told_of_the_limit(own: RedisServer) -> None:
+    async with pair(own.url, max_sessions=1) as (one, _):
+        await one.wire.initialize()
+        reply = await one.wire.post(initialize())
+        assert reply.status == 503
+        assert "1 sessions are open" in reply.error["message"]
+
+
+async def test_a_redis_that_wants_another_password_does_not_end_known_sessions(own: RedisServer) -> None:
+    async with pair(own.url) as (one, _):
+        session = await one.wire.initialize()
+        own.say("CONFIG", "SET", "requirepass", "new")
+        own.hang_up_on_all("new")
+        for _ in range(3):
+            next(iter(one.server.sessions)).checked_until = 0.0
+            assert (await session.call("add", ADD)).status == 200
+            assert says_so(await one.wire.post(initialize()))
+            await asyncio.sleep(0.1)
 
 
 @pytest.mark.parametrize(

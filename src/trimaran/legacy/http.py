@@ -117,6 +117,9 @@ class LegacyHttp:
         except ProtocolError as error:
             await self._refuse(request, error, call)
             return
+        except Exception as error:  # of a store that nobody foresaw
+            await self._engine.refuse_unexpected(request, error, call)
+            return
         outlet: Any = session.outlet
         voice = session.voice
         stream = CallStream(request, outlet, self._limits.max_stream_bytes, call.id)

@@ -46,6 +46,7 @@ from trimaran.state.contracts import (
     SessionRecord,
     StoreClosed,
     StoreConflict,
+    StoreError,
     StoreFull,
     StoreUnavailable,
 )
@@ -184,12 +185,12 @@ class Shared:
                     "initialize: this server keeps sessions in a store, which has no form for something in capabilities or "
                     "clientInfo; numbers have 64 bits there"
                 ) from None
-            if isinstance(error, StoreUnavailable):
-                raise unavailable(error) from None
-            if isinstance(error, StoreFull):
+            if isinstance(error, StoreFull) and error.limit is not None:
                 raise ProtocolError.internal_error(
-                    f"the server is full: {self._limits.max_sessions} sessions are open; try again later", status=503
+                    f"the server is full: {error.limit} sessions are open; try again later", status=503
                 ) from None
+            if isinstance(error, StoreError):
+                raise unavailable(error) from None
             if isinstance(error, StoreConflict):  # a chance of one in 2**128
                 raise ProtocolError.internal_error("the session could not be made; try again", status=503) from None
             raise
@@ -212,7 +213,7 @@ class Shared:
                     session.owner = door
             if session is not None and not await self._is_there(session):
                 session = None
-        except StoreUnavailable as error:
+        except StoreError as error:
             raise unavailable(error) from None
         if session is not None:
             session.principal = principal
@@ -222,7 +223,7 @@ class Shared:
         """The session of this id, whoever's it is, made after its record if it is not known here.
 
         Raises:
-            StoreUnavailable: There is no telling.
+            StoreError: There is no telling.
         """
         session = self._sessions.here(id)
         if session is not None or not _ID.fullmatch(id):
@@ -247,7 +248,8 @@ class Shared:
         age = time.time() - record.created_ms / 1000
         life = self._limits.session_max_lifetime
         if life is not None and age > life:
-            await self._records.delete(id)
+            with contextlib.suppress(StoreError):  # it goes by itself
+                await self._records.delete(id)
             return None
         info = msgspec.convert(record.client, Implementation) if record.client else None
         peer = Peer(version=record.version, capabilities=record.capabilities, info=info)
@@ -289,7 +291,7 @@ class Shared:
             async with asyncio.timeout(_UNSURE_SECONDS):
                 is_there = await self._records.touch(session.id, ttl=self.ttl)
                 record = await self._records.get(session.id) if is_there and must_read else None
-        except (StoreUnavailable, TimeoutError):
+        except (StoreError, TimeoutError):
             session.checked_until = now + min(self._sure, _UNSURE_SECONDS)
             return True
         except BaseException:  # whoever looked has left
@@ -314,7 +316,7 @@ class Shared:
             # Should this process be killed, the next one goes on from here.
             place = _encode(outlet.place)
             if place != outlet.noted:
-                with contextlib.suppress(StoreUnavailable, StoreFull):
+                with contextlib.suppress(StoreError):
                     await self._amend(session, lambda found: replace(found, extra=place))
                     outlet.noted = place
 
@@ -323,7 +325,7 @@ class Shared:
         try:
             await self._records.delete(session.id)
             await self.fleet.store.events.delete(session.id)
-        except StoreUnavailable as error:
+        except StoreError as error:
             raise unavailable(error) from None
         self._sessions.end(session, why)
         self.fleet.tell_soon("ended", session.id if why is None else [session.id, why])
@@ -339,7 +341,7 @@ class Shared:
                 raise ProtocolError.invalid_request("this session has ended; send initialize again", status=404)
             self._follow(session, record)
             await self.fleet.tell("session", msgspec.to_builtins(replace(record, extra=b"")))
-        except (StoreUnavailable, StoreFull) as error:
+        except StoreError as error:
             if not changes.get("initialized"):
                 raise unavailable(error) from None
             # Said once, and by a notification: whoever said it could do nothing about a failure.
@@ -348,7 +350,7 @@ class Shared:
     async def _keep_on(self, session: Session, **changes: Any) -> None:
         while not session.closed:
             await asyncio.sleep(_UNSURE_SECONDS)
-            with contextlib.suppress(StoreUnavailable, StoreFull):
+            with contextlib.suppress(StoreError):
                 record = await self._amend(session, lambda found: _changed(found, **changes))
                 if record is not None:
                     self._follow(session, record)
@@ -476,7 +478,7 @@ class Shared:
             await self.fleet.tell("stream", (session.id, self.name, record.stamp))
             changes, last = await self.fleet.changes_since(told)
             outlet.told = max(told, last)
-        except (StoreUnavailable, StoreFull) as error:
+        except StoreError as error:
             raise unavailable(error) from None
         if changes is not None:
             return changes, delivered
@@ -487,7 +489,7 @@ class Shared:
     async def _ask_place(self, record: SessionRecord, name: str) -> tuple[int, int]:
         """How far the client has been told by way of the process that reads its stream, which gives it up."""
         if name and name != self.name:
-            with contextlib.suppress(NoAnswer, TimedOut, StoreUnavailable, msgspec.MsgspecError):
+            with contextlib.suppress(NoAnswer, TimedOut, StoreError, msgspec.MsgspecError):
                 taken = record.id, self.name, record.stamp
                 place = await self.fleet.ask(name, "leave", taken, timeout=_UNSURE_SECONDS)
                 return msgspec.convert(place, tuple[int, int])
@@ -512,7 +514,7 @@ class Shared:
         def leave(record: SessionRecord) -> SessionRecord:
             return replace(record, worker="", extra=place) if record.worker == self.name else record
 
-        with contextlib.suppress(StoreUnavailable, StoreFull, TimeoutError):
+        with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(_LEAVE_SECONDS):
                 await self._amend(session, leave)
 
@@ -538,7 +540,7 @@ class Shared:
         process, id = named
         try:
             page = await self.fleet.store.events.read(session.id, stream, after)
-        except StoreUnavailable as error:
+        except StoreError as error:
             raise unavailable(error) from None
         outlet: Any = session.outlet
         reader = Reader(request)
@@ -604,7 +606,7 @@ class Shared:
                 return await self.fleet.store.events.read(session, stream, after)
             except StoreClosed:
                 reader.end()
-            except StoreUnavailable as error:
+            except StoreError as error:
                 await reader.pause(error.retry_after)
         return None
 
@@ -621,7 +623,7 @@ class Shared:
         """Why nothing more will come of a stream of another process; empty if something may."""
         if not await self.fleet.is_there(name):
             return _DIED
-        with contextlib.suppress(NoAnswer, TimedOut, StoreUnavailable):  # an older version does not know the question
+        with contextlib.suppress(NoAnswer, TimedOut, StoreError):  # an older version does not know the question
             if await self.fleet.ask(name, "at work", (session, stream), timeout=_UNSURE_SECONDS) is False:
                 return _NOT_KEPT
         return ""
@@ -812,7 +814,7 @@ class SharedOutlet(HttpOutlet):
                     page = await events.read(session.id, STANDALONE, position)
                 except StoreClosed:
                     return
-                except StoreUnavailable as error:
+                except StoreError as error:
                     await reader.pause(error.retry_after)
                     continue
                 if page.is_truncated:

@@ -17,7 +17,7 @@ from trimaran.errors import ProtocolError, TimedOut
 from trimaran.fleet import Fleet, unavailable
 from trimaran.protocol.sse import COMMENT, encode_event
 from trimaran.server.access import at_expiry, owner_text, same_principal
-from trimaran.state.contracts import NoAnswer, StoreUnavailable
+from trimaran.state.contracts import NoAnswer, StoreError
 from trimaran.transports.duplex import Duplex
 from trimaran.transports.engine import EVENTS, Engine, Request
 
@@ -151,7 +151,7 @@ class SseDoor:
             raise ProtocolError.internal_error(
                 "the process that has this session's stream does not answer at the moment; try again", status=503
             ) from None
-        except StoreUnavailable as error:
+        except StoreError as error:
             raise unavailable(error) from None
 
     async def _take(self, question: Any) -> bool:

@@ -11,7 +11,7 @@ The rules that all of them keep:
 - Where two workers may write, a record has a `stamp`. A write names the stamp it was read with; if that is no longer the
   one stored, nothing is written and None comes back: read again, decide again.
 - A wait is bounded. A store that is down, or slower than its patience, raises `StoreUnavailable`; one that has no room
-  raises `StoreFull`. It mends by itself when its database is back: nothing has to be opened again.
+  raises `StoreFull`; both are `StoreError`. It mends by itself when its database is back: nothing has to be opened again.
 - Whether a write that ended in `StoreUnavailable` happened is not known. Stamps make it safe to try again.
 
 Any object with these methods will do: `trimaran.testing.check_store` tells whether it keeps the rules.
@@ -45,6 +45,7 @@ __all__ = [
     "Store",
     "StoreClosed",
     "StoreConflict",
+    "StoreError",
     "StoreFull",
     "StoreUnavailable",
     "Subscription",
@@ -67,21 +68,35 @@ MAX_QUEUED: Final = 1000
 PATIENCE: Final = 5.0
 
 
-class StoreUnavailable(Error):
-    """The store does not answer, or not in time. Whether a write was done is not known. It is tried again by itself."""
+class StoreError(Error):
+    """The store could not do it now. Trying again later makes sense."""
 
     def __init__(self, message: str, *, retry_after: float = 1.0) -> None:
         super().__init__(message)
         self.retry_after = retry_after
         """Seconds after which trying again makes sense."""
+        self.is_logged = False
+        """Has the store said so in its own log? Then nobody else need."""
+
+
+class StoreUnavailable(StoreError):
+    """The store does not answer, or not in time. Whether a write was done is not known. It is tried again by itself."""
 
 
 class StoreClosed(StoreUnavailable):
     """The store was used after it was closed. It does not come back."""
 
 
-class StoreFull(Error):
-    """The store has no room for more; nothing was written."""
+class StoreFull(StoreError):
+    """The store has no room for more; nothing was written. Reading goes on.
+
+    Args:
+        limit: The number that was reached, if this is a limit of ours; None if the database itself has no room.
+    """
+
+    def __init__(self, message: str, *, limit: int | None = None, retry_after: float = 1.0) -> None:
+        super().__init__(message, retry_after=retry_after)
+        self.limit = limit
 
 
 class StoreConflict(Error):
@@ -100,6 +115,8 @@ class Health(Struct, frozen=True):
     """How long it took to find out."""
     detail: str = ""
     """What is wrong."""
+    is_read: bool = False
+    """Where it is not up: can it still be read? It is full then, or takes no writes for another reason."""
 
 
 # --- sessions --------------------------------------------------------------------------------------------------------
@@ -444,7 +461,7 @@ class Store(Protocol):
         ...
 
     async def check(self) -> Health:
-        """Can it be used now? Never raises."""
+        """Can it be used now, to read and to write? Never raises."""
         ...
 
     async def __aenter__(self) -> Self: ...

@@ -38,6 +38,7 @@ from .contracts import (
     SessionRecord,
     StoreClosed,
     StoreConflict,
+    StoreError,
     StoreFull,
     StoreUnavailable,
     TaskRecord,
@@ -46,7 +47,7 @@ from .contracts import (
     write_cursor,
 )
 
-__all__ = ["Backoff", "MemoryStore", "Router", "Switchboard"]
+__all__ = ["MemoryStore", "Router", "Switchboard"]
 
 logger: Final = logging.getLogger("trimaran.state")
 
@@ -73,34 +74,6 @@ def read_record(decoder: msgspec.msgpack.Decoder[T], data: Any) -> T | None:
 
 def is_closed() -> StoreClosed:
     return StoreClosed("the store is closed: it was used after its server, or its `async with`, had ended")
-
-
-@final
-class Backoff:
-    """After a failure, leaves a database alone for a while: longer each time, never longer than two seconds.
-
-    Whoever asks meanwhile is refused at once. The next one after that tries, and if it succeeds all is well again.
-    """
-
-    def __init__(self) -> None:
-        self._pause = 0.0
-        self._until = 0.0
-        self._message = ""
-
-    def check(self) -> None:
-        left = self._until - time.monotonic()
-        if left > 0:
-            raise StoreUnavailable(self._message, retry_after=left)
-
-    def failed(self, message: str) -> StoreUnavailable:
-        self._pause = min(2.0, 2 * self._pause or 0.05)
-        # By chance a little shorter: workers that lost a database together must not all come back at the same moment.
-        self._until = time.monotonic() + self._pause * (1 - secrets.randbelow(256) / 1024)
-        self._message = message
-        return StoreUnavailable(message, retry_after=self._pause)
-
-    def succeeded(self) -> None:
-        self._pause = self._until = 0.0
 
 
 # --- the switchboard -------------------------------------------------------------------------------------------------
@@ -255,7 +228,7 @@ async def wait_for_news(
                         return True
                 except StoreClosed:
                     raise
-                except StoreUnavailable as error:
+                except StoreError as error:
                     await asyncio.sleep(error.retry_after)
                 else:
                     await news.wait()
@@ -377,7 +350,7 @@ class Router:
         except Exception:
             logger.exception("a question of another worker failed")
             answer = _Answer(question.id, b"", "internal error")
-        with contextlib.suppress(StoreUnavailable):  # the asker runs into its timeout
+        with contextlib.suppress(StoreError):  # the asker runs into its timeout
             await self._send(question.reply_to, _encoder.encode(answer))
 
     async def close(self) -> None:
@@ -494,7 +467,10 @@ class _Ground:
 
     def require_room(self, held: int) -> None:
         if held >= self._max_records:
-            raise StoreFull(f"the store in memory holds {held} records, its most: use a database, store='redis://...'")
+            raise StoreFull(
+                f"the store in memory holds {held} records, its most: use a database, store='redis://...'",
+                limit=self._max_records,
+            )
 
 
 @final
@@ -783,7 +759,9 @@ def taken(what: str) -> StoreConflict:
 
 
 def too_many(what: str, most: int) -> StoreFull:
-    return StoreFull(f"there are {most} {what} already, which is the most allowed: wait until one has ended")
+    return StoreFull(
+        f"there are {most} {what} already, which is the most allowed: wait until one has ended", limit=most
+    )
 
 
 @final

@@ -29,6 +29,7 @@ from msgspec.structs import replace
 
 from trimaran.errors import ConfigError, Error
 
+from .condition import Backoff, Condition
 from .contracts import (
     MAX_EVENTS,
     MAX_QUEUED,
@@ -40,14 +41,12 @@ from .contracts import (
     Health,
     Message,
     SessionRecord,
-    StoreFull,
     StoreUnavailable,
     TaskRecord,
     TasksPage,
     read_cursor,
 )
 from .memory import (
-    Backoff,
     Mailbox,
     Router,
     Switchboard,
@@ -78,13 +77,20 @@ _GRACE: Final = 86_400_000
 # What Redis answers while it is loading, failing over, or has lost its cluster.
 _PASSING: Final = (
     "LOADING",
-    "READONLY",
-    "You can't write against a read only",
     "MASTERDOWN",
     "CLUSTERDOWN",
     "TRYAGAIN",
     "BUSY",
 )
+
+# What Redis answers to writes alone, and what to do about it.
+_NO_WRITES: Final = {
+    "READONLY": "it is a replica: give the URL of the master, or of the sentinels that know it (redis+sentinel://)",
+    "You can't write against a read only": "it is a replica: give the URL of the master, or of the sentinels that know it "
+    "(redis+sentinel://)",
+    "MISCONF": "it cannot save its data: mend the disk of Redis, whose log says what is wrong with it",
+    "NOREPLICAS": "it has fewer replicas than min-replicas-to-write asks for: bring them back",
+}
 
 _pack: Final = msgspec.msgpack.Encoder().encode
 _session: Final = msgspec.msgpack.Decoder(SessionRecord)
@@ -114,8 +120,9 @@ end
 
 @final
 class _Script:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, writes: bool = True) -> None:
         self.text = _NOW + text
+        self.writes = writes
         self.sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
 
@@ -148,9 +155,12 @@ redis.call('ZREM', KEYS[2], ARGV[1])
 return redis.call('DEL', KEYS[1])
 """)
 
-_COUNT: Final = _Script("""
+_COUNT: Final = _Script(
+    """
 return redis.call('ZCOUNT', KEYS[1], '(' .. int(now), '+inf')
-""")
+""",
+    writes=False,
+)
 
 # KEYS: log, facts, streams of the session. ARGV: stream, ttl, channel, envelope, most, data; without data it ends.
 _EVENT_ADD: Final = _Script("""
@@ -220,11 +230,14 @@ end
 return 1
 """)
 
-_EVENT_READ: Final = _Script("""
+_EVENT_READ: Final = _Script(
+    """
 local facts = redis.call('HMGET', KEYS[2], 'last', 'ended')
 local found = redis.call('XRANGE', KEYS[1], int(tonumber(ARGV[1]) + 1) .. '-0', '+', 'COUNT', ARGV[2])
 return {tonumber(facts[1] or '0'), facts[2] and 1 or 0, found}
-""")
+""",
+    writes=False,
+)
 
 _EVENTS_DELETE: Final = _Script("""
 for _, stream in ipairs(redis.call('SMEMBERS', KEYS[1])) do
@@ -293,7 +306,8 @@ _TASK_GET: Final = _Script(
     + """
 local task = facts(KEYS[1])
 return task and shown(task)
-"""
+""",
+    writes=False,
 )
 
 _TASK_UPDATE: Final = _Script(
@@ -373,7 +387,8 @@ while #found < most do
 end
 for _, id in ipairs(gone) do forget(id, owner) end
 return found
-"""
+""",
+    writes=False,
 )
 
 _TASK_DUE: Final = _Script(
@@ -392,7 +407,8 @@ while #found < most do
     place = place + #some
 end
 return found
-"""
+""",
+    writes=False,
 )
 
 _TASK_SWEEP: Final = _Script(
@@ -530,7 +546,8 @@ class _Database:
             "retry": retry.Retry(no_pause(), 0, supported_errors=()),
         }
         self.client, self.listener, self._open = _connect(url, options)
-        self._backoff = Backoff()
+        self._condition = Condition(self.where)
+        self._is_hopeless = False  # waiting alone will not mend the last failure
         self._room = asyncio.Semaphore(_MOST_CONNECTIONS)
         self._is_checked = False
         self._closed = False
@@ -539,7 +556,7 @@ class _Database:
 
     async def run(self, script: _Script, keys: list[str], *arguments: Any) -> Any:
         """Run a script, as one step that nobody comes between."""
-        return await self.attempt(lambda: self._evaluate(script, keys, arguments))
+        return await self.attempt(lambda: self._evaluate(script, keys, arguments), writes=script.writes)
 
     async def _evaluate(self, script: _Script, keys: list[str], arguments: tuple[Any, ...]) -> Any:
         names = [self.prefix + key for key in keys]
@@ -548,10 +565,10 @@ class _Database:
         except self._errors.exceptions.NoScriptError:
             return await self.client.eval(script.text, len(names), *names, *arguments)
 
-    async def attempt(self, work: Callable[[], Awaitable[T]]) -> T:
+    async def attempt(self, work: Callable[[], Awaitable[T]], *, writes: bool = False) -> T:
         if self._closed:
             raise is_closed()
-        self._backoff.check()
+        self._condition.check(writes=writes)
         self._at_work += 1
         try:
             # Over all of it: the wait for a connection, its making, the command.
@@ -567,12 +584,38 @@ class _Database:
             if not isinstance(error, self._errors.ResponseError) or isinstance(error, self._errors.ReadOnlyError):
                 await self._drop_idle()
             raise self.meaning(error) from None
+        except ConfigError as error:  # what was ours at the start is another version's by now
+            self._is_hopeless = True
+            raise self._condition.failed(str(error)) from None
         finally:
             self._at_work -= 1
             if not self._at_work:
                 self._idle.set()
-        self._backoff.succeeded()
+        self._condition.succeeded(writes=writes)
         return result
+
+    async def start(self) -> None:
+        self._condition.is_starting = True
+        try:
+            await self.attempt(self.ping)
+        except StoreUnavailable as error:
+            if self._is_hopeless:
+                raise ConfigError(str(error)) from None
+            raise
+        finally:
+            self._condition.is_starting = False
+
+    async def check(self) -> Health:
+        began = time.monotonic()
+        is_read = False
+        try:
+            await self.attempt(lambda: self.client.get(f"{self.prefix}schema"))
+            is_read = True
+            # Nothing less than a write shows that it takes writes. Nobody reads it.
+            await self.attempt(lambda: self.client.set(f"{self.prefix}check", b"", px=60_000), writes=True)
+        except Error as error:
+            return Health(False, time.monotonic() - began, str(error), is_read)
+        return Health(True, time.monotonic() - began)
 
     async def _drop_idle(self) -> None:
         """What broke one connection broke the others: else each would fail once more, long after all is well."""
@@ -591,8 +634,10 @@ class _Database:
 
     async def _check_schema(self) -> None:
         key = f"{self.prefix}schema"
-        await self.client.set(key, str(SCHEMA), nx=True)
-        found = await self.client.get(key)
+        found = await self.client.get(key)  # before the write: a replica, or a full Redis, can still be read
+        if found is None:
+            await self.client.set(key, str(SCHEMA), nx=True)
+            found = await self.client.get(key)
         if found is not None and found != str(SCHEMA).encode():
             raise ConfigError(
                 f"what is in {self.where} under {self.prefix} was written by another version of Trimaran: its schema is "
@@ -602,16 +647,25 @@ class _Database:
 
     def failed(self, text: str) -> StoreUnavailable:
         # Whatever comes back may be another Redis, with other things in it.
-        self._is_checked = False
-        return self._backoff.failed(f"the store at {self.where} is not to be had: {text}")
+        self._is_checked = self._is_hopeless = False
+        return self._condition.failed(f"the store at {self.where} is not to be had: {text}")
 
     def meaning(self, error: Exception) -> Error:
         known = self._errors.exceptions
         text = str(error) or type(error).__name__
+        self._is_hopeless = False
         if isinstance(error, known.OutOfMemoryError) or "OOM command not allowed" in text:
-            return StoreFull(f"the store at {self.where} is full: give Redis more memory (maxmemory), or shorter TTLs")
+            return self._condition.full(
+                f"the store at {self.where} is full: give Redis more memory (maxmemory), or shorter TTLs"
+            )
         if isinstance(error, (known.AuthenticationError, known.AuthorizationError, known.NoPermissionError)):
-            return ConfigError(f"the store at {self.where} refuses us: {text}. Look at user and password in its URL")
+            self._is_hopeless = True
+            return self._condition.failed(
+                f"the store at {self.where} refuses us: {text}. Look at user and password in its URL"
+            )
+        for words, remedy in _NO_WRITES.items():
+            if words in text:  # of a script, Redis says first where in it
+                return self._condition.failed(f"the store at {self.where} takes no writes: {remedy}", only_writes=True)
         if isinstance(error, known.ResponseError) and not text.startswith(_PASSING):
             # About this one command: no reason to leave the others alone.
             return StoreUnavailable(f"the store at {self.where} refused: {text}")
@@ -1032,7 +1086,7 @@ class RedisStore:
         self.tasks: Final = _Tasks(self._database)
 
     async def start(self) -> None:
-        await self._database.attempt(self._database.ping)
+        await self._database.start()
 
     async def close(self) -> None:
         self._database.refuse()
@@ -1040,12 +1094,7 @@ class RedisStore:
         await self._database.close()
 
     async def check(self) -> Health:
-        began = time.monotonic()
-        try:
-            await self._database.attempt(self._database.ping)
-        except Error as error:
-            return Health(False, time.monotonic() - began, str(error))
-        return Health(True, time.monotonic() - began)
+        return await self._database.check()
 
     async def __aenter__(self) -> Self:
         try:

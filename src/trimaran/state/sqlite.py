@@ -1,7 +1,7 @@
 """The store of one machine: a SQLite file, shared by the processes that open it.
 
-The database is spoken to in one thread of its own, so the loop never waits for a disk. Its log is a WAL: readers do not
-wait for the one writer, and what is written outlives a kill. Tasks are also flushed to the disk before they count as
+The database is spoken to in two threads of its own, one that reads and one that writes, so the loop never waits for a disk.
+Its log is a WAL: readers do not wait for the one writer, and what is written outlives a kill. Tasks are also flushed to the disk before they count as
 written; sessions, events and messages, which do not matter after the machine has gone down, are not.
 
 The bus is a table that each process looks at fifty times a second while somebody listens. That is right for the handful of
@@ -29,6 +29,7 @@ from msgspec.structs import replace
 
 from trimaran.errors import ConfigError, Error
 
+from .condition import Condition
 from .contracts import (
     MAX_EVENTS,
     MAX_QUEUED,
@@ -41,6 +42,7 @@ from .contracts import (
     Health,
     Message,
     SessionRecord,
+    StoreError,
     StoreFull,
     StoreUnavailable,
     TaskRecord,
@@ -48,13 +50,13 @@ from .contracts import (
     read_cursor,
 )
 from .memory import (
-    Backoff,
     Mailbox,
     Router,
     Switchboard,
     by_stream,
     cut_page,
     is_closed,
+    logger,
     now_ms,
     page_of,
     read_record,
@@ -84,6 +86,13 @@ _PURGE_EVERY: Final = 64
 
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _HOPELESS: Final = _DAMAGED | {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}
+# What SQLite also says where a disk is full: the files beside the database cannot be made, or not be made longer.
+_ROOM_MAY_LACK: Final = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
+# Bytes below which a disk is full: those files grow by 32 KiB.
+_ROOM: Final = 64 * 1024
+# What a check waits for a write. Half a second is what a readiness probe has for all of it.
+_CHECK_SECONDS: Final = 0.3
+_LONGEST: Final = 1_000_000_000  # SQLite's own limit for one value
 
 _TABLES: Final = """
 CREATE TABLE sessions (id TEXT PRIMARY KEY, stamp INTEGER NOT NULL, expires INTEGER NOT NULL, data BLOB NOT NULL) WITHOUT ROWID;
@@ -113,38 +122,126 @@ _task: Final = msgspec.msgpack.Decoder(TaskRecord)
 
 
 @final
+class _Lane:
+    """A thread, and its connection to the file. All but `run` and `end` happen in the thread."""
+
+    def __init__(self, path: Path, patience: float, name: str, meaning: Callable[[sqlite3.Error], Error]) -> None:
+        self._path = path
+        self._patience = patience
+        self._name = name
+        self._meaning = meaning
+        self._pool: ThreadPoolExecutor | None = None
+        self._connection: Connection | None = None
+        self._identity: object = None
+        self._looked = 0.0
+        self.generation = 0
+        """How many files this lane has had: another one has none of what was in the last."""
+        self.flushes: bool | None = None
+        """Whether its writes are flushed to the disk, as last set."""
+        self.writes = 0
+
+    async def run(self, work: Callable[[Connection], T]) -> T:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(1, self._name)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._attempt, work)
+
+    def _attempt(self, work: Callable[[Connection], T]) -> T:
+        try:
+            return work(self._open())
+        except sqlite3.Error as error:
+            # Begin anew next time: somebody may have put a good file there by then.
+            if _code(error) in _HOPELESS | {sqlite3.SQLITE_IOERR}:
+                self._close()
+            # Before the next one has its turn: what waited behind this must not wait as long again.
+            raise self._meaning(error) from None
+
+    def _open(self) -> Connection:
+        if self._connection is not None and self._is_elsewhere():
+            logger.warning("%s was removed or replaced: what was in it is lost, and it begins anew", self._path)
+            self._close()
+        if self._connection is None:
+            with contextlib.suppress(FileExistsError, OSError):  # SQLite says it better
+                # Results of tools are in it: for this user's eyes only. The files beside it get the same mode.
+                os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            connection = sqlite3.connect(
+                self._path, timeout=self._patience, isolation_level=None, check_same_thread=False, cached_statements=64
+            )
+            try:
+                _prepare(connection, self._path)
+            except BaseException:
+                connection.close()
+                raise
+            identity = _identify(self._path)
+            self.generation += identity != self._identity
+            self._connection, self._identity, self.flushes = connection, identity, None
+        return self._connection
+
+    def _is_elsewhere(self) -> bool:
+        """Is there another file by now where ours was, or none? Asked once a second."""
+        now = time.monotonic()
+        if now - self._looked < 1.0:
+            return False
+        self._looked = now
+        return _identify(self._path) != self._identity
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    async def end(self) -> None:
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            with contextlib.suppress(sqlite3.Error, TimeoutError):
+                async with asyncio.timeout(self._patience + 1):
+                    await asyncio.get_running_loop().run_in_executor(pool, self._close)
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _code(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _identify(path: Path) -> object:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+@final
 class _Database:
-    """The file, its thread, and what its failures mean."""
+    """The file, its threads, and what its failures mean."""
 
     def __init__(self, path: Path, patience: float, clock: Callable[[], int]) -> None:
         self.path = path
         self.clock = clock
         self._patience = patience
-        self._thread: ThreadPoolExecutor | None = None
-        self._backoff = Backoff()
-        self._connection: Connection | None = None  # the thread's
-        self._flushes: bool | None = None  # the thread's
-        self._writes = 0  # the thread's
+        self._condition = Condition(str(path))
+        # Whoever reads need not wait for a write that waits for a lock.
+        self.reader = _Lane(path, patience, "trimaran store reads", self._meaning)
+        self._writer = _Lane(path, patience, "trimaran store writes", self._meaning)
         self._waiting = 0
         self._is_hopeless = False  # waiting alone will not mend the last failure
         self._closed = False
 
     async def read(self, work: Callable[[Connection], T]) -> T:
-        return await self._run(lambda: work(self._open()))
+        return await self._run(self.reader, work)
 
     async def write(self, work: Callable[[Connection], T], *, flush: bool = False) -> T:
         """Do it in a transaction of its own, which no other writer can come between."""
+        lane = self._writer
 
-        def transact() -> T:
-            connection = self._open()
-            if self._flushes is not flush:
+        def transact(connection: Connection) -> T:
+            if lane.flushes is not flush:
                 connection.execute(f"PRAGMA synchronous = {'FULL' if flush else 'NORMAL'}")
-                self._flushes = flush
+                lane.flushes = flush
             connection.execute("BEGIN IMMEDIATE")
             try:
                 result = work(connection)
-                self._writes += 1
-                if self._writes % _PURGE_EVERY == 0:
+                lane.writes += 1
+                if lane.writes % _PURGE_EVERY == 0:
                     _purge(connection, self.clock())
                 connection.execute("COMMIT")
             except BaseException:
@@ -153,98 +250,109 @@ class _Database:
                 raise
             return result
 
-        return await self._run(transact)
+        return await self._run(lane, transact)
 
-    async def _run(self, work: Callable[[], T]) -> T:
+    async def _run(self, lane: _Lane, work: Callable[[Connection], T]) -> T:
         if self._closed:
             raise is_closed()
-        self._backoff.check()
+        writes = lane is self._writer
+        condition = self._condition
+        condition.check(writes=writes)
         if self._waiting >= _MOST_WAITING:
             raise StoreUnavailable(f"{self.path} is too slow: {self._waiting} operations wait for it")
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, "trimaran store")
+
+        def attempt(connection: Connection) -> T:
+            condition.check(writes=writes)  # it may have failed while this waited for its turn
+            return work(connection)
+
         self._waiting += 1
         try:
             # Longer than SQLite itself waits for a lock, so that its own words are heard. What has not begun by then never does.
             async with asyncio.timeout(self._patience + 1):
-                result = await asyncio.get_running_loop().run_in_executor(self._thread, self._attempt, work)
+                result = await lane.run(attempt)
         except TimeoutError:
-            raise self._backoff.failed(f"{self.path} did not answer within {self._patience + 1:g} s") from None
-        except sqlite3.Error as error:
-            raise self._meaning(error) from None
+            self._is_hopeless = False
+            raise condition.failed(f"{self.path} did not answer within {self._patience + 1:g} s") from None
+        except ConfigError as error:  # what was fine at the start is another's file by now
+            self._is_hopeless = True
+            raise condition.failed(str(error)) from None
+        except RuntimeError as error:  # no thread can be started
+            raise condition.failed(f"{self.path} cannot be used: {error}") from None
         finally:
             self._waiting -= 1
-        self._backoff.succeeded()
+        condition.succeeded(writes=writes)
         return result
 
     def _meaning(self, error: sqlite3.Error) -> Error:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code == sqlite3.SQLITE_FULL:
-            return StoreFull(f"{self.path} cannot grow, its disk is full: make room")
+        """What a failure is to whoever asked. Called in either thread."""
+        code, path = _code(error), self.path
+        self._is_hopeless = False
+        if code == sqlite3.SQLITE_FULL or (code in _ROOM_MAY_LACK and _has_no_room(path)):
+            return self._condition.full(f"{path} cannot grow, its disk is full: make room")
         if code == sqlite3.SQLITE_TOOBIG:  # for this one: no reason to leave the others alone
-            return StoreFull(f"{self.path} has no room for something as long as this ({error})")
+            return StoreFull(f"{path} has no room for something as long as this ({error})", limit=_LONGEST)
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            text = f"{self.path} has been locked by another process for {self._patience:g} s: end what holds it, if that goes on"
-        elif code in _DAMAGED:
-            text = f"{self.path} is damaged, or not a SQLite file ({error}): stop its servers and move it away"
-        elif code in _HOPELESS:
-            text = f"{self.path} cannot be written ({error}): give this user the right to write it and its directory"
-        else:
-            text = f"{self.path} failed: {error}"
+            text = f"{path} has been locked by another process for {self._patience:g} s: end what holds it, if that goes on"
+            return self._condition.failed(text, only_writes=True)
         self._is_hopeless = code in _HOPELESS
-        return self._backoff.failed(text)
-
-    # In the thread
-
-    def _attempt(self, work: Callable[[], T]) -> T:
-        try:
-            return work()
-        except sqlite3.Error as error:
-            # Begin anew next time: somebody may have put a good file there by then.
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _HOPELESS | {sqlite3.SQLITE_IOERR}:
-                self._close()
-            raise
-
-    def _open(self) -> Connection:
-        if self._connection is None:
-            with contextlib.suppress(FileExistsError, OSError):  # SQLite says it better
-                # Results of tools are in it: for this user's eyes only. The files beside it get the same mode.
-                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-            connection = sqlite3.connect(
-                self.path, timeout=self._patience, isolation_level=None, check_same_thread=False, cached_statements=64
-            )
-            try:
-                _prepare(connection, self.path)
-            except BaseException:
-                connection.close()
-                raise
-            self._connection, self._flushes = connection, None
-        return self._connection
-
-    def _close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        if code in _DAMAGED:
+            text = f"{path} is damaged, or not a SQLite file ({error}): stop its servers and move it away"
+        elif code in _HOPELESS:
+            text = f"{path} cannot be written ({error}): give this user the right to write it and its directory"
+        else:
+            text = f"{path} failed ({error}): look at its disk, and the limits of this process"
+        return self._condition.failed(text, only_writes=code == sqlite3.SQLITE_READONLY)
 
     async def start(self) -> None:
+        self._condition.is_starting = True
         try:
             await self.write(lambda connection: None)
         except StoreUnavailable as error:
             if self._is_hopeless:
                 raise ConfigError(str(error)) from None
             raise
+        finally:
+            self._condition.is_starting = False
+
+    async def check(self) -> Health:
+        began = time.monotonic()
+        is_read = False
+        try:
+            await self.read(lambda connection: connection.execute("SELECT count(*) FROM sqlite_master").fetchone())
+            is_read = True
+            async with asyncio.timeout(_CHECK_SECONDS):
+                await self.write(self._leave_mark)
+        except Error as error:
+            return Health(False, time.monotonic() - began, str(error), is_read)
+        except TimeoutError:
+            return Health(
+                False, time.monotonic() - began, f"{self.path} takes no write within {_CHECK_SECONDS:g} s", is_read
+            )
+        return Health(True, time.monotonic() - began)
+
+    def _leave_mark(self, connection: Connection) -> None:
+        """Write something that nobody reads. Nothing less shows that there is room."""
+        connection.execute(
+            "INSERT INTO streams VALUES ('~check', '', 0, 0, ?) ON CONFLICT DO UPDATE SET expires = excluded.expires",
+            (self.clock() + 60_000,),
+        )
 
     def refuse(self) -> None:
         """From now on nothing is begun."""
         self._closed = True
 
     async def close(self) -> None:
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            with contextlib.suppress(sqlite3.Error, TimeoutError):
-                async with asyncio.timeout(self._patience + 1):
-                    await asyncio.get_running_loop().run_in_executor(thread, self._close)
-            thread.shutdown(wait=False, cancel_futures=True)
+        await self.reader.end()
+        await self._writer.end()
+
+
+def _has_no_room(path: Path) -> bool:
+    """Is the disk of the file full? SQLite has one word for every failure of a disk, unless it grows the file itself."""
+    try:
+        status = os.statvfs(path.parent)
+    except (OSError, AttributeError):  # gone; or Windows
+        return False
+    return status.f_bavail * status.f_frsize < _ROOM or (status.f_files > 0 and status.f_favail == 0)
 
 
 def _prepare(connection: Connection, path: Path) -> None:
@@ -656,6 +764,8 @@ class _Bus:
         self._news = asyncio.Event()
         self._starting = asyncio.Lock()
         self._seen = 0
+        self._generation = 0
+        """The file in which that was seen."""
 
     @property
     def poisoned(self) -> int:
@@ -695,6 +805,7 @@ class _Bus:
         async with self._starting:
             if self._looking is None or self._looking.done():
                 self._seen = await self._database.read(_newest)
+                self._generation = self._database.reader.generation
                 self._looking = asyncio.create_task(self._watch(), name="trimaran store bus")
 
     def _left(self, topic: str) -> None:
@@ -708,9 +819,14 @@ class _Bus:
             try:
                 rows = await self._database.read(self._fetch)
                 pause = _LOOK
-            except StoreUnavailable as error:
+            except StoreError as error:
                 pause = max(_LOOK, min(2.0, error.retry_after))
                 rows = []
+            if self._generation != self._database.reader.generation:
+                self._generation = self._database.reader.generation
+                self._seen = 0  # another file counts from the beginning
+                self.board.gap("the file of the store was replaced")
+                continue
             if rows and rows[0][0] > self._seen + 1:
                 self.board.gap("messages were removed before this process had read them")
             for id, topic, sender, data in rows:
@@ -780,14 +896,7 @@ class SqliteStore:
         await self._database.close()
 
     async def check(self) -> Health:
-        began = time.monotonic()
-        try:
-            await self._database.read(
-                lambda connection: connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            )
-        except Error as error:
-            return Health(False, time.monotonic() - began, str(error))
-        return Health(True, time.monotonic() - began)
+        return await self._database.check()
 
     async def __aenter__(self) -> Self:
         try:

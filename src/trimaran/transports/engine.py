@@ -500,7 +500,7 @@ class Engine:
             await self.refuse(request, error)
             return
         except Exception as error:
-            await self._refuse_unexpected(request, error)
+            await self.refuse_unexpected(request, error)
             return
         if type(message) is not Call or message.peer is None:
             if type(message) is Call and self.legacy is not None and message.method != "initialize":
@@ -577,7 +577,7 @@ class Engine:
             except ProtocolError as error:
                 await self.refuse(request, error)
             except Exception as error:
-                await self._refuse_unexpected(request, error, message)
+                await self.refuse_unexpected(request, error, message)
         elif isinstance(message, (Answer, Batch)):
             what = "a batch" if isinstance(message, Batch) else "a response"
             await self.refuse(request, ProtocolError.invalid_request(f"{what} is not accepted by this revision"))
@@ -601,7 +601,7 @@ class Engine:
         except ProtocolError as error:
             await self.refuse(request, error)
         except Exception as error:
-            await self._refuse_unexpected(request, error)
+            await self.refuse_unexpected(request, error)
 
     async def _options(self, request: Request) -> None:
         # A browser asks this before it sends any credentials.
@@ -667,7 +667,7 @@ class Engine:
         )
         await self.refuse(request, error)
 
-    async def _refuse_unexpected(self, request: Request, error: Exception, message: Message | None = None) -> None:
+    async def refuse_unexpected(self, request: Request, error: Exception, message: Message | None = None) -> None:
         number = incident("a request", error)
         refusal = ProtocolError.internal_error(f"internal error (error {number})")
         if isinstance(message, Call):

@@ -46,6 +46,7 @@ _PATIENCE: Final = 0.5
 _HEADERS: Final = [("content-type", "application/json"), ("cache-control", "no-store")]
 _ALLOW: Final = "GET, HEAD"
 _NO_STORE: Final = "the store does not answer"
+_NO_WRITES: Final = "the store takes no writes"
 _NO_START: Final = "the last attempt failed, and the log says why; it is tried again"
 
 Verdict = tuple[int, bytes]
@@ -138,7 +139,9 @@ class Health:
     """
 
     store_up: bool | None = None
-    """What was last heard of the store."""
+    """Whether the store could be used when it was last asked."""
+    _store_fault = _NO_STORE
+    """What is wrong with it, for anyone to read; the log says more."""
 
     def __init__(self, *, gauges: bool = False, ready_needs_store: bool = False) -> None:
         self._ready_needs_store = ready_needs_store
@@ -205,7 +208,8 @@ class Health:
             return _say(503, "starting", _NO_START if self._start_failed else None)
         if engine.server.fleet is None or await self._is_store_up():
             return _say(200, "ready")
-        return _say(503, "unavailable", _NO_STORE) if self._ready_needs_store else _say(200, "degraded", _NO_STORE)
+        fault = self._store_fault
+        return _say(503, "unavailable", fault) if self._ready_needs_store else _say(200, "degraded", fault)
 
     async def _gauges(self) -> Verdict:
         engine = self._engine
@@ -247,10 +251,13 @@ class Health:
         return self._checking is None and self.store_up is True
 
     async def _check(self, fleet: Any) -> None:
+        fault = _NO_STORE
         try:
             async with asyncio.timeout(_PATIENCE):
-                found = await fleet.check()
-            is_up, detail = found.is_up, found.detail
+                state = await fleet.check()
+            is_up, detail = state.is_up, state.detail
+            if state.is_read:
+                fault = _NO_WRITES
         except TimeoutError:
             is_up, detail = False, f"it did not answer within {_PATIENCE:g} s"
         except Exception as error:
@@ -259,10 +266,10 @@ class Health:
             self._checking = None
             self._check_again = asyncio.get_running_loop().time() + _FRESH_SECONDS
         if not is_up and self.store_up is not False:
-            logger.warning("the store does not answer: %s", detail)
+            logger.warning("%s: %s", fault, detail)
         elif is_up and self.store_up is False:
             logger.warning("the store answers again")
-        self.store_up = is_up
+        self.store_up, self._store_fault = is_up, fault
 
 
 def choose_health(health: object = True, gauges: object = False, ready_needs_store: object = False) -> Health | None:

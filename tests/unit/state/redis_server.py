@@ -74,6 +74,15 @@ class RedisServer:
             connection.sendall(command)
             return connection.recv(65536)
 
+    def hang_up_on_all(self, password: str) -> None:
+        """Hang up on everyone: who comes back needs the password."""
+        with socket.create_connection(("127.0.0.1", self.port), 1) as connection:
+            connection.settimeout(PATIENCE)
+            connection.sendall(f"AUTH {password}\r\nCLIENT KILL TYPE normal\r\n".encode())
+            heard = b""
+            while heard.count(b"\r\n") < 2:
+                heard += connection.recv(100)
+
     def kill(self) -> None:
         if self._process is not None:
             self._process.kill()

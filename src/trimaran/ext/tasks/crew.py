@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, final
 import msgspec
 from msgspec.structs import replace
 
-from trimaran.errors import ConfigError, ProtocolError
+from trimaran.errors import ProtocolError
 from trimaran.protocol.inbound import Call
 from trimaran.server.handlers import incident, logger
-from trimaran.state.contracts import StoreClosed, StoreFull, StoreUnavailable, TaskRecord
+from trimaran.state.contracts import StoreClosed, StoreError, TaskRecord
 
 from .journal import read_journal
 from .keeper import FOR_EVER, Keeper, store_errors
@@ -175,7 +175,7 @@ class Crew:
             self.keeper.fleet.tell_soon("task left", None)
 
     async def _refresh(self, run: Run) -> None:
-        with contextlib.suppress(StoreUnavailable):  # it is looked at again with the next renewal
+        with contextlib.suppress(StoreError):  # it is looked at again with the next renewal
             await run.refresh()
 
     async def _look_again(self) -> None:
@@ -285,7 +285,7 @@ class Crew:
     def _say_whether_held(self, errors: list[Exception]) -> None:
         """Once when it begins and once when it is over: it is tried several times a second."""
         if errors and self._is_holding:
-            if isinstance(errors[0], (StoreUnavailable, StoreFull, ConfigError)):
+            if isinstance(errors[0], StoreError):
                 logger.warning("%d tasks could not be held: %s; it is tried again", len(errors), errors[0])
             else:
                 incident("holding tasks", errors[0])
@@ -325,10 +325,10 @@ class Crew:
                     await self._sweep()
             except StoreClosed:
                 return
-            except (StoreUnavailable, StoreFull, ConfigError) as error:
+            except StoreError as error:
                 is_full = False
                 self._not_before = time.monotonic() + self.lease / 3
-                await asyncio.sleep(getattr(error, "retry_after", 1.0))
+                await asyncio.sleep(error.retry_after)
             except Exception as error:  # of a record that nobody foresaw; the others must be looked after all the same
                 is_full = False
                 incident("looking after tasks", error)

@@ -32,7 +32,7 @@ from weakref import WeakKeyDictionary, ref
 
 from trimaran.errors import ConfigError, DeclarationError, ProtocolError
 from trimaran.server.handlers import incident, logger
-from trimaran.state.contracts import PATIENCE, StoreClosed, StoreUnavailable, TaskRecord
+from trimaran.state.contracts import PATIENCE, StoreClosed, StoreError, StoreUnavailable, TaskRecord
 
 from .crew import HANDED
 from .extension import Tasks
@@ -371,7 +371,7 @@ class Docket:
                     return
             except StoreClosed:
                 return
-            except StoreUnavailable as error:
+            except StoreError as error:
                 pause = max(pause, error.retry_after)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _PAUSES[1])

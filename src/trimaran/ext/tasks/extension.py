@@ -49,7 +49,7 @@ from trimaran.server.access import is_hidden
 from trimaran.server.dispatch import Serve
 from trimaran.server.results import call_result
 from trimaran.server.tools import ToolEntry
-from trimaran.state.contracts import StoreClosed, StoreFull, StoreUnavailable, TaskRecord
+from trimaran.state.contracts import StoreClosed, StoreError, TaskRecord
 from trimaran.types import CallToolResult, ListParams, Params
 
 from .crew import Crew, Runner
@@ -404,7 +404,7 @@ class Tasks:
             bell.clear()
             try:
                 record = await self.keeper.tasks.get(id)
-            except StoreUnavailable as error:
+            except StoreError as error:
                 if time.monotonic() > deadline or self._crew.is_closing or isinstance(error, StoreClosed):
                     raise unavailable(error) from error
                 await asyncio.sleep(max(0.05, error.retry_after))
@@ -428,8 +428,8 @@ class Tasks:
                 return
             except StoreClosed:
                 return
-            except (StoreUnavailable, StoreFull) as error:
-                await asyncio.sleep(max(0.05, getattr(error, "retry_after", 1.0)))
+            except StoreError as error:
+                await asyncio.sleep(max(0.05, error.retry_after))
             except ProtocolError as error:
                 if reply.code is not None:
                     raise
@@ -461,7 +461,7 @@ class Tasks:
                 record = await self.keeper.find(id, self.owner_of(call))
             except ProtocolError:
                 return None
-            except StoreUnavailable as error:
+            except StoreError as error:
                 if time.monotonic() > deadline or self._crew.is_closing or isinstance(error, StoreClosed):
                     raise unavailable(error) from error
                 await asyncio.sleep(max(0.05, error.retry_after))

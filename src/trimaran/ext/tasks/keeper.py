@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from msgspec.structs import replace
 
-from trimaran.errors import ConfigError, ProtocolError
+from trimaran.errors import ProtocolError
 from trimaran.fleet import unavailable
 from trimaran.server.handlers import incident, logger
 from trimaran.state.contracts import (
     Store,
     StoreClosed,
+    StoreError,
     StoreFull,
-    StoreUnavailable,
     TaskRecord,
     TasksPage,
     TaskStatus,
@@ -59,11 +59,8 @@ def store_errors() -> Generator[None]:
     """For what a client asked: a store that is away, or full, is a refusal that it may come back from."""
     try:
         yield
-    except StoreUnavailable as error:
+    except StoreError as error:
         raise unavailable(error) from error
-    except StoreFull as error:
-        logger.warning("a request was refused for want of room: %s", error)
-        raise ProtocolError.internal_error("the server has no room for this; try again later", status=503) from error
 
 
 @final
@@ -140,6 +137,8 @@ class Keeper:
         try:
             return await self.tasks.create(draft, most=most)
         except StoreFull as full:
+            if full.limit is None:
+                raise  # the database has no room: to throw away what callers have yet to fetch would not make any
             last = full
         # First what is the caller's own; what is nobody's only if it is the store that is full.
         for owner in dict.fromkeys((draft.owner, "")):
@@ -263,7 +262,7 @@ class Keeper:
                 session = await server.sessions.reach(record.session)
                 if session is not None:
                     session.send(STATUS, legacy_form(record))
-            except StoreUnavailable as error:
+            except StoreError as error:
                 logger.info("a session was not told of its task: %s", error)
             except Exception as error:  # it has changed all the same, and whoever changed it goes on
                 incident("telling a session of its task", error)
@@ -304,7 +303,7 @@ class Keeper:
         self._errands.discard(task)
         if task.cancelled() or (error := task.exception()) is None or isinstance(error, StoreClosed):
             return
-        if isinstance(error, StoreUnavailable):
+        if isinstance(error, StoreError):
             logger.info("put off until the store is back: %s", error)
         elif isinstance(error, Exception):
             incident("a task", error)
@@ -335,8 +334,8 @@ class Keeper:
                         await self.tasks.delete(id)
                 except StoreClosed:
                     return
-                except (StoreUnavailable, StoreFull, ConfigError) as error:
-                    await asyncio.sleep(max(0.05, getattr(error, "retry_after", 1.0)))
+                except StoreError as error:
+                    await asyncio.sleep(max(0.05, error.retry_after))
                     continue
                 del self._undone[id]
         finally:

@@ -22,14 +22,14 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from trimaran.errors import ConfigError, Disconnected, ProtocolError, ToolError
+from trimaran.errors import Disconnected, ProtocolError, ToolError
 from trimaran.protocol.inbound import Call
 from trimaran.server.dispatch import Serve
 from trimaran.server.exchange import Exchange, Voice
 from trimaran.server.flights import timed_out
 from trimaran.server.handlers import incident
 from trimaran.server.results import error_result
-from trimaran.state.contracts import StoreClosed, StoreFull, StoreUnavailable, TaskRecord, TaskStatus
+from trimaran.state.contracts import StoreClosed, StoreError, TaskRecord, TaskStatus
 
 from .journal import Journal, read_journal
 from .origin import started
@@ -136,10 +136,10 @@ class Run:
                     return await self._write(make, is_told, is_unsure)
                 except StoreClosed:
                     self.lose()
-                except (StoreUnavailable, StoreFull, ConfigError) as error:
+                except StoreError as error:
                     # Full, or refused: for the moment, as far as this task is concerned. It may be over by then.
                     is_unsure = is_told
-                    await asyncio.sleep(max(pause, getattr(error, "retry_after", 0.0)))
+                    await asyncio.sleep(max(pause, error.retry_after))
                     pause = min(2.0, 2 * pause)
 
     async def _write(self, make: Make, is_told: bool, is_unsure: bool) -> TaskRecord:
@@ -312,7 +312,7 @@ class Run:
         try:
             async with asyncio.timeout(_LAST_SECONDS):
                 await self._stop(reason)
-        except (TimeoutError, StoreUnavailable, StoreFull, Lost, ProtocolError):
+        except (TimeoutError, StoreError, Lost, ProtocolError):
             # The lease runs out, and whoever finds the task does the same. The body was not cancelled by its client: what
             # it makes of being stopped is not to be read in the task.
             if not (self.is_ending or self.is_leaving):
