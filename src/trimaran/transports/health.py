@@ -75,7 +75,7 @@ class Gauges(msgspec.Struct, frozen=True, kw_only=True):
     bus_overflowed: int
     """Messages of other workers that were dropped because nobody read them in time, since the start."""
     store_up: bool | None
-    """Whether the store answered when it was last asked; None where there is none, or nobody asked."""
+    """Whether the store could be read and written when it was last asked; None where there is none, or nobody asked."""
 
 
 # Every gauge reads live objects, takes no lock and may be read in any thread. Anything that can change is copied before
