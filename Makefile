@@ -80,6 +80,10 @@ bench: setup ## Measure against the other libraries (ARGS are passed on)
 chaos: setup ## Kill servers, restart Redis and cut its network under 10,000 calls (CALLS=100: fewer)
 	@TRIMARAN_CHAOS=$(or $(CALLS),10000) $(BIN)/pytest -q -s tests/fleet/test_chaos.py
 
+.PHONY: attack
+attack: $(PYTHON_READY) ## Hostile clients and servers, while a bystander's calls are timed (ONLY=smuggling,slow SECONDS=3)
+	@$(BIN)/python -m tests.attack --only "$(ONLY)" --seconds "$(or $(SECONDS),3)"
+
 .PHONY: world
 world: $(PYTHON_READY) $(NODE_READY) $(PEERS_READY) ## Run real agents, frameworks, bridges and servers (ONLY=codex,servers JOBS=2)
 	@$(BIN)/python -m tests.world --only "$(ONLY)" --jobs "$(or $(JOBS),1)"

@@ -8,6 +8,9 @@ The check costs two `bytes.count`: JSON with no more than `MAX_DEPTH` opening br
 it looks at the text itself, without a loop per character: it takes the strings out, keeps nothing but brackets, and then
 removes the innermost pairs, level by level. The cost is linear in the length, whatever the text says.
 
+Numbers at the very ends of a double's range (1e300) take the parser five hundred times as long as others. Here, too, the
+text is looked at only if it is long enough to hold too many of them.
+
 Names that an object has twice: the last one counts, in `msgspec`, in `json` and in JavaScript alike. Nothing here or
 elsewhere looks at undecoded bytes to learn what a name says.
 
@@ -17,12 +20,12 @@ Pure.
 from __future__ import annotations
 
 import re
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any, Final, TypeVar, overload
 
 import msgspec
 
-__all__ = ["MAX_CONTAINERS", "MAX_DEPTH", "TooDeep", "check_depth", "decode_json"]
+__all__ = ["MAX_CONTAINERS", "MAX_DEPTH", "MAX_EXTREME_NUMBERS", "TooDeep", "check_depth", "decode_json"]
 
 MAX_DEPTH: Final = 128
 """Levels of arrays and objects in one text. serde_json, and so the Rust SDK, stops there as well; .NET stops at 64. The
@@ -37,8 +40,16 @@ MAX_CONTAINERS: Final = 200_000
 does not let go of the event loop: 8 MiB of `[]` are half a gigabyte and more than a second. 200,000 take up to 0.1 s."""
 
 
+MAX_EXTREME_NUMBERS: Final = 2_000
+"""Numbers beyond 1e200 or below 1e-200 in one text. Each of 1e290 and more, or of 1e-308, takes the parser 20 us and six
+bytes: 8 MiB of them are half a minute. 2,000 take 40 ms."""
+
+
 class TooDeep(msgspec.DecodeError):
-    """The text nests deeper than `MAX_DEPTH`, or has too many arrays and objects. It was not parsed."""
+    """The text nests deeper than `MAX_DEPTH`, has too many arrays and objects, or numbers that are slow to read.
+
+    It was not parsed.
+    """
 
     def __init__(self, reason: str = f"nested too deeply: more than {MAX_DEPTH} levels of arrays and objects") -> None:
         super().__init__(reason)
@@ -48,12 +59,16 @@ _SMALL: Final = 4096  # bytes; up to here counting is quicker than hopping from 
 _NOT_STRUCTURE: Final = bytes(code for code in range(256) if code not in b'[]{}"')
 _ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
 _RUN: Final = re.compile(rb"\[+|\]+")
+_EXTREMES_BYTES: Final = MAX_EXTREME_NUMBERS * len("1e300,")  # the shortest text with so many
+_EXPONENTS: Final = bytes.maketrans(b"E2", b"e3")
+_SIGNS_AND_ZEROS: Final = b"+-0"
+_EXTREME: Final = re.compile(rb"[eE][+-]?0*[23][0-9]{2}")
 
 
 def check_depth(
     data: bytes | bytearray | memoryview | msgspec.Raw | str, *, inside: int = 0, max_containers: int | None = None
 ) -> None:
-    """Refuse JSON that nests too deeply. What is not JSON may pass: a parser stops where it goes wrong.
+    """Refuse JSON that nests too deeply, or is slow to parse. What is not JSON may pass: a parser stops where it goes wrong.
 
     Args:
         data: the text.
@@ -70,6 +85,8 @@ def check_depth(
         data = data.encode("utf-8", "surrogatepass")
     elif not isinstance(data, bytes):
         data = bytes(data)
+    if len(data) > _EXTREMES_BYTES and _has_many_extremes(data):
+        raise TooDeep(f"more than {MAX_EXTREME_NUMBERS} numbers beyond 1e200 or below 1e-200 in one message")
     if not _has_many_brackets(data, levels):
         return
     structure = _structure(data)
@@ -101,22 +118,40 @@ def _has_many_brackets(data: bytes, levels: int) -> bool:
     """Are there more opening brackets than levels allowed?"""
     if len(data) <= _SMALL:
         return data.count(b"[") + data.count(b"{") > levels
-    brackets = 0
-    for opening in (b"[", b"{"):
-        position = data.find(opening)  # memchr: twenty times as fast as count, for a picture in base64, say
+    return _has_more(data, (b"[", b"{"), levels)
+
+
+def _has_more(data: bytes, marks: tuple[bytes, ...], limit: int) -> bool:
+    """Are there more of these characters? By memchr: twenty times as fast as count, for a picture in base64, say."""
+    occurrences = 0
+    for mark in marks:
+        position = data.find(mark)
         while position >= 0:
-            brackets += 1
-            if brackets > levels:
+            occurrences += 1
+            if occurrences > limit:
                 return True
-            position = data.find(opening, position + 1)
+            position = data.find(mark, position + 1)
     return False
+
+
+def _has_many_extremes(data: bytes) -> bool:
+    """Are there more numbers with an exponent of 200 to 399 than allowed?"""
+    most = MAX_EXTREME_NUMBERS
+    # "e-0308" becomes "e38", and "E+299" "e399". Text has such places as well, so many of them only mean: look closer.
+    if not _has_more(data, (b",",), most) or data.translate(_EXPONENTS, _SIGNS_AND_ZEROS).count(b"e3") <= most:
+        return False
+    numbers = b"".join(_without_escapes(data).split(b'"')[::2])
+    return next(islice(_EXTREME.finditer(numbers), most, None), None) is not None
+
+
+def _without_escapes(data: bytes) -> bytes:
+    """Without those that matter for where a string ends."""
+    return data.replace(rb"\\", b"").replace(rb"\"", b"") if b"\\" in data else data
 
 
 def _structure(data: bytes) -> bytes:
     """The brackets outside of strings, all of them written as square ones."""
-    if b"\\" in data:
-        data = data.replace(rb"\\", b"").replace(rb"\"", b"")
-    structure = data.translate(_ONE_KIND, _NOT_STRUCTURE)
+    structure = _without_escapes(data).translate(_ONE_KIND, _NOT_STRUCTURE)
     if b'"' in structure:
         # Two adjacent quotes, of one string or of two, can go: what is inside of a string stays inside.
         structure = b"".join(structure.replace(b'""', b"").split(b'"')[::2])

@@ -344,15 +344,20 @@ class _Connection(asyncio.Protocol):
         elif not self._gone:
             self._transport.write(data)
 
-    def write_soon(self, data: bytes) -> None:
-        """Send it with what else is said before the loop turns: to send costs more than to say something."""
+    def write_soon(self, data: bytes) -> bool:
+        """Send it with what else is said before the loop turns: to send costs more than to say something.
+
+        True if that was much: then it is for others to have their turn.
+        """
         if self._unsent is not None:
             self._unsent += data
             if len(self._unsent) > _TOGETHER:
                 self.flush()
+                return True
         elif not self._gone:
             self._unsent = bytearray(data)
             self._loop.call_soon(self.flush)
+        return False
 
     def flush(self) -> None:
         unsent, self._unsent = self._unsent, None
@@ -483,7 +488,8 @@ class _Responder:
         connection = self._connection
         if connection.is_gone:
             return False
-        connection.write_soon(chunk(data) if self._is_chunked else data)
+        if connection.write_soon(chunk(data) if self._is_chunked else data):
+            await asyncio.sleep(0)
         await connection.drain()
         return not connection.is_gone
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Raw, field
 
-from .wire import Json, Name, Params, Text, Uri, Value, Wire
+from .wire import Json, Params, Value, Wire
 
 __all__ = [
     "CompleteContext",
@@ -18,19 +18,19 @@ __all__ = [
 
 
 class PromptReference(Value, tag_field="type", tag="ref/prompt", frozen=True):
-    name: Name
+    name: str
     title: str | None = None
 
 
 class ResourceReference(Value, tag_field="type", tag="ref/resource", frozen=True):
     """`uri` is a resource template."""
 
-    uri: Uri
+    uri: str
 
 
 class CompletionArgument(Value, frozen=True):
-    name: Name
-    value: Text
+    name: str
+    value: str
 
 
 class CompleteContext(Value, frozen=True):

@@ -1,0 +1,454 @@
+"""What hostile servers do to our client. Each attack is one function that answers the call of a tool, or does not.
+
+    python -m tests.attack.hostile_servers PORT     serves them all, each at a path of its own
+
+A call has a deadline of two seconds, and must end by then, whatever is sent. Meanwhile another connection of the same
+program, in the same event loop, calls an honest server: what the hostile one costs its other callers shows there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import sys
+import time
+import zlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from logging import CRITICAL, disable
+from typing import Any, Final
+
+from trimaran import connect
+from trimaran.errors import Error
+
+from ..fault.rig import PATIENCE, encode
+from ..fleet.rig import listens
+from ..ports import find_port
+from .rig import ROOT, Latency, Sample
+
+TIMEOUT: Final = 2.0  # seconds of a call
+MAX_SECONDS: Final = 3.0  # until it has ended: room for a busy machine
+MAX_P99: Final = 100.0  # ms of the other connection
+BLOCK: Final = 16_384
+EVENTS: Final = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+SCHEMA: Final = {"type": "object", "properties": {"value": {}}}
+
+Answer = Callable[["Exchange"], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Attack:
+    name: str
+    answer: Answer
+    tool: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What the tool is declared with, beside its name."""
+    method: str = "tools/call"
+
+
+ATTACKS: dict[str, Attack] = {}
+
+
+def attack(name: str, *, method: str = "tools/call", **tool: Any) -> Callable[[Answer], Answer]:
+    def register(answer: Answer) -> Answer:
+        ATTACKS[name] = Attack(name, answer, tool, method)
+        return answer
+
+    return register
+
+
+class Exchange:
+    """One request, and the connection to answer it on."""
+
+    def __init__(self, message: dict[str, Any], writer: asyncio.StreamWriter) -> None:
+        self.message = message
+        self._writer = writer
+
+    async def send(self, data: bytes) -> None:
+        """Fast, but not faster than a network: the client's processor is to be its own."""
+        self._writer.write(data)
+        await self._writer.drain()
+        await asyncio.sleep(max(0.0005, len(data) / 20_000_000))
+
+    async def chunk(self, data: bytes) -> None:
+        await self.send(b"%x\r\n%b\r\n" % (len(data), data))
+
+    async def event(self, message: Any) -> None:
+        await self.chunk(b"data: " + encode(message) + b"\n\n")
+
+    async def reply(self, result: Any, *headers: str) -> None:
+        body = encode({"jsonrpc": "2.0", "id": self.message.get("id"), "result": result})
+        await self.respond(200, body, *headers)
+
+    async def respond(self, status: int, body: bytes = b"", *headers: str) -> None:
+        lines = [f"HTTP/1.1 {status} X", "Content-Type: application/json", f"Content-Length: {len(body)}", *headers]
+        await self.send("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+
+
+# --- the attacks -----------------------------------------------------------------------------------------------------
+
+
+def doubling(levels: int) -> dict[str, Any]:
+    """Each definition refers twice to the one before."""
+    definitions: dict[str, Any] = {"d0": {"type": "string"}}
+    for level in range(1, levels):
+        reference = {"$ref": f"#/$defs/d{level - 1}"}
+        definitions[f"d{level}"] = {"type": "object", "properties": {"a": reference, "b": reference}}
+    return {"type": "object", "properties": {"value": {"$ref": f"#/$defs/d{levels - 1}"}}, "$defs": definitions}
+
+
+def nested(depth: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(depth):
+        schema = {"type": "object", "properties": {"a": schema}}
+    return schema
+
+
+async def reply_structured(exchange: Exchange) -> None:
+    text = "a" * 5000 + "!"
+    await exchange.reply({"content": [{"type": "text", "text": "x"}], "structuredContent": {"value": text}})
+
+
+attack("a schema that doubles", outputSchema=doubling(40))(reply_structured)
+attack("a deep schema", outputSchema=nested(400))(reply_structured)
+attack("a schema that refers to itself", outputSchema={"type": "object", "$ref": "#"})(reply_structured)
+attack(
+    "a schema with a slow pattern",
+    outputSchema={"type": "object", "properties": {"value": {"type": "string", "pattern": r"^(a+)+$|^(\w+\s?)+$"}}},
+)(reply_structured)
+attack("a schema of a hundred thousand words", outputSchema={"type": "object", "enum": list(range(100_000))})(
+    reply_structured
+)
+
+
+@attack("silence")
+async def silence(exchange: Exchange) -> None:
+    await asyncio.sleep(60)
+
+
+@attack("interim answers without end")
+async def interim(exchange: Exchange) -> None:
+    while True:
+        await exchange.send(b"HTTP/1.1 102 Processing\r\n\r\n" * 500)
+
+
+@attack("a head without end")
+async def endless_head(exchange: Exchange) -> None:
+    await exchange.send(b"HTTP/1.1 200 OK\r\n")
+    while True:
+        await exchange.send(b"X-More: and more\r\n" * 500)
+
+
+@attack("comments without end")
+async def comments(exchange: Exchange) -> None:
+    await exchange.send(EVENTS)
+    while True:
+        await exchange.chunk(b": still here\n\n" * 500)
+
+
+@attack("one event without end")
+async def endless_event(exchange: Exchange) -> None:
+    await exchange.send(EVENTS)
+    await exchange.chunk(b"data: ")
+    while True:
+        await exchange.chunk(b"x" * BLOCK)
+
+
+@attack("events for other calls")
+async def wrong_ids(exchange: Exchange) -> None:
+    await exchange.send(EVENTS)
+    for number in itertools.count(1_000_000):
+        await exchange.event({"jsonrpc": "2.0", "id": number, "result": {"content": []}})
+
+
+@attack("progress without end")
+async def progress(exchange: Exchange) -> None:
+    await exchange.send(EVENTS)
+    token = exchange.message["params"].get("_meta", {}).get("progressToken", "t")
+    for number in itertools.count():
+        params = {"progressToken": token, "progress": number, "message": "m" * 100}
+        await exchange.event({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+
+
+@attack("log messages without end")
+async def logging(exchange: Exchange) -> None:
+    await exchange.send(EVENTS)
+    params = {"level": "error", "data": "d" * 1000}
+    while True:
+        await exchange.event({"jsonrpc": "2.0", "method": "notifications/message", "params": params})
+
+
+@attack("sampling requests without end")
+async def sampling(exchange: Exchange) -> None:
+    await exchange.send(EVENTS)
+    params = {"messages": [{"role": "user", "content": {"type": "text", "text": "x" * 1000}}], "maxTokens": 10}
+    for number in itertools.count(1):
+        await exchange.event(
+            {"jsonrpc": "2.0", "id": f"s{number}", "method": "sampling/createMessage", "params": params}
+        )
+
+
+@attack("pings without end")
+async def pings(exchange: Exchange) -> None:
+    await exchange.send(EVENTS)
+    for number in itertools.count(1):
+        await exchange.event({"jsonrpc": "2.0", "id": f"p{number}", "method": "ping"})
+
+
+@attack("changed lists without end")
+async def changed_lists(exchange: Exchange) -> None:
+    await exchange.send(EVENTS)
+    while True:
+        await exchange.event({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+
+
+@attack("gzip without end")
+async def gzip(exchange: Exchange) -> None:
+    await exchange.send(EVENTS.replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n"))
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    while True:
+        await exchange.chunk(packer.compress(b": " + b"x" * 1_000_000 + b"\n") + packer.flush(zlib.Z_SYNC_FLUSH))
+
+
+@attack("one byte at a time")
+async def drips(exchange: Exchange) -> None:
+    await exchange.send(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n{")
+    while True:
+        await exchange.send(b" ")
+        await asyncio.sleep(0.05)
+
+
+@attack("chunks of one byte")
+async def tiny_chunks(exchange: Exchange) -> None:
+    await exchange.send(EVENTS)
+    while True:
+        await exchange.send(b"1\r\nx\r\n" * 3000)
+
+
+@attack("an answer without end")
+async def endless_answer(exchange: Exchange) -> None:
+    await exchange.send(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
+    while True:
+        await exchange.chunk(b" " * BLOCK)
+
+
+@attack("a deep answer")
+async def deep_answer(exchange: Exchange) -> None:
+    body = b'{"jsonrpc":"2.0","id":1,"result":' + b"[" * 500_000 + b"]" * 500_000 + b"}"
+    await exchange.respond(200, body)
+
+
+@attack("redirects in a circle")
+async def redirects(exchange: Exchange) -> None:
+    await exchange.respond(307, b"", "Location: /redirected")
+
+
+@attack("not now, try again")
+async def unavailable(exchange: Exchange) -> None:
+    await exchange.respond(503, b"", "Retry-After: 0")
+
+
+@attack("the session is gone")
+async def no_session(exchange: Exchange) -> None:
+    await exchange.respond(404, b"")
+
+
+@attack("streams that end and begin again")
+async def short_streams(exchange: Exchange) -> None:
+    await exchange.send(EVENTS)
+    await exchange.chunk(b"id: 1\nretry: 0\ndata: \n\n")
+    await exchange.send(b"0\r\n\r\n")
+
+
+@attack("connections that are cut")
+async def cut(exchange: Exchange) -> None:
+    await exchange.send(EVENTS + b"ffff\r\ndata: {")
+    exchange._writer.transport.abort()  # pyright: ignore[reportPrivateUsage]
+
+
+@attack("pages without end", method="tools/list")
+async def pages(exchange: Exchange) -> None:
+    tools = [{"name": f"t{number}", "inputSchema": SCHEMA} for number in range(100)]
+    await exchange.reply({"tools": tools, "nextCursor": str(time.monotonic())})
+
+
+@attack("the same page without end", method="tools/list")
+async def same_page(exchange: Exchange) -> None:
+    await exchange.reply({"tools": [], "nextCursor": "again"})
+
+
+# --- the server ------------------------------------------------------------------------------------------------------
+
+HELLO: Final = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {"tools": {"listChanged": True}, "logging": {}},
+    "serverInfo": {"name": "hostile", "version": "1"},
+}
+
+
+async def answer(attack: Attack, exchange: Exchange) -> None:
+    message = exchange.message
+    method = message.get("method")
+    if method == attack.method:
+        await attack.answer(exchange)
+    elif method == "initialize":
+        await exchange.reply(HELLO, "Mcp-Session-Id: s")
+    elif method == "tools/list":
+        await exchange.reply({"tools": [{"name": "run", "inputSchema": SCHEMA, **attack.tool}]})
+    elif method == "ping":
+        await exchange.reply({})
+    elif "id" in message and method is not None:
+        error = {"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": "no such method"}}
+        await exchange.respond(404 if method == "server/discover" else 200, encode(error))
+    else:
+        await exchange.respond(202)
+
+
+async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    attacks = list(ATTACKS.values())
+    with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        while True:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+            verb, path, _ = head.split(" ", 2)
+            length = int(head.lower().partition("content-length:")[2].split("\r\n")[0] or 0)
+            body = await reader.readexactly(length)
+            number = int("".join(filter(str.isdigit, path)) or 0)
+            if verb == "POST":
+                await answer(attacks[number], Exchange(json.loads(body), writer))
+            elif verb == "GET" and "last-event-id" in head.lower():
+                await attacks[number].answer(Exchange({}, writer))
+            else:
+                await Exchange({}, writer).respond(405)
+    writer.transport.abort()
+
+
+async def serve_all(port: int) -> None:
+    os.nice(19)
+    async with await asyncio.start_server(serve, "127.0.0.1", port, limit=1 << 24) as server:
+        await server.serve_forever()
+
+
+# --- the client ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Outcome:
+    attack: str
+    ended: str = ""
+    """With a result, or with which error."""
+    seconds: float = 0.0
+    latency: Latency = field(default_factory=lambda: Latency.of([]))
+    faults: list[str] = field(default_factory=list[str])
+
+
+class Neighbour:
+    """Another connection of the same program, to an honest server."""
+
+    def __init__(self) -> None:
+        self.samples: list[Sample] = []
+
+    async def call(self, url: str) -> None:
+        async with connect(url, timeout=20) as client:
+            while True:
+                begin = time.monotonic()
+                await client.call_tool("add", {"a": 2, "b": 3})
+                # What delays the next turn of the loop delays whoever is at work in it.
+                await asyncio.sleep(0.01)
+                self.samples.append(Sample(begin, time.monotonic() - begin - 0.01, "ok"))
+
+
+async def on_sample(_ask: Any) -> str:
+    await asyncio.sleep(0.1)
+    return "no"
+
+
+async def meet(attack: Attack, url: str) -> str:
+    """Connect, and make the call; what came of it."""
+    options: dict[str, Any] = {"timeout": TIMEOUT, "max_timeout": TIMEOUT, "connect_timeout": 10}
+    async with connect(url, on_sample=on_sample, **options) as client:
+        began = time.monotonic()
+        try:
+            if attack.method == "tools/list":
+                tools = await client.list_tools_all()
+                ended = f"{len(tools)} tools"
+            else:
+                result = await client.call_tool("run", {"value": 1})
+                ended = "an error of the tool" if result.is_error else "a result"
+        except Error as error:
+            ended = f"{type(error).__name__}: {error}"
+        return f"{time.monotonic() - began:.3f} {ended}"
+
+
+async def measure(attack: Attack, url: str, neighbour: Neighbour, idle: Latency) -> Outcome:
+    outcome = Outcome(attack.name)
+    begin = time.monotonic()
+    try:
+        async with asyncio.timeout(MAX_SECONDS + 20):
+            ended = await meet(attack, url)
+        outcome.seconds, outcome.ended = float(ended.split(" ", 1)[0]), ended.split(" ", 1)[1]
+    except TimeoutError:
+        outcome.seconds, outcome.ended = time.monotonic() - begin, "did not end"
+    except Error as error:
+        outcome.seconds, outcome.ended = time.monotonic() - begin, f"not connected: {error}"
+    except Exception as error:
+        outcome.faults.append(f"{type(error).__name__} is none of our errors: {error}")
+    end = time.monotonic()
+    await asyncio.sleep(0.1)
+    outcome.latency = Latency.of([sample for sample in neighbour.samples if begin <= sample.due < end])
+    if outcome.seconds > MAX_SECONDS:
+        outcome.faults.append(f"a call with timeout={TIMEOUT:g} took longer")
+    if outcome.latency.p99 > max(MAX_P99, 10 * idle.p99):
+        outcome.faults.append(f"p99 over {MAX_P99:.0f} ms")
+    return outcome
+
+
+def show(outcome: Outcome) -> str:
+    latency = outcome.latency
+    cells = [
+        f"{outcome.attack:38}",
+        f"{outcome.ended[:44]:44}",
+        f"{outcome.seconds:7.2f}",
+        f"{latency.p50:7.2f} {latency.p99:8.2f} {latency.most:8.1f}",
+        "ok" if not outcome.faults else "; ".join(outcome.faults)[:160],
+    ]
+    return "  ".join(cells)
+
+
+async def attack_client(names: list[str], honest_url: str) -> list[Outcome]:
+    """Run these attacks, and print the table."""
+    if not names:
+        return []
+    disable(CRITICAL)  # what a hostile server does is logged, and there is much of it
+    port = find_port()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.attack.hostile_servers", str(port), cwd=ROOT
+    )
+    neighbour = Neighbour()
+    calling = asyncio.create_task(neighbour.call(honest_url))
+    outcomes: list[Outcome] = []
+    try:
+        async with asyncio.timeout(PATIENCE * 2):
+            while not listens(port) or len(neighbour.samples) < 100:
+                await asyncio.sleep(0.05)
+        idle = Latency.of(neighbour.samples[20:])
+        print(
+            f"\n{'hostile servers':38}  {'the call ended with':44}  seconds  {'p50':>7} {'p99':>8} {'max ms':>8}  verdict"
+        )
+        for name in names:
+            url = f"http://127.0.0.1:{port}/{list(ATTACKS).index(name)}"
+            outcomes.append(await measure(ATTACKS[name], url, neighbour, idle))
+            print(show(outcomes[-1]), flush=True)
+        print(f"idle: p50 {idle.p50:.2f}, p99 {idle.p99:.2f}, max {idle.most:.1f} ms", flush=True)
+    finally:
+        calling.cancel()
+        await asyncio.gather(calling, return_exceptions=True)
+        process.kill()
+        await process.wait()
+    return outcomes
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(serve_all(int(sys.argv[1])))

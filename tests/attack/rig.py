@@ -1,0 +1,175 @@
+"""What an attack is watched with: the server's process, the bystander, and the figures of both.
+
+    server (trimaran serve target.py)  <-  bystander: one connection, steady calls, its own process
+                                       <-  attacker: one process, lowest priority
+
+On a machine with few cores all three compete. The attacker yields to the other two, and sends no more than its link carries,
+so what the bystander feels is what the server does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..fault.rig import Connection, call, initialize, is_alive, legacy_http, modern, modern_http, rss
+from ..fleet.rig import Program
+from ..ports import find_port
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+SETTLE_LIMIT = 10.0  # seconds until descriptors are given back: a refused connection is read on for 5
+
+
+@dataclass(frozen=True)
+class Sample:
+    due: float
+    seconds: float
+    verdict: str
+
+
+@dataclass
+class Latency:
+    """Of some calls, in milliseconds."""
+
+    p50: float
+    p99: float
+    most: float
+    faults: list[str] = field(default_factory=list[str])
+
+    @classmethod
+    def of(cls, samples: list[Sample]) -> Latency:
+        if not samples:
+            return cls(float("nan"), float("nan"), float("nan"), ["no answer at all"])
+        ordered = sorted(sample.seconds * 1e3 for sample in samples)
+        faults = sorted({sample.verdict for sample in samples if sample.verdict != "ok"})
+        return cls(statistics.median(ordered), ordered[int(len(ordered) * 0.99)], ordered[-1], faults)
+
+
+class Bystander:
+    """The process that makes the steady calls."""
+
+    def __init__(self) -> None:
+        self.samples: list[Sample] = []
+
+    @contextlib.asynccontextmanager
+    async def watch(self, port: int, token: str | None = None) -> AsyncIterator[Bystander]:
+        arguments = ["-m", "tests.attack.bystander", str(port), *([] if token is None else [token])]
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, *arguments, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+        )
+        reading = asyncio.create_task(self._read(process.stdout))
+        try:
+            async with asyncio.timeout(20):
+                while len(self.samples) < 20:
+                    await asyncio.sleep(0.02)
+            yield self
+        finally:
+            process.kill()
+            await process.wait()
+            await reading
+
+    async def _read(self, stream: asyncio.StreamReader | None) -> None:
+        assert stream is not None
+        async for line in stream:
+            due, seconds, verdict = line.decode().split(maxsplit=2)
+            self.samples.append(Sample(float(due), float(seconds), verdict.strip()))
+
+    async def settle(self) -> None:
+        """Wait until it has caught up: a call that is due now has been answered."""
+        now = time.monotonic()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(25):
+                while not self.samples or self.samples[-1].due < now:
+                    await asyncio.sleep(0.02)
+
+    def between(self, begin: float, end: float) -> Latency:
+        return Latency.of([sample for sample in self.samples if begin <= sample.due < end])
+
+
+class Target:
+    """The server's process."""
+
+    def __init__(self, folder: Path, *, is_guarded: bool = False) -> None:
+        self.port = find_port()
+        command = [sys.executable, "-m", "trimaran.cli", "serve", str(HERE / "target.py"), "--port", str(self.port)]
+        command += ["--auth", "guard" if is_guarded else "none"]
+        self.program = Program("target", self.port, command, folder / f"target-{self.port}.log", PYTHONPATH=str(ROOT))
+        self.peak = 0.0
+
+    @property
+    def memory(self) -> float:
+        return rss(self.program.pid)
+
+    @property
+    def descriptors(self) -> int:
+        return len(os.listdir(f"/proc/{self.program.pid}/fd"))
+
+    @property
+    def is_alive(self) -> bool:
+        return is_alive(self.program.pid)
+
+    @contextlib.asynccontextmanager
+    async def run(self) -> AsyncIterator[Target]:
+        self.program.start()
+        try:
+            await self.program.wait_until_listening()
+            yield self
+        finally:
+            self.program.kill()
+
+    async def watch_memory(self) -> None:
+        """Note the largest memory, until cancelled."""
+        while True:
+            with contextlib.suppress(OSError):
+                self.peak = max(self.peak, self.memory)
+            await asyncio.sleep(0.05)
+
+    async def settle(self, descriptors: int) -> None:
+        """Wait until it holds no more descriptors than before."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SETTLE_LIMIT):
+                while self.is_alive and self.descriptors > descriptors:
+                    await asyncio.sleep(0.05)
+
+    def tracebacks(self) -> int:
+        return self.program.everything().count("Traceback (most recent call last)")
+
+
+async def check_served(port: int, token: str | None = None) -> list[str]:
+    """What a newcomer does not get, after an attack: an empty list where all is well."""
+    extra: dict[str, Any] = {} if token is None else {"Authorization": f"Bearer {token}"}
+    tasks = {
+        "io.modelcontextprotocol/clientCapabilities": {
+            "extensions": {"io.modelcontextprotocol/tasks": {}},
+            "elicitation": {},
+        }
+    }
+    authorization = "".join(f"{name}: {value}\r\n" for name, value in extra.items()).encode()
+    requests = {
+        "a call": modern_http(call("add", {"a": 2, "b": 3})),
+        "the list": modern_http(modern("tools/list")),
+        "a session": legacy_http(initialize()),
+        "a task": modern_http(call("survey", **tasks)),
+        "a thread": modern_http(call("hang", {"seconds": 0})),
+    }
+    missing: list[str] = []
+    for what, data in requests.items():
+        line, _, rest = data.partition(b"\r\n")
+        try:
+            async with asyncio.timeout(10), await Connection.open(port) as connection:
+                reply = await connection.ask(line + b"\r\n" + authorization + rest)
+            if reply.status != 200 or "result" not in reply.json:
+                missing.append(f"{what}: {reply.status} {reply.body[:60].decode('latin-1')}")
+        except (OSError, EOFError, TimeoutError, json.JSONDecodeError) as error:
+            missing.append(f"{what}: {type(error).__name__}")
+    return missing
