@@ -9,6 +9,7 @@ look like a secret.
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,7 +23,8 @@ from trimaran.host.config.files import read_text, replace_text
 from trimaran.host.config.model import ConfigUnusable, Problem, Source
 from trimaran.host.config.tomltext import write_table
 from trimaran.host.config.transfer import Exported, export_servers, import_servers, merge_servers, write_servers
-from trimaran.host.trust import Trust, untrusted_in
+from trimaran.host.trust import Trust
+from trimaran.host.untrusted import trust_digest, untrusted_in
 
 from .show import Screen, in_one_line, to_json
 
@@ -137,7 +139,7 @@ def _unusable(
 
 
 def _is_trusted(config: HostConfig, source: Source) -> bool:
-    return Trust().is_trusted(source.file, config.digests[source.file])
+    return Trust().is_trusted(source.file, trust_digest(config, source))
 
 
 def _say_sources(
@@ -239,17 +241,21 @@ def _report(
 def trust(workspace: Path | None) -> int:
     """Trust the project's mcp.toml: a host may start the servers it names, and heed what it allows.
 
-    What that is, is printed. It holds until the file changes.
+    What that is, is printed, with what its servers inherit and replace of yours. It holds until one of these changes.
     """
     screen = Screen()
     machine, config, source = _project(workspace)
     store = Trust(machine.trust_file)
-    if store.is_trusted(source.file, config.digests[source.file]):
+    digest = trust_digest(config, source)
+    if store.is_trusted(source.file, digest):
         screen.note(f"{source.file} is trusted already.")
         return 0
-    for one in untrusted_in(config, (source,)):
+    from trimaran.host.plans import Logins
+
+    logins = asyncio.run(Logins().kept(entry for entry in config.servers.values() if entry.source == source))
+    for one in untrusted_in(config, (source,), logins=logins):
         screen.text(str(one))
-    store.add(source.file, config.digests[source.file])
+    store.add(source.file, digest)
     screen.note(f"{source.file} is trusted, until it changes. Take that back with: trimaran config untrust")
     return 0
 

@@ -125,11 +125,11 @@ def _value(key: str, text: str) -> Any:
 
 
 def _act(name: str, config: HostConfig) -> Act:
-    """What the name stands for. Names can be read in several ways, `mcp__a__b__c`: servers that there are come first."""
-    from trimaran.host.names import safe_names
+    """What the name stands for."""
     from trimaran.host.permissions import Act, RuleError, parse_pattern
+    from trimaran.host.untrusted import configured_names
 
-    safe = safe_names([*config.servers, *config.failed])
+    safe = configured_names(config)
     known = {name: server for server, name in safe.items()}
     try:
         pattern = parse_pattern(name)
@@ -142,12 +142,8 @@ def _act(name: str, config: HostConfig) -> Act:
         server = named if named in safe else known.get(named, named)
         act = Act.elicit(server, safe=safe.get(server, ""))
     else:
-        ways = [one for one in known if name.startswith(f"mcp__{one}__") and len(name) > len(one) + 7]
-        word = max(ways, key=len) if ways else name.removeprefix("mcp__").partition("__")[0]
+        word = name.removeprefix("mcp__").partition("__")[0]
         server = known.get(word, word)
-        if len(ways) > 1:
-            could = " or ".join(known[one] for one in ways)
-            print(f"trimaran: {name} could be of {could}: taken as one of {server}", file=sys.stderr)
         act = Act.tool(server, name.removeprefix(f"mcp__{word}__"), safe=safe.get(server, ""))
     if server in config.failed:
         print(f"trimaran: {server} cannot be used as it is configured, and its own rules are not read", file=sys.stderr)

@@ -20,7 +20,7 @@ from .cards import SETTLE, Card
 
 if TYPE_CHECKING:
     from trimaran.host import Host
-    from trimaran.host.trust import Untrusted
+    from trimaran.host.untrusted import Untrusted
 
 __all__ = ["TrustCard"]
 
@@ -68,4 +68,8 @@ def _line(one: Untrusted) -> Text:
     text.append(one.what, style="not bold")
     for variable in (*one.env, *one.headers):
         text.append(f"\n    with {variable}", style="not bold dim")
-    return text.append(f"\n    in {one.cwd}", style="not bold dim") if one.cwd else text
+    if one.cwd:
+        text.append(f"\n    in {one.cwd}", style="not bold dim")
+    for warning in one.warnings:
+        text.append(f"\n    {warning}", style="not bold yellow")
+    return text

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from .names import UnknownName
     from .output import OutputLimits, OutputMissing, OutputPage
     from .supervise import ServerStatus, ServerUnavailable
-    from .trust import Trust, Untrusted
+    from .trust import Trust
+    from .untrusted import Untrusted
 
 # name -> the module of this package where it lives
 _HOMES = {
@@ -69,7 +70,7 @@ _HOMES = {
     "ServerStatus": "supervise",
     "ServerUnavailable": "supervise",
     "Trust": "trust",
-    "Untrusted": "trust",
+    "Untrusted": "untrusted",
 }
 
 __all__ = [

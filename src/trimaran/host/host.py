@@ -58,7 +58,8 @@ from .permissions import (
 )
 from .plans import OWN_HANDLERS, Logins, Plan, plan_for
 from .supervise import ServerStatus, Supervised
-from .trust import UNTRUSTED, Trust, Untrusted, untrusted_in
+from .trust import UNTRUSTED, Trust
+from .untrusted import Untrusted, configured_names, trust_digest, untrusted_in
 
 if TYPE_CHECKING:
     from trimaran.client import Sampling
@@ -172,6 +173,8 @@ class Host:
         self._trust = trust if isinstance(trust, Trust) else None
         self._is_trusting = trust is None or trust is True
         self._untrusted = self._suspicious(trust)
+        self._kept_logins: frozenset[str] = frozenset()
+        """The servers of such files for which a login is kept."""
         self._reading = self._read_rules(allow, ask, deny)
         self._brought: dict[str, tuple[Rule, ...]] = {}
         """The rules of entries that `start_server` was given."""
@@ -249,7 +252,7 @@ class Host:
         sources = dict.fromkeys((*config.sources, *(one.source for one in entries)))
         found = [source for source in sources if source.level == "project"]
         if trust is not False:
-            found = [one for one in found if not trust.is_trusted(one.file, config.digests.get(one.file, ""))]
+            found = [one for one in found if not trust.is_trusted(one.file, trust_digest(config, one))]
         return tuple(found)
 
     def _policy(self) -> Policy:
@@ -269,8 +272,12 @@ class Host:
 
     @property
     def untrusted(self) -> tuple[Untrusted, ...]:
-        """What the project's `mcp.toml` would start, and allow, if it were trusted; empty if it is. Show it, and ask."""
-        return untrusted_in(self.config, self._untrusted)
+        """What the project's `mcp.toml` would start, allow and inherit, if it were trusted; empty if it is. Show it, and ask.
+
+        Kept logins are known once the host has started.
+        """
+        rules = (*self._reading.rules, *self.gate.standing.rules)
+        return untrusted_in(self.config, self._untrusted, rules=rules, logins=self._kept_logins)
 
     @property
     def untrusted_files(self) -> tuple[str, ...]:
@@ -289,7 +296,7 @@ class Host:
             raise Closed("the host is closed")
         trusted = self._untrusted
         if self._trust is not None:
-            digests = {source.file: self.config.digests.get(source.file, "") for source in trusted}
+            digests = {source.file: trust_digest(self.config, source) for source in trusted}
             for file, digest in digests.items():
                 if digest:
                     await asyncio.to_thread(self._trust.add, file, digest)
@@ -327,7 +334,9 @@ class Host:
         given: Mapping[str, Any] = (
             self.config.servers if config is None or config is self.config else cast("Any", config)
         )
-        self._safe.update(safe_names(map(check_server_name, (*given, *self.config.failed))))
+        for name in (*given, *self.config.failed):
+            check_server_name(name)
+        self._safe.update(safe_names((*given, *self.config.failed), configured_names(self.config)))
         for name, target in given.items():
             self._add(name, target)
         for name, failed in self.config.failed.items():
@@ -403,6 +412,9 @@ class Host:
             for server in self._servers.values():
                 await server.stop("disabled", "TRIMARAN_NO_MCP is set")
             return
+        if self._untrusted:
+            untrusted = [entry for entry in self.config.servers.values() if entry.source in self._untrusted]
+            self._kept_logins = await self._logins.kept(untrusted)
         for name in self._servers:
             if not self._is_untrusted(name):
                 self._begin(name)

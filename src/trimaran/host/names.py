@@ -16,7 +16,10 @@ servers came (C28, R271):
                                 replaced by "_"
     mcp__server__too_1a2b3c4d   the same with a digest of server and tool, where the plain name would not do:
                                 longer than the limit; taken by a tool of exactly that name; two tools that differ only in
-                                replaced characters; or not to be taken apart again (a server whose name has "__" in it)
+                                replaced characters
+
+The name of a server holds no "__" and does not end with "_". So the first "__" behind "mcp__" ends it, and a rule for the
+server `a`, `mcp__a__*`, is about no other: neither about `a__b` nor about `a_`, of which there are none.
 
 Whoever had a name keeps it: `renewed` never gives a name to one tool that another had before, so that a model that read an
 older list does not call something else.
@@ -98,6 +101,13 @@ def name_problem(name: str) -> str:
         )
     if name != name.strip():
         return f"the name of a server neither begins nor ends with a blank: write {name.strip()[:60]!r}"
+    if _BETWEEN in name or name.endswith("_"):
+        better = re.sub(r"_{2,}", "-", name).strip("_-")
+        write = f": write {better[:60]!r}" if better else ""
+        return (
+            f"the name of a server holds no '__' and does not end with '_', and {name[:60]!r} does: rules and models know its "
+            f"tools as mcp__SERVER__TOOL, and a rule for one server would be about another{write}"
+        )
     return ""
 
 
@@ -306,8 +316,6 @@ class Names:
         """Who can be called by the plain name: at most one tool for each."""
         plain: dict[Address, str] = {}
         for server, names in listed.items():
-            if _BETWEEN in self._safe[server] or self._safe[server].endswith("_"):
-                continue
             claims: dict[str, list[Address]] = {}
             for tool in names:
                 address = Address(server, tool)

@@ -11,7 +11,8 @@ logs in. Tokens are kept by the server's name and URL (C33). Credentials that ne
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, cast, final
 from urllib.parse import urlsplit
 
@@ -256,6 +257,24 @@ class Logins:
         except StoreUnusable as error:
             log.warning("no stored login is looked for: %s", error)  # the server may want none at all
             return None
+
+    async def kept(self, entries: Iterable[ServerEntry]) -> frozenset[str]:
+        """The names of the servers for which a login is kept. No token is read."""
+        from trimaran.state import FileTokens, StoreUnusable
+        from trimaran.state.tokens import token_key
+
+        keys = {token_key(entry.name, entry.url): entry.name for entry in entries if entry.url}
+        store = self._store(is_needed=False) if keys else None
+        if store is None:
+            return frozenset()
+        if isinstance(store, (str, os.PathLike)):
+            store = FileTokens(cast("str", store))
+        try:
+            stored: list[str] = await store.keys()
+        except StoreUnusable as error:
+            log.warning("whether a login is kept cannot be told: %s", error)
+            return frozenset()
+        return frozenset(keys[key] for key in stored if key in keys)
 
     def grant(self, plan: Plan, login: Any = None) -> Any:
         """The grant by which a person logs in: without `login`, one that never asks."""

@@ -2,7 +2,7 @@
 
 A project's file starts programs with the rights of whoever opens the project, and may allow a model to use them. Where
 somebody else wrote it, a person has to say yes first; `Host(trust=Trust())` waits for that. What is trusted is one text in
-one place: the file's path and the SHA-256 of what it said. A file that was changed, by whomever, is a new one.
+one place: the file's path and a SHA-256 of what it said and what it inherits. A file that was changed is a new one.
 
 It is kept as `{"version": 1, "files": {path: digest}}`, mode 0600, replaced as a whole. What is no such file, what others
 could have written to, and what cannot be read is trust in nothing: the worst that happens is that a person is asked again.
@@ -11,43 +11,31 @@ So two processes that write at the same time need no lock.
 The place is the project's directory, however it was come by, and the file's name in it. Links inside the project are not
 followed: whoever wrote it could lead one to a file that is trusted elsewhere, whose `./server` would be another one here.
 
-`Untrusted` is for the question. A command is shown as it is written and not masked: what looks like a secret may be what it
-is all about, `--auth-hook ./steal.sh`. So is the host of a URL. Variables stay `${NAME}`; a secret that stands in the file
-itself is no secret of the person's.
+What a person is asked about, and the digest of a file, is in `untrusted.py`.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import re
-import shlex
 import stat
 import sys
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, cast, final
+from typing import Any, Final, cast, final
 
 import msgspec
-from msgspec import Struct
 
 from trimaran.errors import ConfigError
 
-from .config.entry import read_rules
 from .config.files import write_whole
 from .config.machine import Machine
-from .config.mask import MASK, is_secret_key, mask_text, mask_url
-from .config.model import FailedEntry, HostConfig, RuleEntry, ServerEntry, Source
-from .plain import visible
 
-__all__ = ["UNTRUSTED", "Trust", "Untrusted", "untrusted_in"]
+__all__ = ["UNTRUSTED", "Trust"]
 
 log: Final = logging.getLogger("trimaran.host")
 
 UNTRUSTED: Final = "the project's mcp.toml is not trusted yet"
-INHERITS: Final = "every variable that is set here, secrets included (inherit_env = true)"
 _LARGEST: Final = 1024 * 1024  # bytes; some 5000 projects
-_AUTHORITY: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)([^/?#\\]*)")
 _MOST: Final = 2000  # files; the oldest are forgotten first, and asked about again
 
 
@@ -66,7 +54,7 @@ class Trust:
         return f"Trust({str(self.path)!r})"
 
     def is_trusted(self, file: str, digest: str) -> bool:
-        """Does the person trust this file with this content, as `HostConfig.digests` has it?"""
+        """Does the person trust this file with this content, as `trust_digest` has it?"""
         return bool(digest) and self.files().get(_place(file)) == digest
 
     def add(self, file: str, digest: str) -> None:
@@ -140,119 +128,3 @@ def _suspicion(found: os.stat_result) -> str:
         if stat.S_IMODE(found.st_mode) & 0o022:
             return "others may write to it (chmod 600 it, if it is as you left it)"
     return ""
-
-
-# --- what is asked about ---------------------------------------------------------------------------------------------
-
-
-@final
-class Untrusted(Struct, frozen=True, kw_only=True):
-    """One thing that a project's file does once it is trusted."""
-
-    kind: Literal["server", "rule"]
-    """A server that is started, or reached; or a rule that allows something without asking."""
-    name: str
-    """The server's name; of a global rule, nothing."""
-    what: str
-    """The whole command line as it is written, the masked URL, or the rule's pattern."""
-    where: str
-    """`file:line`."""
-    transport: str = ""
-    env: tuple[str, ...] = ()
-    """What is set for the process, `NAME=value` as it is written; and whether it gets the whole environment."""
-    headers: tuple[str, ...] = ()
-    """What is sent with each request, and what `oauth` says of a login: names, and the variables in the values."""
-    cwd: str = ""
-
-    def __str__(self) -> str:
-        if self.kind == "rule":
-            return f"allow {self.what}{f' of {self.name}' if self.name else ''} ({self.where})"
-        more = "".join(f", with {one}" for one in (*self.env, *self.headers)) + (f", in {self.cwd}" if self.cwd else "")
-        return f"{self.name}: {self.what}{more} ({self.where})"
-
-
-def untrusted_in(config: HostConfig, sources: tuple[Source, ...]) -> tuple[Untrusted, ...]:
-    """All that these files of a configuration start, and what they allow.
-
-    Also what is disabled, or cannot be used as things are: it can once a variable is set, and the file is the same then.
-    """
-    servers: list[Untrusted] = []
-    rules = [_rule(one) for one in config.rules if one.source in sources and one.action == "allow"]
-    for entry in (*config.servers.values(), *config.failed.values()):
-        if entry.source in sources:
-            where = entry.where() if isinstance(entry, ServerEntry) else _at(entry.source, entry.line)
-            servers.append(_server(entry.name, entry.table, where))
-            permissions = entry.permissions if isinstance(entry, ServerEntry) else _permissions(entry)
-            rules += [_rule(one, entry.name) for one in permissions if one.action == "allow"]
-    return (*servers, *rules)
-
-
-def _permissions(failed: FailedEntry) -> tuple[RuleEntry, ...]:
-    """The rules of a server that cannot be used as things are."""
-    table = _table(failed.table.get("permissions"))
-    return read_rules(table, failed.source, lambda key, message: None, lambda key: failed.line)
-
-
-def _server(name: str, table: Mapping[str, Any], where: str) -> Untrusted:
-    """As it is written, be it right or wrong."""
-    said: Any = table.get("transport", table.get("type", "http" if "url" in table else "stdio"))
-    command, url = table.get("command"), table.get("url")
-    what: list[str] = []
-    if command is not None or url is None:
-        what.append(shlex.join(map(str, [command or "", *_list(table.get("args"))])))
-    if url is not None:
-        what.append(_url(str(url)))
-    return Untrusted(
-        kind="server",
-        name=name,
-        what=visible(" ".join(what)),
-        where=where,
-        transport=visible(str(said)),
-        env=(
-            *((INHERITS,) if table.get("inherit_env") else ()),
-            *(visible(f"{key}={value}") for key, value in _table(table.get("env")).items()),
-        ),
-        headers=(
-            *(visible(f"{key}: {mask_text(str(value))}") for key, value in _table(table.get("headers")).items()),
-            *(visible(f"oauth {key}: {_detail(key, value)}") for key, value in _oauth(table)),
-        ),
-        cwd=visible(str(table.get("cwd") or "")),
-    )
-
-
-def _url(text: str) -> str:
-    """As `mask_url` has it, but for the host: one can be made to look like a token."""
-    found = _AUTHORITY.match(text)
-    if found is None:
-        return mask_url(text)
-    scheme, host = found.groups()
-    return f"{scheme}{f'{MASK}@' if '@' in host else ''}{host.rpartition('@')[2]}{mask_url(text[found.end() :])}"
-
-
-def _oauth(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Where a login leads, and what is told there."""
-    for key in ("oauth", "oauth_config"):
-        yield from _table(table.get(key)).items()
-
-
-def _detail(key: str, value: Any) -> str:
-    if isinstance(value, list):
-        return " ".join(map(str, cast("list[Any]", value)))
-    text = str(value)
-    return mask_text(text) if is_secret_key(key) else _url(text) if "://" in text else text
-
-
-def _list(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else [] if value is None else [value]
-
-
-def _table(value: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
-
-
-def _rule(rule: RuleEntry, server: str = "") -> Untrusted:
-    return Untrusted(kind="rule", name=server, what=visible(rule.pattern), where=_at(rule.source, rule.line))
-
-
-def _at(source: Source, line: int | None) -> str:
-    return source.file if line is None else f"{source.file}:{line}"

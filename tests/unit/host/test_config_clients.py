@@ -413,6 +413,13 @@ def test_names_stay_as_they_are_and_those_that_cannot_be_are_made_to_fit() -> No
     assert not config.failed
 
 
+def test_a_name_that_rules_could_take_for_anothers_is_changed_with_a_word() -> None:
+    entries = {name: {"command": "x"} for name in ("github", "github__x", "GitHub_", "__")}
+    found = taken("mcp-json", json.dumps({"mcpServers": entries}))
+    assert list(found.tables) == ["github", "github-x", "github-2", "server"]
+    assert found.notes["github-x"] == ["it is called 'github__x' in .mcp.json"]
+
+
 def test_a_name_is_cut_before_it_is_counted() -> None:
     assert name_for("y" * 40, ["y" * 32]) == "y" * 30 + "-2"
 

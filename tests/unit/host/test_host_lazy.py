@@ -29,8 +29,8 @@ command = "early"
 command = "late"
 lazy = true
 
-[server.late__too]
-command = "late__too"
+[server.late_too]
+command = "late_too"
 lazy = true
 
 [server.typo]
@@ -90,7 +90,7 @@ async def test_a_lazy_server_is_not_started_with_the_host(programs: Programs) ->
         assert states(host) == {
             "early": "connected",
             "late": "idle",
-            "late__too": "idle",
+            "late_too": "idle",
             "off": "disabled",
             "typo": "failed",
         }
@@ -124,8 +124,8 @@ async def test_calls_at_the_same_time_start_it_once(programs: Programs) -> None:
 
 async def test_the_longest_name_is_meant_first(programs: Programs) -> None:
     async with make_host(separator=":") as host:
-        assert (await soon(host.call("late__too:which"))).data == "late__too"
-    assert programs.started == ["early", "late__too"]
+        assert (await soon(host.call("late_too:which"))).data == "late_too"
+    assert programs.started == ["early", "late_too"]
 
 
 async def test_a_call_that_a_rule_forbids_starts_nothing(programs: Programs) -> None:
@@ -154,12 +154,12 @@ async def test_a_tool_that_it_does_not_have_is_unknown_once_it_runs(programs: Pr
 
 async def test_a_mention_starts_it(programs: Programs) -> None:
     async with make_host() as host:
-        assert await soon(host.complete_mention("@la")) == ["@late:", "@late__too:"]
+        assert await soon(host.complete_mention("@la")) == ["@late:", "@late_too:"]
         assert programs.started == ["early"]
         found = await soon(host.expand("Look at @late:style."))
         assert "Short words." in found.text
-        assert await soon(host.complete_mention("@late__too:")) == ["@late__too:style"]
-    assert programs.started == ["early", "late", "late__too"]
+        assert await soon(host.complete_mention("@late_too:")) == ["@late_too:style"]
+    assert programs.started == ["early", "late", "late_too"]
 
 
 @pytest.mark.parametrize("how", ["wake", "enable", "reload"])

@@ -24,7 +24,7 @@ PROJECT = """
 command = "fs"
 [server.fs.permissions]
 ask = ["write_*"]
-[server.fs__x]
+[server.fs-x]
 command = "fs"
 """
 
@@ -102,8 +102,6 @@ def test_one_file_can_be_named(shell: Shell) -> None:
 
 
 def test_what_is_not_certain_about_a_name_is_said(shell: Shell) -> None:
-    done = shell("explain", "mcp__fs__x__read")
-    assert "could be of fs or fs__x: taken as one of fs__x" in done.err
     assert "no server is called nix" in shell("explain", "mcp__nix__read").err
     assert "git cannot be used as it is configured" in shell("explain", "mcp__git__log").err
 

@@ -57,6 +57,7 @@ def load_config(path: str | os.PathLike[str] | None = None, *, machine: Machine 
 def read_config(texts: Sequence[tuple[Source, str]], machine: Machine) -> HostConfig:
     """The configuration that these files make, the weakest first."""
     read: dict[str, ServerEntry | FailedEntry] = {}
+    replaced: dict[str, ServerEntry | FailedEntry] = {}
     rules: list[RuleEntry] = []
     problems: list[Problem] = []
     for source, text in texts:
@@ -65,6 +66,8 @@ def read_config(texts: Sequence[tuple[Source, str]], machine: Machine) -> HostCo
         problems += _unknown(whole, source, lines)
         rules = [*_global_rules(whole, source, lines), *rules]
         for name, table in _servers(whole, source, lines).items():
+            if name in read:
+                replaced[name] = read[name]
             read[name] = read_entry(name, table, source, machine, _below(lines, ("server", name)))
     return HostConfig(
         sources=tuple(source for source, _ in texts),
@@ -73,6 +76,7 @@ def read_config(texts: Sequence[tuple[Source, str]], machine: Machine) -> HostCo
         },
         servers={name: one for name, one in read.items() if isinstance(one, ServerEntry)},
         failed={name: one for name, one in read.items() if isinstance(one, FailedEntry)},
+        replaced=replaced,
         rules=tuple(rules),
         problems=tuple(problems),
     )

@@ -282,6 +282,8 @@ class HostConfig(Struct, frozen=True, kw_only=True):
     """The SHA-256 of each file's text, as it was read: what a person trusts is this text, not the name of a file."""
     servers: Mapping[str, ServerEntry] = field(default_factory=dict[str, ServerEntry])
     failed: Mapping[str, FailedEntry] = field(default_factory=dict[str, FailedEntry])
+    replaced: Mapping[str, ServerEntry | FailedEntry] = field(default_factory=dict[str, "ServerEntry | FailedEntry"])
+    """Servers of a weaker file whose name a stronger one uses for another (R225)."""
     rules: tuple[RuleEntry, ...] = ()
     """The global permission rules, those of the strongest file first (R244)."""
     problems: tuple[Problem, ...] = ()

@@ -56,7 +56,7 @@ class Exported(Struct, frozen=True, kw_only=True):
 
 def name_for(text: str, taken: Sequence[str] = ()) -> str:
     """A server's name made of any text (R226)."""
-    made = re.sub(r"[^a-z0-9_-]+", "-", text.lower()).strip("-")[:32].strip("-") or "server"
+    made = re.sub(r"[^a-z0-9_-]+|_{2,}", "-", text.lower()).strip("-_")[:32].strip("-_") or "server"
     name, number = made, 2
     while name in taken:
         name = f"{made[: 32 - len(str(number)) - 1]}-{number}"
