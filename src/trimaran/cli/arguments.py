@@ -30,8 +30,11 @@ def _usage() -> Generator[None]:
 
 def read_words(words: Iterable[str]) -> list[Word]:
     """Split `key=value` and `key:=JSON`; UsageError for anything else, and for a key given twice."""
+    listed = list(words)
+    if len(listed) == 1 and listed[0].lstrip().startswith("{"):
+        raise click.UsageError('a JSON object is given with --args: write --args \'{"key": "value"}\'')
     with _usage():
-        return typed.read_words(words)
+        return typed.read_words(listed)
 
 
 def fit(words: Sequence[Word], schema: Mapping[str, Any]) -> dict[str, Any]:

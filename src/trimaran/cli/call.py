@@ -12,6 +12,7 @@ import msgspec
 
 from trimaran.depth import decode_json
 from trimaran.errors import ProtocolError, Unsupported
+from trimaran.schema.words import properties_of, unknown_key
 from trimaran.types import TextContent, as_object
 
 from .arguments import fit, read_args, read_words
@@ -54,7 +55,8 @@ def command(
       trimaran call boat.py plot --args @plot.json --out charts
 
     KEY=VALUE is read by the tool's schema: text stays text, and where the tool wants a number, true or false, a list or
-    an object, it is read as that. KEY:=JSON is JSON whatever the schema says. Both add to --args.
+    an object, it is read as that. KEY:=JSON is JSON whatever the schema says. Both add to --args, which is sent as it is;
+    a KEY that the tool does not have is refused.
 
     Structured data is printed as JSON. Pictures, sounds and other files are saved as TOOL-1.png and so on, never over a
     file that is there; with --json only if --out is given. Progress, log lines and questions go to stderr. Without a
@@ -77,6 +79,11 @@ def command(
     async def work(client: Client) -> int:
         tool = await _find(client, name)
         schema = {} if tool is None else _schema_of(tool)
+        unknown = unknown_key(typed, schema)
+        if unknown is not None:
+            raise click.UsageError(
+                not_among("argument", unknown, list(properties_of(schema)), owner=f"the tool {name!r}")
+            )
         arguments = {**base, **fit(typed, schema)}
         result = await client.call_tool(name, arguments, on_progress=on_progress)
         screen.progress.stop()
@@ -106,13 +113,13 @@ async def _find(client: Client, name: str) -> Tool | None:
     raise click.UsageError(not_among("tool", name, [tool.name for tool in tools]))
 
 
-def not_among(what: str, name: str, known: Sequence[str]) -> str:
-    """The server has no such thing; what it has, or what was meant."""
+def not_among(what: str, name: str, known: Sequence[str], *, owner: str = "the server") -> str:
+    """The owner has no such thing; what it has, or what was meant."""
     near = difflib.get_close_matches(name, known, n=1)
     if near:
-        return f"the server has no {what} {name!r}; did you mean {near[0]!r}?"
+        return f"{owner} has no {what} {name!r}; did you mean {near[0]!r}?"
     shown = ", ".join(in_one_line(one, 60) for one in known[:12]) + (", ..." if len(known) > 12 else "")
-    return f"the server has no {what} {name!r}; it has {shown or 'none at all'}"
+    return f"{owner} has no {what} {name!r}; it has {shown or 'none at all'}"
 
 
 def _schema_of(tool: Tool) -> dict[str, Any]:

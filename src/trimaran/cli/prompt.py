@@ -82,6 +82,10 @@ async def _check(client: Client, name: str, arguments: dict[str, str]) -> None:
     prompt = next((one for one in prompts if one.name == name), None)
     if prompt is None:
         raise click.UsageError(not_among("prompt", name, [one.name for one in prompts]))
+    names = [one.name for one in prompt.arguments or []]
+    unknown = next((key for key in arguments if key not in names), None)
+    if unknown is not None:
+        raise click.UsageError(not_among("argument", unknown, names, owner=f"the prompt {name!r}"))
     missing = [one.name for one in prompt.arguments or [] if one.required and one.name not in arguments]
     if missing:
         shown = " ".join(f"{in_one_line(one, 60)}=..." for one in missing)

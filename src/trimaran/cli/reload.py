@@ -141,7 +141,8 @@ class Turn:
         threading.Thread(target=self._listen, name="trimaran-front", daemon=True).start()
 
     def _listen(self) -> None:
-        for _ in sys.stdin.buffer:
+        # Not `sys.stdin.buffer`: a thread that waits in there holds its lock, and an interpreter that ends meanwhile dies of it.
+        while os.read(sys.stdin.fileno(), 64):
             self._has_come.set()
         # The server's own handler, once it is there, ends open streams properly. A loop that hangs does not run it.
         signal.raise_signal(signal.SIGTERM)

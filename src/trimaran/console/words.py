@@ -24,7 +24,7 @@ from trimaran.errors import Error
 from trimaran.host import Host, ServerUnavailable, UnknownName
 from trimaran.host.names import Address
 from trimaran.host.plain import in_one_line
-from trimaran.schema.words import Word, WordError, fit, parse_json, read_words
+from trimaran.schema.words import Word, WordError, fit, parse_json, read_words, unknown_key
 from trimaran.types import Tool
 
 from .completion import Completion, Option, complete
@@ -237,10 +237,10 @@ def _has_key(token: Token, names: set[str]) -> bool:
 def _check_names(words: list[Word], name: str, known: list[Argument], schema: Mapping[str, Any]) -> None:
     given = {word.key for word in words}
     names = [one.name for one in known]
-    takes_others = schema.get("additionalProperties", False) is not False or "patternProperties" in schema
-    for key in given.difference(names) if names and not takes_others else ():
-        said = f"the tool {in_one_line(name, 100)} has no argument {_short(key)}"
-        raise _error(said, nearest(key, names), _takes(name, known))
+    unknown = unknown_key(words, schema)
+    if unknown is not None:
+        said = f"the tool {in_one_line(name, 100)} has no argument {_short(unknown)}"
+        raise _error(said, nearest(unknown, names), _takes(name, known))
     missing = [one.name for one in known if one.is_required and one.name not in given]
     if missing:
         said = f"the tool {in_one_line(name, 100)} needs {_list(missing)}: add {in_one_line(missing[0], 60)}=VALUE"

@@ -9,7 +9,9 @@ capability is not advertised.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
+
+import msgspec
 
 from trimaran.errors import ProtocolError
 from trimaran.protocol.inbound import Call, Notice, as_request_id
@@ -19,9 +21,11 @@ from trimaran.protocol.versions import V2025_06, V2025_11
 from trimaran.protocol.versions import negotiate as negotiate_version
 from trimaran.schema import enc_hook
 from trimaran.server.access import InsufficientScope
+from trimaran.server.changes import check_watched
 from trimaran.server.dispatch import Serve
 from trimaran.server.handlers import call_any, incident
 from trimaran.types import EmptyResult, InitializeResult, Json
+from trimaran.types.wire import MAX_NAME
 
 from .session import Outlet, Session, Sessions
 
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
     from trimaran.server.server import Server
 
 __all__ = ["Handshake"]
+
+_MOST_INTRODUCED: Final = 64 * 1024  # bytes; every session keeps it, and there may be ten thousand
 
 
 @final
@@ -54,6 +60,7 @@ class Handshake:
         if call.params is None:
             raise ProtocolError.invalid_params(f"initialize: {call.shape_error}")
         peer = negotiate(call)
+        _check_introduction(peer)
         await self._server.start()
         # The result first: if it cannot be made, no session is left behind.
         result = self.result(peer.version)
@@ -127,7 +134,7 @@ class Handshake:
         elif notice.method == "notifications/cancelled":
             reason = notice.params.get("reason")
             id = as_request_id(notice.params.get("requestId"))
-            session.hear_cancelled(id, reason if isinstance(reason, str) else None)
+            session.hear_cancelled(id, reason[:MAX_NAME] if isinstance(reason, str) else None)
         elif notice.method == "notifications/roots/list_changed" and self._server.on_roots_changed is not None:
             try:
                 await call_any(self._server.on_roots_changed, session)
@@ -157,9 +164,8 @@ class Handshake:
         lacking = self._server.dispatcher.resources.scopes_lacking(call.params.uri, call.principal)
         if lacking:
             raise InsufficientScope(lacking)
-        most = self._server.limits.max_subscriptions
-        if call.params.uri not in session.subscriptions and len(session.subscriptions) >= most:
-            raise ProtocolError.invalid_params(f"one session may watch {most} resources")
+        if call.params.uri not in session.subscriptions:
+            check_watched(session.subscriptions | {call.params.uri}, self._server.limits.max_subscriptions, "session")
         await self._tell_callbacks("subscribe_resource", call)
         session.subscriptions.add(call.params.uri)
         await session.keep(subscribe=call.params.uri)
@@ -184,6 +190,16 @@ def negotiate(call: Call) -> Peer:
     params = call.params
     version = negotiate_version(params.protocol_version)
     return Peer(version=version, capabilities=_known(params.capabilities, version), info=params.client_info)
+
+
+def _check_introduction(peer: Peer) -> None:
+    """Refuse a client that says more of itself than a session should keep."""
+    size = len(msgspec.json.encode((peer.capabilities, peer.info)))
+    if size > _MOST_INTRODUCED:
+        raise ProtocolError.invalid_params(
+            f"initialize: capabilities and clientInfo have at most {_MOST_INTRODUCED} bytes, not {size}; "
+            "give icons as https URLs, not as data"
+        )
 
 
 def _known(capabilities: Mapping[str, Json], version: str) -> dict[str, Json]:

@@ -34,6 +34,7 @@ from trimaran.errors import (
     RemoteProtocolError,
 )
 from trimaran.types import Json, as_object
+from trimaran.types.wire import MAX_NAME, Name
 
 from .headers import routing_name_matches
 from .meta import KEY_LOG_LEVEL, KEY_PROTOCOL_VERSION, LOG_LEVELS, MetaReader, Peer, RequestMeta
@@ -166,8 +167,8 @@ Message: TypeAlias = Call | Notice | Answer | Batch
 
 class _Frame(Struct):
     jsonrpc: Literal["2.0"]
-    method: str | UnsetType = UNSET
-    id: int | str | UnsetType = UNSET
+    method: Name | UnsetType = UNSET
+    id: int | Name | UnsetType = UNSET
     params: Raw | UnsetType = UNSET
     result: Raw | UnsetType = UNSET
     error: Raw | UnsetType = UNSET
@@ -342,6 +343,9 @@ def _envelope_fault(value: dict[str, Any]) -> str:
         return 'the message lacks "jsonrpc": "2.0"'
     if "id" in value and (isinstance(value["id"], bool) or not isinstance(value["id"], (int, str))):
         return f"id is a string or an integer, not {msgspec.json.encode(value['id']).decode()[:80]}"
+    for member in ("id", "method"):
+        if isinstance(value.get(member), str) and len(value[member]) > MAX_NAME:
+            return f"{member} has at most {MAX_NAME} characters, not {len(value[member])}"
     return "method is a string"
 
 
@@ -351,8 +355,10 @@ def _unreadable(error: Exception) -> RemoteProtocolError:
 
 
 def as_request_id(value: Any) -> RequestId | None:
-    """A request id, or None: a boolean is no integer here."""
-    return value if isinstance(value, (int, str)) and not isinstance(value, bool) else None
+    """A request id, or None: a boolean is no integer here, and a long text no id."""
+    if isinstance(value, str):
+        return value if len(value) <= MAX_NAME else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def read_json(raw: Raw) -> Any:

@@ -16,6 +16,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 from trimaran.depth import check_depth
 from trimaran.errors import RemoteProtocolError
 from trimaran.types import Implementation, Json
+from trimaran.types.wire import Name
 
 __all__ = [
     "KEY_CLIENT_CAPABILITIES",
@@ -74,8 +75,8 @@ class _Fields(Struct, frozen=True):
     protocol_version: str | UnsetType = field(name=KEY_PROTOCOL_VERSION, default=UNSET)
     client_capabilities: dict[str, Any] | UnsetType = field(name=KEY_CLIENT_CAPABILITIES, default=UNSET)
     client_info: Raw | UnsetType = field(name=KEY_CLIENT_INFO, default=UNSET)
-    log_level: str | UnsetType = field(name=KEY_LOG_LEVEL, default=UNSET)
-    progress_token: int | str | UnsetType = field(name="progressToken", default=UNSET)
+    log_level: Name | UnsetType = field(name=KEY_LOG_LEVEL, default=UNSET)
+    progress_token: int | Name | UnsetType = field(name="progressToken", default=UNSET)
 
 
 @final

@@ -10,19 +10,22 @@ Earlier expressions take as much as they can, but leave an optional expression b
 
 Matching cannot backtrack. Where each end is forced (`a/{x}/b/{y}`), one pass forward finds them. Otherwise, from the
 last token to the first, a table is made of the positions from which the rest can match, and the pass forward picks
-ends from it. The cost is tokens times length of the URI, whatever either says.
+ends from it. The cost is tokens times length of the URI, whatever either says. Both are bounded: a template has at most
+`MAX_URI` characters and 100 variables, and a URI of more than `MAX_URI` characters matches nothing.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final, NoReturn, cast, final
 from urllib.parse import quote
 
 import msgspec
 
 from trimaran.errors import DeclarationError, LocalProtocolError
+from trimaran.types.wire import MAX_URI
 
 __all__ = ["UriTemplate"]
 
@@ -99,6 +102,7 @@ _SEGMENT: Final = "/?#"
 # but a query starts at its first question mark.
 _EARLY_OPENERS: Final = ";?&#"
 _YES: Final = b"\x01"
+_MOST_VARIABLES: Final = 100  # each costs a pass over the URI; real templates have three or four
 
 
 @final
@@ -106,10 +110,10 @@ class UriTemplate:
     """A URI template, compiled once.
 
     Raises:
-        DeclarationError: the template is malformed; the message names the position.
+        DeclarationError: the template is malformed, and the message names the position; or it is too long.
     """
 
-    __slots__ = ("_captures", "_lead", "_parts", "_tokens", "literal", "text", "variables")
+    __slots__ = ("_captures", "_lead", "_parts", "_plain_lead", "_tokens", "literal", "text", "variables")
 
     text: str
     variables: tuple[str, ...]
@@ -120,11 +124,13 @@ class UriTemplate:
     def __init__(self, text: str) -> None:
         self.text = text
         self._parts = _parse(text)
+        _check_size(text, self._parts)
         names = [var.name for part in self._parts if isinstance(part, _Expression) for var in part.variables]
         self.variables = tuple(dict.fromkeys(names))
         self.literal = all(isinstance(part, str) for part in self._parts)
         tokens = _compile(self._parts)
         self._lead = tokens[0].text if tokens and isinstance(tokens[0], _Literal) else ""
+        self._plain_lead = "" if _NOT_TEXT.search(self._lead) else self._lead
         self._tokens = tuple(tokens[1:] if self._lead else tokens)
         self._captures = _forced_captures if _is_forced(self._tokens) else _captures
 
@@ -149,7 +155,12 @@ class UriTemplate:
         )
 
     def match(self, uri: str) -> dict[str, str | list[str]] | None:
-        """Read the variables out of a URI; None when the URI is not one of this template's."""
+        """Read the variables out of a URI; None when the URI is not one of this template's, or longer than `MAX_URI`."""
+        if len(uri) > MAX_URI:
+            return None
+        # Most templates of a server begin otherwise; only a percent sign could hide that this one does not.
+        if not uri.startswith(self._plain_lead) and "%" not in uri[: len(self._plain_lead)]:
+            return None
         if _NOT_TEXT.search(uri):
             return None
         text = _shield(uri)
@@ -160,6 +171,8 @@ class UriTemplate:
 
 
 def _parse(text: str) -> list[str | _Expression]:
+    if len(text) > MAX_URI:
+        raise DeclarationError(f"a URI template has at most {MAX_URI} characters, {text[:60]!r}... has {len(text)}")
     parts: list[str | _Expression] = []
     position = 0
     while position < len(text):
@@ -210,7 +223,15 @@ def _parse_expression(text: str, start: int, end: int) -> _Expression:
 
 
 def _malformed(text: str, position: int, reason: str) -> NoReturn:
-    raise DeclarationError(f"malformed URI template {text!r} at position {position}: {reason}")
+    raise DeclarationError(f"malformed URI template {text[:200]!r} at position {position}: {reason}")
+
+
+def _check_size(text: str, parts: Sequence[str | _Expression]) -> None:
+    variables = sum(len(part.variables) for part in parts if isinstance(part, _Expression))
+    if variables > _MOST_VARIABLES:
+        raise DeclarationError(
+            f"a URI template has at most {_MOST_VARIABLES} variables, {text[:60]!r}... has {variables}"
+        )
 
 
 # Expansion.
@@ -365,6 +386,7 @@ def _run(excluded: str) -> re.Pattern[str]:
     return re.compile(f"[^{re.escape(excluded)}]+" if excluded else ".+", re.DOTALL)
 
 
+@lru_cache(maxsize=8)  # a URI is matched against one template after the other
 def _shield(text: str) -> str:
     return _PERCENT_RUN.sub(_shield_run, text) if "%" in text else text
 

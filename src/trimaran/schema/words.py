@@ -18,7 +18,18 @@ from trimaran.errors import DeclarationError
 
 from .validate import Validator
 
-__all__ = ["Word", "WordError", "fit", "kinds_of", "parse_json", "properties_of", "read_words", "target_of", "truth_of"]
+__all__ = [
+    "Word",
+    "WordError",
+    "fit",
+    "kinds_of",
+    "parse_json",
+    "properties_of",
+    "read_words",
+    "target_of",
+    "truth_of",
+    "unknown_key",
+]
 
 _YES: Final = frozenset({"true", "yes", "on", "y", "1"})
 _NO: Final = frozenset({"false", "no", "off", "n", "0"})
@@ -104,6 +115,16 @@ def fit(words: Sequence[Word], schema: Schema) -> dict[str, Any]:
         else _fit_one(word, known.get(word.key, True), schema)
         for word in words
     }
+
+
+def unknown_key(words: Iterable[Word], schema: Schema) -> str | None:
+    """The first key that a schema does not have. None where it declares no property, or says that it takes others.
+
+    A schema that says nothing about others takes them; a person who types a name that is not declared means another.
+    """
+    known = properties_of(schema)
+    takes_others = schema.get("additionalProperties", False) is not False or "patternProperties" in schema
+    return next((word.key for word in words if known and not takes_others and word.key not in known), None)
 
 
 def properties_of(schema: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, final
 
 from trimaran.errors import ProtocolError
@@ -21,7 +21,7 @@ from .access import at_expiry
 if TYPE_CHECKING:
     from .server import Server
 
-__all__ = ["LIST_CHANGED", "Changes", "Listener", "Listeners", "Notify"]
+__all__ = ["LIST_CHANGED", "Changes", "Listener", "Listeners", "Notify", "check_watched"]
 
 LIST_CHANGED: Final = {
     "tools": "notifications/tools/list_changed",
@@ -29,6 +29,9 @@ LIST_CHANGED: Final = {
     "resources": "notifications/resources/list_changed",
 }
 RESOURCE_UPDATED: Final = "notifications/resources/updated"
+
+# Characters of all that one stream or session watches: a thousand URIs of 256. They are kept as long as it lives.
+MAX_WATCHED: Final = 256 * 1024
 
 
 Announcer: TypeAlias = Callable[[str, Call], "Awaitable[tuple[str, dict[str, Any]] | None]"]
@@ -237,11 +240,11 @@ class Listeners:
         announce = self._server.changes.announcers.get("task")
         tasks = wanted.task_ids if announce is not None else None
         if tasks:
-            self._check_count(tasks)
+            check_watched(tasks, self._server.limits.max_subscriptions, "stream")
             tasks = [id for id in tasks if announce is not None and await announce(id, call) is not None]
         uris = wanted.resource_subscriptions
         if uris is not None:
-            self._check_count(uris)
+            check_watched(uris, self._server.limits.max_subscriptions, "stream")
             resources = self._server.dispatcher.resources
             uris = [uri for uri in uris if not resources.scopes_lacking(uri, principal)]
         return NotificationFilter(
@@ -252,10 +255,16 @@ class Listeners:
             task_ids=tasks or None,
         )
 
-    def _check_count(self, names: list[str]) -> None:
-        most = self._server.limits.max_subscriptions
-        if len(names) > most:
-            raise ProtocolError.invalid_params(f"one stream may watch {most} resources, not {len(names)}")
+
+def check_watched(names: Collection[str], most: int, watcher: str) -> None:
+    """Refuse what is more than one stream, or one session, may watch."""
+    if len(names) > most:
+        raise ProtocolError.invalid_params(f"one {watcher} may watch {most} resources, not {len(names)}")
+    size = sum(map(len, names))
+    if size > MAX_WATCHED:
+        raise ProtocolError.invalid_params(
+            f"the names of what one {watcher} watches have at most {MAX_WATCHED} characters together, not {size}"
+        )
 
 
 def _kinds(honoured: NotificationFilter) -> frozenset[str]:

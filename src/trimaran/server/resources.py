@@ -255,6 +255,8 @@ class Resources:
 
     def scopes_lacking(self, uri: str, principal: Any) -> tuple[str, ...]:
         """The scopes of a resource that the caller may know of but not read; none if it may, or must not know."""
+        if not self._server.resources.is_guarded and not self._server.templates.is_guarded:
+            return ()
         found = self._find(uri, principal)
         return () if found is None or grants(principal, found[0].scopes) else found[0].scopes
 

@@ -16,6 +16,7 @@ from trimaran.protocol.inbound import Answer, Batch, Call, Notice, RequestId, as
 from trimaran.server.exchange import Exchange, Voice
 from trimaran.server.flights import Abandoned, Flights, timed_out
 from trimaran.server.handlers import incident
+from trimaran.types.wire import MAX_NAME
 
 if TYPE_CHECKING:
     from trimaran.server.server import Server
@@ -166,7 +167,7 @@ class Duplex:
             exchange = None if request_id is None else self._calls.get(request_id)
             if exchange is not None:
                 reason = notice.params.get("reason")
-                exchange.cancel(reason if isinstance(reason, str) else None)
+                exchange.cancel(reason[:MAX_NAME] if isinstance(reason, str) else None)
             elif request_id is not None and request_id in self._starting:
                 self._starting[request_id] = True
         elif self.legacy is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Raw, field
 
-from .wire import Json, Params, Value, Wire
+from .wire import Json, Name, Params, Text, Uri, Value, Wire
 
 __all__ = [
     "CompleteContext",
@@ -18,19 +18,19 @@ __all__ = [
 
 
 class PromptReference(Value, tag_field="type", tag="ref/prompt", frozen=True):
-    name: str
+    name: Name
     title: str | None = None
 
 
 class ResourceReference(Value, tag_field="type", tag="ref/resource", frozen=True):
     """`uri` is a resource template."""
 
-    uri: str
+    uri: Uri
 
 
 class CompletionArgument(Value, frozen=True):
-    name: str
-    value: str
+    name: Name
+    value: Text
 
 
 class CompleteContext(Value, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Raw, field
 
-from .wire import Implementation, Json, Params, Wire
+from .wire import Implementation, Json, Name, Params, Wire
 
 __all__ = ["DiscoverParams", "DiscoverResult", "EmptyResult", "InitializeParams", "InitializeResult", "SetLevelParams"]
 
@@ -24,7 +24,7 @@ class DiscoverResult(Wire):
 
 
 class InitializeParams(Params, frozen=True, kw_only=True):
-    protocol_version: str
+    protocol_version: Name
     capabilities: dict[str, Json]
     client_info: Implementation
 
@@ -38,7 +38,7 @@ class InitializeResult(Wire):
 
 
 class SetLevelParams(Params, frozen=True, kw_only=True):
-    level: str
+    level: Name
 
 
 class EmptyResult(Wire):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import UNSET, Raw, UnsetType, field
 
 from .content import ContentBlock
-from .wire import Icon, Json, Params, Role, Value, Wire
+from .wire import Icon, Json, Name, Params, Role, Value, Wire
 
 __all__ = ["GetPromptParams", "GetPromptResult", "ListPromptsResult", "Prompt", "PromptArgument", "PromptMessage"]
 
@@ -51,7 +51,7 @@ class ListPromptsResult(Wire):
 
 
 class GetPromptParams(Params, frozen=True, kw_only=True):
-    name: str
+    name: Name
     arguments: Raw | UnsetType = UNSET
     input_responses: Raw | UnsetType = UNSET
     request_state: str | UnsetType = UNSET

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import UNSET, Raw, UnsetType, field
 
-from .wire import Hints, Icon, Json, Params, Wire
+from .wire import Hints, Icon, Json, Params, Uri, Wire
 
 __all__ = [
     "ListResourceTemplatesResult",
@@ -70,7 +70,7 @@ class ListResourceTemplatesResult(Wire):
 
 
 class ReadResourceParams(Params, frozen=True, kw_only=True):
-    uri: str
+    uri: Uri
     input_responses: Raw | UnsetType = UNSET
     request_state: str | UnsetType = UNSET
 
@@ -86,4 +86,4 @@ class ReadResourceResult(Wire):
 class SubscribeParams(Params, frozen=True, kw_only=True):
     """Params of the legacy `resources/subscribe` and `resources/unsubscribe`."""
 
-    uri: str
+    uri: Uri

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Raw, field
 
-from .wire import Json, Params, Value, Wire
+from .wire import Json, Name, Params, Uri, Value, Wire
 
 __all__ = ["ListenParams", "ListenResult", "NotificationFilter"]
 
@@ -15,8 +15,8 @@ class NotificationFilter(Value, frozen=True):
     tools_list_changed: bool | None = None
     prompts_list_changed: bool | None = None
     resources_list_changed: bool | None = None
-    resource_subscriptions: list[str] | None = None
-    task_ids: list[str] | None = None
+    resource_subscriptions: list[Uri] | None = None
+    task_ids: list[Name] | None = None
 
 
 class ListenParams(Params, frozen=True, kw_only=True):

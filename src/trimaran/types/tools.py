@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import UNSET, Raw, UnsetType, field
 
 from .content import ContentBlock, TextContent
-from .wire import Icon, Json, Params, Value, Wire
+from .wire import Cursor, Icon, Json, Name, Params, Value, Wire
 
 __all__ = ["CallToolParams", "CallToolResult", "ListParams", "ListToolsResult", "Tool", "ToolAnnotations"]
 
@@ -45,7 +45,7 @@ class Tool(Wire):
 class ListParams(Params, frozen=True, kw_only=True):
     """Params of every list method."""
 
-    cursor: str | None = None
+    cursor: Cursor | None = None
 
 
 class ListToolsResult(Wire):
@@ -60,7 +60,7 @@ class ListToolsResult(Wire):
 class CallToolParams(Params, frozen=True, kw_only=True):
     """`arguments` stays raw: the tool's own compiled signature decodes it, once."""
 
-    name: str
+    name: Name
     arguments: Raw | UnsetType = UNSET
     input_responses: Raw | UnsetType = UNSET
     request_state: str | UnsetType = UNSET

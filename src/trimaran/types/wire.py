@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
 __all__ = ["Annotations", "Hints", "Icon", "Implementation", "Json", "Params", "Role", "Value", "Wire", "as_object"]
 
@@ -13,6 +13,17 @@ __all__ = ["Annotations", "Hints", "Icon", "Implementation", "Json", "Params", "
 Json: TypeAlias = Any
 
 Role: TypeAlias = Literal["user", "assistant"]
+
+MAX_URI: Final = 8192
+"""Characters of a URI or a URI template. RFC 9110 wants 8,000 at least; nginx and Apache have about that."""
+MAX_NAME: Final = 1024
+"""Characters of what a request names: a tool, a prompt, an argument, a task, itself. Models are offered 64 or 128."""
+
+# What a request names is looked up, kept and repeated in messages; so its length is checked while it is decoded.
+Name: TypeAlias = Annotated[str, Meta(max_length=MAX_NAME)]
+Uri: TypeAlias = Annotated[str, Meta(max_length=MAX_URI)]
+Cursor: TypeAlias = Annotated[str, Meta(max_length=MAX_URI)]
+Text: TypeAlias = Annotated[str, Meta(max_length=MAX_URI)]  # what a person types, to be completed
 
 
 def as_object(value: Any) -> dict[str, Json] | None:

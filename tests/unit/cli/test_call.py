@@ -56,6 +56,25 @@ def test_a_misspelt_tool_is_guessed(capsys: Capsys) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["a=2", "bb=3"], "the tool 'add' has no argument 'bb'; did you mean 'b'?"),
+        (["a=2", "wind=3"], "the tool 'add' has no argument 'wind'; it has a, b"),
+        (["wind:=3"], "the tool 'add' has no argument 'wind'; it has a, b"),
+        (['{"a": 1}'], 'a JSON object is given with --args: write --args \'{"key": "value"}\''),
+    ],
+)
+def test_an_argument_that_the_tool_does_not_have_is_not_sent(capsys: Capsys, words: list[str], complaint: str) -> None:
+    done = run_cli(capsys, "call", HARBOUR, "add", *words)
+    assert (done.code, done.out) == (2, "")
+    assert complaint in done.err
+
+
+def test_args_are_sent_as_they_are(capsys: Capsys) -> None:
+    assert run_cli(capsys, "call", HARBOUR, "add", "--args", '{"a": 2, "b": 1, "wind": 3}').out == "3\n"
+
+
+@pytest.mark.parametrize(
     ("words", "said"),
     [
         (["call", HARBOUR], "TOOL is missing"),

@@ -84,6 +84,12 @@ def test_the_arguments_of_a_prompt_are_texts(capsys: Capsys) -> None:
     assert "the arguments of a prompt are texts" in done.err
 
 
+def test_an_argument_that_the_prompt_does_not_have_is_not_sent(capsys: Capsys) -> None:
+    done = run_cli(capsys, "prompt", HARBOUR, "plan", "port=x", "crwe=5")
+    assert (done.code, done.out) == (2, "")
+    assert "the prompt 'plan' has no argument 'crwe'; did you mean 'crew'?" in done.err
+
+
 def test_a_prompt_that_lacks_something_says_what(capsys: Capsys) -> None:
     assert run_cli(capsys, "prompt", HARBOUR, "plan") == (
         2,

@@ -14,6 +14,7 @@ import pytest
 from trimaran.cli.reload import Watcher
 
 from .conftest import BOAT, Child, Spawn
+from .harness import AtTerminal
 
 pytestmark = pytest.mark.slow
 
@@ -227,6 +228,16 @@ def test_http_serves_the_new_version_on_the_same_port(spawn: Spawn, boat: Path, 
     child.wait_stderr("newer is served at")
     assert child.interrupt() in (0, 130)
     assert "Traceback" not in child.all_stderr()
+
+
+def test_ctrl_c_at_a_terminal_ends_front_and_worker_without_a_complaint(boat: Path, free_port: int) -> None:
+    """The terminal sends SIGINT to both, so the worker goes while its front still holds the other end of its input."""
+    with AtTerminal("serve", str(boat), "--reload", "--port", str(free_port)) as terminal:
+        terminal.wait_for("is served at")
+        terminal.type("\x03")
+        assert terminal.end() in (0, 130)
+        assert "Fatal" not in terminal.seen
+        assert "Traceback" not in terminal.seen
 
 
 def test_http_workers_end_with_their_front(spawn: Spawn, boat: Path, free_port: int) -> None:

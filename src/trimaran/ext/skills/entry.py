@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 from msgspec import Raw, field
 
 from trimaran.types import Json, Resource
-from trimaran.types.wire import Params, Value, Wire
+from trimaran.types.wire import Params, Uri, Value, Wire
 
 __all__ = [
     "DIRECTORY_READ",
@@ -77,14 +77,14 @@ class SkillEntry(Value, frozen=True):
 class SkillParams(Params, frozen=True, kw_only=True):
     """Params of `skills/get`."""
 
-    uri: str
+    uri: Uri
 
 
 class DirectoryParams(Params, frozen=True, kw_only=True):
     """Params of `resources/directory/read`."""
 
-    uri: str
-    cursor: str | None = None
+    uri: Uri
+    cursor: Uri | None = None
 
 
 class ListSkillsResult(Wire):

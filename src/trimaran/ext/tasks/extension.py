@@ -51,6 +51,7 @@ from trimaran.server.results import call_result
 from trimaran.server.tools import ToolEntry
 from trimaran.state.contracts import StoreClosed, StoreError, TaskRecord
 from trimaran.types import CallToolResult, ListParams, Params
+from trimaran.types.wire import Name
 
 from .crew import Crew, Runner
 from .journal import JournalFull, Reply, read_journal, write_journal
@@ -73,11 +74,11 @@ _MOST_HEARD: Final = 10_000
 
 
 class _TaskParams(Params, frozen=True, kw_only=True):
-    task_id: str
+    task_id: Name
 
 
 class _UpdateParams(Params, frozen=True, kw_only=True):
-    task_id: str
+    task_id: Name
     input_responses: Raw | UnsetType = UNSET
 
 
