@@ -5,7 +5,8 @@ client's handlers, once for each question. The handle knows nothing but the task
 so an id that was written down is enough to go on after a restart: `client.task(id)`.
 
 On 2026-07-28 the server is asked again and again, at the pace it wishes for; on 2025-11-25 it is asked once, and answers when
-the task is done.
+the task is done. A task does not end with the process that was asked. So whoever waits goes on when the connection is lost,
+or when the server says that it cannot answer now, and gives up only when that lasts.
 """
 
 from __future__ import annotations
@@ -18,7 +19,18 @@ from typing import Any, Final, final
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
-from trimaran.errors import CODE_INVALID_REQUEST, CallError, RemoteProtocolError, TimedOut
+from trimaran.errors import (
+    CODE_INTERNAL,
+    CODE_INVALID_REQUEST,
+    CallError,
+    ConnectFailed,
+    ConnectionLost,
+    Error,
+    RemoteProtocolError,
+    TimedOut,
+    TransportError,
+    UnexpectedStatus,
+)
 from trimaran.protocol.replies import excerpt
 
 from .results import ToolResult
@@ -29,6 +41,12 @@ TASKS: Final = "io.modelcontextprotocol/tasks"
 _ENDED: Final = frozenset({"completed", "failed", "cancelled"})
 _POLL: Final = (0.02, 60.0)  # seconds between two looks, at least and at most, whatever the server wishes for
 _USUAL_POLL: Final = 1.0
+# How long whoever waits bears a server that does not answer: longer than a restart takes, or a balancer to notice one.
+_TROUBLE_SECONDS: Final = 30.0
+_PAUSES: Final = (0.1, 0.3, 1.0, 3.0)
+# A request that was open for so long reached a server that was well.
+_SETTLED_SECONDS: Final = 5.0
+_PASSING: Final = frozenset({502, 503, 504})
 
 
 class TaskUpdate(Struct, frozen=True):
@@ -106,6 +124,41 @@ class Asker:
 
 
 @final
+class _Trouble:
+    """How long the server has not answered somebody who waits for a task."""
+
+    def __init__(self, rest: Callable[[Awaitable[None]], Awaitable[None]]) -> None:
+        self._rest = rest
+        self._since: float | None = None
+        self._count = 0
+
+    def is_over(self) -> None:
+        self._since, self._count = None, 0
+
+    async def bear(self, error: Error) -> None:
+        """Wait a little; raise what cannot pass, and what has lasted too long."""
+        if not _may_pass(error):
+            raise error
+        now = asyncio.get_running_loop().time()
+        if self._since is None:
+            self._since = now
+        elif now - self._since > _TROUBLE_SECONDS:
+            raise error
+        pause = _PAUSES[min(self._count, len(_PAUSES) - 1)]
+        self._count += 1
+        await self._rest(asyncio.sleep(pause))
+
+
+def _may_pass(error: Error) -> bool:
+    """Does it say nothing about the task, and may another try fare better?"""
+    if isinstance(error, CallError):
+        return error.code == CODE_INTERNAL
+    if isinstance(error, UnexpectedStatus):
+        return error.status in _PASSING
+    return isinstance(error, (ConnectFailed, ConnectionLost, TimedOut))
+
+
+@final
 class TaskHandle:
     """One task. Made by `client.start_task(...)` or `client.task(id)`."""
 
@@ -161,16 +214,12 @@ class TaskHandle:
 
     async def _come_for_it(self) -> ToolResult:
         if not self._asker.is_modern():
-            try:
-                raw = await self._asker.call("tasks/result", {"taskId": self.id}, self.id, timeout=None)
-            except CallError:
-                with contextlib.suppress(CallError):  # the same error may mean that there is no such task
-                    await self._look()
-                raise
+            raw = await self._fetch()
             self.status = "completed"
             return self._finish(raw)
+        trouble = _Trouble(self._asker.rest)
         while True:
-            found = await self._look()
+            found = await self._look_on(trouble)
             if found.status == "completed":
                 if found.result is UNSET:
                     raise RemoteProtocolError(
@@ -184,6 +233,40 @@ class TaskHandle:
                 raise CallError(CODE_INVALID_REQUEST, f"the task {self.id} was {found.status}{why}")
             await self._asker.rest(asyncio.sleep(self._poll))
 
+    async def _fetch(self) -> Raw:
+        """The result, on 2025-11-25: asked for until the answer is about the task, and not about who was asked."""
+        trouble = _Trouble(self._asker.rest)
+        has_ended = False
+        while True:
+            began = asyncio.get_running_loop().time()
+            try:
+                return await self._asker.call("tasks/result", {"taskId": self.id}, self.id, timeout=None)
+            except CallError as error:
+                try:
+                    found = await self._look_on(_Trouble(self._asker.rest))
+                except CallError:  # the same error may mean that there is no such task
+                    raise error from None
+                if has_ended or not _may_pass(error):
+                    raise
+                has_ended = found.status in _ENDED  # then the next answer is the task's own
+                if not has_ended:
+                    await trouble.bear(error)
+            except TransportError as error:
+                if asyncio.get_running_loop().time() - began > _SETTLED_SECONDS:
+                    trouble.is_over()
+                await trouble.bear(error)
+
+    async def _look_on(self, trouble: _Trouble) -> _Wire:
+        """How it stands, whatever happens to the server meanwhile."""
+        while True:
+            try:
+                found = await self._look()
+            except (CallError, TransportError) as error:
+                await trouble.bear(error)
+            else:
+                trouble.is_over()
+                return found
+
     async def refresh(self) -> TaskUpdate:
         """Ask the server how it stands, and answer what it wants to know."""
         if self._result is not None:
@@ -194,8 +277,11 @@ class TaskHandle:
     async def __aiter__(self) -> AsyncGenerator[TaskUpdate, None]:
         """Each change of the status or its message, the end included."""
         last: TaskUpdate | None = None
+        trouble = _Trouble(self._asker.rest)
         while True:
-            update = await self.refresh()
+            if self._result is None:
+                await self._look_on(trouble)
+            update = TaskUpdate(self.status, self.message)
             if update != last:
                 last = update
                 yield update

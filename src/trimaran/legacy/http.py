@@ -10,22 +10,24 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, final
 
+import msgspec
 from msgspec import Raw
 
 from trimaran.errors import CODE_INVALID_PARAMS, CODE_METHOD_NOT_FOUND, ConfigError, ProtocolError
 from trimaran.protocol.inbound import Answer, Batch, Call, Message, Notice
 from trimaran.protocol.meta import Peer
+from trimaran.protocol.sse import COMMENT
 from trimaran.protocol.versions import V2024_11, V2025_03, is_legacy
 from trimaran.server.access import InsufficientScope
 from trimaran.server.dispatch import Serve
 from trimaran.server.exchange import SENT, Exchange
-from trimaran.server.flights import Abandoned, timed_out
+from trimaran.server.flights import Abandoned, GoesOnElsewhere, timed_out
 from trimaran.server.handlers import incident
 from trimaran.transports.engine import JSON, Engine, HttpSink, Pairs, Request, release_connection
 
 from .handshake import Handshake, negotiate
 from .session import Session
-from .streams import CallStream, EventLog, StandaloneOutlet, read_event_id, replay
+from .streams import CallStream, EventLog, StandaloneOutlet, read_event_id, read_stream_name, replay
 
 if TYPE_CHECKING:
     from trimaran.server.server import Server
@@ -148,6 +150,10 @@ class LegacyHttp:
                 return
         except Abandoned:
             pass
+        except GoesOnElsewhere:
+            exchange.end()
+            await stream.leave()
+            return
         except Exception as error:
             number = incident(call.method, error)
             data = voice.error(call, ProtocolError.internal_error(f"internal error (error {number})"))
@@ -391,6 +397,8 @@ class LegacyHttp:
         outlet: Any = session.outlet
         place = read_event_id(last)
         stream, after = place or ("", 0)
+        if self._shared is not None and await self._await_again(request, session, stream):
+            return
         is_known = stream == "g" or outlet.log.knows(stream)
         if (
             not is_known
@@ -406,6 +414,27 @@ class LegacyHttp:
             await live.resume(request, after, self._engine)
         else:
             await replay(request, outlet, stream, after)
+
+    async def _await_again(self, request: Request, session: Session, stream: str) -> bool:
+        """Serve a GET of somebody who waits for a task, if nobody does so any more: wait for it here."""
+        assert self._shared is not None
+        named = read_stream_name(stream)
+        if named is None or not named.awaited:
+            return False
+        outlet: Any = session.outlet
+        if self._engine.closing:  # the next one who is asked stays
+            await request.stream_start(outlet.event_headers)
+            await request.responder.stream_chunk(COMMENT)
+            await request.responder.stream_end()
+            return True
+        if outlet.log.knows(stream) or not await self._shared.is_lost(session, stream, named.process):
+            return False
+        asked = {"jsonrpc": "2.0", "id": named.id, "method": "tasks/result", "params": {"taskId": named.awaited}}
+        call = self._engine.reader.read(msgspec.json.encode(asked), None)
+        assert isinstance(call, Call)
+        request.prefers_stream = True
+        await self.call(request, call)
+        return True
 
     async def delete(self, request: Request) -> None:
         if not self._allow_delete:

@@ -155,6 +155,8 @@ class SessionLink:
             raise RemoteProtocolError(
                 CODE_INVALID_REQUEST, "the server accepted a request as if it were a notification"
             )
+        if not body:
+            raise cut_off(self.wire.url, "it is empty")
         frames = self._take(body)
         if id in self._pending and not self._pending[id].done():
             ids = ", ".join(repr(frame.id) for frame in frames if frame.is_reply)

@@ -537,7 +537,7 @@ class Shared:
         named = read_stream_name(stream)
         if named is None:
             return False
-        process, id = named
+        process, id, awaited = named
         try:
             page = await self.fleet.store.events.read(session.id, stream, after)
         except StoreError as error:
@@ -562,7 +562,7 @@ class Shared:
                     # all was written down: so what the stream ended with is sent in any case.
                     if not has_sent:
                         has_answer = await self._send_last(session.id, stream, page.last, reader)
-                    if not has_answer and not reader.over:
+                    if not has_answer and not reader.over and not awaited:
                         await reader.write(encode_event(self._lost(id, _NOT_KEPT)))
                     break
                 if not page.events:
@@ -572,7 +572,8 @@ class Shared:
                         why = await self._why_lost(process, session.id, stream)
                         page = await self._read(session.id, stream, after, reader)  # its last words, perhaps
                         if why and page is not None and not page.events and not page.is_ended:
-                            await reader.write(encode_event(self._lost(id, why)))
+                            if not awaited:  # else who comes back once more waits by way of another process
+                                await reader.write(encode_event(self._lost(id, why)))
                             break
                         if page is None:
                             break
@@ -618,6 +619,10 @@ class Shared:
             await reader.write(encode_event(data, id=event_id(stream, number)))
             has_answer = _is_answer(data)
         return has_answer
+
+    async def is_lost(self, session: Session, stream: str, process: str) -> bool:
+        """Does nobody work on the stream of a call any more?"""
+        return bool(await self._why_lost(process, session.id, stream))
 
     async def _why_lost(self, name: str, session: str, stream: str) -> str:
         """Why nothing more will come of a stream of another process; empty if something may."""

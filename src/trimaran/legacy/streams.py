@@ -16,7 +16,7 @@ import re
 import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Protocol, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, final
 
 from trimaran.protocol.inbound import RequestId
 from trimaran.protocol.sse import COMMENT, encode_event, encode_priming
@@ -34,7 +34,7 @@ __all__ = ["CallStream", "EventLog", "HttpOutlet", "Mirror", "Reader", "Standalo
 
 STANDALONE: Final = "g"
 _LONGEST_TAG: Final = 200
-_NAME: Final = re.compile(r"r([0-9a-f]{12})-[0-9]{1,12}-([is])([A-Za-z0-9_-]{0,200})")
+_NAME: Final = re.compile(r"r([0-9a-f]{12})-[0-9]{1,12}-([is])([A-Za-z0-9_-]{0,200})(?:\.([A-Za-z0-9_-]{1,100}))?")
 _INTEGER: Final = re.compile(r"-?[0-9]{1,199}")
 
 
@@ -60,10 +60,10 @@ class EventLog:
         # With others: a process may forget a session and meet it again, and no name may come twice.
         self._calls = 0 if mirror is None else secrets.randbelow(2**32)
 
-    def open_call(self, id: RequestId) -> str:
+    def open_call(self, id: RequestId, awaited: str = "") -> str:
         """The name of a new stream for the answer to this request."""
         self._calls += 1
-        name = f"r{self._calls}" if self._mirror is None else name_stream(self._mirror.name, self._calls, id)
+        name = f"r{self._calls}" if self._mirror is None else name_stream(self._mirror.name, self._calls, id, awaited)
         self._last[name] = 0
         self._open.add(name)
         if len(self._last) > 2 * (self._events.maxlen or 0) + len(self._open):
@@ -77,6 +77,10 @@ class EventLog:
         self._open.discard(stream)
         if self._mirror is not None and self.can_be_resumed(stream):
             self._mirror.ended(stream)
+
+    def leave_call(self, stream: str) -> None:
+        """Nothing more is said on it here, and it has not ended: another process goes on with it."""
+        self._open.discard(stream)
 
     def is_open(self, stream: str) -> bool:
         """Will more be said on the stream of a call?"""
@@ -108,32 +112,47 @@ class EventLog:
         return kept, first > number + 1
 
 
-def name_stream(process: str, number: int, id: RequestId) -> str:
+def name_stream(process: str, number: int, id: RequestId, awaited: str = "") -> str:
     """The name of a call's stream that any process can go on with: it says who works on it, and which request it answers.
 
     So whoever is asked for it can give an answer, also if nothing of it was written down before its process died. An id that
-    is too long for that makes a stream that cannot be resumed.
+    is too long for that makes a stream that cannot be resumed. `awaited` is the task whose end the request waits for: any
+    process can wait for that.
     """
     tag = (
         f"i{id}"
         if isinstance(id, int)
         else f"s{urlsafe_b64encode(id.encode('utf-8', 'surrogatepass')).decode().rstrip('=')}"
     )
-    return f"r{process}-{number}-{tag}" if len(tag) <= _LONGEST_TAG else f"r{number}"
+    if len(tag) > _LONGEST_TAG:
+        return f"r{number}"
+    return f"r{process}-{number}-{tag}.{awaited}" if awaited else f"r{process}-{number}-{tag}"
 
 
-def read_stream_name(name: str) -> tuple[str, RequestId] | None:
-    """The process of a stream, and the request it answers; None for what is no such name."""
+class StreamName(NamedTuple):
+    """What the name of a call's stream says."""
+
+    process: str
+    """Who works on it."""
+    id: RequestId
+    """Of the request it answers."""
+    awaited: str
+    """The task whose end the request waits for; empty for any other request."""
+
+
+def read_stream_name(name: str) -> StreamName | None:
+    """What the name of a stream says; None for what is no such name."""
     found = _NAME.fullmatch(name)
     if found is None:
         return None
-    process, kind, tag = found.groups()
+    process, kind, tag, awaited = found.groups()
     if kind == "i":
-        return (process, int(tag)) if _INTEGER.fullmatch(tag) else None
+        return StreamName(process, int(tag), awaited or "") if _INTEGER.fullmatch(tag) else None
     try:
-        return process, urlsafe_b64decode(tag + "=" * (-len(tag) % 4)).decode("utf-8", "surrogatepass")
+        id = urlsafe_b64decode(tag + "=" * (-len(tag) % 4)).decode("utf-8", "surrogatepass")
     except ValueError:
         return None
+    return StreamName(process, id, awaited or "")
 
 
 def event_id(stream: str, number: int) -> str:
@@ -306,6 +325,8 @@ class CallStream:
     heard = True
     _has_ids = True
     """May the client come back for it?"""
+    _awaited = ""
+    """The task whose end is waited for, if that is what the call does."""
     _reader: Reader | None = None
     _follower: Reader | None = None
     _lock: asyncio.Lock | None = None
@@ -340,7 +361,7 @@ class CallStream:
     async def _start(self) -> None:
         assert self._request is not None
         log = self._outlet.log
-        self.name = name = log.open_call(self._id)
+        self.name = name = log.open_call(self._id, self._awaited)
         self._has_ids = log.can_be_resumed(name)
         self._reader = Reader(self._request)
         await self._request.stream_start(self._outlet.event_headers)
@@ -386,6 +407,27 @@ class CallStream:
                 await self._start()
             if self._has_ids:
                 await self._detach()
+
+    async def await_task(self, id: str) -> bool:
+        """The call waits for the end of a task: give its client, now, what it needs to go on waiting elsewhere.
+
+        False if it cannot: it does not come back for a stream, or no other process could serve it.
+        """
+        async with self._in_turn():
+            if self.name is None and self.can_be_resumed and not self.finished:
+                self._awaited = id
+                await self._start()
+        return self.name is not None and read_stream_name(self.name) is not None and self._awaited == id
+
+    async def leave(self) -> None:
+        """This process ends, and the call has not: its client comes back for the answer, and another process gives it."""
+        async with self._in_turn():
+            self.finished = True
+            if self.name is not None:
+                self._outlet.log.leave_call(self.name)
+            if self._follower is not None:
+                self._follower.end()
+            await self._detach()
 
     async def _detach(self) -> None:
         request, self._request = self._request, None

@@ -18,7 +18,11 @@ from trimaran.protocol.inbound import Call
 from .exchange import Exchange
 from .limits import Limits
 
-__all__ = ["Abandoned", "Flights", "resume"]
+__all__ = ["Abandoned", "Flights", "GoesOnElsewhere", "resume"]
+
+
+class GoesOnElsewhere(Exception):
+    """This process ends, and another one answers the call when its client comes back for it."""
 
 
 class Abandoned(Exception):

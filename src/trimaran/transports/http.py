@@ -423,10 +423,11 @@ async def read_body(response: Response, limit: int, url: str) -> bytes:
     raise too_large
 
 
-def cut_off(url: str, error: BaseException | None = None) -> ConnectionLost:
-    reason = f": {_reason(error)}" if error is not None else ""
+def cut_off(url: str, why: BaseException | str | None = None) -> ConnectionLost:
+    """An answer that ended before it was whole. So does one that is empty: a server, or a proxy, that died behind its head."""
+    reason = _reason(why) if isinstance(why, BaseException) else why
     return ConnectionLost(
-        f"the answer of {url} broke off{reason}", cause_text=_reason(error) if error else "the stream ended"
+        f"the answer of {url} broke off{f': {reason}' if reason else ''}", cause_text=reason or "the stream ended"
     )
 
 
@@ -494,6 +495,8 @@ class HttpLink:
         return self._from_body(id, body, response)
 
     def _from_body(self, id: RequestId, body: bytes, response: Response) -> Frame:
+        if not body and response.status != 202:
+            raise cut_off(self.wire.url, "it is empty")
         if self._tap is not None:
             self._tap("in", body)
         try:

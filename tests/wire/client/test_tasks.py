@@ -17,7 +17,22 @@ from trimaran.errors import ProtocolError
 from trimaran.ext.tasks import Tasks
 from trimaran.serve import HttpServer
 
-from .peers import MODERN, P, Site, bounded, discovered, finishing, listed, result, said, soon
+from .peers import (
+    MODERN,
+    P,
+    Site,
+    Wire,
+    bounded,
+    discovered,
+    error,
+    finishing,
+    listed,
+    plain,
+    result,
+    said,
+    soon,
+    stream,
+)
 
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}}
 
@@ -476,3 +491,51 @@ async def test_a_legacy_task_over_http_is_waited_for_on_one_request() -> None:
     assert sent.count(b'"tasks/result"') == 1
     assert b'"tasks/get"' not in sent
     await kitchen.server.stop()
+
+
+# --- waiting, whatever happens to whoever was asked -------------------------------------------------------------------
+
+
+async def cut(wire: Wire) -> None:
+    wire.cut()
+
+
+BEGUN = {"task": {"taskId": "t-1", "status": "working", "createdAt": "2026-01-01T00:00:00Z", "ttl": None}}
+DONE = {"content": [{"type": "text", "text": "tea"}]}
+
+
+def standing(status: str) -> dict[str, Any]:
+    return {**BEGUN["task"], "status": status}
+
+
+@pytest.mark.parametrize(
+    "mishap",
+    [
+        error(-32603, "the server is stopping; try again in a moment", status=503),
+        error(-32603, "the server is stopping; try again in a moment"),
+        plain(503, "no server is available"),
+        plain(200, ""),
+        stream(cut),
+    ],
+    ids=["refused", "refused in a stream", "a proxy", "an empty answer", "a broken connection"],
+)
+async def test_who_waits_on_2025_11_25_asks_again_when_the_answer_is_not_about_the_task(
+    site: Site, mishap: Any
+) -> None:
+    site.legacy(capabilities={"tools": {}, "tasks": {"requests": {"tools": {"call": {}}}}})
+    site.on("tools/call", result(BEGUN)).on("tasks/get", result(standing("working")))
+    site.on("tasks/result", mishap, mishap, result(DONE))
+    async with connect(site.url, version="2025-11-25", tasks=True) as client:
+        task = await client.start_task("t")
+        assert (await bounded(task.result(), 20)).text == "tea"
+    assert sum(one.key == "tasks/result" for one in site.heard) == 3
+
+
+async def test_the_error_of_a_task_is_not_taken_for_that_of_the_server(site: Site) -> None:
+    site.legacy(capabilities={"tools": {}, "tasks": {"requests": {"tools": {"call": {}}}}})
+    site.on("tools/call", result(BEGUN)).on("tasks/get", result(standing("failed")))
+    site.on("tasks/result", error(-32603, "it burnt"))
+    async with connect(site.url, version="2025-11-25", tasks=True) as client:
+        task = await client.start_task("t")
+        with pytest.raises(errors.CallError, match="it burnt"):
+            await bounded(task.result(), 20)

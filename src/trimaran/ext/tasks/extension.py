@@ -47,6 +47,7 @@ from trimaran.protocol.versions import V2025_11
 from trimaran.seconds import check_seconds
 from trimaran.server.access import is_hidden
 from trimaran.server.dispatch import Serve
+from trimaran.server.flights import GoesOnElsewhere
 from trimaran.server.results import call_result
 from trimaran.server.tools import ToolEntry
 from trimaran.state.contracts import StoreClosed, StoreError, TaskRecord
@@ -365,8 +366,17 @@ class Tasks:
         closings = self._crew.closings
         record = await self._find(call)
         asking: dict[str, asyncio.Task[None]] = {}
+        is_leaving = False
+
+        def leave() -> None:
+            nonlocal is_leaving
+            is_leaving = True
+            bell.set()
+
         try:
             with self.keeper.watch(record.id) as bell:
+                if not record.is_terminal and await self._can_leave(call, record.id):
+                    call.exchange.on_close = leave
                 while not (record := await self._again(record.id, bell)).is_terminal:
                     for key, request in inputs_of(record).items():
                         if key not in asking:
@@ -379,6 +389,8 @@ class Tasks:
                         raise ProtocolError.internal_error("the server stops; ask again for the result", status=503)
                     self._look_after(record)
                     await self._news(bell)
+                    if is_leaving:
+                        raise GoesOnElsewhere
         finally:
             for one in asking.values():
                 one.cancel()
@@ -389,6 +401,11 @@ class Tasks:
             raise ProtocolError.invalid_params(f"the task {record.id} was cancelled")
         entry = self._server.tools.view.get(record.name) if self._server is not None else None
         return _related(record, None if entry is None else entry.envelope)
+
+    async def _can_leave(self, call: Call, id: str) -> bool:
+        """Could the client go on waiting by way of another process, if this one ends before the task?"""
+        stand_by = getattr(call.exchange.sink, "await_task", None)
+        return stand_by is not None and self.keeper.is_shared and await stand_by(id)
 
     async def _news(self, bell: asyncio.Event) -> None:
         """Wait for news, which may be missed where they come from another process."""
