@@ -38,7 +38,7 @@ from trimaran.protocol.sse import Event, SSEParser
 from .authority import NOTHING, Authority, Sent
 from .plain import PlainPool, Response
 from .proxies import bare_proxy, proxy_for
-from .reasons import connection_reason
+from .reasons import connection_reason, is_not_tls
 
 if TYPE_CHECKING:
     import aiohttp
@@ -333,7 +333,8 @@ class _AioPool:
             ) from error
         except aiohttp.ClientConnectorError as error:
             via = f" through the proxy {bare_proxy(self._proxy)}" if self._proxy else ""
-            raise ConnectFailed(f"no connection to {url}{via}: {_reason(error)}; is the server running?") from error
+            hint = "" if is_not_tls(error) else "; is the server running?"
+            raise ConnectFailed(f"no connection to {url}{via}: {_reason(error)}{hint}") from error
         except aiohttp.ConnectionTimeoutError as error:
             raise ConnectFailed(f"no connection to {url} within {_CONNECT_SECONDS:g} s") from error
         except aiohttp.InvalidURL as error:

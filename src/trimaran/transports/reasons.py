@@ -11,10 +11,19 @@ import socket
 import ssl
 from typing import Any, Final
 
-__all__ = ["connection_reason"]
+__all__ = ["connection_reason", "is_not_tls"]
 
 # asyncio joins the failures of several addresses in one text, and leaves the number out of the exception.
 _NUMBER: Final = re.compile(r"\[Errno (\d+)\]")
+
+# What OpenSSL calls an answer that is no TLS record, such as "HTTP/1.1 400 Bad Request"; it depends on the version.
+_NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST", "UNKNOWN_PROTOCOL"})
+
+
+def is_not_tls(error: BaseException) -> bool:
+    """Did something answer without TLS where TLS was expected?"""
+    inner: Any = getattr(error, "os_error", None) or error
+    return isinstance(inner, ssl.SSLError) and getattr(inner, "reason", None) in _NOT_TLS
 
 
 def connection_reason(error: BaseException) -> str:
@@ -22,6 +31,8 @@ def connection_reason(error: BaseException) -> str:
     inner: Any = getattr(error, "os_error", None) or error
     if isinstance(inner, ssl.SSLCertVerificationError):
         return f"the certificate is refused: {inner.verify_message}"
+    if is_not_tls(error):
+        return "this port speaks HTTP without TLS: use http:// in the URL"
     if isinstance(inner, ssl.SSLError):
         return f"TLS failed ({(getattr(inner, 'reason', None) or 'unknown').replace('_', ' ').lower()})"
     if isinstance(inner, socket.gaierror):

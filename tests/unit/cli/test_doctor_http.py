@@ -563,6 +563,14 @@ def test_where_metadata_is_looked_for() -> None:
 # TLS
 
 
+def test_https_on_a_port_without_tls_is_no_matter_of_certificates(capsys: Capsys) -> None:
+    with serving(Sloppy()) as url:
+        done = run_cli(capsys, "doctor", url.replace("http://", "https://"), "--json")
+    check = checks(done)["tls"]
+    assert check["seen"] == "this port speaks HTTP without TLS: use http:// in the URL"
+    assert check["fix"] == "Write http:// in the URL, or give the server a certificate."
+
+
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A certificate for 127.0.0.1 that signs itself, with its key, good for a week."""

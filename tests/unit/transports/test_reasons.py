@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
 import ssl
 
 import pytest
 
+from trimaran import connect
+from trimaran.errors import ConnectFailed
 from trimaran.transports.reasons import connection_reason
 
 
@@ -40,3 +43,20 @@ MANY = OSError("Multiple exceptions: [Errno 111] Connect call failed ('::1', 9),
 )
 def test_the_reason_is_the_systems_own(error: Exception, reason: str) -> None:
     assert connection_reason(error) == reason
+
+
+async def test_https_on_a_port_without_tls_is_told_what_to_write() -> None:
+    """With the OpenSSL that is here: what it calls this depends on its version."""
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(65536)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        writer.close()
+        await writer.wait_closed()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+        with pytest.raises(ConnectFailed) as caught:
+            async with connect(url):
+                pass
+    assert str(caught.value) == (f"no connection to {url}: this port speaks HTTP without TLS: use http:// in the URL")

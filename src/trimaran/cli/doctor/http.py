@@ -24,7 +24,7 @@ from trimaran.errors import (
 )
 from trimaran.protocol.versions import MODERN
 from trimaran.transports.guard import is_loopback
-from trimaran.transports.reasons import connection_reason
+from trimaran.transports.reasons import connection_reason, is_not_tls
 from trimaran.types import as_object
 
 from ..show import in_one_line
@@ -123,13 +123,13 @@ async def _examine_tls(report: Report, host: str, port: int, seconds: float, con
     try:
         secured = await _open(host, port, seconds, ssl.create_default_context())
     except (OSError, TimeoutError) as error:
-        report.fail(
-            "tls",
-            "TLS",
-            _reason(error),
-            "Clients refuse to talk to a server whose certificate they cannot check.",
-            "Install a certificate for this name, with its whole chain, and see that it has not expired.",
-        )
+        if is_not_tls(error):
+            why = "The URL says https, and the server that answers there knows nothing of it."
+            fix = "Write http:// in the URL, or give the server a certificate."
+        else:
+            why = "Clients refuse to talk to a server whose certificate they cannot check."
+            fix = "Install a certificate for this name, with its whole chain, and see that it has not expired."
+        report.fail("tls", "TLS", _reason(error), why, fix)
         return False
     taken = max(0.0, time.perf_counter() - begun - connecting)
     certificate: Mapping[str, Any] = secured.getpeercert() or {}
