@@ -40,7 +40,7 @@ def change_of(before: ServerStatus | None, now: ServerStatus) -> Text | None:
         return None  # that it is not there yet is to be seen in the line below, and its stderr in /mcp
     text = Text(f"{now.glyph} ", style=style_of(now)).append(f"{now.name}: ", style="bold default")
     text.append(
-        in_one_line(now.text if now.state != "failed" else f"failed: {now.reason}", 200), style="not bold default"
+        in_one_line(now.text if now.state != "failed" else f"failed: {now.reason}", 1000), style="not bold default"
     )
     if now.state in ("failed", "needs_auth"):
         text.append(f"\n  {what_to_do(now)}", style="not bold default dim")

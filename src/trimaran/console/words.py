@@ -156,7 +156,7 @@ def _call(text: str, host: Host) -> Call:
     tool = find_tool(host, address)
     if tool is None:
         state = next((one.text for one in host.status() if one.name == address.server), "gone")
-        told = f"the server {address.server} cannot be used now, {in_one_line(state)}"
+        told = f"the server {address.server} cannot be used now, {in_one_line(state, 1000)}"
         raise _error(told, "", "/mcp says more, and what can be done")
     return Call(tool.name, _arguments(text, first.end, tool))
 
@@ -166,7 +166,7 @@ def _address(word: str, host: Host) -> Address:
         return find_address(host, word)
     except ServerUnavailable as error:
         status = error.status
-        told = f"the server {status.name} cannot be used now, {in_one_line(status.text)}"
+        told = f"the server {status.name} cannot be used now, {in_one_line(status.text, 1000)}"
         fault = _error(told, "", "/mcp says more, and what can be done")
         raise Asleep(str(fault), status.name) if status.state in ("idle", "starting") else fault from None
     except UnknownName as error:

@@ -113,7 +113,7 @@ class ServerStatus(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """R273: connected (3 tools), needs re-auth, failed or disabled (the first line of the reason), idle.
+        """R273: connected (3 tools), needs re-auth, failed or disabled (the reason, in one line), idle.
 
         `starting (...)` shows the last line of stderr.
         """
@@ -121,11 +121,19 @@ class ServerStatus(Struct, frozen=True, kw_only=True):
             return f"connected ({self.tools} tool{'' if self.tools == 1 else 's'})"
         if self.state == "needs_auth":
             return "needs re-auth"
-        why = self.reason.rpartition("\n")[2] if self.state == "starting" else self.reason.partition("\n")[0]
+        why = self.reason.rpartition("\n")[2] if self.state == "starting" else _in_one_line(self.reason)
         return f"{self.state} ({why})" if self.state == "failed" or why else self.state
 
     def __str__(self) -> str:
         return f"{self.glyph} {self.name}: {self.text}, {self.transport}"
+
+
+def _in_one_line(reason: str) -> str:
+    """A reason of several lines, in one. Where the first announces the others, as of stderr, the last one says most."""
+    first, *others = [line.strip() for line in reason.splitlines() if line.strip()] or [""]
+    if not others:
+        return first
+    return f"{first} {others[-1]}" if first.endswith(":") else f"{first} (and {len(others)} more)"
 
 
 @final

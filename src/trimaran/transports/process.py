@@ -203,7 +203,8 @@ class ChildChannel:
         remedy = "Install it, or give its full path"
         if len(self._command) == 1 and len(words := name.split()) > 1:
             remedy = f"Give the program and its arguments apart: {words}"
-        raise self._failed(f"there is no command {name!r} on the PATH ({path}). {remedy}")
+        count = len([entry for entry in path.split(os.pathsep) if entry])  # their names would bury the sentence
+        raise self._failed(f"there is no command {name!r} in the {count} directories of PATH. {remedy}")
 
     def _failed(self, why: str) -> ConnectFailed:
         failed = ConnectFailed(f"cannot start {_short(self.describe())}: {why}")

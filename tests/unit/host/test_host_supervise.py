@@ -378,6 +378,22 @@ async def test_a_login_that_ends_in_the_middle_is_noticed_by_the_call() -> None:
         assert (await host.reload("moody")).state == "connected"
 
 
+@pytest.mark.parametrize(
+    ("reason", "text"),
+    [
+        ("no such host", "failed (no such host)"),
+        (
+            "exited with status 1; its stderr says:\n    Traceback\n    KeyError: 'x'",
+            "failed (exited with status 1; its stderr says: KeyError: 'x')",
+        ),
+        ("a.toml:1: bad\na.toml:2: bad too", "failed (a.toml:1: bad (and 1 more))"),
+    ],
+    ids=["one line", "stderr", "several problems"],
+)
+def test_a_state_in_one_line_has_what_went_wrong(reason: str, text: str) -> None:
+    assert ServerStatus(name="a", state="failed", transport="stdio", reason=reason).text == text
+
+
 def test_every_state_has_its_glyph() -> None:
     """R273."""
     shown = {state: ServerStatus(name="a", state=state, transport="http").glyph for state in GLYPHS}
