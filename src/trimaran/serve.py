@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast, final
@@ -461,7 +462,7 @@ async def serve(
 def run(
     server: Server, transport: str = "stdio", *, on_ready: Callable[[HttpServer], None] | None = None, **options: Any
 ) -> None:
-    """Serve until told to stop by EOF, SIGTERM or Ctrl-C."""
+    """Serve until told to stop by EOF, SIGTERM or Ctrl-C. Over HTTP, from a terminal, the URL is shown there."""
     if transport == "stdio":
         from trimaran.transports.stdio import run_stdio
 
@@ -473,10 +474,18 @@ def run(
     workers = options.pop("workers", 1)
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
         raise ConfigError(f"workers is a positive integer, not {workers!r}")
+    if on_ready is None and sys.stderr is not None and sys.stderr.isatty():  # pyright: ignore[reportUnnecessaryComparison]
+        on_ready = announce
     if workers == 1 and WORKER_VARIABLE not in os.environ:
         _run_one(server, on_ready, options, (*ENDS, *hangup()))
     else:
         _run_many(server, workers, on_ready, options)
+
+
+def announce(http: HttpServer) -> None:
+    """Tell whoever started it where the server is, on stderr."""
+    sys.stderr.write(f"{http.server.info.name} is served at {http.url} (Ctrl-C ends it)\n")
+    sys.stderr.flush()
 
 
 def _run_one(

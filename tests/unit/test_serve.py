@@ -5,7 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import io
 import json
+import os
+import pty
+import select
+import subprocess
 import sys
 import urllib.request
 from collections.abc import AsyncIterator
@@ -13,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from trimaran import Host, Server, connect
+from trimaran import Host, Server, connect, serve
 from trimaran.errors import ConfigError
 from trimaran.serve import HttpServer
 from trimaran.server.limits import Limits
@@ -136,3 +141,45 @@ async def test_one_process_plays_all_three_roles(server: Server) -> None:
 
         async with HttpServer(front, port=0) as http, connect(http.url) as client:
             assert (await client.call_tool("twice", {"n": 21})).data == "42"
+
+
+@pytest.mark.slow
+def test_run_shows_its_url_at_a_terminal() -> None:
+    code = "from trimaran import Server; Server('small', version='1').run('http', port=0)"
+    master, slave = pty.openpty()
+    child = subprocess.Popen([sys.executable, "-c", code], stderr=slave)
+    os.close(slave)
+    try:
+        shown = b""
+        while b"\n" not in shown:
+            assert select.select([master], [], [], 20.0)[0], "nothing came in time"
+            shown += os.read(master, 4096)
+        assert shown.startswith(b"small is served at http://127.0.0.1:")
+        child.terminate()
+        assert child.wait(20.0) == 0
+    finally:
+        child.kill()
+        child.wait()
+        os.close(master)
+
+
+class Stderr(io.StringIO):
+    def __init__(self, is_terminal: bool) -> None:
+        super().__init__()
+        self._is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self._is_terminal
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+@pytest.mark.parametrize("own", [None, print])
+def test_run_is_silent_elsewhere_and_where_somebody_has_an_own_announcement(
+    server: Server, monkeypatch: pytest.MonkeyPatch, is_terminal: bool, own: Any
+) -> None:
+    """P54."""
+    announcements: list[Any] = []
+    monkeypatch.setattr(serve, "_run_one", lambda server, on_ready, *rest: announcements.append(on_ready))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setattr(sys, "stderr", Stderr(is_terminal))
+    server.run("http", on_ready=own)
+    assert announcements == [own or (serve.announce if is_terminal else None)]

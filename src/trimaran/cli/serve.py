@@ -17,7 +17,6 @@ import click
 from .load import Target, load, parse
 
 if TYPE_CHECKING:
-    from trimaran.serve import HttpServer
     from trimaran.server.server import Server
 
 __all__ = ["command"]
@@ -192,11 +191,9 @@ def _serve_http(where: Target, given: dict[str, Any], *, debug: bool, legacy: bo
         check_unused(where)
     if turn is not None and behind_front is not None:
         turn.wait(behind_front)
-    server.run("http", on_ready=_announce, **options)
+    from trimaran.serve import announce
 
-
-def _announce(http: HttpServer) -> None:
-    print(f"{http.server.info.name} is served at {http.url} (Ctrl-C ends it)", file=sys.stderr, flush=True)
+    server.run("http", on_ready=announce, **options)
 
 
 def _serve_reloading(where: Target, transport: str, options: Sequence[str]) -> int:
