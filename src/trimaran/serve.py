@@ -511,12 +511,14 @@ def _run_one(
 
 def run_loop(main: Any) -> None:
     """Run a coroutine on the fastest loop there is."""
+    from trimaran.transports.executor import own_process
+
     try:
         import uvloop
     except ImportError:
-        asyncio.run(main)
+        asyncio.run(own_process(main))
     else:
-        uvloop.run(main)
+        uvloop.run(own_process(main))
 
 
 def _serve_seat(

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
+import re
+import socket
+import subprocess
+import sys
 import threading
 import time
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +22,26 @@ from trimaran import Context, Server, ToolError
 from trimaran.errors import ProtocolError
 from trimaran.serve import HttpServer
 from trimaran.server.threads import ThreadPool
+from trimaran.transports import health
 
-from .rig import Connection, Reply, call, modern_http, until
+from .rig import (
+    Connection,
+    Reply,
+    ask,
+    assert_serves,
+    call,
+    http,
+    legacy_call,
+    legacy_http,
+    modern,
+    modern_http,
+    open_session,
+    until,
+)
+
+
+def get(path: str) -> bytes:
+    return http(b"", {}, "GET", path)
 
 
 def pool_threads() -> list[threading.Thread]:
@@ -268,3 +293,214 @@ async def test_a_plain_tool_sees_that_it_is_cancelled_and_its_thread_is_free_aga
         async with await Connection.open(http.port) as other:
             reply = await other.ask(modern_http(call("work", {"n": 1})))
             assert reply.json["result"]["structuredContent"] == 1
+
+
+# --- threads that hang ------------------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def hung(server: Server, **options: Any) -> AsyncIterator[HttpServer]:
+    """A server all of whose threads hang in `hang`, beside tools of both kinds, a resource, a prompt and a completion."""
+    gate = threading.Event()
+
+    @server.tool(timeout=60)
+    def hang() -> str:
+        gate.wait(60)
+        return "done"
+
+    @server.tool
+    def plain() -> str:
+        return "plain"
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    @server.resource("tide://now")
+    def tide() -> str:
+        return "high"
+
+    @server.prompt
+    def advise(name: str) -> str:
+        return name
+
+    @server.completion(prompt="advise", argument="name")
+    def complete(value: str) -> list[str]:
+        return [value]
+
+    async with HttpServer(server, port=0, **options) as http:
+        calls = [asyncio.ensure_future(ask(http.port, modern_http(call("hang")))) for _ in range(server.threads.size)]
+        try:
+            await until(lambda: len(server.threads._running) == server.threads.size, "every thread hangs")
+            yield http
+        finally:
+            gate.set()
+            await asyncio.gather(*calls)
+
+
+PLAIN: list[tuple[str, dict[str, Any]]] = [
+    ("tools/call", {"name": "plain", "arguments": {}}),
+    ("resources/read", {"uri": "tide://now"}),
+    ("prompts/get", {"name": "advise", "arguments": {"name": "x"}}),
+    (
+        "completion/complete",
+        {"ref": {"type": "ref/prompt", "name": "advise"}, "argument": {"name": "name", "value": "x"}},
+    ),
+]
+
+
+async def test_a_call_that_never_had_a_thread_is_told_so_and_may_come_back() -> None:
+    """Not that it took too long: it has not begun, so it can be made again. What is async does not notice."""
+    server = Server("hung", tool_threads=3, request_timeout=0.3)
+    async with hung(server) as http:
+        for method, params in PLAIN:
+            reply = await ask(http.port, modern_http(modern(method, params)))
+            assert reply.status == 503 and "retry-after" in reply.headers, reply
+            words = f"{method} was not started within 0.3 s: all 3 threads of the server are busy"
+            assert words in reply.json["error"]["message"]
+            await assert_serves(http.port)
+        session = await open_session(http.port)
+        reply = await ask(http.port, legacy_http(legacy_call("plain"), session))
+        assert reply.status == 503 and "was not started" in reply.json["error"]["message"]
+        assert server.threads.waiting == 0, "who has left is not in the queue"
+    result = await server.call_tool("plain", {})
+    assert not result.is_error, "the threads are free again"
+
+
+async def test_a_call_without_a_session_that_never_had_a_thread_is_told_so() -> None:
+    server = Server("hung", tool_threads=1, request_timeout=0.3)
+    async with hung(server, require_session=False) as http:
+        reply = await ask(http.port, legacy_http(legacy_call("plain")))
+        assert reply.status == 503 and "was not started" in reply.json["error"]["message"]
+
+
+@pytest.mark.slow
+async def test_a_call_that_had_its_thread_late_is_told_how_long_it_waited() -> None:
+    server = Server("late", tool_threads=1)
+    go = threading.Event()
+    gate = threading.Event()
+
+    @server.tool(timeout=60)
+    def first() -> None:
+        go.wait(60)
+
+    @server.tool(timeout=2)
+    def slow() -> None:
+        gate.wait(60)
+
+    try:
+        async with HttpServer(server, port=0) as http:
+            before = asyncio.ensure_future(ask(http.port, modern_http(call("first"))))
+            await until(lambda: server.threads.busy, "the thread is taken")
+            late = asyncio.ensure_future(ask(http.port, modern_http(call("slow"))))
+            await until(lambda: server.threads.waiting, "the other waits for it")
+            go.set()
+            message = (await late).json["error"]["message"]
+            words = r"tools/call took longer than 2 s, \d\.\d s of it waiting for a thread, and was stopped"
+            assert re.fullmatch(words, message), message
+            await before
+    finally:
+        go.set()
+        gate.set()
+
+
+async def test_threads_that_hang_show_in_health_gauges_and_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(threads, "STALLED_SECONDS", 0.0)
+    monkeypatch.setattr(health, "STALLED_SECONDS", 0.0)
+    server = Server("hung", tool_threads=2, request_timeout=0.1)
+    async with hung(server, gauges=True) as http:
+        for _ in range(3):
+            await ask(http.port, modern_http(call("plain")))
+        reply = await ask(http.port, get("/readyz"))
+        assert (reply.status, reply.json) == (
+            200,
+            {"status": "degraded", "reason": "all threads for plain functions are busy"},
+        )
+        gauges = (await ask(http.port, get("/gauges"))).json
+        assert (gauges["threads"], gauges["threads_busy"], gauges["queue_depth"]) == (2, 2, 0)
+        told = [record.message for record in caplog.records if "are busy" in record.message]
+        assert len(told) == 1, "once, however many wait"
+        assert "hang for" in told[0] and "raise tool_threads" in told[0]
+    await until(lambda: server.threads.busy == 0, "the threads are free")
+    assert server.threads.stalled == 0.0
+
+
+async def test_calls_that_were_given_up_leave_their_places_to_others() -> None:
+    """Else a thousand who have left would keep out everyone who comes, until a thread is free."""
+    pool = ThreadPool(1, max_waiting=2)
+    gate = threading.Event()
+    first = pool.submit(gate.wait, {"timeout": 30})
+    for _ in range(10):
+        queued = [pool.submit(lambda: 1, {}) for _ in range(2)]
+        for future in queued:
+            future.cancel()
+        await asyncio.wait(queued)
+        await until(lambda: pool.waiting == 0, "nobody waits")
+    gate.set()
+    assert await soon(first)
+
+
+async def test_a_thread_that_cannot_be_started_costs_no_place_in_the_pool(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As under a limit on processes. With one thread there, jobs wait for it; with none, they are refused."""
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    pool = ThreadPool(4)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(ProtocolError, match="cannot start a thread") as caught:
+        pool.submit(lambda: 1, {})
+    assert caught.value.status == 503
+    monkeypatch.setattr(threading.Thread, "start", start)
+    gate = threading.Event()
+    first = pool.submit(gate.wait, {"timeout": 30})
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    others = [pool.submit(lambda n=n: n, {}) for n in range(5)]
+    assert (pool.busy, pool.waiting) == (1, 5)
+    gate.set()
+    assert await soon(asyncio.gather(first, *others)) == [True, 0, 1, 2, 3, 4]
+    assert len([record for record in caplog.records if "raise the limit of processes" in record.message]) == 1
+
+
+HANGING = """
+import asyncio, sys, time
+from trimaran import Server
+
+server = Server("hanging", version="1")
+
+@server.tool
+async def hang() -> str:
+    print("hanging", flush=True, file=sys.stderr)
+    await asyncio.to_thread(time.sleep, 600)
+    return "never"
+
+server.run("http", port=int(sys.argv[1]), on_ready=lambda http: print("ready", flush=True, file=sys.stderr))
+print("over", flush=True, file=sys.stderr)
+"""
+
+
+@pytest.mark.slow
+def test_a_function_that_hangs_in_to_thread_does_not_keep_the_process_from_ending(
+    tmp_path: Path, free_port: int
+) -> None:
+    file = tmp_path / "hanging.py"
+    file.write_text(HANGING)
+    with subprocess.Popen([sys.executable, str(file), str(free_port)], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            assert process.stderr.readline() == "ready\n"
+            with socket.create_connection(("127.0.0.1", free_port)) as client:
+                client.sendall(modern_http(call("hang")))
+                assert process.stderr.readline() == "hanging\n"
+                process.terminate()
+                assert process.wait(20) == 0
+            left = process.stderr.read()
+        finally:
+            process.kill()
+    assert "1 functions still run in threads (asyncio.to_thread)" in left
+    assert left.endswith("over\n"), "what stands after run() is done"

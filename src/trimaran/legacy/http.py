@@ -281,6 +281,8 @@ class LegacyHttp:
             status, more = self._engine.step_up(request, error)
         except ProtocolError as error:
             reply = session.voice.error(call, error)
+            if error.status == 503:
+                status, more = 503, [("retry-after", "1")]
         except Abandoned:
             reply = None
         except Exception as error:

@@ -18,6 +18,8 @@ from typing import Any, Final, Protocol, final
 from trimaran.errors import Disconnected, ProtocolError
 from trimaran.protocol.inbound import Call
 
+from .threads import Ticket
+
 __all__ = ["SENT", "Exchange", "Sink", "Voice"]
 
 
@@ -93,6 +95,8 @@ class Exchange:
     """Has the call been answered for, while its handler would not end?"""
     _progress = -inf
     task: asyncio.Task[Any] | None = None
+    ticket: Ticket | None = None
+    """Set when the handler has to wait for a thread."""
     loop: asyncio.AbstractEventLoop | None = None
     """Set when the handler runs in a thread, so that what it says finds the way back."""
     rounds: Any = None
@@ -190,6 +194,7 @@ class _Ended:
     expired = False
     rounds = None
     loop = None
+    ticket = None
 
     def advance(self, progress: float) -> bool:
         return False

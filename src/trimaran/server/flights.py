@@ -136,8 +136,18 @@ class Flights:
 
 
 def timed_out(call: Call) -> ProtocolError:
+    seconds, ticket = f"{call.timeout or 0:g}", call.exchange.ticket
+    if ticket is None:
+        return ProtocolError.internal_error(f"{call.method} took longer than {seconds} s and was stopped", status=200)
+    if ticket.waited is None:
+        return ProtocolError.internal_error(
+            f"{call.method} was not started within {seconds} s: all {ticket.size} threads of the server are busy; "
+            "try again later",
+            status=503,
+        )
     return ProtocolError.internal_error(
-        f"{call.method} took longer than {call.timeout or 0:g} s and was stopped", status=200
+        f"{call.method} took longer than {seconds} s, {ticket.waited:.1f} s of it waiting for a thread, and was stopped",
+        status=200,
     )
 
 

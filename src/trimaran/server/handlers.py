@@ -70,7 +70,7 @@ class Handler:
             return self.fn(**kwargs)
         if self.mode == "thread":
             call.exchange.loop = asyncio.get_running_loop()
-            return await pool.submit(self.fn, kwargs)
+            return await pool.submit(self.fn, kwargs, call.exchange)
         raise DeclarationError("only tools may be async generators")
 
 

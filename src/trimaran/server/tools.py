@@ -332,7 +332,7 @@ class Tools:
                 value = handler.fn(**kwargs)
             elif mode == "thread":
                 exchange.loop = asyncio.get_running_loop()
-                value = await self._pool.submit(handler.fn, kwargs)
+                value = await self._pool.submit(handler.fn, kwargs, exchange)
             else:
                 value = await _stream(handler, kwargs, call, self._server)
             if exchange.rounds is not None and (ended := exchange.voice.suspended(exchange)) is not None:

@@ -27,6 +27,7 @@ import msgspec
 
 from trimaran.errors import ConfigError
 from trimaran.server.handlers import incident, logger
+from trimaran.server.threads import STALLED_SECONDS
 
 if TYPE_CHECKING:
     from trimaran.server.server import Server
@@ -47,6 +48,7 @@ _HEADERS: Final = [("content-type", "application/json"), ("cache-control", "no-s
 _ALLOW: Final = "GET, HEAD"
 _NO_STORE: Final = "the store does not answer"
 _NO_WRITES: Final = "the store takes no writes"
+_NO_THREADS: Final = "all threads for plain functions are busy"
 _NO_START: Final = "the last attempt failed, and the log says why; it is tried again"
 
 Verdict = tuple[int, bytes]
@@ -68,6 +70,10 @@ class Gauges(msgspec.Struct, frozen=True, kw_only=True):
     """Calls at work that did not finish at once. Listeners are not among them."""
     tasks: int
     """Tasks whose body runs here."""
+    threads: int
+    """Threads there may be for plain `def` handlers: `tool_threads`."""
+    threads_busy: int
+    """Those that run one, or hang in one."""
     queue_depth: int
     """Calls of plain `def` handlers that wait for a thread."""
     bus_poisoned: int
@@ -110,6 +116,8 @@ _READ: Final[Mapping[str, Callable[[Server, Iterable[Engine]], Any]]] = {
     "listeners": lambda server, engines: sum(engine.listeners for engine in engines),
     "calls": lambda server, engines: sum(max(0, len(engine.flights) - engine.listeners) for engine in engines),
     "tasks": _tasks,
+    "threads": lambda server, engines: server.threads.size,
+    "threads_busy": lambda server, engines: server.threads.busy,
     "queue_depth": lambda server, engines: server.threads.waiting,
     "bus_poisoned": _poisoned,
     "bus_overflowed": lambda server, engines: 0 if server.fleet is None else server.fleet.store.bus.overflowed,
@@ -207,7 +215,9 @@ class Health:
         if not engine.is_started:
             return _say(503, "starting", _NO_START if self._start_failed else None)
         if engine.server.fleet is None or await self._is_store_up():
-            return _say(200, "ready")
+            # What is async is served as ever, so this is no reason to send requests elsewhere.
+            is_stalled = engine.server.threads.stalled > STALLED_SECONDS
+            return _say(200, "degraded", _NO_THREADS) if is_stalled else _say(200, "ready")
         fault = self._store_fault
         return _say(503, "unavailable", fault) if self._ready_needs_store else _say(200, "degraded", fault)
 

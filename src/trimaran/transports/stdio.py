@@ -24,6 +24,7 @@ from trimaran.errors import ProtocolError
 from trimaran.protocol.lines import LineReader, LineTooLong, write_line
 
 from .duplex import Duplex, LegacyHalf
+from .executor import own_process
 from .signals import ENDS, hangup, hear
 
 if TYPE_CHECKING:
@@ -424,4 +425,4 @@ def run_stdio(
         except asyncio.CancelledError:
             task.uncancel()
 
-    asyncio.run(main())
+    asyncio.run(own_process(main()))

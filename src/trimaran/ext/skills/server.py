@@ -176,14 +176,15 @@ class Skills:
 
     async def read_manifest(self, ctx: Context) -> Any:
         """Serve one SKILL.md."""
-        return await self._read(ctx.uri or "")
+        return await self._read(ctx)
 
     async def read_file(self, path: str, ctx: Context) -> Any:
         """Serve any other file of a skill. It is found by its whole URI, not by this path."""
-        return await self._read(ctx.uri or "")
+        return await self._read(ctx)
 
-    async def _read(self, uri: str) -> Any:
-        file, data = await self._home().threads.submit(self._fetch, {"uri": uri})
+    async def _read(self, ctx: Context) -> Any:
+        uri = ctx.uri or ""
+        file, data = await self._home().threads.submit(self._fetch, {"uri": uri}, ctx._call.exchange)  # pyright: ignore[reportPrivateUsage]
         if file.is_text:
             return TextResourceContents(uri=uri, text=data.decode(), mime_type=file.mime_type)
         return BlobResourceContents(uri=uri, blob=b64encode(data).decode("ascii"), mime_type=file.mime_type)
@@ -212,7 +213,7 @@ class Skills:
         server = self._home()
         if self._scopes:
             server.require_scopes(call, self._scopes)
-        await server.threads.submit(self._refresh, {})
+        await server.threads.submit(self._refresh, {}, call.exchange)
         return self._snapshot
 
     def _hinted(self, result: Any) -> Any:
