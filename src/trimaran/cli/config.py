@@ -82,7 +82,7 @@ def check(file: Path | None, workspace: Path | None, as_json: bool) -> int:
     screen = Screen()
     machine = Machine.here(workspace)
     try:
-        config = load_config(file, machine=machine)
+        config = load_config(file, machine=machine, nearby=True)
     except ConfigUnusable as error:
         if not as_json:
             raise
@@ -152,7 +152,8 @@ def _say_sources(
         screen.note(f"{source.file}{level}", "dim")
     if not config.sources:
         screen.note(
-            f"There is no configuration: neither {machine.user_file} nor {machine.project_file} is there. "
+            f"There is no configuration: neither {machine.user_file} nor {machine.project_file} is there, "
+            f"nor an mcp.toml or .mcp.json in {machine.workspace}. "
             "Write one, or take over the servers of another program with `trimaran config import`."
         )
 
@@ -266,15 +267,18 @@ def untrust(workspace: Path | None) -> int:
     """Trust the project's mcp.toml no more. Whoever starts a host that asks is asked again."""
     screen = Screen()
     machine = Machine.here(workspace)
-    file = str(machine.project_file)
-    was_trusted = Trust(machine.trust_file).remove(file)
-    screen.note(f"{file} is no longer trusted." if was_trusted else f"{file} was not trusted.")
+    store = Trust(machine.trust_file)
+    files = [str(file) for file in machine.project_files if store.remove(str(file))]
+    for file in files:
+        screen.note(f"{file} is no longer trusted.")
+    if not files:
+        screen.note(f"{machine.project_file} was not trusted.")
     return 0
 
 
 def _project(workspace: Path | None) -> tuple[Machine, HostConfig, Source]:
     machine = Machine.here(workspace)
-    config = load_config(machine=machine)
+    config = load_config(machine=machine, nearby=True)
     for source in config.sources:
         if source.level == "project":
             return machine, config, source
@@ -295,7 +299,7 @@ def show(names: Sequence[str], file: Path | None, workspace: Path | None, as_jso
     """Print what the files say together, and where each server stands. Values of headers and variables are masked."""
     screen = Screen()
     machine = Machine.here(workspace)
-    config = load_config(file, machine=machine)
+    config = load_config(file, machine=machine, nearby=True)
     entries = {**config.servers, **config.failed}
     chosen = _chosen(names, list(entries))
     if as_json:
@@ -466,7 +470,7 @@ def give(
     """
     screen = Screen()
     machine = Machine.here(workspace)
-    config = load_config(machine=machine)
+    config = load_config(machine=machine, nearby=True)
     entries = {**config.servers, **config.failed}
     chosen = _chosen(names, list(entries))
     tables = {name: entries[name].table for name in chosen if names or not entries[name].disabled}

@@ -1,4 +1,7 @@
-"""Which servers a host of the command line has: those of `mcp.toml`, and what `--server` adds. For `console` and `ask`."""
+"""Which servers a host of the command line has: those of `mcp.toml`, and what `--server` adds. For `console` and `ask`.
+
+An `mcp.toml` or `.mcp.json` in the current directory counts as the project's: these hosts ask whether it is trusted.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ def configure(file: Path | None, servers: Sequence[str]) -> HostConfig:
 
     from trimaran.host.config import load_config
 
-    config = load_config(file)
+    config = load_config(file, nearby=True)
     added = {name: _entry(name, target) for name, target in map(_read, servers)}
     failed = {name: entry for name, entry in config.failed.items() if name not in added}
     return replace(config, servers={**config.servers, **added}, failed=failed)

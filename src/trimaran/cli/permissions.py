@@ -102,7 +102,7 @@ def _read(config: str | None, **given: Sequence[str]) -> tuple[HostConfig, Readi
     from trimaran.host.config import load_config
     from trimaran.host.permissions import read_config_rules, read_options
 
-    loaded = load_config(config)
+    loaded = load_config(config, nearby=True)
     for problem in loaded.problems:
         print(f"trimaran: {problem}", file=sys.stderr)
     return loaded, read_options(**given) + read_config_rules(loaded)

@@ -4,7 +4,8 @@
     boat.py                          a file, run by this Python (.js by node)
     -- npx -y boat-server            a command: everything after --
     "npx -y boat-server"             the same, as one quoted word
-    .mcp.json#boats                  an entry of a configuration file
+    .mcp.json#boats                  an entry of a configuration file; also mcp.toml#boats
+    boats                            the same, of a configuration file in the current directory
 
 Only text and files are looked at here; nothing is started and nothing connected. What cannot be a target is refused with
 what to write instead.
@@ -12,6 +13,7 @@ what to write instead.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 import os
@@ -19,12 +21,15 @@ import re
 import shlex
 import shutil
 import sys
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar, cast
 from urllib.parse import urlsplit
 
 import click
+
+from trimaran.host.plain import in_one_line
 
 from .exits import EPILOG
 
@@ -37,10 +42,13 @@ _BARE_URL: Final = re.compile(r"(localhost|\[[0-9a-fA-F:]+\]|[\w-]+(\.[\w-]+)+)(
 _SCRIPTS: Final = {".py": "", ".js": "node", ".mjs": "node", ".cjs": "node"}
 _TRANSPORTS: Final = {"http": "http", "streamable-http": "http", "streamableHttp": "http", "sse": "sse"}
 _COMMAND: Final = "trimaran.command"
+_CONFIGS: Final = (".json", ".toml")
+# Where servers of the current directory are looked up by name.
+_NEARBY: Final = (".trimaran/mcp.toml", "mcp.toml", ".mcp.json")
 
 FORMS: Final = (
     "a target is a URL (https://host/mcp), a file (server.py), a command after -- (-- npx -y some-server), "
-    'a command in quotes ("npx -y some-server") or an entry of a configuration (.mcp.json#name)'
+    'a command in quotes ("npx -y some-server") or an entry of a configuration (.mcp.json#name, mcp.toml#name)'
 )
 
 
@@ -230,7 +238,7 @@ def split_words(ctx: click.Context, words: Sequence[str]) -> tuple[Target, list[
     command: list[str] | None = ctx.meta.get(_COMMAND)
     if command is None:
         if not words:
-            raise click.UsageError(f"TARGET is missing: {FORMS}")
+            raise click.UsageError(f"TARGET is missing: {FORMS}{_names_nearby()}")
         return parse_target(words[0]), list(words[1:])
     if not command:
         raise click.UsageError("there is no command after --: write -- npx -y some-server")
@@ -257,9 +265,9 @@ def parse_target(text: str) -> Target:
     if path.is_file():
         return _of_file(text, path)
     head, mark, name = text.rpartition("#")
-    if mark and (head.endswith(".json") or Path(head).expanduser().is_file()):
+    if mark and (head.endswith(_CONFIGS) or Path(head).expanduser().is_file()):
         return _of_config(text, Path(head).expanduser(), name)
-    if path.suffix in (*_SCRIPTS, ".json") and not any(c.isspace() for c in text):
+    if path.suffix in (*_SCRIPTS, *_CONFIGS) and not any(c.isspace() for c in text):
         raise click.UsageError(_no_such_file(path))
     script, _, obj = text.rpartition(":")
     if script.endswith(".py") and obj.isidentifier():
@@ -284,7 +292,7 @@ def _of_url(text: str) -> Target:
 
 
 def _of_file(text: str, path: Path) -> Target:
-    if path.suffix == ".json":
+    if path.suffix in _CONFIGS:
         return _of_config(text, path, None)
     if path.suffix in _SCRIPTS:
         runner = _SCRIPTS[path.suffix] or sys.executable
@@ -302,7 +310,12 @@ def _of_words(text: str) -> Target:
     if len(words) == 1 and shutil.which(words[0]) is None:
         if _BARE_URL.fullmatch(text):
             raise click.UsageError(f"{text!r} is neither a file nor a command: for a URL, write http://{text}")
-        raise click.UsageError(f"{text!r} is neither a URL, nor a file, nor a command that can be found: {FORMS}")
+        for file, names in _nearby():
+            if text in names:
+                return _of_config(text, file, text)
+        raise click.UsageError(
+            f"{text!r} is neither a URL, nor a file, nor a command that can be found: {FORMS}{_names_nearby()}"
+        )
     return _of_command(words, shlex.quote(text))
 
 
@@ -332,11 +345,7 @@ def _of_config(text: str, path: Path, name: str | None) -> Target:
     """A server of an mcpServers file (VS Code: servers); by name, or the only one."""
     if not path.is_file():
         raise click.UsageError(_no_such_file(path))
-    try:
-        whole: Any = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise click.UsageError(f"{str(path)!r} cannot be read as JSON: {error}") from None
-    entries = _entries(whole, path)
+    entries = _entries(_read_config(path), path)
     if name is None:
         if len(entries) != 1:
             raise click.UsageError(
@@ -353,18 +362,46 @@ def _of_config(text: str, path: Path, name: str | None) -> Target:
     return _of_entry(shlex.quote(text), entries[name], f"{path}#{name}")
 
 
+def _read_config(path: Path) -> Any:
+    language = "TOML" if path.suffix == ".toml" else "JSON"
+    try:
+        data = path.read_bytes()
+        return tomllib.loads(data.decode("utf-8")) if language == "TOML" else json.loads(data)
+    except (OSError, ValueError) as error:
+        raise click.UsageError(f"{str(path)!r} cannot be read as {language}: {error}") from None
+
+
+def _nearby() -> list[tuple[Path, list[str]]]:
+    """The configuration files of the current directory, and the servers that each has. One that cannot be read has none."""
+    files: list[tuple[Path, list[str]]] = []
+    for file in map(Path, _NEARBY):
+        if file.is_file():
+            with contextlib.suppress(click.UsageError):
+                files.append((file, list(_entries(_read_config(file), file))))
+    return files
+
+
+def _names_nearby() -> str:
+    """What the configuration files of the current directory have, as the end of a complaint."""
+    return "".join(
+        f"; {file} has {', '.join(in_one_line(name, 60) for name in names[:12])}{', ...' if len(names) > 12 else ''}"
+        for file, names in _nearby()
+    )
+
+
 def _entries(whole: Any, path: Path) -> dict[str, Any]:
     if isinstance(whole, dict):
         config = cast("dict[str, Any]", whole)
-        for key in ("mcpServers", "servers"):
+        for key in ("mcpServers", "servers", "server"):
             listed = config.get(key)
             if isinstance(listed, dict) and listed:
                 return cast("dict[str, Any]", listed)
         if "command" in config or "url" in config:
             return {path.stem: config}
-    raise click.UsageError(
-        f'{str(path)!r} names no server: write {{"mcpServers": {{"name": {{"command": "npx", "args": ["-y", "server"]}}}}}}'
-    )
+    example = '{"mcpServers": {"name": {"command": "npx", "args": ["-y", "server"]}}}'
+    if path.suffix == ".toml":
+        example = '[server.name], and below it command = "npx" and args = ["-y", "server"]'
+    raise click.UsageError(f"{str(path)!r} names no server: write {example}")
 
 
 def _of_entry(text: str, entry: Any, where: str) -> Target:

@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from trimaran import Host
+from trimaran.cli.hosting import configure
+from trimaran.host.trust import Trust
+
 from .harness import Done, plain, run_cli
 
 Capsys = pytest.CaptureFixture[str]
@@ -245,6 +249,26 @@ def test_trust_is_taken_back(capsys: Capsys, tmp_path: Path) -> None:
     done = config(capsys, "untrust")
     assert (done.code, "no longer trusted" in done.err) == (0, True)
     assert config(capsys, "check", "--json").json["files"][0]["trusted"] is False
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("mcp.toml", '[server.boat]\ncommand = "boat"\n'),
+        (".mcp.json", '{"mcpServers": {"boat": {"command": "boat"}}}'),
+    ],
+)
+def test_a_file_in_the_current_directory_is_the_projects_and_starts_nothing_untrusted(
+    capsys: Capsys, home: Path, tmp_path: Path, name: str, text: str
+) -> None:
+    """R225; Trust: a repository that brings such a file along must not start programs by being entered."""
+    file = put(tmp_path / "work" / name, text)
+    assert f"{file} (project, not trusted: trimaran config trust)" in config(capsys, "check").err
+    host = Host(configure(None, []), trust=Trust())
+    assert host.untrusted_files == (str(file),)
+    assert "not trusted" in host.status()[0].reason
+    assert f"{file} is trusted" in config(capsys, "trust").err
+    assert f"{file} is no longer trusted" in config(capsys, "untrust").err
 
 
 def test_there_is_nothing_to_trust_without_a_file_of_the_project(capsys: Capsys, home: Path) -> None:

@@ -99,6 +99,40 @@ def test_without_dashes_the_first_word_is_the_target() -> None:
 # Configuration files
 
 
+def test_a_server_of_the_current_directory_is_found_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "has" not in refusal("tide-server").partition("mcp.toml#name)")[2]
+    config(tmp_path, {"tide-server": {"command": "json"}, "wind-server": {"command": "wind"}})
+    assert parse_target("tide-server").command == ("json",)
+    Path("mcp.toml").write_text('[server.tide-server]\ncommand = "toml"\nargs = ["1"]\n')
+    assert parse_target("tide-server") == Target("tide-server", command=("toml", "1"))
+    assert parse_target("wind-server").command == ("wind",)
+    assert parse_target("mcp.toml#tide-server").command == parse_target("mcp.toml").command == ("toml", "1")
+    assert refusal("tied-server").endswith("; mcp.toml has tide-server; .mcp.json has tide-server, wind-server")
+    with pytest.raises(click.UsageError, match=r"TARGET is missing: .*; mcp\.toml has tide-server"):
+        split()
+
+
+def test_a_configuration_that_cannot_be_read_is_said_where_it_is_named_and_passed_over_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mcp.toml").write_text("[server")
+    assert "'mcp.toml' cannot be read as TOML" in refusal("mcp.toml")
+    assert "neither a URL" in refusal("tide-server")
+    Path("mcp.toml").write_text("")
+    assert "'mcp.toml' names no server: write [server.name]" in refusal("mcp.toml")
+
+
+def test_a_command_comes_before_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose rule: ours. A file that came with a repository does not change what a command means."""
+    monkeypatch.chdir(tmp_path)
+    config(tmp_path, {"env": {"command": "other"}})
+    assert parse_target("env").command == ("env",)
+
+
 def config(directory: Path, servers: dict[str, Any], key: str = "mcpServers", name: str = ".mcp.json") -> Path:
     path = directory / name
     path.write_text(json.dumps({key: servers}))

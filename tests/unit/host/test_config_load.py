@@ -101,6 +101,39 @@ def test_a_projects_broken_server_does_not_fall_back_to_the_users(tmp_path: Path
     assert config.failed["a"].source.level == "project"
 
 
+def test_files_beside_the_project_count_only_where_they_are_asked_for(tmp_path: Path) -> None:
+    """A repository brings them along, so only hosts that ask for trust look there."""
+    machine = machine_at(tmp_path)
+    shared = put(
+        machine.in_workspace(".mcp.json"), '{"mcpServers": {"c": {"command": "json", "args": ["${TIDE:-low}"]}}}'
+    )
+    assert load_config(machine=machine).sources == ()
+    config = load_config(machine=machine, nearby=True)
+    assert (config.servers["c"].command, config.servers["c"].args) == ("json", ("low",))
+    assert [(source.file, source.level) for source in config.sources] == [(str(shared), "project")]
+    put(machine.in_workspace("mcp.toml"), '[server.b]\ncommand = "toml"\n')
+    assert list(load_config(machine=machine, nearby=True).servers) == ["b"], "the first that is there"
+    put(machine.project_file, '[server.a]\ncommand = "own"\n')
+    assert list(load_config(machine=machine, nearby=True).servers) == ["a"]
+
+
+def test_a_json_file_can_be_named_too(tmp_path: Path) -> None:
+    named = put(tmp_path / "shared.json", '{"mcpServers": {"c": {"url": "https://h.example/mcp"}}}')
+    config = load_config(named, machine=machine_at(tmp_path))
+    assert (config.servers["c"].url, config.sources[0].level) == ("https://h.example/mcp", "file")
+
+
+def test_a_translated_file_names_no_lines_and_leaves_out_what_cannot_be_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    machine = machine_at(tmp_path)
+    text = '{\n"mcpServers": {\n"odd": 5,\n"unset": {"command": "x", "args": ["${NOBODY_SET_THIS}"]}}}'
+    file = put(machine.in_workspace(".mcp.json"), text)
+    config = load_config(machine=machine, nearby=True)
+    assert [(problem.file, problem.line) for problem in config.failed["unset"].problems] == [(str(file), None)]
+    assert f"{file}:3: the server 'odd' is left out: it is not an object" in caplog.text
+
+
 def test_a_named_file_is_read_alone(tmp_path: Path) -> None:
     machine = machine_at(tmp_path)
     put(machine.user_file, '[server.a]\ncommand = "x"\n')

@@ -4,13 +4,14 @@ A `[server.X]` of the project replaces the user's X as a whole, be it good or fa
 cannot be read stop the load: what was meant is not known then, and a rule that was dropped would allow more than was
 said. Everything else is the affair of one server, which is marked failed while the others work.
 
-`read_config` is pure; `load_config` reads the files.
+`read_config` is pure; `load_config` reads the files. An `.mcp.json`, the file that many programs share, is translated first.
 """
 
 from __future__ import annotations
 
 import difflib
 import hashlib
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
@@ -26,13 +27,21 @@ from .tomltext import key_text, lines_of, read_toml
 
 __all__ = ["load_config", "read_config"]
 
+log: Final = logging.getLogger("trimaran.host")
+
 _TOP: Final = ("server", "permissions")
 # What servers are called in the files of others.
 _MISNOMERS: Final = frozenset({"servers", "mcpServers", "mcp_servers", "mcp", "context_servers", "mcp-servers"})
 
 
-def load_config(path: str | os.PathLike[str] | None = None, *, machine: Machine | None = None) -> HostConfig:
+def load_config(
+    path: str | os.PathLike[str] | None = None, *, machine: Machine | None = None, nearby: bool = False
+) -> HostConfig:
     """The configuration of this user and this workspace; with a path, of that file alone.
+
+    Args:
+        nearby: Where the project has no `.trimaran/mcp.toml`, take the `mcp.toml` or `.mcp.json` in the workspace. Only for
+            hosts that ask whether the file is trusted: such files come with any repository.
 
     Raises:
         ConfigUnusable: a file cannot be read, is no TOML, names a server in a way that is not allowed, or has
@@ -44,14 +53,32 @@ def load_config(path: str | os.PathLike[str] | None = None, *, machine: Machine 
         text = read_text(file)
         if text is None:
             raise ConfigUnusable(Problem(str(file), "there is no such file", kind="io"))
-        return read_config([(Source(str(file), "file"), text)], machine)
-    found: list[tuple[Source, str]] = []
-    levels: dict[Level, PurePath] = {"user": machine.user_file, "project": machine.project_file}
-    for level, place in levels.items():
-        text = read_text(place)
-        if text is not None:
-            found.append((Source(str(place), level), text))
-    return read_config(found, machine)
+        return read_config([(Source(str(file), "file"), _as_toml(text, file, machine))], machine)
+    texts: list[tuple[Source, str]] = []
+    places: dict[Level, tuple[PurePath, ...]] = {
+        "user": (machine.user_file,),
+        "project": machine.project_files if nearby else (machine.project_file,),
+    }
+    for level, candidates in places.items():
+        for place in candidates:
+            text = read_text(place)
+            if text is not None:
+                texts.append((Source(str(place), level), _as_toml(text, place, machine)))
+                break
+    return read_config(texts, machine)
+
+
+def _as_toml(text: str, place: PurePath, machine: Machine) -> str:
+    """The text of an `mcp.toml` that says what this file says."""
+    if place.suffix != ".json":
+        return text
+    from .clients import CLIENTS
+    from .transfer import import_servers, write_servers
+
+    imported = import_servers(CLIENTS["mcp-json"], text, str(place), machine)
+    for name, reason in imported.skipped.items():
+        log.warning("%s:%d: the server %r is left out: %s", place, imported.lines[name], name, reason)
+    return write_servers(imported.tables)
 
 
 def read_config(texts: Sequence[tuple[Source, str]], machine: Machine) -> HostConfig:
@@ -62,7 +89,8 @@ def read_config(texts: Sequence[tuple[Source, str]], machine: Machine) -> HostCo
     problems: list[Problem] = []
     for source, text in texts:
         whole = read_toml(text, source.file)
-        lines = lines_of(text)
+        # Of a translation the lines say nothing.
+        lines = {} if source.file.endswith(".json") else lines_of(text)
         problems += _unknown(whole, source, lines)
         rules = [*_global_rules(whole, source, lines), *rules]
         for name, table in _servers(whole, source, lines).items():

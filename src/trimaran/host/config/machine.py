@@ -109,6 +109,11 @@ class Machine(Struct, frozen=True, kw_only=True):
         """The project's `mcp.toml`."""
         return self.in_workspace(".trimaran", "mcp.toml")
 
+    @property
+    def project_files(self) -> tuple[PurePath, ...]:
+        """Where a person may have put the project's servers, the first that is there counts. For hosts that ask for trust."""
+        return (self.project_file, self.in_workspace("mcp.toml"), self.in_workspace(".mcp.json"))
+
     def at_home(self, text: str) -> str:
         """The text with a leading `~` as the user's home: no shell will do that for a command."""
         if text == "~":
