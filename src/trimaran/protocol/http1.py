@@ -194,12 +194,15 @@ class RequestReader:
         if parser is None:
             parser = self._parser = HttpRequestParser(self)
         self._wire += len(data)
+        rest = None
         try:
             parser.feed_data(data)
         except HttpParserUpgrade as pause:
-            self._go_on(data[pause.args[0] :])
+            rest = data[pause.args[0] :]
         except HttpParserError as error:
             self._fail(error, data[:1])
+        if rest is not None:  # not in the handler above: errors of what follows would have this pause as their context
+            self._go_on(rest)
         if self.is_reading:
             self._check_overhead()
         elif is_new and len(self.requests) == 1:

@@ -129,7 +129,7 @@ def split_batch(message: bytes) -> list[bytes]:
     try:
         check_depth(message)
         return [bytes(raw) for raw in _decode_list(message)]
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _refusal(message, error) from None
 
 
@@ -150,7 +150,7 @@ def id_in(head: bytes, tail: bytes) -> RequestId | None:
         return None
     try:
         value: Any = _decode_any(found[1])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     return value if isinstance(value, (int, str)) else None
 

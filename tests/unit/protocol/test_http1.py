@@ -221,6 +221,19 @@ def test_an_offer_to_switch_protocols_is_ignored(body: bytes, size: int) -> None
     assert found.requests[0][0].headers["upgrade"] == "h2c"
 
 
+@pytest.mark.parametrize("size", [1, 1000])
+def test_a_bad_request_behind_an_offer_to_switch_protocols_is_refused_as_any_other(size: int) -> None:
+    """Found by the fuzzer: what came out was the parser's own exception."""
+    offer = b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: h2c\r\nConnection: Upgrade\r\nContent-Length: 2\r\n\r\nab"
+    stream = offer + b"GET /!HTTP/1.1\r\nHost: a\r\n\r\n"
+    reader = RequestReader(max_head=1000, max_body=1000)
+    with pytest.raises(ProtocolError, match="HTTP/0.9"):
+        for start in range(0, len(stream), size):
+            reader.feed(stream[start : start + size])
+    assert [body for _, body in reader.requests] == [b"ab"]
+    reader.close()
+
+
 def test_two_empty_lines_before_a_request_are_skipped_and_no_more() -> None:
     found = reader()
     found.feed(b"\r\n")

@@ -16,7 +16,7 @@ from trimaran.errors import (
     UnsupportedVersion,
     UrlElicitationRequired,
 )
-from trimaran.protocol.replies import Frame, excerpt, read_frame, split_batch
+from trimaran.protocol.replies import Frame, excerpt, id_of_malformed, read_frame, split_batch
 
 
 def encode(message: Any) -> bytes:
@@ -241,3 +241,11 @@ def test_a_batch_that_is_none_is_refused(message: bytes) -> None:
 )
 def test_an_excerpt_is_short_and_safe_to_print(message: bytes, text: str) -> None:
     assert excerpt(message) == text
+
+
+@pytest.mark.parametrize(
+    "message", [b'{"jsonrpc":"2.0","id":"a\xff"},', b'{"id":"\xff","result":{}}', b'{"id":7,"\xff']
+)
+def test_the_id_of_what_is_no_text_is_unknown_or_known_but_no_failure(message: bytes) -> None:
+    """Found by the fuzzer: a server could end the reading of its answers with one byte."""
+    assert id_of_malformed(message) in (None, 7)
