@@ -26,8 +26,9 @@ demo: $(PYTHON_READY) ## Show what Trimaran does (ONCE=1: run through once and e
 	@$(BIN)/trimaran demo $(if $(ONCE),--once)
 
 .PHONY: test
-test: setup ## Run every test
+test: setup ## Run every test, and those of units and the wire on the other Pythons that are here
 	@$(BIN)/pytest -n 2 --dist loadfile
+	@scripts/test-versions
 
 # Linting first: it takes a second. Then the type checker, which keeps one core busy to the end, beside two runs of pytest,
 # which share the other: what a part has to say comes in one piece, when the part is over.
@@ -84,6 +85,15 @@ chaos: setup ## Kill servers, restart Redis and cut its network under 10,000 cal
 attack: $(PYTHON_READY) ## Hostile clients and servers, while a bystander's calls are timed (ONLY=smuggling,slow SECONDS=3)
 	@$(BIN)/python -m tests.attack --only "$(ONLY)" --seconds "$(or $(SECONDS),3)"
 
+.PHONY: soak
+soak: $(PYTHON_READY) ## Mixed load for MINUTES=30 with kills, and what grows meanwhile
+	@$(BIN)/python -m tests.soak --minutes "$(or $(MINUTES),30)"
+
+.PHONY: fuzz
+fuzz: ## Look for bytes that break a reader, guided by coverage (ONLY=sse,toml SECONDS=60 KEEP=1 for the corpus)
+	@scripts/setup-fuzz
+	@.venv-fuzz/bin/python -m tests.fuzz --only "$(ONLY)" --seconds "$(or $(SECONDS),60)" $(if $(KEEP),--keep)
+
 .PHONY: world
 world: $(PYTHON_READY) $(NODE_READY) $(PEERS_READY) ## Run real agents, frameworks, bridges and servers (ONLY=codex,servers JOBS=2)
 	@$(BIN)/python -m tests.world --only "$(ONLY)" --jobs "$(or $(JOBS),1)"
@@ -100,7 +110,7 @@ setup: $(PYTHON_READY) $(NODE_READY) $(PEERS_READY) $(SERVERS_READY) $(REDIS_REA
 clean: ## Remove caches and outputs (ALL=1: also .venv and .tools)
 	@rm -rf .ruff_cache .pytest_cache .hypothesis bench/results build dist out
 	@find $(wildcard src tests bench examples) -name __pycache__ -type d -prune -exec rm -rf {} +
-	@$(if $(ALL),rm -rf .venv .tools)
+	@$(if $(ALL),rm -rf .venv .venv-* .tools)
 
 $(PYTHON_READY): pyproject.toml uv.lock scripts/setup-python
 	@scripts/setup-python

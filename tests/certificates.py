@@ -65,6 +65,7 @@ class Authority:
             .not_valid_before(now - datetime.timedelta(days=10))
             .not_valid_after(now + datetime.timedelta(days=days))
             .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+            .add_extension(_usage(is_authority=is_authority), critical=True)  # Python 3.13 wants to see it
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
         )
@@ -78,3 +79,19 @@ class Authority:
         from cryptography.hazmat.primitives import serialization
 
         path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+
+
+def _usage(*, is_authority: bool) -> Any:
+    from cryptography import x509
+
+    return x509.KeyUsage(
+        digital_signature=not is_authority,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=is_authority,
+        crl_sign=is_authority,
+        encipher_only=False,
+        decipher_only=False,
+    )
