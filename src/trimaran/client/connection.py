@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final, TypeVar, final
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, field
+from msgspec import Raw, Struct, field
 
 from trimaran.errors import (
     CODE_INVALID_REQUEST,
@@ -44,7 +44,7 @@ from trimaran.errors import (
 from trimaran.protocol.inbound import RequestId
 from trimaran.protocol.mask import Mask
 from trimaran.protocol.methods import METHODS
-from trimaran.protocol.replies import Frame, excerpt
+from trimaran.protocol.replies import Frame, excerpt, memory_of
 from trimaran.seconds import check_seconds
 from trimaran.types import as_object
 
@@ -73,6 +73,7 @@ _SETTLED: Final = 5.0  # seconds a conversation must have lived for the next one
 _PATIENCE: Final = 5.0  # seconds for what should take no time: a ping, a farewell, a callback
 _LAST_WORDS: Final = 0.5  # seconds for callbacks to hear that the client was closed
 _TURNS: Final = 5  # of the loop, for cancelled callers to leave
+_MOST_QUESTIONS: Final = 64  # in one input_required result, as many as an older server may ask at once
 _SLOW_ASKS: Final = frozenset({"elicitation/create", "sampling/createMessage"})
 
 
@@ -100,7 +101,7 @@ _decode_input = msgspec.json.Decoder(_InputRequired).decode
 class Flight:
     """A call, from its first request to its result."""
 
-    __slots__ = ("extension", "id", "is_internal", "live", "method", "on_id", "on_progress", "patience", "post")
+    __slots__ = ("asks", "extension", "id", "is_internal", "live", "method", "on_id", "on_progress", "patience", "post")
 
     def __init__(self, method: str, patience: Patience, on_progress: Callable[..., Any] | None) -> None:
         self.method = method
@@ -114,12 +115,15 @@ class Flight:
         """Was it made by the client itself, for its own ends?"""
         self.id = 0
         """Of its latest request."""
+        self.asks = 0
+        """Questions of the server's that its clock stood still for."""
         self.live: Conversation | None = None
 
     def progress(self, report: _Progress) -> None:
         self.patience.extend()
         if self.post is not None and self.on_progress is not None:
-            self.post.post(self.on_progress, report.progress, report.total, report.message)
+            size = 0 if report.message is None else len(report.message)
+            self.post.post(self.on_progress, report.progress, report.total, report.message, size=size)
 
 
 @final
@@ -670,6 +674,11 @@ class Connection:
         if wanted.state is not None:
             extra["requestState"] = wanted.state
         if wanted.requests:
+            if len(wanted.requests) > _MOST_QUESTIONS:
+                raise RemoteProtocolError(
+                    CODE_INVALID_REQUEST,
+                    f"{method} asks {len(wanted.requests)} questions at once, and {_MOST_QUESTIONS} are answered",
+                )
             flight.patience.pause()
             try:
                 extra["inputResponses"] = await self._answer_all(wanted.requests)
@@ -739,9 +748,14 @@ class Connection:
 
     @contextlib.contextmanager
     def waiting_for_people(self, method: str) -> Any:
-        """The clocks of all calls stand still while a person or a model answers: which call it belongs to is not said."""
-        flights = tuple(self._calls) if method in _SLOW_ASKS else ()
+        """The clocks of all calls stand still while a person or a model answers: which call it belongs to is not said.
+
+        Not for one question after another: each call has `max_rounds` of them, then its time goes on.
+        """
+        most = self.options.max_rounds * len(self._calls)
+        flights = [flight for flight in self._calls if flight.asks < most] if method in _SLOW_ASKS else []
         for flight in flights:
+            flight.asks += 1
             flight.patience.pause()
         try:
             yield
@@ -756,10 +770,10 @@ class Connection:
         if method == "notifications/progress":
             self._progress(frame)
             if self.asks.on_notification is not None:
-                self._tell(self.asks.on_notification, method, frame.read_params())
+                self._tell(self.asks.on_notification, method, frame.read_params(), size=memory_of(frame))
             return
         params = frame.read_params()
-        size = 0 if frame.params is UNSET else len(bytes(frame.params))
+        size = memory_of(frame)
         if method == "notifications/cancelled":
             id = params.get("requestId")
             if isinstance(id, (int, str)):

@@ -26,7 +26,7 @@ from trimaran.errors import (
     TransportError,
 )
 from trimaran.protocol.inbound import RequestId
-from trimaran.protocol.replies import Frame
+from trimaran.protocol.replies import Frame, memory_of
 
 from .asks import Asks
 from .dialect import Dialect, Welcome, encode
@@ -39,7 +39,9 @@ log = logging.getLogger("trimaran.client")
 
 _MOST_ASKS: Final = 64  # at work at once; a person answers one
 _REPLY_PAUSES: Final = (0.1, 0.3, 1.0, 3.0)  # before a reply is sent again
-_MOST_REFUSALS: Final = 10_000  # of those beyond, that wait to be sent
+_MOST_REFUSALS: Final = 1_000  # of those beyond, that wait to be sent
+_MOST_BYTES: Final = 32 * 1024 * 1024  # of what is being asked: twice the longest message
+_LONGEST_ID: Final = 1_000  # characters; an id is kept until its answer is sent, and nobody needs more
 
 
 class Keeper(Protocol):
@@ -86,8 +88,10 @@ class Conversation:
         self.began = 0.0
         self._link: Link | None = None
         self._answering: dict[RequestId, asyncio.Task[None]] = {}
+        self._asked_bytes = 0
         self._refused: deque[tuple[RequestId, int, str]] = deque()
         self._has_begun = False
+        self._has_ignored = False
 
     @property
     def link(self) -> Link:
@@ -120,17 +124,30 @@ class Conversation:
         assert isinstance(id, (int, str))
         if self.is_over or self._keeper.is_closing or self._link is None:
             return
+        size = memory_of(frame)
         if self._has_begun and self.dialect.era == "modern":
             # REQ client.no-responses: a modern client never sends one, so there is no way to answer.
-            log.warning("the server sent the request %s, which this era does not have; it was ignored", frame.method)
+            self._ignore(frame, "this era does not have")
+        elif isinstance(id, str) and len(id) > _LONGEST_ID:
+            self._ignore(frame, f"has an id of over {_LONGEST_ID} characters")
         elif id in self._answering:
             self._refuse(id, CODE_INVALID_REQUEST, f"a request with the id {str(id)[:80]} is still being answered")
-        elif len(self._answering) >= _MOST_ASKS:
-            self._refuse(id, CODE_INTERNAL, f"the client is busy: {_MOST_ASKS} requests are being answered")
+        elif len(self._answering) >= _MOST_ASKS or self._asked_bytes + size > _MOST_BYTES:
+            self._refuse(id, CODE_INTERNAL, f"the client is busy: {len(self._answering)} requests are being answered")
         else:
             task = self._keeper.spawn(self._answer(id, frame))
             self._answering[id] = task
-            task.add_done_callback(lambda _: self._answering.pop(id, None))
+            self._asked_bytes += size
+            task.add_done_callback(lambda _: self._answered(id, size))
+
+    def _answered(self, id: RequestId, size: int) -> None:
+        self._answering.pop(id, None)
+        self._asked_bytes -= size
+
+    def _ignore(self, frame: Frame, why: str) -> None:
+        if not self._has_ignored:  # once is enough, for one that floods us
+            self._has_ignored = True
+            log.warning("the server sent the request %.80s, which %s; it was ignored", frame.method, why)
 
     def withdraw_ask(self, id: RequestId) -> None:
         """The server no longer wants an answer."""

@@ -166,9 +166,9 @@ class Pipeline:
                 if not answer.done():
                     answer.set_exception(failure)
                     return
-            self.odd(f"answered without an id: {failure.message if failure else 'a result'}")
+            self.odd(f"answered without an id: {failure.message[:200] if failure else 'a result'}")
         else:
-            self.odd(f"answered id {frame.id!r}, which is not waiting")
+            self.odd(f"answered id {str(frame.id)[:80]!r}, which is not waiting")
 
     def _end(self, error: Error) -> None:
         if self._over is not None:

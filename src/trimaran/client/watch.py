@@ -38,6 +38,7 @@ __all__ = ["Change", "Changes", "Subscription", "Watch"]
 log = logging.getLogger("trimaran.client")
 
 _MOST_WAITING: Final = 1000
+_LONGEST_URI: Final = 8 * 1024  # of a resource that has changed; times the number above, what one watcher may hold
 _PAUSES: Final = (0.05, 0.2, 1.0, 3.0)
 _LASTING: Final = 2.0  # seconds a stream must have been open for its end to count as the first
 
@@ -75,6 +76,8 @@ class Watcher:
 
     def wants(self, change: Change) -> bool:
         if change.kind == "resource":
+            if change.uri is not None and len(change.uri) > _LONGEST_URI:
+                return False
             return change.uri is not None and any(is_part_of(change.uri, uri) for uri in self.uris)
         return change.kind == "reconnected" or change.kind in self.kinds
 

@@ -291,7 +291,7 @@ class SessionLink:
             else:
                 answer: Any = self._pending.get(frame.id) if isinstance(frame.id, (int, str)) else None
                 if answer is None:
-                    self._odd.append(f"answered id {frame.id!r}, which is not waiting")
+                    self._odd.append(f"answered id {str(frame.id)[:80]!r}, which is not waiting")
                 elif not answer.done():
                     answer.set_result(frame)
         return frames
@@ -353,7 +353,7 @@ def _stray(id: RequestId, strays: list[Any]) -> RemoteProtocolError | None:
     """A stream that ended with replies, and none of them ours."""
     if not strays:
         return None
-    ids = ", ".join(repr(one) for one in strays)
+    ids = ", ".join(repr(one)[:80] for one in strays)
     return RemoteProtocolError(CODE_INVALID_REQUEST, f"the reply has the id {ids}, the request had {id!r}")
 
 

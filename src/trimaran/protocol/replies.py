@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, final
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from trimaran.depth import TooDeep, check_depth
+from trimaran.depth import MAX_CONTAINERS, TooDeep, check_depth
 from trimaran.errors import (
     CODE_HEADER_MISMATCH,
     CODE_INVALID_REQUEST,
@@ -31,9 +31,13 @@ from trimaran.errors import (
 
 from .inbound import RequestId
 
-__all__ = ["Frame", "excerpt", "id_in", "id_of_malformed", "read_frame", "split_batch"]
+__all__ = ["Frame", "excerpt", "id_in", "id_of_malformed", "memory_of", "read_frame", "split_batch"]
 
 _EXCERPT = 120
+# Messages in one batch, as many as a server of ours takes. They are dealt with in one go.
+_MAX_BATCH: Final = 100
+# Each part of a list takes 100 bytes even before it is known how many there are.
+_MAX_COMMAS: Final = 100_000
 _CLASSES: dict[int, type[CallError]] = {
     CODE_HEADER_MISMATCH: HeaderMismatch,
     CODE_MISSING_CAPABILITY: MissingCapability,
@@ -96,9 +100,17 @@ class Frame(Struct):
         return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType]
 
 
+def memory_of(frame: Frame) -> int:
+    """About how many bytes a message takes once its params are read: an empty list of two bytes takes sixty."""
+    raw = b"" if frame.params is UNSET else bytes(frame.params)
+    parts = raw.count(b"[") + raw.count(b"{") + raw.count(b",")
+    return len(raw) + 60 * parts + (0 if frame.method is UNSET else len(frame.method))
+
+
 _decode_frame = msgspec.json.Decoder(Frame).decode
 _decode_error = msgspec.json.Decoder(_ErrorBody).decode
 _decode_any = msgspec.json.Decoder().decode
+_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_list = msgspec.json.Decoder(list[Raw]).decode
 
 
@@ -107,7 +119,7 @@ def read_frame(message: bytes) -> Frame:
     try:
         if not message.isascii():
             message.decode()  # parts that stay raw would hide what is not text
-        check_depth(message)
+        check_depth(message, max_containers=MAX_CONTAINERS)
         frame = _decode_frame(message)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _refusal(message, error) from None
@@ -127,10 +139,15 @@ def split_batch(message: bytes) -> list[bytes]:
     if message.lstrip()[:1] != b"[":
         return [message]
     try:
-        check_depth(message)
-        return [bytes(raw) for raw in _decode_list(message)]
+        check_depth(message, max_containers=MAX_CONTAINERS)
+        parts = _decode_list(message) if message.count(b",") <= _MAX_COMMAS else None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _refusal(message, error) from None
+    if parts is None or len(parts) > _MAX_BATCH:
+        raise RemoteProtocolError(
+            CODE_INVALID_REQUEST, f"the server sent a batch of over {_MAX_BATCH} messages: {excerpt(message)}"
+        )
+    return [bytes(raw) for raw in parts]
 
 
 # Of what cannot be read whole: an id counts only where an envelope has it, at the very beginning or the very end.
@@ -158,13 +175,15 @@ def id_in(head: bytes, tail: bytes) -> RequestId | None:
 def id_of_malformed(message: bytes) -> RequestId | None:
     """The id of a reply that is not quite one."""
     try:
-        check_depth(message)
-        value: Any = _decode_any(message)
+        check_depth(message, max_containers=MAX_CONTAINERS)
+        members = _decode_members(message)
+        id: Any = _decode_any(members["id"]) if "id" in members else None
+    except msgspec.ValidationError:
+        return None  # JSON, and no object
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return id_in(message[:4096], message[-4096:])
-    if not isinstance(value, dict) or not value.keys() & {"jsonrpc", "result", "error"}:
+    if not members.keys() & {"jsonrpc", "result", "error"}:
         return None  # a line of somebody's log, say
-    id: Any = value.get("id")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     return id if isinstance(id, (int, str)) and not isinstance(id, bool) else None
 
 

@@ -21,6 +21,7 @@ from urllib.parse import urljoin, urlsplit
 
 from trimaran.client.link import Inbox
 from trimaran.client.options import Tap
+from trimaran.client.turn import Turn
 from trimaran.errors import (
     CODE_INVALID_REQUEST,
     ConfigError,
@@ -57,6 +58,7 @@ _LINGER: Final = 1.0  # seconds for a stream to end after its reply, so that its
 _CONNECT_SECONDS: Final = 15.0
 _ODDITIES: Final = 3
 _LARGE: Final = 512 * 1024
+_SLICE: Final = 16 * 1024  # of a stream, read at once: some milliseconds where every byte is a line
 
 
 def origin_of(url: str) -> tuple[str, str, int | None]:
@@ -404,9 +406,7 @@ async def read_body(response: Response, limit: int, url: str) -> bytes:
         RemoteProtocolError: it is longer than the limit, or encoded in a way nobody asked for.
         ConnectionLost: it ended too early.
     """
-    encoding = response.headers.get("content-encoding", "identity")
-    if encoding.strip().lower() not in ("identity", ""):
-        raise RemoteProtocolError(CODE_INVALID_REQUEST, f"{url} sent a {encoding[:40]} body, which was not asked for")
+    _check_coding(response, url)
     length = response.length
     if length is not None and length <= limit:
         return await response.read()
@@ -424,6 +424,13 @@ async def read_body(response: Response, limit: int, url: str) -> bytes:
     raise too_large
 
 
+def _check_coding(response: Response, url: str) -> None:
+    """Nothing is unpacked here: a megabyte of zeros travels as one kilobyte."""
+    coding = response.headers.get("content-encoding", "identity")
+    if coding.strip().lower() not in ("identity", ""):
+        raise RemoteProtocolError(CODE_INVALID_REQUEST, f"{url} sent a {coding[:40]} body, which was not asked for")
+
+
 def cut_off(url: str, why: BaseException | str | None = None) -> ConnectionLost:
     """An answer that ended before it was whole. So does one that is empty: a server, or a proxy, that died behind its head."""
     reason = _reason(why) if isinstance(why, BaseException) else why
@@ -433,15 +440,27 @@ def cut_off(url: str, why: BaseException | str | None = None) -> ConnectionLost:
 
 
 async def events(response: Response, parser: SSEParser) -> AsyncGenerator[Event, None]:
-    """The events of a stream, until it ends; ConnectionLost if it breaks."""
+    """The events of a stream, until it ends; ConnectionLost if it breaks.
+
+    Others have their turn in between, also where bytes come without a pause.
+    """
+    _check_coding(response, response.url)
+    turn = Turn()
     async for chunk in response.pieces():
-        try:
-            found = parser.feed(chunk)
-        except RemoteProtocolError as error:
-            error.message += "; allow more with max_message_bytes"
-            raise
-        for event in found:
-            yield event
+        for start in range(0, len(chunk), _SLICE):
+            try:
+                complete = parser.feed(chunk[start : start + _SLICE])
+            except RemoteProtocolError as error:
+                error.message += "; allow more with max_message_bytes"
+                raise
+            for event in complete:
+                yield event
+                if turn.is_over:
+                    await asyncio.sleep(0)
+                    turn.begin()
+            if turn.is_over:
+                await asyncio.sleep(0)
+                turn.begin()
 
 
 @final
@@ -551,4 +570,6 @@ def _claim(frame: Frame, id: RequestId) -> None:
         return
     if frame.id is None and frame.failure() is not None:
         return
-    raise RemoteProtocolError(CODE_INVALID_REQUEST, f"the reply has the id {frame.id!r}, the request had {id!r}")
+    raise RemoteProtocolError(
+        CODE_INVALID_REQUEST, f"the reply has the id {str(frame.id)[:80]!r}, the request had {id!r}"
+    )

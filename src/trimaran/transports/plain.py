@@ -27,6 +27,7 @@ __all__ = ["PlainPool", "PlainResponse", "Response"]
 
 _IDLE_SECONDS: Final = 15.0
 _MAX_HEAD: Final = 64 * 1024
+_MAX_INTERIM: Final = 100  # a server may say every minute that it is still at it
 _MAX_IDLE: Final = 256
 _HIGH_WATER: Final = 1024 * 1024  # unread bytes of a body before the connection is no longer read
 _MEMO_ENTRIES: Final = 256
@@ -147,6 +148,7 @@ class _Line(asyncio.Protocol):
         self._framing: ResponseHead | None = None
         self._pieces: PieceReader | None = None
         self._left = 0
+        self._interim = 0
         self._url = ""
         self._is_paused = False
         self._is_aborted = False
@@ -156,6 +158,7 @@ class _Line(asyncio.Protocol):
     async def request(self, url: str, data: bytes) -> PlainResponse:
         """Send a request and wait for the head of its answer."""
         self._url = url
+        self._interim = 0
         head = self._head = asyncio.get_running_loop().create_future()
         self._transport.write(data)
         try:
@@ -200,6 +203,9 @@ class _Line(asyncio.Protocol):
             data = data[end:]
             if head.status >= 200:
                 break
+            self._interim += 1
+            if self._interim > _MAX_INTERIM:
+                raise RemoteProtocolError(CODE_INVALID_REQUEST, f"more than {_MAX_INTERIM} interim answers (1xx)")
         self._buffer, rest = b"", data
         response = PlainResponse(self._url, head, self)
         self._response, self._framing = response, head

@@ -38,6 +38,7 @@ import msgspec
 
 from trimaran.client.lastwords import explain_stderr
 from trimaran.client.link import Owner, Postmortem
+from trimaran.client.turn import Turn
 from trimaran.depth import decode_json
 from trimaran.errors import ConfigError, ConnectFailed, ConnectionLost, NotReady
 from trimaran.protocol.lines import MAX_LINE_BYTES, LineReader, LineTooLong, write_line
@@ -267,6 +268,9 @@ class _Child:
         self._pipes: set[int] = set()
         """Those that are open."""
         self._lines = LineReader(limit, to_the_end=True)
+        self._untaken: deque[bytes | LineTooLong] = deque()
+        """Lines of stdout that were read; while there are any, stdout is not."""
+        self._is_behind = False
         self._is_warned = False
         self._is_held = False
         self._untold: deque[bytes] = deque()
@@ -356,15 +360,29 @@ class _Child:
         """From stdout."""
         if self._over.done():
             return
-        for line in self._lines.feed(data):
-            if isinstance(line, bytes) and line[0] in b"{[":
-                self._owner.receive(line)
-            elif not self._over.done():
-                self._take_odd(line)
+        self._untaken.extend(self._lines.feed(data))
+        self._take_lines()
         if self._lines.is_skipping != self._is_warned:
             self._is_warned = not self._is_warned
             if self._is_warned:
                 self._owner.odd(f"sent a line on stdout that is longer than {self._limit} bytes")
+
+    def _take_lines(self, *, to_the_end: bool = False) -> None:
+        """Deal with what was read, for a turn. A child that floods its stdout waits for us, and nobody else does."""
+        turn = Turn()
+        while self._untaken and (to_the_end or not turn.is_over):
+            line = self._untaken.popleft()
+            if isinstance(line, bytes) and line[0] in b"{[":
+                self._owner.receive(line)
+            elif not self._over.done():
+                self._take_odd(line)
+        pipe = self._stdout
+        is_behind = bool(self._untaken)
+        if is_behind != self._is_behind and pipe is not None and not pipe.is_closing():
+            self._is_behind = is_behind
+            (pipe.pause_reading if is_behind else pipe.resume_reading)()
+        if is_behind:
+            self._loop.call_soon(self._take_lines)
 
     def _take_odd(self, line: bytes | LineTooLong) -> None:
         if isinstance(line, LineTooLong):
@@ -378,6 +396,7 @@ class _Child:
 
     def _take_rest(self) -> None:
         """stdout has ended; what came after its last newline may be a message all the same."""
+        self._take_lines(to_the_end=True)
         rest = self._lines.close()
         if rest is None or self._over.done():
             return

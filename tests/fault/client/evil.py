@@ -321,6 +321,36 @@ def samples(call: Call) -> Play:
 
 
 @act
+def samples_endlessly(call: Call) -> Play:
+    "One question after the other."
+    while True:
+        yield Ask("sampling/createMessage", {"messages": [], "maxTokens": 1})
+
+
+@act
+def long_id(call: Call) -> Play:
+    "A request whose id alone is larger than most messages."
+    yield encode(
+        {"jsonrpc": "2.0", "id": "x" * 100_000, "method": "sampling/createMessage", "params": {"messages": []}}
+    )
+    yield call.text("done")
+
+
+@act
+def empties(call: Call) -> Play:
+    "Lines that look like messages, without end."
+    while True:
+        yield b"\n".join([b"{x"] * 20_000)
+
+
+@act
+def asks_much(call: Call) -> Play:
+    "A thousand questions in one result."
+    asked = {f"q{n}": {"method": "roots/list"} for n in range(1000)}
+    yield call.result({"resultType": "input_required", "inputRequests": asked, "requestState": "s"})
+
+
+@act
 def pester(call: Call) -> Play:
     "Asks for this and that, again and again, and never answers."
     n = 0

@@ -16,7 +16,7 @@ from trimaran.errors import (
     UnsupportedVersion,
     UrlElicitationRequired,
 )
-from trimaran.protocol.replies import Frame, excerpt, id_of_malformed, read_frame, split_batch
+from trimaran.protocol.replies import Frame, excerpt, id_of_malformed, memory_of, read_frame, split_batch
 
 
 def encode(message: Any) -> bytes:
@@ -249,3 +249,31 @@ def test_an_excerpt_is_short_and_safe_to_print(message: bytes, text: str) -> Non
 def test_the_id_of_what_is_no_text_is_unknown_or_known_but_no_failure(message: bytes) -> None:
     """Found by the fuzzer: a server could end the reading of its answers with one byte."""
     assert id_of_malformed(message) in (None, 7)
+
+
+def test_a_batch_is_bounded() -> None:
+    """Its messages are dealt with in one go, and three million empty ones took 16 s."""
+    notice = b'{"jsonrpc":"2.0","method":"n"}'
+    assert len(split_batch(b"[%b]" % b",".join([notice] * 100))) == 100
+    for many in (b",".join([notice] * 101), b",".join([b"1"] * 1_000_000), b",".join([b"{}"] * 1_000_000)):
+        with pytest.raises(RemoteProtocolError, match=r"over 100 messages|200000 arrays and objects"):
+            split_batch(b"[%b]" % many)
+
+
+def test_a_message_of_nothing_but_brackets_is_refused() -> None:
+    with pytest.raises(RemoteProtocolError, match="more than 200000 arrays and objects in one message"):
+        read_frame(b'{"jsonrpc":"2.0","id":1,"result":[%b]}' % b",".join([b"[]"] * 300_000))
+
+
+def test_the_memory_of_a_message_counts_its_parts() -> None:
+    small = read_frame(b'{"jsonrpc":"2.0","method":"n","params":{"a":"%b"}}' % (b"x" * 1000))
+    large = read_frame(b'{"jsonrpc":"2.0","method":"n","params":{"a":[%b]}}' % b",".join([b"[]"] * 400))
+    assert 1000 < memory_of(small) < 1200
+    assert memory_of(large) > 400 * 60
+
+
+def test_the_id_of_a_malformed_reply_is_found_without_reading_the_rest() -> None:
+    assert id_of_malformed(b'{"jsonrpc":"1.0","id":7,"result":{}}') == 7
+    assert id_of_malformed(b'{"jsonrpc":"2.0","id":true,"result":{}}') is None
+    assert id_of_malformed(b'{"id":7,"level":"info"}') is None
+    assert id_of_malformed(b"[1]") is None

@@ -289,6 +289,17 @@ async def test_a_connection_is_used_again_whatever_framed_its_answers() -> None:
     assert bodies == [b"ok", b"ok", b"", b"ok", b""] * 20
 
 
+async def test_interim_answers_without_end_are_refused() -> None:
+    async def script(visit: Visit) -> None:
+        await visit.request()
+        await visit.say(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" * 1000)
+        await visit.until_gone()
+
+    async with meeting(script) as (pool, _, url):
+        with pytest.raises(RemoteProtocolError, match=r"more than 100 interim answers \(1xx\)"):
+            await pool.request("POST", url, {}, b"")
+
+
 async def test_a_connection_is_not_shared_while_its_answer_is_under_way() -> None:
     async def script(visit: Visit) -> None:
         await visit.request()
