@@ -6,6 +6,8 @@
 The endpoint needs no lifespan and no start-up code. It is mounted at the root, after the application's own routes, so that
 it answers at exactly /mcp: a mount at "/mcp" would make Starlette redirect /mcp to /mcp/ before the endpoint sees it.
 
+It answers to loopback names. Served under another, name it: `server.asgi("/mcp", allowed_hosts=["api.example.com"])`.
+
 With FastAPI: `app = FastAPI()`, your routes, then `app.mount("/", server.asgi("/mcp"))`.
 """
 

@@ -80,7 +80,7 @@ def engine(
     legacy: bool = True,
     allowed_origins: Iterable[str] | str | None = None,
     allow_missing_origin: bool | None = None,
-    allowed_hosts: Iterable[str] | None = None,
+    allowed_hosts: Iterable[str] | str | None = None,
     auth: Authenticator | None = None,
     rate_limit: RateLimiter | None = None,
     public_url: str | None = None,
@@ -130,7 +130,8 @@ def engine(
         host,
         allowed_origins=allowed_origins,  # pyright: ignore[reportArgumentType]
         allow_missing_origin=allow_missing_origin,
-        allowed_hosts=allowed_hosts,
+        allowed_hosts=allowed_hosts,  # pyright: ignore[reportArgumentType]
+        public_url=public_url,
         headers=getattr(auth, "header_names", ()),
     )
     door = _door(server, legacy, options)

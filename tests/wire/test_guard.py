@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -16,8 +17,9 @@ from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.routing import Mount
 
 from trimaran import Limits, Server
-from trimaran.errors import ConfigError
+from trimaran.errors import ConfigError, ProtocolError
 from trimaran.serve import HttpServer
+from trimaran.transports.guard import Guard
 
 from .harness import BOTH, AsgiCarrier, Wire, encode, initialize, notification, request, serve
 
@@ -265,13 +267,30 @@ def test_origins_that_cannot_work_are_refused_at_once(bad: Any) -> None:
 HOSTS: dict[str, bool] = {
     "localhost": True,
     "LocalHost:9090": True,
+    "LOCALHOST": True,
     "127.0.0.1:1": True,
+    "127.0.0.2": True,
     "[::1]:9090": True,
+    "[::1]": True,
     "evil.example": False,
     "localhost.evil.example": False,
     "127.evil.example": False,
     "127.0.0.1.nip.io:9090": False,
     "evil.example:80@localhost": False,
+    "localhost@evil.example": False,
+    "localhost.": False,
+    "localhost:": False,
+    "localhost:80:80": False,
+    "localhost:x": False,
+    "localhost evil.example": False,
+    "localhost, evil.example": False,
+    "[::1": False,
+    "::1": False,
+    "0.0.0.0": False,
+    "0x7f.1": False,
+    "2130706433": False,
+    "testserver": False,
+    "": False,
 }
 
 
@@ -296,20 +315,94 @@ async def test_hosts_may_be_listed(binding: str) -> None:
         assert (await wire.modern("tools/list", headers={"Host": "localhost"})).status == 403
 
 
-async def test_an_embedded_app_trusts_its_own_host() -> None:
-    """Guard's docstring, P15: without a bind address Host is not judged; an Origin must be the host that was asked."""
-    app = demo().asgi()
+@asynccontextmanager
+async def mounted(**options: Any) -> AsyncIterator[Callable[..., Any]]:
+    """An app that somebody else serves: ask it with a Host and an Origin, and get the reply."""
+    app = demo().asgi(**options)
     wire = Wire(AsgiCarrier(app), "/mcp", app.engine)
-    own = {"Host": "api.example", "Origin": "https://api.example"}
-    assert (await wire.modern("tools/list", headers=own)).status == 200
-    assert (await wire.modern("tools/list", headers={"Host": "api.example"})).status == 200
-    foreign = {"Host": "api.example", "Origin": "https://evil.example"}
-    assert (await wire.modern("tools/list", headers=foreign)).status == 403
-    other = {"Host": "other.example", "Origin": "https://api.example"}
-    assert (await wire.modern("tools/list", headers=other)).status == 403
-    rebound = {"Host": "127.0.0.1:9090", "Origin": "http://127.evil.example"}
-    assert (await wire.modern("tools/list", headers=rebound)).status == 403
+
+    async def ask(host: str | None, origin: str | None = None) -> Any:
+        return await wire.modern("tools/list", headers={"Host": host, "Origin": origin})
+
+    yield ask
     await app.aclose()
+
+
+@pytest.mark.parametrize("host", HOSTS)
+async def test_an_app_that_somebody_else_serves_takes_loopback_hosts_unless_told(host: str) -> None:
+    """P15: one guard for the own server and for `asgi()`; a page that rebinds its name gets nothing."""
+    async with mounted() as ask:
+        reply = await ask(host)
+        assert reply.status == (200 if HOSTS[host] else 403)
+        if reply.status == 403:
+            assert "allowed_hosts" in reply.error["message"]
+
+
+@pytest.mark.parametrize("bind", [None, "127.0.0.1"])
+def test_a_request_for_no_host_is_refused(bind: str | None) -> None:
+    with pytest.raises(ProtocolError, match="the Host header '' is not allowed here"):
+        Guard(bind).admit(None, None)
+
+
+async def test_the_operator_is_told_of_a_refused_host_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with mounted() as ask:
+        for _ in range(3):
+            assert (await ask("api.example:8443")).status == 403
+        for number in range(100):
+            await ask(f"evil-{number}.example")
+    assert [one.message for one in caplog.records].count(
+        "a request for the host 'api.example' was refused; if this name is yours, pass allowed_hosts=['api.example']"
+    ) == 1
+    assert len(caplog.records) == 20
+
+
+# What an app that answers to api.example, and to http, thinks of an Origin.
+OWN: dict[tuple[str, str], bool] = {
+    ("api.example", "http://api.example"): True,
+    ("api.example", "http://api.example:80"): True,
+    ("api.example:80", "HTTP://API.EXAMPLE"): True,
+    ("api.example:8080", "http://api.example:8080"): True,
+    ("api.example", "https://api.example"): False,
+    ("api.example", "http://api.example:8080"): False,
+    ("api.example:8080", "http://api.example"): False,
+    ("api.example", "http://api.example/"): False,
+    ("api.example", "http://api.example/path"): False,
+    ("api.example", "http://evil.example"): False,
+    ("api.example", "http://me@api.example"): False,
+    ("api.example", "http://localhost:3000"): False,
+    ("api.example", "null"): False,
+    ("evil.example", "http://evil.example"): False,
+    ("other.example", "http://api.example"): False,
+}
+
+
+@pytest.mark.parametrize(("host", "origin"), OWN)
+async def test_an_origin_is_compared_whole(host: str, origin: str) -> None:
+    """R107: scheme, host and port."""
+    async with mounted(allowed_hosts=["api.example"]) as ask:
+        assert (await ask(host, origin)).status == (200 if OWN[host, origin] else 403)
+
+
+async def test_where_every_host_is_allowed_no_origin_is_the_endpoints_own() -> None:
+    """A page that rebinds evil.example to this machine sends both: Host and Origin say the same."""
+    for hosts in (["*"], "*", "any"):
+        async with mounted(allowed_hosts=hosts) as ask:
+            assert (await ask("evil.example")).status == 200
+            assert (await ask("evil.example", "http://evil.example")).status == 403
+            assert (await ask("localhost", "http://localhost:3000")).status == 200
+
+
+async def test_the_public_url_is_the_endpoints_own() -> None:
+    async with mounted(public_url="https://api.example/club/mcp") as ask:
+        assert (await ask("api.example", "https://api.example")).status == 200
+        assert (await ask("127.0.0.1:8000", "https://api.example")).status == 200
+        assert (await ask("api.example", "https://evil.example")).status == 403
+        assert (await ask("evil.example")).status == 403
+
+
+def test_one_host_is_a_list_of_one() -> None:
+    with pytest.raises(ConfigError, match=r'allowed_hosts is a list of names, \["api.example"\]'):
+        demo().asgi(allowed_hosts="api.example")
 
 
 # --- content ---------------------------------------------------------------------------------------------------------

@@ -556,6 +556,15 @@ async def test_batches_on_a_channel_by_revision() -> None:
             assert (await _sent(channel, [request("ping", id=1)]))["error"]["code"] == -32600
 
 
+async def test_a_batch_that_is_too_long_is_refused_and_not_cut() -> None:
+    """A call that is left out would wait for its answer for ever."""
+    async with Channel(rich()) as channel:
+        await channel.initialize(V03)
+        refused = await _sent(channel, [request("ping", id=n) for n in range(101)])
+        assert refused["error"]["code"] == -32600
+        assert "a batch may hold 100 messages, not 101" in refused["error"]["message"]
+
+
 async def _sent(channel: Channel, message: Any) -> Any:
     await channel.send(message)
     return await soon(asyncio.shield(channel.receive()))

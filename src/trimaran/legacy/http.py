@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from trimaran.errors import CODE_INVALID_PARAMS, CODE_METHOD_NOT_FOUND, ConfigError, ProtocolError
-from trimaran.protocol.inbound import Answer, Batch, Call, Message, Notice
+from trimaran.protocol.inbound import Answer, Batch, Call, Message, Notice, check_batch
 from trimaran.protocol.meta import Peer
 from trimaran.protocol.sse import COMMENT
 from trimaran.protocol.versions import V2024_11, V2025_03, is_legacy
@@ -325,9 +325,12 @@ class LegacyHttp:
             raise ProtocolError.invalid_request(
                 f"batches exist in {V2025_03} only, and this session speaks {session.peer.version}; send one message at a time"
             )
-        if len(batch.messages) > 100:
-            raise ProtocolError.invalid_request(f"a batch may hold 100 messages, not {len(batch.messages)}")
-        replies = await asyncio.gather(*(self._batched(request, session, raw) for raw in batch.messages))
+        check_batch(batch)
+        # The request itself was counted as the first of them.
+        refusals = [None, *(self._engine.admit_more(request) for _ in batch.messages[1:])]
+        replies = await asyncio.gather(
+            *(self._batched(request, session, *pair) for pair in zip(batch.messages, refusals, strict=True))
+        )
         bodies = [r for r in replies if isinstance(r, bytes)]
         outlet: Any = session.outlet
         if not bodies and _CANCELLED in replies:
@@ -338,11 +341,18 @@ class LegacyHttp:
             return
         await request.reply(200, outlet.json_headers, b"[" + b",".join(bodies) + b"]")
 
-    async def _batched(self, request: Request, session: Session, raw: Raw) -> bytes | object | None:
-        """The reply to one message of a batch; None for what has none, `_CANCELLED` for a call that was cancelled."""
+    async def _batched(
+        self, request: Request, session: Session, raw: Raw, refusal: ProtocolError | None
+    ) -> bytes | object | None:
+        """The reply to one message of a batch; None for what has none, `_CANCELLED` for a call that was cancelled.
+
+        With a `refusal` the message is not served: a call is answered with it.
+        """
         writer = self._server.writer
         try:
             message = self._engine.reader.read(bytes(raw), None)
+            if refusal is not None:
+                return writer.error(message.id, refusal) if isinstance(message, Call) else None
             if isinstance(message, Answer):
                 await session.hear_answer(message)
                 return None

@@ -15,6 +15,7 @@ from urllib.parse import parse_qs
 
 from trimaran.errors import ProtocolError, TimedOut
 from trimaran.fleet import Fleet, unavailable
+from trimaran.protocol.inbound import Batch
 from trimaran.protocol.sse import COMMENT, encode_event
 from trimaran.server.access import at_expiry, owner_text, same_principal
 from trimaran.state.contracts import NoAnswer, StoreError
@@ -126,6 +127,7 @@ class SseDoor:
             raise ProtocolError.invalid_request(
                 "the sessionId of the endpoint event is missing from the URL", status=400
             )
+        self._count_batch(request, body)
         connection = self._open.get(ids[0])
         if connection is None and await self._pass_on(ids[0], request, body):
             await request.reply(202, [], b"")
@@ -137,6 +139,22 @@ class SseDoor:
         connection.renew(request.principal)
         connection.duplex.feed(body)
         await request.reply(202, [], b"")
+
+    def _count_batch(self, request: Request, body: bytes) -> None:
+        """Count the messages of a batch; all of it is refused if its caller may not send so many now.
+
+        Its answers come on the stream, which may be another process's: what is refused in part could not be told from here.
+        """
+        if body.lstrip()[:1] != b"[":
+            return
+        try:
+            message = self._engine.reader.read(body, None)
+        except ProtocolError:
+            return  # the stream is told what is wrong with it
+        if isinstance(message, Batch):
+            for _ in message.messages[1:]:
+                if (refusal := self._engine.admit_more(request)) is not None:
+                    raise refusal
 
     async def _pass_on(self, id: str, request: Request, body: bytes) -> bool:
         """Give a message to the process that has the stream; False if there is none."""

@@ -51,6 +51,7 @@ __all__ = [
     "Reader",
     "RequestId",
     "as_request_id",
+    "check_batch",
     "read_json",
 ]
 
@@ -163,6 +164,17 @@ class Batch(Struct, frozen=True):
 
 
 Message: TypeAlias = Call | Notice | Answer | Batch
+
+# All of a batch runs at once, and its replies wait for each other. Nobody was seen to send ten.
+_MOST_IN_BATCH: Final = 100
+
+
+def check_batch(batch: Batch) -> None:
+    """Refuse a batch that holds too many messages, as a whole: a client must hear of each that is not served."""
+    if len(batch.messages) > _MOST_IN_BATCH:
+        raise RemoteProtocolError(
+            CODE_INVALID_REQUEST, f"a batch may hold {_MOST_IN_BATCH} messages, not {len(batch.messages)}"
+        )
 
 
 class _Frame(Struct):

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 from trimaran.errors import ProtocolError
-from trimaran.protocol.inbound import Answer, Batch, Call, Notice, RequestId, as_request_id
+from trimaran.protocol.inbound import Answer, Batch, Call, Notice, RequestId, as_request_id, check_batch
 from trimaran.server.exchange import Exchange, Voice
 from trimaran.server.flights import Abandoned, Flights, timed_out
 from trimaran.server.handlers import incident
@@ -227,6 +227,11 @@ class Duplex:
             refusal = ProtocolError.invalid_request("batches exist in 2025-03-26 only; send one message at a time")
             await self.write(self.server.writer.error(None, refusal))
             return
+        try:
+            check_batch(batch)
+        except ProtocolError as error:
+            await self.write(self.server.writer.error(None, error))
+            return
         replies: list[bytes] = []
 
         async def collect(data: bytes) -> None:
@@ -246,7 +251,7 @@ class Duplex:
             elif isinstance(message, Answer) and self.legacy is not None:
                 self.legacy.take_answer(message)
 
-        await asyncio.gather(*(one(bytes(raw)) for raw in batch.messages[:100]))
+        await asyncio.gather(*(one(bytes(raw)) for raw in batch.messages))
         if replies:
             await self.write(b"[" + b",".join(replies) + b"]")
 

@@ -451,8 +451,10 @@ class Engine:
         if request.path not in self._paths and request.path not in self._route_paths:
             return self._serve_elsewhere(request)
         headers = request.headers
+        origin = headers.get("origin")
+        scheme = "http" if origin is None else getattr(request.responder, "scheme", "http")
         try:
-            request.carried = self.guard.admit(headers.get("origin"), headers.get("host") or request.authority)
+            request.carried = self.guard.admit(origin, headers.get("host") or request.authority, scheme)
         except ProtocolError as error:
             return self.refuse(request, error)
         return None
@@ -625,6 +627,10 @@ class Engine:
             await self._turn_away(request, error)
             return False
         return True
+
+    def admit_more(self, request: Request) -> ProtocolError | None:
+        """Count one more message of this request. What comes back, if anything, says that its caller has to wait."""
+        return None if self._entrance is None else self._entrance.admit_more(request)
 
     # Refusals: nothing that is refused leaves anything behind (P8).
 

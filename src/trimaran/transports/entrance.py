@@ -1,7 +1,8 @@
 """The entrance of an endpoint: who is calling, how often, and what anyone may read.
 
 Made only for an endpoint that has an authenticator or a rate limit. The order for every request: so many from one address,
-who it is, so many from one caller; the engine looks at the content after that (R129). Whoever is turned away hears the
+who it is, so many from one caller; the engine looks at the content after that (R129). Rates are of messages: one that comes
+in a batch counts as it would alone. Whoever is turned away hears the
 refusal and nothing else; what fails on our side is a plain 500, and the log gets where it failed but never the text,
 which may quote a credential.
 
@@ -151,18 +152,31 @@ class Entrance:
         raise _stopping()
 
     async def _identify(self, request: Request) -> Any:
-        limit, address = self._limit, None
-        if limit is not None:
-            address = self._address(request, limit)
-            limit.admit_address(address)
+        self.admit_unasked(request)
         if not self._is_started:
             await self.start()
         request.public_url = self.public_url(request.path)
         principal = None if self._auth is None else await self._auth.authenticate(request)
+        self._admit_principal(principal, request)
+        return principal
+
+    def admit_more(self, request: Request) -> ProtocolError | None:
+        """Count one more message of a request that was let in: those of a batch beyond its first. What comes back refuses it."""
+        try:
+            self.admit_unasked(request)
+            self._admit_principal(request.principal, request)
+        except Refused as refused:
+            late = ProtocolError.invalid_request(f"{refused.message}; send fewer in a batch", status=refused.status)
+            late.data = {"error": refused.code}
+            late.headers = [pair for pair in refused.headers if pair[0] != "content-type"]  # pyright: ignore[reportAttributeAccessIssue]
+            return late
+        return None
+
+    def _admit_principal(self, principal: Any, request: Request) -> None:
+        limit = self._limit
         if limit is not None:
             is_ours = principal is None or hasattr(principal, "identity")
-            limit.admit_principal(principal if is_ours else _Known(principal), address)
-        return principal
+            limit.admit_principal(principal if is_ours else _Known(principal), self._address(request, limit))
 
     @staticmethod
     def _address(request: Request, limit: RateLimiter) -> str | None:

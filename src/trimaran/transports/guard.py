@@ -1,26 +1,40 @@
 """Who may talk to this endpoint from where: Origin, Host and CORS, by structure, never by prefix.
 
-A browser sends Origin; a page elsewhere must not reach a server on this machine through it (DNS rebinding), so a foreign
-Origin is refused on every verb, and a loopback bind refuses foreign Host names as well. Verdicts are remembered per
-header value: a known client costs two look-ups.
+A browser sends Origin; a page elsewhere must not reach a server on this machine through it (DNS rebinding). So a foreign
+Origin is refused on every verb, and so is a foreign Host, unless the endpoint was bound to a public address. What an
+endpoint allows unless told otherwise:
+
+    bind                    Host                            Origin
+    loopback                loopback                        loopback, any port; its own
+    none, an app above      loopback                        loopback, any port, for a loopback Host; its own
+    public                  any                             must be told
+
+The URL that `public_url` names is added to the first two. "Its own" is the whole origin, scheme, host and port, that the
+request itself was sent to; where every Host is allowed nothing is an endpoint's own, since a page can choose that name.
+Verdicts are remembered per header value: a known client costs two look-ups.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable
 from ipaddress import ip_address
 from typing import Final, Literal, final
-from urllib.parse import urlsplit
 
 from trimaran.errors import ConfigError, ProtocolError
 
 __all__ = ["Guard", "is_loopback"]
 
-LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+logger: Final = logging.getLogger("trimaran.http")
+
 _MEMO: Final = 1024
 _MIRRORED: Final = re.compile(r"mcp-param-[!#$%&'*+\-.^_`|~0-9a-z]+")
-_HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
+_NAME: Final = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::([0-9]{1,5}))?"
+_HOST: Final = re.compile(_NAME)
+_ORIGIN: Final = re.compile(rf"([A-Za-z][A-Za-z0-9+.-]*)://{_NAME}")
+_ANY: Final = ("any", "all", "*")
+_MOST_LOGGED: Final = 20  # refused hosts; an operator needs the first, and a stranger must not fill the log
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 _ALLOW_METHODS: Final = "POST, GET, DELETE, OPTIONS"
@@ -42,7 +56,7 @@ Origin = tuple[str, str, int | None]
 def is_loopback(host: str) -> bool:
     """Is this address or name one that only this machine can reach?"""
     bare = host.strip("[]").lower()
-    if bare in LOOPBACK:
+    if bare == "localhost":
         return True
     try:
         # An address, not a name that looks like one: 127.0.0.1.evil.example resolves wherever its owner likes.
@@ -53,21 +67,11 @@ def is_loopback(host: str) -> bool:
 
 def _origin(text: str) -> Origin | None:
     """Scheme, host and port of an origin; None if it is not one."""
-    try:
-        parts = urlsplit(text)
-        port = parts.port
-    except ValueError:
+    found = _ORIGIN.fullmatch(text)
+    if found is None:
         return None
-    if (
-        not parts.scheme
-        or not parts.hostname
-        or "@" in parts.netloc
-        or parts.path not in ("", "/")
-        or parts.query
-        or parts.fragment
-    ):
-        return None
-    return parts.scheme, parts.hostname, port or _DEFAULT_PORTS.get(parts.scheme)
+    scheme = found[1].lower()
+    return scheme, found[2].strip("[]").lower(), int(found[3]) if found[3] else _DEFAULT_PORTS.get(scheme)
 
 
 def _host_name(header: str) -> str:
@@ -79,9 +83,8 @@ def _host_name(header: str) -> str:
 class Guard:
     """Judges one endpoint's requests.
 
-    `bind` is the address the endpoint listens on, or None where an app server above decides that: then an Origin is
-    good if it is the very host that was asked, and Host is not judged. `headers` are further request headers that web
-    pages may send: those that credentials come in.
+    `bind` is the address the endpoint listens on, or None where an app server above decides that. `headers` are further
+    request headers that web pages may send: those that credentials come in.
     """
 
     def __init__(
@@ -90,10 +93,11 @@ class Guard:
         *,
         allowed_origins: Iterable[str] | Literal["any", "all", "*"] | None = None,
         allow_missing_origin: bool | None = None,
-        allowed_hosts: Iterable[str] | None = None,
+        allowed_hosts: Iterable[str] | Literal["any", "all", "*"] | None = None,
+        public_url: str | None = None,
         headers: Iterable[str] = (),
     ) -> None:
-        self._bind = bind
+        self._is_bound = bind is not None
         self._allow_headers = ", ".join(dict.fromkeys([*_ALLOW_HEADERS, *(name.lower() for name in headers)]))
         local = bind is not None and is_loopback(bind)
         if bind is not None and not local and allowed_origins is None:
@@ -101,21 +105,27 @@ class Guard:
                 f"allowed_origins_required: {bind} can be reached from other machines, so say which web pages may call it: "
                 'allowed_origins=["https://app.example.com"], [] for none, or "any" to switch the check off'
             )
-        self._any = allowed_origins in ("any", "all", "*")
+        self._any = allowed_origins in _ANY
         listed = () if self._any or allowed_origins is None else _listed(allowed_origins)
         self._allows_null = "null" in listed
         self._origins = frozenset(_require_origin(o) for o in listed if o != "null")
-        self._local_default = allowed_origins is None
+        self._has_defaults = allowed_origins is None
+        own = None if public_url is None else _origin("/".join(public_url.split("/")[:3]))
+        if own is not None and self._has_defaults:
+            self._origins |= {own}
         # Programs that are not browsers send no Origin. On a public address it must be asked for (R104, C15).
         self._missing_ok = allow_missing_origin if allow_missing_origin is not None else (bind is None or local)
-        self._hosts = (
-            frozenset(h.lower() for h in allowed_hosts) if allowed_hosts is not None else (LOOPBACK if local else None)
-        )
-        self._cors_memo: dict[str, list[tuple[str, str]]] = {}
+        self._takes_loopback = allowed_hosts is None
+        self._hosts = None if allowed_hosts is None and bind is not None and not local else _hosts(allowed_hosts)
+        """None where any will do."""
+        if self._hosts is not None and own is not None:
+            self._hosts |= {own[1]}
+        self._cors_memo: dict[tuple[str, str | None, str], list[tuple[str, str]]] = {}
         self._good_hosts: set[str] = set()
+        self._logged: set[str] = set()
 
-    def admit(self, origin: str | None, host: str | None) -> list[tuple[str, str]] | None:
-        """The CORS headers of the reply (None for none), or a 403."""
+    def admit(self, origin: str | None, host: str | None, scheme: str = "http") -> list[tuple[str, str]] | None:
+        """The CORS headers of the reply (None for none), or a 403. `scheme` is that of the request."""
         if self._hosts is not None and host not in self._good_hosts:
             self._judge_host(host)
         if origin is None:
@@ -125,12 +135,13 @@ class Guard:
                     status=403,
                 )
             return None
-        cors = self._cors_memo.get(origin)
-        if cors is None or self._bind is None:
-            self._judge_origin(origin, host)
+        asked = (origin, host, scheme)
+        cors = self._cors_memo.get(asked)
+        if cors is None:
+            self._judge_origin(origin, host, scheme)
             cors = self._cors(origin)
             if len(self._cors_memo) < _MEMO:
-                self._cors_memo[origin] = cors
+                self._cors_memo[asked] = cors
         return cors
 
     def preflight(self, cors: list[tuple[str, str]], asked: str | None) -> list[tuple[str, str]]:
@@ -151,37 +162,59 @@ class Guard:
     def _judge_host(self, host: str | None) -> None:
         assert self._hosts is not None
         name = _host_name(host or "")
-        if "*" not in self._hosts and name not in self._hosts and (host or "").lower() not in self._hosts:
+        is_ours = name in self._hosts or (self._takes_loopback and is_loopback(name))
+        if not is_ours and (host or "").lower() not in self._hosts:
+            self._log_host(name)
+            remedy = (
+                f"if this name is yours, add it: allowed_hosts=[{name[:100]!r}]"
+                if name
+                else "a name or an address is expected, with a port or without, that allowed_hosts lists"
+            )
             raise ProtocolError.invalid_request(
-                f"the Host header {(host or '')[:200]!r} is not allowed here; if this name is yours, add it: "
-                f"allowed_hosts=[{name[:100]!r}]",
-                status=403,
+                f"the Host header {(host or '')[:200]!r} is not allowed here; {remedy}", status=403
             )
         if host is not None and len(self._good_hosts) < _MEMO:
             self._good_hosts.add(host)
 
-    def _judge_origin(self, origin: str, host: str | None) -> None:
+    def _log_host(self, name: str) -> None:
+        """For the operator, who does not see the replies that callers get."""
+        if name and name not in self._logged and len(self._logged) < _MOST_LOGGED:
+            self._logged.add(name)
+            logger.warning(
+                "a request for the host %r was refused; if this name is yours, pass allowed_hosts=[%r]",
+                *(name[:100], name[:100]),
+            )
+
+    def _judge_origin(self, origin: str, host: str | None, scheme: str) -> None:
         if self._any or (origin == "null" and self._allows_null):
             return
         parts = _origin(origin)
         if parts is not None:
             if parts in self._origins:
                 return
-            if self._local_default and self._is_own(parts, host):
+            if self._has_defaults and self._is_own(parts, host or "", scheme):
                 return
         raise ProtocolError.invalid_request(
             f"the Origin {origin[:200]!r} is not allowed here; if it is yours, add it: allowed_origins=[{origin[:100]!r}]",
             status=403,
         )
 
-    def _is_own(self, origin: Origin, host: str | None) -> bool:
-        name = origin[1]
+    def _is_own(self, origin: Origin, host: str, scheme: str) -> bool:
         if origin[0] not in _DEFAULT_PORTS:
             return False
-        if self._bind is not None:
-            return is_loopback(name)
-        asked = _host_name(host or "")
-        return name == asked or (is_loopback(name) and is_loopback(asked))
+        if is_loopback(origin[1]) and (self._is_bound or is_loopback(_host_name(host))):
+            return True
+        return self._hosts is not None and origin == _origin(f"{scheme}://{host}")
+
+
+def _hosts(allowed: Iterable[str] | str | None) -> frozenset[str] | None:
+    """The names that are allowed, beside those of loopback; None if any is."""
+    if allowed in _ANY:
+        return None
+    if isinstance(allowed, str):
+        raise ConfigError(f'allowed_hosts is a list of names, ["{allowed}"], or "any"')
+    names = list(allowed or ())
+    return None if any(name in _ANY for name in names) else frozenset(name.strip("[]").lower() for name in names)
 
 
 def _listed(origins: Iterable[str] | str) -> tuple[str, ...]:
@@ -191,7 +224,7 @@ def _listed(origins: Iterable[str] | str) -> tuple[str, ...]:
 
 
 def _require_origin(text: str) -> Origin:
-    parts = _origin(text)
+    parts = _origin(text.removesuffix("/"))
     if parts is None:
         raise ConfigError(
             f'allowed_origins: {text!r} is not an origin; write scheme and host, like "https://app.example.com"'

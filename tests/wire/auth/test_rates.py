@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from trimaran import Server
 from trimaran.auth import RateLimit
 from trimaran.errors import ConfigError
 
-from ..harness import BOTH, AsgiCarrier, Wire, serve
+from ..harness import BOTH, AsgiCarrier, Wire, encode, initialize, notification, request, serve
 from .badges import ALICE, ALICE_ELSEWHERE, BAD, BOB, Badges, demo
 
 
@@ -136,3 +137,71 @@ async def test_a_carrier_that_does_not_know_the_address_is_not_limited_by_it() -
 def test_a_rate_limit_is_a_rate_limit(wrong: Any) -> None:
     with pytest.raises(ConfigError, match="rate_limit= takes a trimaran.auth.RateLimit"):
         demo().asgi(rate_limit=wrong)
+
+
+# --- batches: every message counts -----------------------------------------------------------------------------------
+
+ADD = {"name": "add", "arguments": {"a": 1, "b": 2}}
+
+
+def called(tools: list[int]) -> Server:
+    """A server of one tool that notes each call."""
+    server = Server("counted", version="1")
+
+    @server.tool(inline=True)
+    def add(a: int, b: int) -> int:
+        tools.append(a)
+        return a + b
+
+    return server
+
+
+@pytest.mark.parametrize("of", ["address", "principal"])
+async def test_each_message_of_a_batch_counts_and_only_what_is_left_is_served(binding: str, of: str) -> None:
+    """A batch is no way around the limit; who sends one hears of each call that was not made."""
+    clock, calls = Clock(), list[int]()
+    rates: dict[str, Any] = {of: "10/minute"}
+    async with serve(binding, called(calls), rate_limit=RateLimit(**rates, clock=clock)) as wire:
+        session = await wire.initialize("2025-03-26")  # two messages
+        batch = [request("tools/call", ADD, n) for n in range(100)]
+        reply = await session.post(batch)
+        assert reply.status == 200
+        served = [one["id"] for one in reply.json if "result" in one]
+        refused = {one["id"]: one["error"] for one in reply.json if "error" in one}
+        assert served == list(range(8)) and len(calls) == 8
+        assert set(refused) == set(range(8, 100))
+        assert {(one["code"], one["data"]["error"]) for one in refused.values()} == {(-32600, "rate_limited")}
+        assert (await session.post(batch)).status == 429
+        assert len(calls) == 8
+        clock.now += 12
+        assert [one["id"] for one in (await session.post(batch[:3])).json if "result" in one] == [0, 1]
+        assert (await session.ask("ping")).status == 429
+
+
+async def test_notifications_in_a_batch_count_too_and_are_dropped_silently(binding: str) -> None:
+    limit = RateLimit(address="5/minute", clock=Clock())
+    async with serve(binding, demo(), rate_limit=limit) as wire:
+        session = await wire.initialize("2025-03-26")
+        batch = [*(notification("notifications/x") for _ in range(50)), request("ping", id="last")]
+        reply = await session.post(batch)
+        assert [(one["id"], one["error"]["code"]) for one in reply.json] == [("last", -32600)]
+
+
+async def test_a_batch_on_an_event_stream_counts_as_well(binding: str) -> None:
+    """HTTP+SSE: refused as a whole, since the answers would come elsewhere."""
+    calls: list[int] = []
+    limit = RateLimit(address="10/minute", clock=Clock())
+    async with serve(binding, called(calls), sse_path="/sse", rate_limit=limit) as wire:
+        stream = await wire.open("GET", {"Accept": "text/event-stream"}, path="/sse")
+        first = await stream.event()
+        assert first is not None
+        endpoint = first.data
+        headers = {"Content-Type": "application/json"}
+        hello = await wire.send("POST", headers, encode(initialize("2025-03-26")), path=endpoint)
+        assert hello.status == 202
+        batch = [request("tools/call", ADD, n) for n in range(100)]
+        refused = await wire.send("POST", headers, encode(batch), path=endpoint)
+        assert refused.status == 429
+        assert int(refused.headers["retry-after"]) > 0
+        await stream.close()
+    assert calls == []
