@@ -165,13 +165,23 @@ def _script(text: str) -> list[str]:
     return [_SCRIPTS[path.suffix] or sys.executable, str(path)]
 
 
+def _several(servers: Mapping[str, Any]) -> ConfigError:
+    names = ", ".join(map(str, servers)) or "none"
+    return ConfigError(
+        f"the config holds {len(servers)} servers ({names}), and connect talks to one: give one of its entries, "
+        "or all of them to Host, by name"
+    )
+
+
 def _from_config(entry: dict[str, Any], options: dict[str, Any]) -> tuple[_Dialer, Options]:
     servers = entry.get("mcpServers", entry.get("servers"))
     if isinstance(servers, Mapping):
         named = cast("Mapping[str, Any]", servers)
         if len(named) != 1:
-            raise ConfigError(f"the config holds {len(named)} servers ({', '.join(named)}); give one of its entries")
+            raise _several(named)
         entry = dict(_mapping("the server's entry", next(iter(named.values()))))
+    elif len(entry) > 1 and not entry.keys() & (_STDIO_KEYS | _HTTP_KEYS | _OTHER_KEYS):
+        raise _several(entry)
     for key in entry:
         if key not in _STDIO_KEYS | _HTTP_KEYS | _OTHER_KEYS:
             raise ConfigError(

@@ -263,3 +263,17 @@ async def test_an_error_that_ends_a_conversation_holds_no_secret_of_the_target()
             await client.notify("notifications/any")
         connection.conversation.lost(ConnectFailed("https://h/mcp?key=hunter2 broke off"))
     assert [str(event.error) for event in events if event.error] == ["https://h/mcp?key=*** broke off"]
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        {"mcpServers": {"boat": {"command": "b"}, "tide": {"command": "t"}}},
+        {"boat": {"command": "b"}, "tide": {"url": "http://127.0.0.1/mcp"}},
+        {"boat": ["b"], "tide": "https://tide.example/mcp"},
+    ],
+    ids=["a file's content", "entries", "targets"],
+)
+def test_several_servers_are_sent_to_the_host(target: Any) -> None:
+    with pytest.raises(ConfigError, match=r"2 servers \(boat, tide\), and connect talks to one: .* all of them to Host"):
+        connect(target)
