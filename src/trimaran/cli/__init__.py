@@ -1,5 +1,5 @@
 """The command line: `trimaran demo`, `trimaran serve FILE`, `trimaran list|call|read|prompt|doctor TARGET`,
-`trimaran auth login|logout|list|hash`, `trimaran install FILE`, `trimaran console`, `trimaran ask`, `trimaran config check|show|import|export`.
+`trimaran auth login|logout|list|hash`, `trimaran install FILE`, `trimaran console`, `trimaran ask`, `trimaran config check|show|import|export`, `trimaran completion`.
 
 Each command lives in a module of its own and is imported when it is run, so that `trimaran serve` on stdio pays for
 nothing but itself. Standard output belongs to what a command produces; complaints and logs go to standard error.
@@ -11,7 +11,6 @@ that talk to a server stand in `exits.py`.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import sys
 from collections.abc import Sequence
 from typing import Any, Final
@@ -22,6 +21,7 @@ from trimaran import __version__
 from trimaran.errors import Error
 
 from .exits import code_of, is_output_error
+from .groups import LazyGroup
 
 __all__ = ["main"]
 
@@ -41,26 +41,16 @@ COMMANDS: Final = {
     "console": ("trimaran.cli.console", "Use the tools of many servers in the terminal, by hand or with a model."),
     "ask": ("trimaran.cli.ask", "Let a model answer one prompt with the tools of many servers, and end."),
     "config": ("trimaran.cli.config", "Check, show, import and export which servers the host uses."),
+    "completion": ("trimaran.cli.completion", "Complete commands and options with Tab, in bash, zsh or fish."),
 }
 
 
-class Commands(click.Group):
-    """The commands, each loaded when it is asked for; listing them loads none."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        return importlib.import_module(COMMANDS[cmd_name][0]).command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
-
-
-@click.group(cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    table=COMMANDS,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, "-V", "--version", prog_name="trimaran", message="%(prog)s %(version)s")
 @click.pass_context
 def commands(ctx: click.Context) -> None:

@@ -16,6 +16,7 @@ from trimaran.schema.words import properties_of, unknown_key
 from trimaran.types import TextContent, as_object
 
 from .arguments import fit, read_args, read_words
+from .completion import TargetWords
 from .exits import Exit
 from .run import run
 from .show import Saver, Screen, holds_file, in_one_line
@@ -30,7 +31,7 @@ __all__ = ["command", "not_among"]
 
 
 @click.command("call", cls=ClientCommand, short_help="Call a tool.")
-@click.argument("words", nargs=-1, metavar="TARGET TOOL [KEY=VALUE]...")
+@click.argument("words", nargs=-1, metavar="TARGET TOOL [KEY=VALUE]...", type=TargetWords())
 @click.option(
     "--args", "args_option", metavar="JSON|@FILE|-", help="The arguments as a JSON object, here or in a file."
 )

@@ -26,6 +26,7 @@ from trimaran.host.config.transfer import Exported, export_servers, import_serve
 from trimaran.host.trust import Trust
 from trimaran.host.untrusted import trust_digest, untrusted_in
 
+from .groups import CommandGroup
 from .show import Screen, in_one_line, to_json
 
 if TYPE_CHECKING:
@@ -50,7 +51,9 @@ _DRY_RUN: Final = click.option(
 )
 
 
-@click.group("config", short_help="Check, show, import, export and trust which servers the host uses.")
+@click.group(
+    "config", cls=CommandGroup, short_help="Check, show, import, export and trust which servers the host uses."
+)
 def command() -> None:
     """The host's configuration: mcp.toml of the user and of the project.
 

@@ -18,6 +18,7 @@ from trimaran.host.config import CLIENTS, Machine
 from trimaran.host.config.entry import name_problem
 from trimaran.host.config.transfer import name_for
 
+from .completion import TargetWords
 from .config import read_variables, send_out
 from .load import load, parse
 from .show import Screen
@@ -26,7 +27,7 @@ __all__ = ["command"]
 
 
 @click.command("install", short_help="Register a server of yours in Claude Desktop, Cursor, VS Code and others.")
-@click.argument("target", metavar="FILE[:OBJ]")
+@click.argument("target", metavar="FILE[:OBJ]", type=TargetWords())
 @click.option(
     "--client", type=click.Choice(list(CLIENTS)), required=True, metavar="NAME", help="Whose configuration; see above."
 )

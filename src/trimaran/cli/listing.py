@@ -17,6 +17,7 @@ from rich.text import Text
 from trimaran.errors import Error, ProtocolError, TransportError, Unauthorized, Unsupported
 from trimaran.types import Prompt, Resource, ResourceTemplate, Tool, ToolAnnotations
 
+from .completion import TargetWords
 from .run import run
 from .show import Screen, in_one_line
 from .target import ClientCommand, client_options, read_settings, split_words
@@ -34,7 +35,7 @@ _MOST_NAME: Final = 26  # beside which there is room for two thirds of a line
 
 
 @click.command("list", cls=ClientCommand, short_help="List what a server offers.")
-@click.argument("words", nargs=-1, metavar="TARGET")
+@click.argument("words", nargs=-1, metavar="TARGET", type=TargetWords())
 @click.option("--tools", is_flag=True, help="Only tools.")
 @click.option("--resources", is_flag=True, help="Only resources.")
 @click.option("--templates", is_flag=True, help="Only resource templates.")

@@ -12,6 +12,7 @@ from trimaran.depth import decode_json
 
 from .arguments import read_args, read_words
 from .exits import Exit
+from .groups import CommandGroup
 from .show import Screen
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ __all__ = ["command"]
 _NAMES: Final = "Name a tool, mcp__SERVER__TOOL, or what a server asks the person, Elicit(SERVER)."
 
 
-@click.group("permissions", short_help="Say what a tool may do, and which rule says so.")
+@click.group("permissions", cls=CommandGroup, short_help="Say what a tool may do, and which rule says so.")
 def command() -> None:
     """Say what a model may do, by the rules of mcp.toml: those of the user, of the project, and of each server."""
 

@@ -13,6 +13,7 @@ from trimaran.errors import ProtocolError, Unsupported
 
 from .arguments import read_words
 from .call import not_among
+from .completion import TargetWords
 from .run import run
 from .show import Saver, Screen, in_one_line
 from .target import ClientCommand, client_options, missing_word, read_settings, split_words
@@ -24,7 +25,7 @@ __all__ = ["command"]
 
 
 @click.command("prompt", cls=ClientCommand, short_help="Get a prompt.")
-@click.argument("words", nargs=-1, metavar="TARGET NAME [KEY=VALUE]...")
+@click.argument("words", nargs=-1, metavar="TARGET NAME [KEY=VALUE]...", type=TargetWords())
 @click.option("--json", "as_json", is_flag=True, help="Print the raw result as JSON, and nothing else.")
 @click.option(
     "--out",

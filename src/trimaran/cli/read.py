@@ -12,6 +12,7 @@ import click
 
 from trimaran.types import BlobResourceContents
 
+from .completion import TargetWords
 from .run import run
 from .show import Saver, Screen
 from .target import ClientCommand, client_options, missing_word, read_settings, split_words
@@ -23,7 +24,7 @@ __all__ = ["command"]
 
 
 @click.command("read", cls=ClientCommand, short_help="Read a resource.")
-@click.argument("words", nargs=-1, metavar="TARGET URI")
+@click.argument("words", nargs=-1, metavar="TARGET URI", type=TargetWords())
 @click.option("--json", "as_json", is_flag=True, help="Print the raw result as JSON, and nothing else.")
 @click.option(
     "--out",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from .completion import TargetWords
 from .load import Target, load, parse
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ FILE: Final = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command("serve", short_help="Serve the Server in a Python file, on stdio or HTTP.")
-@click.argument("target", metavar="FILE[:OBJ]")
+@click.argument("target", metavar="FILE[:OBJ]", type=TargetWords())
 @click.option("--stdio", "transport", flag_value="stdio", help="Speak over stdin and stdout: the default.")
 @click.option("--http", "transport", flag_value="http", help="Speak HTTP; any of the HTTP options below says so too.")
 @click.option("--host", metavar="ADDRESS", help="HTTP: where to listen.  [127.0.0.1]")

@@ -33,7 +33,16 @@ from trimaran.host.plain import in_one_line
 
 from .exits import EPILOG
 
-__all__ = ["ClientCommand", "Settings", "Target", "client_options", "parse_target", "read_settings", "split_words"]
+__all__ = [
+    "ClientCommand",
+    "Settings",
+    "Target",
+    "client_options",
+    "names_nearby",
+    "parse_target",
+    "read_settings",
+    "split_words",
+]
 
 _HEADER: Final = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]+)\s*[=:]\s*(.*)", re.DOTALL)
 _REFERENCE: Final = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
@@ -238,7 +247,7 @@ def split_words(ctx: click.Context, words: Sequence[str]) -> tuple[Target, list[
     command: list[str] | None = ctx.meta.get(_COMMAND)
     if command is None:
         if not words:
-            raise click.UsageError(f"TARGET is missing: {FORMS}{_names_nearby()}")
+            raise click.UsageError(f"TARGET is missing: {FORMS}{_told_nearby()}")
         return parse_target(words[0]), list(words[1:])
     if not command:
         raise click.UsageError("there is no command after --: write -- npx -y some-server")
@@ -314,7 +323,7 @@ def _of_words(text: str) -> Target:
             if text in names:
                 return _of_config(text, file, text)
         raise click.UsageError(
-            f"{text!r} is neither a URL, nor a file, nor a command that can be found: {FORMS}{_names_nearby()}"
+            f"{text!r} is neither a URL, nor a file, nor a command that can be found: {FORMS}{_told_nearby()}"
         )
     return _of_command(words, shlex.quote(text))
 
@@ -381,7 +390,12 @@ def _nearby() -> list[tuple[Path, list[str]]]:
     return files
 
 
-def _names_nearby() -> str:
+def names_nearby() -> list[str]:
+    """The servers that can be named in the current directory."""
+    return list(dict.fromkeys(name for _, names in _nearby() for name in names))
+
+
+def _told_nearby() -> str:
     """What the configuration files of the current directory have, as the end of a complaint."""
     return "".join(
         f"; {file} has {', '.join(in_one_line(name, 60) for name in names[:12])}{', ...' if len(names) > 12 else ''}"

@@ -19,6 +19,7 @@ import click
 
 from trimaran.transports.signals import ENDS, hangup, hear
 
+from .completion import TargetWords
 from .load import load, parse
 from .serve import LEVELS
 
@@ -32,7 +33,7 @@ _LAST_SECONDS: Final = 20.0
 
 
 @click.command("worker", short_help="Run the tasks of a Server in a Python file.")
-@click.argument("target", metavar="FILE[:OBJ]")
+@click.argument("target", metavar="FILE[:OBJ]", type=TargetWords())
 @click.option("--store", metavar="URL", required=True, help="The store of the servers, on Redis: redis://localhost.")
 @click.option("--concurrency", type=click.IntRange(1), default=10, show_default=True, help="Tasks at a time.")
 @click.option(

@@ -32,7 +32,7 @@ def test_it_knows_its_version(trimaran: Run) -> None:
 def test_an_unknown_command_is_a_usage_error(trimaran: Run) -> None:
     done = trimaran("sink")
     assert done.returncode == 2
-    assert "No such command 'sink'" in done.stderr
+    assert "there is no command 'sink'" in done.stderr
     assert not done.stdout
 
 

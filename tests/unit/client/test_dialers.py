@@ -275,5 +275,7 @@ async def test_an_error_that_ends_a_conversation_holds_no_secret_of_the_target()
     ids=["a file's content", "entries", "targets"],
 )
 def test_several_servers_are_sent_to_the_host(target: Any) -> None:
-    with pytest.raises(ConfigError, match=r"2 servers \(boat, tide\), and connect talks to one: .* all of them to Host"):
+    with pytest.raises(
+        ConfigError, match=r"2 servers \(boat, tide\), and connect talks to one: .* all of them to Host"
+    ):
         connect(target)

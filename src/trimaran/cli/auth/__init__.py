@@ -6,14 +6,15 @@ kept.py    which logins there are                 hash.py     keys and passwords
 
 from __future__ import annotations
 
-import importlib
 from typing import Final
 
 import click
 
+from trimaran.cli.groups import LazyGroup
+
 __all__ = ["command"]
 
-# name -> (where it lives, what the list of commands says)
+# name -> (where it lives, what the list of commands says); `hash` needs nothing of what `login` needs
 COMMANDS: Final = {
     "login": ("trimaran.cli.auth.login", "Log in to a server, and keep the login."),
     "logout": ("trimaran.cli.auth.logout", "Withdraw a login, and forget it."),
@@ -22,23 +23,7 @@ COMMANDS: Final = {
 }
 
 
-class _Commands(click.Group):
-    """Each loaded when it is asked for: `hash` needs nothing of what `login` needs."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        return importlib.import_module(COMMANDS[cmd_name][0]).command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
-
-
-@click.group("auth", cls=_Commands, short_help="Log in to servers, and make stored forms of secrets.")
+@click.group("auth", cls=LazyGroup, table=COMMANDS, short_help="Log in to servers, and make stored forms of secrets.")
 def command() -> None:
     """Log in to servers, see and end logins, and make the stored forms of keys and passwords.
 

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from trimaran.errors import Unsupported
 
+from ..completion import TargetWords
 from ..logins import allow_private, brings_own, default_name
 from ..run import heard, run
 from ..show import Screen, in_one_line
@@ -31,7 +32,7 @@ _SECONDS: Final = 300.0  # R253
 
 
 @click.command("login", cls=ClientCommand, short_help="Log in to a server, and keep the login.")
-@click.argument("words", nargs=-1, metavar="TARGET")
+@click.argument("words", nargs=-1, metavar="TARGET", type=TargetWords())
 @click.option("--name", metavar="NAME", help="What to call the login, to keep several for one URL.  [the host]")
 @click.option("--scope", "scopes", multiple=True, metavar="SCOPE", help="Ask for this scope. Repeatable.")
 @click.option("--client-id", metavar="ID", help="The client that was registered for you beforehand.")

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from trimaran.errors import Error
 
+from ..completion import TargetWords
 from ..logins import allow_private, used_store
 from ..run import heard, run_loop
 from ..show import Screen
@@ -32,7 +33,7 @@ _EPILOG: Final = "\b\nExit codes:\n    0  done\n    1  there is no such login\n 
 
 
 @click.command("logout", cls=ClientCommand, epilog=_EPILOG, short_help="Withdraw a login, and forget it.")
-@click.argument("words", nargs=-1, metavar="TARGET")
+@click.argument("words", nargs=-1, metavar="TARGET", type=TargetWords())
 @click.option("--all", "everything", is_flag=True, help="All logins on all servers, instead of a TARGET.")
 @click.option("--name", metavar="NAME", help="Only the login of this name.")
 @click.pass_context

@@ -19,6 +19,7 @@ import click
 
 from trimaran.errors import Error
 
+from ..completion import TargetWords
 from ..run import heard, run_loop
 from ..show import Screen
 from ..target import ClientCommand, Settings, Target, client_options, read_settings, split_words
@@ -32,7 +33,7 @@ _EPILOG: Final = "\b\nExit codes:\n    0  nothing failed\n    1  at least one ch
 
 
 @click.command("doctor", cls=ClientCommand, epilog=_EPILOG, short_help="Find out what is wrong with a server.")
-@click.argument("words", nargs=-1, metavar="TARGET")
+@click.argument("words", nargs=-1, metavar="TARGET", type=TargetWords())
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON, and nothing else.")
 @click.option(
     "--skip",
