@@ -25,7 +25,16 @@ from typing import Any, Final, TypeVar, overload
 
 import msgspec
 
-__all__ = ["MAX_CONTAINERS", "MAX_DEPTH", "MAX_EXTREME_NUMBERS", "TooDeep", "check_depth", "decode_json"]
+__all__ = [
+    "MAX_CONTAINERS",
+    "MAX_DEPTH",
+    "MAX_EXTREME_NUMBERS",
+    "MAX_MEMBERS",
+    "MAX_VALUES",
+    "TooDeep",
+    "check_depth",
+    "decode_json",
+]
 
 MAX_DEPTH: Final = 128
 """Levels of arrays and objects in one text. serde_json, and so the Rust SDK, stops there as well; .NET stops at 64. The
@@ -40,13 +49,18 @@ MAX_CONTAINERS: Final = 200_000
 does not let go of the event loop: 8 MiB of `[]` are half a gigabyte and more than a second. 200,000 take up to 0.1 s."""
 
 
+MAX_MEMBERS: Final = 100_000
+MAX_VALUES: Final = 500_000
+"""Members of objects, and values, in one message to a server. Reading a member takes up to 1 us and a value 0.1 us: 8 MiB
+of them would be a second. So many take up to 0.1 s. A hundred embeddings of 1,536 numbers pass."""
+
 MAX_EXTREME_NUMBERS: Final = 2_000
 """Numbers beyond 1e200 or below 1e-200 in one text. Each of 1e290 and more, or of 1e-308, takes the parser 20 us and six
 bytes: 8 MiB of them are half a minute. 2,000 take 40 ms."""
 
 
 class TooDeep(msgspec.DecodeError):
-    """The text nests deeper than `MAX_DEPTH`, has too many arrays and objects, or numbers that are slow to read.
+    """The text nests deeper than `MAX_DEPTH`, has too many parts, or numbers that are slow to read.
 
     It was not parsed.
     """
@@ -58,6 +72,9 @@ class TooDeep(msgspec.DecodeError):
 _SMALL: Final = 4096  # bytes; up to here counting is quicker than hopping from bracket to bracket
 _NOT_STRUCTURE: Final = bytes(code for code in range(256) if code not in b'[]{}"')
 _ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
+_NOT_COUNTED: Final = bytes(code for code in range(256) if code not in b'":,')
+_FIRST_LOOK: Final = 1_500_000  # bytes
+_COUNTED: Final = ((b":", MAX_MEMBERS, "members of objects"), (b",", MAX_VALUES, "values"))
 _RUN: Final = re.compile(rb"\[+|\]+")
 _EXTREMES_BYTES: Final = MAX_EXTREME_NUMBERS * len("1e300,")  # the shortest text with so many
 _EXPONENTS: Final = bytes.maketrans(b"E2", b"e3")
@@ -73,7 +90,7 @@ def check_depth(
     Args:
         data: the text.
         inside: levels around it, for a part of a text.
-        max_containers: arrays and objects there may be.
+        max_containers: arrays and objects there may be; then members and values are counted, too.
 
     Raises:
         TooDeep: It does.
@@ -85,15 +102,16 @@ def check_depth(
         data = data.encode("utf-8", "surrogatepass")
     elif not isinstance(data, bytes):
         data = bytes(data)
-    if len(data) > _EXTREMES_BYTES and _has_many_extremes(data):
-        raise TooDeep(f"more than {MAX_EXTREME_NUMBERS} numbers beyond 1e200 or below 1e-200 in one message")
-    if not _has_many_brackets(data, levels):
-        return
-    structure = _structure(data)
-    if max_containers is not None and structure.count(b"[") > max_containers:
-        raise TooDeep(f"more than {max_containers} arrays and objects in one message")
-    if _depth(structure) > levels:
-        raise TooDeep
+    if _has_many_brackets(data, levels):
+        structure = _structure(data)
+        if max_containers is not None and structure.count(b"[") > max_containers:
+            raise TooDeep(f"more than {max_containers} arrays and objects in one message")
+        if _depth(structure) > levels:
+            raise TooDeep
+    if len(data) > _EXTREMES_BYTES and _has_more(data, (b",",), MAX_EXTREME_NUMBERS):
+        if max_containers is not None:
+            _count_parts(data)
+        _count_extremes(data)
 
 
 @overload
@@ -134,14 +152,16 @@ def _has_more(data: bytes, marks: tuple[bytes, ...], limit: int) -> bool:
     return False
 
 
-def _has_many_extremes(data: bytes) -> bool:
-    """Are there more numbers with an exponent of 200 to 399 than allowed?"""
+def _count_extremes(data: bytes) -> None:
+    """Refuse a text with too many numbers that have an exponent of 200 to 399."""
     most = MAX_EXTREME_NUMBERS
     # "e-0308" becomes "e38", and "E+299" "e399". Text has such places as well, so many of them only mean: look closer.
-    if not _has_more(data, (b",",), most) or data.translate(_EXPONENTS, _SIGNS_AND_ZEROS).count(b"e3") <= most:
-        return False
-    numbers = b"".join(_without_escapes(data).split(b'"')[::2])
-    return next(islice(_EXTREME.finditer(numbers), most, None), None) is not None
+    if (
+        data.count(b"e") + data.count(b"E") > most
+        and data.translate(_EXPONENTS, _SIGNS_AND_ZEROS).count(b"e3") > most
+        and next(islice(_EXTREME.finditer(_outside_strings(_without_escapes(data))), most, None), None)
+    ):
+        raise TooDeep(f"more than {most} numbers beyond 1e200 or below 1e-200 in one message")
 
 
 def _without_escapes(data: bytes) -> bytes:
@@ -149,13 +169,33 @@ def _without_escapes(data: bytes) -> bytes:
     return data.replace(rb"\\", b"").replace(rb"\"", b"") if b"\\" in data else data
 
 
+def _count_parts(data: bytes) -> None:
+    """Refuse a text with too many members or values. A colon or a comma in a string does not count."""
+    if not any(len(data) > 2 * most and data.count(mark) > most for mark, most, _ in _COUNTED):
+        return
+    for part in (data[:_FIRST_LOOK], data):  # what is made to be slow is so from its beginning
+        marks = _without_escapes(part).translate(None, _NOT_COUNTED)
+        if marks.count(b'"') > 2 * (
+            MAX_MEMBERS + MAX_VALUES
+        ):  # so many strings are slow to take out, and too many values
+            raise TooDeep(f"more than {MAX_VALUES} values in one message")
+        marks = _outside_strings(marks)
+        for mark, most, what in _COUNTED:
+            if marks.count(mark) > most:
+                raise TooDeep(f"more than {most} {what} in one message")
+
+
 def _structure(data: bytes) -> bytes:
     """The brackets outside of strings, all of them written as square ones."""
-    structure = _without_escapes(data).translate(_ONE_KIND, _NOT_STRUCTURE)
-    if b'"' in structure:
-        # Two adjacent quotes, of one string or of two, can go: what is inside of a string stays inside.
-        structure = b"".join(structure.replace(b'""', b"").split(b'"')[::2])
-    return structure
+    return _outside_strings(_without_escapes(data).translate(_ONE_KIND, _NOT_STRUCTURE))
+
+
+def _outside_strings(marks: bytes) -> bytes:
+    """What is outside of the strings of a text, or of the quotes and some other marks of it."""
+    if b'"' not in marks:
+        return marks
+    # Two adjacent quotes, of one string or of two, can go: what is inside of a string stays inside.
+    return b"".join(marks.replace(b'""', b"").split(b'"')[::2])
 
 
 def _depth(structure: bytes) -> int:

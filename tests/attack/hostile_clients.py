@@ -490,12 +490,14 @@ async def huge_numbers(peer: Peer) -> None:
     await peer.repeat(forever(*odd_json(*numbers), *arguments, *ids))
 
 
-@attack("duplicate and countless keys")
+@attack("duplicate keys, countless keys and values")
 async def many_keys(peer: Peer) -> None:
     same = "{" + ",".join('"a":1' for _ in range(100_000)) + "}"
     distinct = "{" + ",".join(f'"k{number}":1' for number in range(100_000)) + "}"
+    most = "{" + ",".join(f'"k{number}":1' for number in range(500_000)) + "}"
+    values = ["[" + filler * (7_000_000 // len(filler)) + "1]" for filler in ("1,", '"a",', '",",', "[],", '{"a":1},')]
     twice = body_of(call("add", {"a": 1, "b": 1}), '"method"', '"method":"tools/list","method"')
-    await peer.repeat(forever(*odd_json(same, distinct), twice))
+    await peer.repeat(forever(*odd_json(most, same, *values, distinct), twice), connections=2)
 
 
 @attack("broken text")

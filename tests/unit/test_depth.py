@@ -19,7 +19,16 @@ from msgspec import Raw
 from trimaran import jsonrpc
 from trimaran.auth import Refused
 from trimaran.auth.keys import FixedKeys, import_secret, read_signed, split_signed
-from trimaran.depth import MAX_CONTAINERS, MAX_DEPTH, MAX_EXTREME_NUMBERS, TooDeep, check_depth, decode_json
+from trimaran.depth import (
+    MAX_CONTAINERS,
+    MAX_DEPTH,
+    MAX_EXTREME_NUMBERS,
+    MAX_MEMBERS,
+    MAX_VALUES,
+    TooDeep,
+    check_depth,
+    decode_json,
+)
 from trimaran.errors import Error, RemoteProtocolError
 from trimaran.format.calls import from_openai_call
 from trimaran.host.config.jsontext import read_json
@@ -141,6 +150,37 @@ def test_containers_are_counted_where_that_is_asked_for() -> None:
     check_depth(text, max_containers=1000)
     with pytest.raises(TooDeep, match="more than 999 arrays and objects"):
         check_depth(text, max_containers=999)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[" + "1," * MAX_VALUES + "1,1]", "values"),
+        ("[" + '"",' * MAX_VALUES + "1,1]", "values"),
+        ("[" + '",",' * (MAX_MEMBERS + MAX_VALUES) + "1,1]", "values"),
+        ("{" + ",".join(f'"{number}":1' for number in range(MAX_MEMBERS + 1)) + "}", "members"),
+        ("[" + '{"\\"":1},' * (MAX_MEMBERS + 1) + "1]", "members"),
+    ],
+    ids=["numbers", "texts", "texts with commas", "one object", "objects"],
+)
+def test_members_and_values_are_counted_in_messages_to_a_server(text: str, reason: str) -> None:
+    """Whose rule: ours. 7 MB of members with names of their own held up everybody for a second."""
+    check_depth(text)
+    with pytest.raises(TooDeep, match=reason):
+        check_depth(text, max_containers=MAX_CONTAINERS)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [1] * MAX_VALUES,
+        {str(number): number for number in range(MAX_MEMBERS)},
+        [",:" * 1_000_000, '",":' * 1_000_000],
+    ],
+    ids=["values", "members", "texts"],
+)
+def test_a_message_within_the_counts_passes(value: Any) -> None:
+    check_depth(msgspec.json.encode(value), max_containers=MAX_CONTAINERS)
 
 
 def test_a_text_that_a_deep_stack_cannot_read_is_too_deep_as_well() -> None:

@@ -144,6 +144,7 @@ class RequestReader:
         "_empty",
         "_head",
         "_headers",
+        "_is_last",
         "_max_body",
         "_max_head",
         "_parser",
@@ -164,6 +165,7 @@ class RequestReader:
         """A request was refused or given up: what follows it means nothing."""
         self.known: KnownHead | None = None
         """For the next request, where one is not being read."""
+        self._is_last = False  # a request has said that nothing follows it, so nobody reads what does
         self._max_head = max_head
         self._max_body = max_body
         self._parser: HttpRequestParser | None = None
@@ -184,6 +186,8 @@ class RequestReader:
         Raises:
             ProtocolError: what came is no request that we serve, with the status to refuse it with.
         """
+        if self._is_last:
+            self.is_over = True
         if self.is_over:
             return
         is_new = not self.is_reading
@@ -266,8 +270,8 @@ class RequestReader:
         if isinstance(error, HttpParserCallbackError) and cause is not None:
             self.is_over = True
             raise cause
-        if self.requests and not self.requests[-1][0].keep_alive:
-            self.is_over = True  # it said that it is the last one, so nobody reads what is behind it
+        if self._is_last:
+            self.is_over = True
             return
         if isinstance(error, HttpParserInvalidMethodError):
             is_tls = first == b"\x16"  # the first byte of a handshake
@@ -382,6 +386,7 @@ class RequestReader:
             return  # the body is still to come, see `_go_on`
         self._clear()
         self.is_reading = False
+        self._is_last = not head.keep_alive
         self.requests.append((head, body if type(body) is bytes else bytes(body)))
 
     # What a head means
