@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 MAX_CONTAINERS: Final = 200_000
-"""Arrays and objects in one message to a server. Each takes 64 bytes and more where the text has two, and the parser
+"""Arrays and objects in one message, in either direction. Each takes 64 bytes and more where the text has two, and the parser
 does not let go of the event loop: 8 MiB of `[]` are half a gigabyte and more than a second. 200,000 take up to 0.1 s."""
 
 

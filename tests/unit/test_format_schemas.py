@@ -8,6 +8,7 @@ import decimal
 import ipaddress
 import pathlib
 import re
+import time
 import uuid
 from typing import Any, Literal
 
@@ -615,3 +616,45 @@ def test_a_promise_is_kept_by_the_whole_message() -> None:
     assert re.fullmatch(
         r"\$\.properties\.x\.minLength: .* the description says it, and the server checks it", str(finding)
     )
+
+
+def _definitions(make: Any, number: int) -> dict[str, Any]:
+    parts = {f"a{n}": make({"$ref": f"#/$defs/a{n - 1}"}) if n else {"type": "string"} for n in range(number)}
+    return {"type": "object", "properties": {"p": {"$ref": f"#/$defs/a{number - 1}"}}, "$defs": parts}
+
+
+HOSTILE: dict[str, dict[str, Any]] = {
+    "doubling": _definitions(lambda ref: {"allOf": [ref, ref]}, 40),
+    "doubling properties": _definitions(lambda ref: {"type": "object", "properties": {"x": ref, "y": ref}}, 40),
+    "a chain": _definitions(lambda ref: ref, 900),
+    "a longer chain": _definitions(lambda ref: ref, 3000),
+    "many properties": {"type": "object", "properties": {f"p<{n}": {"type": "string"} for n in range(7000)}},
+    "many values": {"type": "object", "properties": {"p": {"enum": list(range(100_000))}}},
+    "everything everywhere": {
+        "type": "object",
+        "properties": {"p": {"$ref": "#/$defs/a0"}},
+        "$defs": {
+            f"a{n}": {"type": "object", "properties": {f"p{m}": {"$ref": f"#/$defs/a{m}"} for m in range(25)}}
+            for n in range(25)
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("profile", ["anthropic", "openai", "openai-strict", "gemini"])
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_schema_keeps_us_busy(name: str, profile: str) -> None:
+    """A chain of 3000 references took minutes for Gemini, and the stack for OpenAI's strict mode."""
+    began = time.process_time()
+    for loose in (False, True):
+        fit_schema(HOSTILE[name], profile, loose=loose)
+    assert time.process_time() - began < 5.0
+
+
+def test_a_schema_too_large_to_look_at_is_left_as_it_is_and_refused() -> None:
+    schema = HOSTILE["many properties"]
+    fitted = fit_schema(schema, "openai")
+    assert fitted.schema is schema
+    (finding,) = fitted.left
+    assert finding.weight == "refused"
+    assert finding.problem == "the schema has over 6,000 objects: it is not looked at"

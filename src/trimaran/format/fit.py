@@ -35,12 +35,11 @@ from .rules import Finding, check_schema, knows
 from .trees import (
     MAX_DEPTH,
     Path,
+    Recursion,
     Schema,
     admits_null,
     as_schema,
     children,
-    is_recursive,
-    is_too_deep,
     kind_of,
     list_of,
     mark_of,
@@ -49,6 +48,7 @@ from .trees import (
     rebuild,
     resolve,
     same,
+    size_fault,
     strings_of,
     types_of,
 )
@@ -112,7 +112,7 @@ def fit_schema(schema: Schema, profile: str | Profile, *, loose: bool = False) -
     """The schema as this provider takes it, as far as that can be done."""
     chosen = profile_named(profile)
     found = check_schema(schema, chosen)
-    if not found or is_too_deep(schema):
+    if not found or size_fault(schema) is not None:
         return Fitted(schema, [], [], found)
     work = _Fit(schema, chosen, loose=loose)
     made = work.run()
@@ -127,7 +127,7 @@ class _Fit:
         self._profile = profile
         self._loose = loose
         self._nodes = 0
-        self._recursive: dict[str, bool] = {}
+        self._recursion = Recursion(self._root)
         self.changes: list[str] = []
         self.lost: list[Finding] = []
 
@@ -317,14 +317,9 @@ class _Fit:
                 return node, stack
             node = merged
 
-    def _is_recursive(self, ref: str) -> bool:
-        if ref not in self._recursive:
-            self._recursive[ref] = is_recursive(self._root, ref)
-        return self._recursive[ref]
-
     def _is_endless(self, ref: str, stack: tuple[str, ...]) -> bool:
         """Would writing this out come back to it? Once is no harm where `$ref` is taken, or where the rest may be cut."""
-        if not self._is_recursive(ref):
+        if not self._recursion.is_recursive(ref):
             return False
         return ref in stack or not (self._loose or self._knows("$ref", ()))
 
@@ -348,7 +343,7 @@ class _Fit:
         for branch in branches:
             if branch is not None and isinstance(ref := branch.get("$ref"), str):
                 target = as_schema(resolve(self._root, ref))
-                if target is None or self._is_recursive(ref):
+                if target is None or self._recursion.is_recursive(ref):
                     return None, stack
                 stack = (*stack, ref)
                 branch = merge({key: value for key, value in branch.items() if key != "$ref"}, target)

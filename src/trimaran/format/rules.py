@@ -14,14 +14,14 @@ from msgspec import Struct
 from .profiles import Profile, Weight
 from .trees import (
     Path,
+    Recursion,
     Schema,
     as_schema,
     children,
-    is_recursive,
-    is_too_deep,
     kind_of,
     path_text,
     resolve,
+    size_fault,
     strings_of,
     types_of,
 )
@@ -77,12 +77,12 @@ class _Check:
         self._unions = 0
         self._enum_values = 0
         self._text = 0
-        self._recursive: dict[str, bool] = {}
+        self._recursion = Recursion(root)
 
     def run(self) -> list[Finding]:
         root, profile = self._root, self._profile
-        if is_too_deep(root):
-            self._add((), "nesting", "the schema is nested too deeply to be looked at", "make it flatter")
+        if (fault := size_fault(root)) is not None:
+            self._add((), "nesting", f"the schema {fault}: it is not looked at", "make it smaller and flatter")
             return self._found
         if root.get("type") != "object":
             self._add((), "root", "the top of the schema is not an object", 'write "type": "object" there')
@@ -250,16 +250,11 @@ class _Check:
             self._add(
                 path, "ref", "other keywords stand beside $ref", "leave $ref alone there, or write the schema out"
             )
-        if profile.recursion != "yes" and self._is_recursive(str(ref)):
+        if profile.recursion != "yes" and self._recursion.is_recursive(str(ref)):
             if profile.recursion == "no":
                 self._add(where, "recursion", "the schema contains itself", "write out as many levels as are needed")
             elif not optional:
                 self._add(where, "recursion", "the schema contains itself in a required place", "make it optional")
-
-    def _is_recursive(self, ref: str) -> bool:
-        if ref not in self._recursive:
-            self._recursive[ref] = is_recursive(self._root, ref)
-        return self._recursive[ref]
 
     # --- the whole ----------------------------------------------------------------------------------------------------
 

@@ -6,19 +6,20 @@ Nothing here judges or changes a schema; `rules.py` and `fit.py` do. References 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast, final
+
+import msgspec
 
 from trimaran.types import Json
 
 __all__ = [
     "MAX_DEPTH",
     "Path",
+    "Recursion",
     "Schema",
     "admits_null",
     "as_schema",
     "children",
-    "is_recursive",
-    "is_too_deep",
     "kind_of",
     "list_of",
     "mark_of",
@@ -27,6 +28,7 @@ __all__ = [
     "rebuild",
     "resolve",
     "same",
+    "size_fault",
     "strings_of",
     "types_of",
 ]
@@ -36,6 +38,12 @@ Path: TypeAlias = tuple[str | int, ...]
 
 # Deeper than any provider takes (OpenAI: 10 levels of objects) and far from Python's own recursion limit.
 MAX_DEPTH: Final = 64
+
+# OpenAI takes 5,000 properties, the most of any provider; the largest schemas of real tools have some hundred objects.
+_MAX_OBJECTS: Final = 6_000
+_MAX_PARTS: Final = 50_000
+_MAX_REFERENCES: Final = 1_000
+_TOO_DEEP: Final = "is nested too deeply"
 
 _MAPS: Final = frozenset(("properties", "patternProperties", "$defs", "definitions", "dependentSchemas"))
 _LISTS: Final = frozenset(("anyOf", "oneOf", "allOf", "prefixItems"))
@@ -69,16 +77,36 @@ def strings_of(value: Any) -> list[str]:
     return [one for one in list_of(value) if isinstance(one, str)]
 
 
-def is_too_deep(value: Json) -> bool:
-    """Is this nested further than we walk?"""
+def size_fault(schema: Json) -> str | None:
+    """Why this is more than we walk, as a clause about the schema; None if it is not.
+
+    What is walked takes time for each part, and for some questions for each pair of references; schemas come from strangers.
+    """
+    try:
+        text = msgspec.json.encode(schema)
+    except RecursionError:
+        return _TOO_DEEP
+    except TypeError:  # an author's own, with something in it that is not JSON
+        return _TOO_DEEP if _is_too_deep(schema) else None
+    for count, most, what in (
+        (text.count(b"{"), _MAX_OBJECTS, "objects"),
+        (text.count(b","), _MAX_PARTS, "parts"),
+        (text.count(b'"$ref":'), _MAX_REFERENCES, "references"),
+    ):
+        if count > most:
+            return f"has over {most:,} {what}"
+    return _TOO_DEEP if text.count(b"{") + text.count(b"[") > 2 * MAX_DEPTH and _is_too_deep(schema) else None
+
+
+def _is_too_deep(value: Json) -> bool:
     level = [value]
     for _ in range(2 * MAX_DEPTH):
         inner: list[Any] = []
-        for one in level:
-            if isinstance(one, dict):
-                inner.extend(cast("Schema", one).values())
-            elif isinstance(one, list):
-                inner.extend(cast("list[Any]", one))
+        for part in level:
+            if isinstance(part, dict):
+                inner.extend(cast("Schema", part).values())
+            elif isinstance(part, list):
+                inner.extend(cast("list[Any]", part))
         if not inner:
             return False
         level = inner
@@ -146,18 +174,35 @@ def resolve(root: Schema, ref: Any) -> Any:
     return found
 
 
-def is_recursive(root: Schema, ref: str) -> bool:
-    """Does following this reference lead back to it?"""
-    seen: set[str] = set()
-    waiting = [ref]
-    while waiting:
-        for inner in _refs(resolve(root, waiting.pop())):
-            if inner == ref:
+@final
+class Recursion:
+    """Which references of one schema lead back to themselves."""
+
+    def __init__(self, root: Schema) -> None:
+        self._root = root
+        self._known: dict[str, bool] = {}
+        self._inner: dict[str, frozenset[str]] = {}
+
+    def is_recursive(self, ref: str) -> bool:
+        if ref not in self._known:
+            self._known[ref] = self._leads_back(ref)
+        return self._known[ref]
+
+    def _leads_back(self, ref: str) -> bool:
+        seen: set[str] = set()
+        waiting = [ref]
+        while waiting:
+            inner = self._refs_in(waiting.pop())
+            if ref in inner:
                 return True
-            if inner not in seen:
-                seen.add(inner)
-                waiting.append(inner)
-    return False
+            waiting += inner - seen
+            seen |= inner
+        return False
+
+    def _refs_in(self, ref: str) -> frozenset[str]:
+        if ref not in self._inner:
+            self._inner[ref] = frozenset(_refs(resolve(self._root, ref)))
+        return self._inner[ref]
 
 
 def _refs(tree: Any) -> Iterator[str]:
@@ -218,9 +263,11 @@ def admits_null(root: Schema, schema: Any) -> bool:
     return null_verdict(root, schema) is not False
 
 
-def null_verdict(root: Schema, schema: Any, known: dict[str, bool | None] | None = None) -> bool | None:
+def null_verdict(root: Schema, schema: Any, known: dict[str, bool | None] | None = None, depth: int = 0) -> bool | None:
     """May the value be null: yes, no, or not plain to see. Each reference is followed once, and its answer kept."""
     node = as_schema(schema)
+    if depth > MAX_DEPTH:
+        return None
     if node is None:
         return schema if isinstance(schema, bool) else None
     if node.get("nullable") is True:  # OpenAPI's word, and what `fit.py` writes where a provider wants it
@@ -234,16 +281,16 @@ def null_verdict(root: Schema, schema: Any, known: dict[str, bool | None] | None
     if "const" in node:
         found.append(node["const"] is None)
     if "not" in node:
-        inside = null_verdict(root, node["not"], known)
+        inside = null_verdict(root, node["not"], known, depth + 1)
         found.append(None if inside is None else not inside)
     if isinstance(ref := node.get("$ref"), str):
         if ref not in known:
             known[ref] = None
-            known[ref] = null_verdict(root, resolve(root, ref), known)
+            known[ref] = null_verdict(root, resolve(root, ref), known, depth + 1)
         found.append(known[ref])
     for key, judge in (("anyOf", _any_is), ("oneOf", _one_is), ("allOf", _all_are)):
         if branches := list_of(node.get(key)):
-            found.append(judge([null_verdict(root, branch, known) for branch in branches]))
+            found.append(judge([null_verdict(root, branch, known, depth + 1) for branch in branches]))
     return _all_are(found)
 
 
