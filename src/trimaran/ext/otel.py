@@ -56,6 +56,8 @@ _GAUGES: Final = (
     ("listeners", "up_down_counter", "trimaran.server.listeners", "{listener}", "Open subscriptions/listen calls."),
     ("calls", "up_down_counter", "trimaran.server.calls", "{call}", "Calls at work that did not finish at once."),
     ("tasks", "up_down_counter", "trimaran.server.tasks", "{task}", "Tasks whose body runs here."),
+    ("tasks_waiting", "up_down_counter", "trimaran.server.tasks_waiting", "{task}", "Those that wait for an answer."),
+    ("tasks_refused", "counter", "trimaran.server.tasks_refused", "{task}", "Anonymous tasks that found no room."),
     ("threads", "up_down_counter", "trimaran.server.threads", "{thread}", "Threads there may be for plain functions."),
     (
         "threads_busy",

@@ -339,6 +339,10 @@ class CallStream:
         self._budget = budget
 
     @property
+    def address(self) -> str | None:
+        return None if self._request is None else self._request.caller_address
+
+    @property
     def is_untouched(self) -> bool:
         """Nothing has been sent: the answer may still be plain JSON."""
         return self.name is None

@@ -150,6 +150,8 @@ class Server:
         """What is advertised in handshakes only: capabilities that 2026-07-28 does not have."""
         self.on_stop: list[Callable[[], Awaitable[None]]] = []
         """What extensions have to put away when the server stops."""
+        self.shortages: list[Callable[[], str | None]] = []
+        """Each says what there is too little of at the moment, in words for anyone; None if there is enough."""
         self.on_start: list[Callable[[], None]] = []
         """What extensions begin once it has started. Called each time it is made sure of that."""
         self.fleet: Any = None

@@ -189,6 +189,7 @@ class Request:
     """Headers that every reply to it carries: CORS, and what its authentication added."""
     principal: Any = None
     public_url: str | None = None
+    believed_address: str | None = None
     outer_path: str | None = None
     """The path its client asked for, where an app above has taken something away from it."""
     _added: Pairs | None = None
@@ -215,6 +216,11 @@ class Request:
     def address(self) -> str | None:
         """The address of the peer, if the carrier knows it: behind a proxy the proxy's, unless the carrier sees to that."""
         return getattr(self.responder, "address", None)
+
+    @property
+    def caller_address(self) -> str | None:
+        """The address of the caller: the peer's, or what a proxy says that the rate limit was told to trust."""
+        return self.believed_address or self.address
 
     @property
     def url(self) -> str | None:
@@ -274,6 +280,10 @@ class HttpSink:
     def __init__(self, request: Request, budget: int) -> None:
         self._request = request
         self._budget = budget
+
+    @property
+    def address(self) -> str | None:
+        return self._request.caller_address
 
     def send(self, data: bytes) -> Awaitable[None]:
         """Put a notification on the stream; dropped without a word once the stream's budget is spent."""

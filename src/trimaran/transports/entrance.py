@@ -176,7 +176,7 @@ class Entrance:
         limit = self._limit
         if limit is not None:
             is_ours = principal is None or hasattr(principal, "identity")
-            limit.admit_principal(principal if is_ours else _Known(principal), self._address(request, limit))
+            limit.admit_principal(principal if is_ours else _Known(principal), request.believed_address)
 
     @staticmethod
     def _address(request: Request, limit: RateLimiter) -> str | None:
@@ -185,7 +185,8 @@ class Entrance:
     def admit_unasked(self, request: Request) -> None:
         """For what is answered without asking who it is: only how often that happens is looked at."""
         if self._limit is not None:
-            self._limit.admit_address(self._address(request, self._limit))
+            request.believed_address = self._address(request, self._limit)
+            self._limit.admit_address(request.believed_address)
 
     def public_url(self, path: str) -> str | None:
         """What clients call one of our paths, as far as `public_url=` says."""

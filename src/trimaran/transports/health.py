@@ -70,6 +70,10 @@ class Gauges(msgspec.Struct, frozen=True, kw_only=True):
     """Calls at work that did not finish at once. Listeners are not among them."""
     tasks: int
     """Tasks whose body runs here."""
+    tasks_waiting: int
+    """Those of them that wait for an answer of their client."""
+    tasks_refused: int
+    """Tasks of anonymous callers that found no room, or gave way, since the start."""
     threads: int
     """Threads there may be for plain `def` handlers: `tool_threads`."""
     threads_busy: int
@@ -92,10 +96,10 @@ def _uptime(server: Server, engines: Iterable[Engine]) -> float:
     return round(max((time.monotonic() - engine.since for engine in engines), default=0.0), 3)
 
 
-def _tasks(server: Server, engines: Iterable[Engine]) -> int:
+def _tasks(server: Server, what: str) -> int:
     # The extension stands above this layer; what it left with the server is all that is known of it here.
     keeper: Any = getattr(server.changes.announcers.get("task"), "__self__", None)
-    return getattr(keeper, "running", 0)
+    return getattr(keeper, what, 0)
 
 
 def _poisoned(server: Server, engines: Iterable[Engine]) -> int:
@@ -115,7 +119,9 @@ _READ: Final[Mapping[str, Callable[[Server, Iterable[Engine]], Any]]] = {
     "streams": lambda server, engines: sum(engine.count_streams() for engine in engines),
     "listeners": lambda server, engines: sum(engine.listeners for engine in engines),
     "calls": lambda server, engines: sum(max(0, len(engine.flights) - engine.listeners) for engine in engines),
-    "tasks": _tasks,
+    "tasks": lambda server, engines: _tasks(server, "running"),
+    "tasks_waiting": lambda server, engines: _tasks(server, "waiting"),
+    "tasks_refused": lambda server, engines: _tasks(server, "refused"),
     "threads": lambda server, engines: server.threads.size,
     "threads_busy": lambda server, engines: server.threads.busy,
     "queue_depth": lambda server, engines: server.threads.waiting,
@@ -216,8 +222,10 @@ class Health:
             return _say(503, "starting", _NO_START if self._start_failed else None)
         if engine.server.fleet is None or await self._is_store_up():
             # What is async is served as ever, so this is no reason to send requests elsewhere.
-            is_stalled = engine.server.threads.stalled > STALLED_SECONDS
-            return _say(200, "degraded", _NO_THREADS) if is_stalled else _say(200, "ready")
+            short = [words for shortage in engine.server.shortages if (words := shortage()) is not None]
+            if engine.server.threads.stalled > STALLED_SECONDS:
+                short.append(_NO_THREADS)
+            return _say(200, "degraded", "; ".join(short)) if short else _say(200, "ready")
         fault = self._store_fault
         return _say(503, "unavailable", fault) if self._ready_needs_store else _say(200, "degraded", fault)
 

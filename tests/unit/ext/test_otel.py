@@ -344,6 +344,8 @@ async def test_what_an_endpoint_has_open_is_observed(server: Server, recorded: R
             "trimaran.server.listeners": {"weather": 1},
             "trimaran.server.calls": {"weather": 1},
             "trimaran.server.tasks": {"weather": 0},
+            "trimaran.server.tasks_waiting": {"weather": 0},
+            "trimaran.server.tasks_refused": {"weather": 0},
             "trimaran.server.threads": {"weather": 32},
             "trimaran.server.threads_busy": {"weather": 0},
             "trimaran.server.queue_depth": {"weather": 0},

@@ -105,12 +105,28 @@ async def test_an_ended_task_goes_one_hour_after_its_end_and_not_before(status: 
     assert await kept.keeper.tasks.count() == 0
 
 
-@pytest.mark.parametrize("status", ["working", "input_required"])
-async def test_a_task_that_has_not_ended_is_never_evicted(status: Any) -> None:
+async def test_a_task_that_works_is_never_evicted() -> None:
     kept = Kept(ttl=1)
     task = await kept.task()
-    if status != "working":
-        await kept.move(task.id, status)
+    kept.clock.now += 1000 * HOUR
+    assert await kept.ids() == [task.id]
+
+
+async def test_a_task_that_waits_for_an_answer_goes_with_its_time_to_live_also_if_nobody_runs_it() -> None:
+    kept = Kept(ttl=10)
+    task = await kept.task()
+    await kept.move(task.id, "input_required")
+    kept.clock.now += 10 + HOUR - 1
+    assert await kept.ids() == [task.id]
+    kept.clock.now += 1
+    assert await kept.ids() == []
+
+
+async def test_a_task_that_was_answered_is_kept_again() -> None:
+    kept = Kept(ttl=10)
+    task = await kept.task()
+    await kept.move(task.id, "input_required")
+    await kept.move(task.id, "working")
     kept.clock.now += 1000 * HOUR
     assert await kept.ids() == [task.id]
 

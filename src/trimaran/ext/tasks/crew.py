@@ -12,7 +12,8 @@ the store, by its clock, still gives the task to nobody else. In this process's 
 - it was made for a `Runner` and has not been begun: it is handed over again;
 - it was made and never held, so nobody was told of it: it goes.
 
-A task that waits for input is not among those, so it is dealt with when somebody looks at it or answers.
+A task that waits for input is not among those, so it is dealt with when somebody looks at it or answers; if nobody does, it
+goes with its time to live.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from trimaran.state.contracts import StoreClosed, StoreError, TaskRecord
 from .journal import read_journal
 from .keeper import FOR_EVER, Keeper, store_errors
 from .origin import Extra, read_extra, rebuild, started
+from .room import GAVE_WAY, Room, is_anonymous
 from .run import Run
 from .voice import Lost
 
@@ -86,7 +88,7 @@ class Crew:
         self.is_closing = False
         self.closings = 0
         """How often it was closed: who waits here finds by it that the time has come, however short it was."""
-        self._anonymous = 0
+        self.room = Room(keeper.most_per_owner)
         self._dealing: set[str] = set()
         self._fresh: dict[str, float] = {}
         """When we first saw, by our own clock, tasks that were made and not held."""
@@ -199,14 +201,15 @@ class Crew:
 
     async def create(self, run: Run, draft: TaskRecord) -> None:
         """Make the task of a run, and hold it."""
-        if not draft.owner and self._anonymous >= self.keeper.most_per_owner:
-            raise self.keeper.too_many()
         if self.is_closing:  # what runs has been counted, and this would be left over
             raise ProtocolError.internal_error("the server is stopping; try again in a moment", status=503)
         worker = self.new_name()
-        record, at = await self._make(draft, worker, self._seconds)
-        run.hold_by(record, worker, at)
-        self.add(run)
+        with self.room.entering(run.place) if is_anonymous(draft.owner) else contextlib.nullcontext() as victim:
+            if victim is not None:
+                self.keeper.spawn(victim.fail(GAVE_WAY))
+            record, at = await self._make(draft, worker, self._seconds)
+            run.hold_by(record, worker, at)
+            self.add(run)
 
     async def hand(self, draft: TaskRecord, runner: Runner) -> TaskRecord:
         """Make a task that another process will run."""
@@ -243,8 +246,8 @@ class Crew:
     def add(self, run: Run) -> None:
         assert run.record is not None
         self.running[run.record.id] = run
-        if not run.record.owner:
-            self._anonymous += 1
+        if is_anonymous(run.record.owner):
+            self.room.add(run)
         if self.keeper.is_shared:
             self._loop("renew", self._renew)
             self._loop("fence", self._fence)
@@ -260,8 +263,7 @@ class Crew:
         assert run.record is not None
         if self.running.get(run.record.id) is run:
             del self.running[run.record.id]
-            if not run.record.owner:
-                self._anonymous -= 1
+            self.room.drop(run)
 
     # --- holding
 
@@ -492,7 +494,15 @@ class Crew:
             return None
         inner = server.voice if session is None else session.voice
         is_resumable = record.is_resumable and entry.resumable
-        return Run(self, call, self._serve, inner, timeout=entry.timeout, is_resumable=is_resumable)
+        return Run(
+            self,
+            call,
+            self._serve,
+            inner,
+            timeout=entry.timeout,
+            is_resumable=is_resumable,
+            is_mortal=extra.is_mortal,
+        )
 
     async def _serve(self, call: Call) -> Any:
         # Through everything that is around calls, once more: our own part of that lets it pass.

@@ -59,6 +59,7 @@ from .journal import JournalFull, Reply, read_journal, write_journal
 from .keeper import Keeper, store_errors
 from .model import EXTENSION, RELATED, inputs_of, legacy_form, modern_form, read_error, unknown, write_inputs
 from .origin import Extra, write_extra, write_origin
+from .room import place_of
 from .run import Run
 from .voice import TaskVoice
 
@@ -149,8 +150,21 @@ class Tasks:
 
     @property
     def running(self) -> int:
-        """How many bodies are at work in this process."""
+        """How many bodies are at work in this process, those that wait for an answer included."""
         return len(self._crew.running)
+
+    @property
+    def waiting(self) -> int:
+        """How many of them wait for an answer of their client."""
+        return sum(run.voice.is_asking for run in tuple(self._crew.running.values()))
+
+    @property
+    def refused(self) -> int:
+        """How many tasks of anonymous callers found no room, or gave way, since the start."""
+        return self._crew.room.refused
+
+    def _shortage(self) -> str | None:
+        return "there is no room for more tasks of anonymous callers" if self._crew.room.is_full else None
 
     def attach(self, server: Server) -> None:
         """Serve tasks on this server."""
@@ -165,6 +179,7 @@ class Tasks:
         server.dispatcher.use(self._around, frozenset({"tools/call"}))
         server.dispatcher.use(self._around_listen, frozenset({"subscriptions/listen"}))
         server.changes.announcers["task"] = self._announce
+        server.shortages.append(self._shortage)
         server.on_start.append(self._start)
         server.on_stop.append(self.close)
 
@@ -230,7 +245,7 @@ class Tasks:
         more: dict[str, Any] = {}
         if self.keeper.is_shared and (is_handed or entry.resumable):
             arguments = call.params.arguments
-            extra = Extra(starts=0 if is_handed else 1, origin=write_origin(call))
+            extra = Extra(starts=0 if is_handed else 1, is_mortal=ttl_ms is not None, origin=write_origin(call))
             more = {
                 "arguments": b"{}" if arguments is UNSET else bytes(arguments),
                 "is_resumable": entry.resumable,
@@ -251,7 +266,17 @@ class Tasks:
 
         is_resumable = entry.resumable and self.keeper.is_shared
         outer = call.exchange
-        run = Run(self._crew, call, call_next, outer.voice, draft, timeout=entry.timeout, is_resumable=is_resumable)
+        run = Run(
+            self._crew,
+            call,
+            call_next,
+            outer.voice,
+            draft,
+            timeout=entry.timeout,
+            is_resumable=is_resumable,
+            is_mortal=ttl_ms is not None,
+            place=place_of(outer.sink),
+        )
         if at_once:
             await run.voice.detach()
         else:

@@ -4,8 +4,8 @@ They live in the store of the server's fleet, or in this process's memory if it 
 record, makes another of it, and writes that if nobody was faster; then it is told: here at once, to other processes as news.
 Nothing hangs on the news. Whoever waits looks again after a while, at the cost of time only.
 
-A task that has ended is kept for an hour after its end (R79), and never less than the time to live it promised. One that has
-not is kept until it has.
+A task that has ended is kept for an hour after its end (R79), and never less than the time to live it promised. One that works
+is kept until it has ended; one that waits for an answer, for its time to live.
 """
 
 from __future__ import annotations
@@ -200,13 +200,25 @@ class Keeper:
         self, record: TaskRecord, status: TaskStatus | None = None, message: str | None = None, **changes: Any
     ) -> TaskRecord:
         """A record on its way, changed: the message stays unless there is another."""
+        status = status or record.status
+        now = max(self.now_ms(), record.updated_ms)
         return replace(
             record,
-            status=status or record.status,
+            status=status,
             status_message=record.status_message if message is None else message,
-            updated_ms=max(self.now_ms(), record.updated_ms),
+            updated_ms=now,
+            expires_ms=now + self._kept_ms(record, status),
             **changes,
         )
+
+    @staticmethod
+    def _kept_ms(record: TaskRecord, status: TaskStatus) -> int:
+        """How long the store keeps a task that has not ended. One that waits for an answer is ended by its process before
+        that; if it has none any more, it goes by itself.
+        """
+        if status != "input_required" or record.ttl_ms is None:
+            return int(FOR_EVER * 1000)
+        return record.ttl_ms + KEPT_MS
 
     def ended(
         self,

@@ -48,6 +48,8 @@ class Extra(Struct, frozen=True, omit_defaults=True):
     """How often its body may have begun, since it last got further."""
     is_host: bool = False
     """It has no body: the host ends it."""
+    is_mortal: bool = False
+    """Does its time to live end it while it works? Its client asked for that."""
     origin: Origin | None = None
 
 

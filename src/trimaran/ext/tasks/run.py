@@ -47,6 +47,8 @@ _HELD_SECONDS: Final = 5.0
 # For all of it when the server stops: a step that ends, a body that lets go, a last write.
 _LAST_SECONDS: Final = 8.0
 
+_TOO_OLD: Final = "the task was not done when its time to live of {:g} s was over"
+
 Make = Callable[[TaskRecord], "TaskRecord | None"]
 
 
@@ -67,6 +69,7 @@ class Run:
     """The body is done. What is left is to say so."""
     is_leaving = False
     """The body is being stopped for another process to go on."""
+    _end_of_life: asyncio.TimerHandle | None = None
 
     def __init__(
         self,
@@ -78,6 +81,8 @@ class Run:
         *,
         timeout: float | None,
         is_resumable: bool,
+        is_mortal: bool = False,
+        place: str = "",
     ) -> None:
         self._crew = crew
         self.keeper = crew.keeper
@@ -85,6 +90,10 @@ class Run:
         self._draft = draft
         self._timeout = None if timeout == inf else timeout
         self.is_resumable = is_resumable
+        self.is_mortal = is_mortal
+        """Does the time to live end it while it works, too?"""
+        self.place = place
+        """Where an anonymous call came from."""
         # The request's own exchange ends with its answer; what goes on has one to itself.
         self.call = copy.copy(call)
         self.voice = TaskVoice(inner, self, is_modern=call.modern)
@@ -122,6 +131,35 @@ class Run:
 
     def hold_by(self, record: TaskRecord, worker: str, at: float) -> None:
         self.record, self.worker, self.renewed = record, worker, at
+        if self.is_mortal:
+            self._end_of_life = self.end_at(record.created_ms)
+
+    def end_at(self, since_ms: int) -> asyncio.TimerHandle | None:
+        """Fail it when its time to live is over, counted from then; None if it has no end."""
+        ttl_ms = None if self.record is None else self.record.ttl_ms
+        if ttl_ms is None:
+            return None
+        left = max(0.0, (since_ms + ttl_ms - self.keeper.now_ms()) / 1000)
+
+        def end() -> None:
+            self.keeper.spawn(self.fail(_TOO_OLD.format(ttl_ms / 1000)))
+
+        return asyncio.get_running_loop().call_later(left, end)
+
+    async def fail(self, reason: str) -> None:
+        """End it from outside, whatever it does, and stop the body."""
+        record = self.record
+        if record is None or not self.is_ours or self.is_ending:
+            return
+        error = ProtocolError.internal_error(reason)
+        with contextlib.suppress(StoreError, ProtocolError):
+            await self.keeper.change(
+                record.id,
+                lambda record: (
+                    self.keeper.ended(record, "failed", reason, error=error) if record.worker == self.worker else None
+                ),
+            )
+        self.lose()
 
     async def write(self, make: Make, *, is_told: bool = True) -> TaskRecord:
         """Change the task, however long that takes; the record as it is then.
@@ -238,6 +276,8 @@ class Run:
             return None
         finally:
             self.voice.let_go()
+            if self._end_of_life is not None:
+                self._end_of_life.cancel()
             if self.record is not None:
                 self._crew.forget(self)
                 self.exchange.end()

@@ -170,13 +170,18 @@ class TaskVoice:
                 record, "input_required", inputs=write_inputs(inputs), journal=write_journal(journal)
             )
 
+        timer = None
         try:
             try:
-                self.take(await run.write(asked))
+                record = await run.write(asked)
+                self.take(record)
             except JournalFull as error:
                 raise ProtocolError.internal_error(str(error)) from None
+            timer = run.end_at(record.updated_ms)
             return (await waiting).get()
         finally:
+            if timer is not None:
+                timer.cancel()
             del self._waiting[ask.key]
             if not waiting.done() or waiting.cancelled():
                 await self._withdraw(ask.key)
