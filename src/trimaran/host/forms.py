@@ -18,7 +18,6 @@ import functools
 import math
 import re
 from collections.abc import Callable, Mapping
-from itertools import islice
 from typing import Any, Final, Literal, TypeAlias, cast, final
 
 from trimaran.errors import DeclarationError
@@ -46,7 +45,6 @@ _FORMATS: Final = {
 _WORDS: Final[dict[Kind, str]] = {"integer": "whole number", "number": "number", "boolean": "yes or no"}
 _NEEDED: Final = "an answer is needed here"
 _MOST_CHOICES: Final = 1000  # nobody looks through more; what is typed is still judged by the schema
-_MOST_FIELDS: Final = 500  # that are shown; nobody fills in as many
 _MOST_STEPS: Final = 16  # from one reference to the next
 _MOST_INTEGER: Final = 2**63  # what every JSON reader can take
 
@@ -203,7 +201,7 @@ class Form:
                 _resolved(cast("Mapping[str, Any]", one), self.schema) if isinstance(one, Mapping) else {},
                 is_required=name in needed,
             )
-            for name, one in islice(declared.items(), _MOST_FIELDS)
+            for name, one in declared.items()
         )
 
     def __repr__(self) -> str:
