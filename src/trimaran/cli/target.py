@@ -1,7 +1,8 @@
 """Which server a command talks to: TARGET, and the options that go with it.
 
     https://boats.example/mcp        a URL
-    boat.py                          a file, run by this Python (.js by node)
+    boat.py                          a file, run by this Python (.js by node); by `trimaran serve` if nothing in it runs
+    boat.py:server                   one of several servers in a file
     -- npx -y boat-server            a command: everything after --
     "npx -y boat-server"             the same, as one quoted word
     .mcp.json#boats                  an entry of a configuration file; also mcp.toml#boats
@@ -13,6 +14,7 @@ what to write instead.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import difflib
 import json
@@ -280,7 +282,9 @@ def parse_target(text: str) -> Target:
         raise click.UsageError(_no_such_file(path))
     script, _, obj = text.rpartition(":")
     if script.endswith(".py") and obj.isidentifier():
-        raise click.UsageError(f"{text!r} names an object in a file: write -- trimaran serve {text}")
+        if not Path(script).expanduser().is_file():
+            raise click.UsageError(_no_such_file(Path(script).expanduser()))
+        return _served(text)
     return _of_words(text)
 
 
@@ -303,12 +307,35 @@ def _of_url(text: str) -> Target:
 def _of_file(text: str, path: Path) -> Target:
     if path.suffix in _CONFIGS:
         return _of_config(text, path, None)
+    if path.suffix == ".py" and _is_never_run(path):
+        return _served(text)
     if path.suffix in _SCRIPTS:
         runner = _SCRIPTS[path.suffix] or sys.executable
         return Target(shlex.quote(text), command=(runner, str(path)))
     if not os.access(path, os.X_OK):
         raise click.UsageError(f"{text!r} is neither a script (.py, .js) nor executable: write -- COMMAND {text}")
     return _of_command([str(path.resolve())], shlex.quote(text))
+
+
+def _served(text: str) -> Target:
+    """A server that `trimaran serve` runs, on stdio."""
+    return Target(shlex.quote(text), command=(sys.executable, "-P", "-m", "trimaran.cli", "serve", text))
+
+
+def _is_never_run(path: Path) -> bool:
+    """Does the file import us, and call nothing that serves? As a script it would end at once, without a word."""
+    try:
+        nodes = list(ast.walk(ast.parse(path.read_bytes())))
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return False  # Python itself says best what is wrong with it
+    modules = {
+        name.partition(".")[0]
+        for node in nodes
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for name in ([alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""])
+    }
+    called = {getattr(node.func, "attr", getattr(node.func, "id", "")) for node in nodes if isinstance(node, ast.Call)}
+    return "trimaran" in modules and not called & {"run", "serve"}
 
 
 def _of_words(text: str) -> Target:

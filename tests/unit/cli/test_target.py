@@ -56,6 +56,34 @@ def test_a_url_stays_as_it_is_written(url: str) -> None:
     assert (target.url, connect_target(target)) == (url, url)
 
 
+SERVED = (sys.executable, "-P", "-m", "trimaran.cli", "serve")
+
+
+@pytest.mark.parametrize(
+    ("source", "is_served"),
+    [
+        ("from trimaran import Server\nserver = Server('a', version='1')\n", True),
+        ("import trimaran.server\napp = trimaran.Server('a', version='1').asgi()\n", True),
+        ("from trimaran import Server\nserver = Server('a', version='1')\nserver.run()\n", False),
+        ("from trimaran import Server\nfrom trimaran.serve import run\nrun(Server('a', version='1'))\n", False),
+        ("from somewhere import Server\nserver = Server('a')\n", False),
+        ("def broken(:\n", False),
+    ],
+    ids=["never run", "an app", "run", "run by a function", "another library's", "broken"],
+)
+def test_a_file_whose_server_nothing_runs_is_served(tmp_path: Path, source: str, is_served: bool) -> None:
+    file = tmp_path / "boat.py"
+    file.write_text(source)
+    assert parse_target(str(file)).command == ((*SERVED, str(file)) if is_served else (sys.executable, str(file)))
+
+
+def test_a_server_in_a_file_is_taken_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "boat.py"
+    assert "there is no file" in refusal(f"{file}:harbour")
+    file.touch()
+    assert parse_target(f"{file}:harbour").command == (*SERVED, f"{file}:harbour")
+
+
 def test_a_python_file_is_run_by_this_python_and_a_js_file_by_node(tmp_path: Path) -> None:
     for name, runner in (("boat.py", sys.executable), ("boat.js", "node"), ("boat.mjs", "node")):
         (tmp_path / name).touch()
@@ -223,7 +251,7 @@ def test_a_configuration_that_is_none_is_told_what_one_looks_like(tmp_path: Path
         ("boats.example", "write http://boats.example"),
         ("no-such-command-at-all", "a target is a URL"),
         ("'unbalanced", "cannot be read as a command"),
-        ("boat.py:server", "write -- trimaran serve boat.py:server"),
+        ("boat.py:server", "there is no file 'boat.py'"),
     ],
 )
 def test_a_wrong_form_is_told_what_to_write(text: str, said: str) -> None:
