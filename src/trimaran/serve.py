@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NoReturn, cast, final
+from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
 from trimaran.errors import ConfigError
 from trimaran.server.handlers import logger
@@ -244,7 +244,7 @@ class HttpServer:
         port: int = DEFAULT_PORT,
         path: str = "/mcp",
         tls: Any = None,
-        http2: bool = False,
+        http2: bool | None = None,
         backlog: int = 2048,
         reuse_port: bool = False,
         **options: Any,
@@ -258,13 +258,11 @@ class HttpServer:
         self.host = host
         self.port = port
         self.tls = tls is not None
-        carry = {"backlog": backlog, "reuse_port": reuse_port, "tls": _certificates(tls)}
+        certificates = _certificates(tls, http2)
         self.engine = engine(server, path, host=host, **options)
-        self._carrier: Any = (
-            _Granian(self.engine, host, port, _granian_tls(tls), backlog, reuse_port)
-            if http2
-            else _http1(self.engine, host, port, carry)
-        )
+        from trimaran.transports.http1 import Http1Server
+
+        self._carrier = Http1Server(self.engine, host, port, backlog=backlog, reuse_port=reuse_port, tls=certificates)
 
     @property
     def url(self) -> str:
@@ -297,75 +295,26 @@ class HttpServer:
         await self.stop()
 
 
-def _http1(engine: Engine, host: str, port: int, options: dict[str, Any]) -> Any:
-    from trimaran.transports.http1 import Http1Server
-
-    return Http1Server(engine, host, port, **options)
-
-
-def _certificates(tls: Any) -> Any:
+def _certificates(tls: Any, http2: bool | None) -> Any:
     if tls is None:
+        if http2:
+            raise ConfigError("http2=True needs tls=: clients speak HTTP/2 only where a TLS handshake has chosen it")
         return None
     from trimaran.transports.tls import Certificates
 
-    return Certificates(tls, ["http/1.1"])
+    return Certificates(tls, _protocols(http2))
 
 
-@final
-class _Granian:
-    """TLS, with HTTP/1.1 and HTTP/2 on one port by ALPN: Granian's job."""
+def _protocols(http2: bool | None) -> list[str]:
+    """What a TLS bind offers by ALPN: HTTP/2 where its extra is installed, unless told otherwise."""
+    from importlib.util import find_spec
 
-    def __init__(
-        self, engine: Engine, host: str, port: int, tls: dict[str, Any], backlog: int, reuse_port: bool
-    ) -> None:
-        self._engine = engine
-        self._host = host
-        self.port = port or _free_port(host)
-        self._tls = tls
-        self._backlog = backlog
-        self._reuse_port = reuse_port
-        self._granian: Any = None
-        self._task: asyncio.Task[None] | None = None
-
-    async def start(self) -> None:
-        from granian.constants import HTTPModes, Interfaces
-        from granian.server.embed import Server as Granian
-
-        from trimaran.transports.rsgi import RsgiApp
-
-        if not self._reuse_port:  # Granian itself always shares its port, so a taken one would go unnoticed
-            _check_bindable(self._host, self.port)
-        self._granian = Granian(
-            RsgiApp(self._engine),
-            address=self._host,
-            port=self.port,
-            interface=Interfaces.RSGI,
-            http=HTTPModes.auto,
-            websockets=False,
-            backlog=self._backlog,
-            # Granian's own ceiling on requests at work; ours answers with a reason, so let it speak first.
-            backpressure=self._engine.server.limits.max_concurrent_calls + 200_000,
-            log_enabled=False,
-            **self._tls,
-        )
-        task: asyncio.Task[None] = asyncio.ensure_future(self._granian.serve())
-        self._task = task
-        await _wait_until_listening(self._host, self.port, task)
-
-    def stop_listening(self) -> None:
-        """Granian listens until it stops; what comes meanwhile is served or told to come back."""
-
-    async def stop(self) -> None:
-        if self._granian is None or self._task is None:
-            return
-        # A moment for the last chunks to be handed over: Granian does not say when they are.
-        await asyncio.sleep(0.05)
-        self._granian.stop()
-        try:
-            async with asyncio.timeout(1.0):
-                await asyncio.shield(self._task)
-        except TimeoutError:
-            self._task.cancel()
+    has_http2 = http2 is not False and find_spec("h2") is not None
+    if http2 and not has_http2:
+        raise ConfigError('http2=True needs the extra `http2`: pip install "trimaran[http2]"')
+    if http2 is None and not has_http2:
+        logger.info('HTTP/1.1 is served; for HTTP/2 on the same port: pip install "trimaran[http2]"')
+    return ["h2", "http/1.1"] if has_http2 else ["http/1.1"]
 
 
 def _free_port(host: str) -> int:
@@ -378,7 +327,7 @@ def _free_port(host: str) -> int:
 
 
 def _check_bindable(host: str, port: int) -> None:
-    """Granian reports a taken port from another thread, late; ask first."""
+    """Workers share their port, so one that is taken would go unnoticed; ask first."""
     import socket
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -388,47 +337,6 @@ def _check_bindable(host: str, port: int) -> None:
             probe.bind((host, port))
         except OSError as error:
             raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}; choose another port") from None
-
-
-async def _wait_until_listening(host: str, port: int, task: asyncio.Task[None]) -> None:
-    target = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    for _ in range(500):
-        if task.done():
-            await task
-            raise ConfigError(f"the HTTP server on {host}:{port} ended at once")
-        try:
-            _, writer = await asyncio.open_connection(target, port)
-        except OSError:
-            await asyncio.sleep(0.01)
-            continue
-        writer.close()
-        return
-    raise ConfigError(f"the HTTP server on {host}:{port} did not come up within 5 s")
-
-
-def _granian_tls(tls: Any) -> dict[str, Any]:
-    """TLS options: (certificate, key), or a mapping with certfile, keyfile, cacertfile, password."""
-    if tls is None:
-        return {}
-    from pathlib import Path
-
-    if isinstance(tls, (tuple, list)):
-        certificate, key = cast("tuple[Any, Any]", tls)
-        tls = {"certfile": certificate, "keyfile": key}
-    unknown = set(tls) - {"certfile", "keyfile", "cacertfile", "password"}
-    if unknown or "certfile" not in tls or "keyfile" not in tls:
-        raise ConfigError(
-            'tls= takes {"certfile": "cert.pem", "keyfile": "key.pem"}, and if needed "cacertfile" and "password"'
-        )
-    for name in ("certfile", "keyfile", "cacertfile"):
-        if name in tls and not Path(tls[name]).is_file():
-            raise ConfigError(f"tls: {name} {str(tls[name])!r} does not exist")
-    found: dict[str, Any] = {"ssl_cert": Path(tls["certfile"]), "ssl_key": Path(tls["keyfile"])}
-    if "cacertfile" in tls:
-        found |= {"ssl_ca": Path(tls["cacertfile"]), "ssl_client_verify": True}
-    if "password" in tls:
-        found["ssl_key_password"] = tls["password"]
-    return found
 
 
 def _stdio_options(options: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 
 HEAVY = [
     "aiohttp",
-    "granian",
+    "h2",
     "cryptography",
     "joserfc",
     "click",

@@ -53,8 +53,8 @@ DOORS: dict[tuple[str, str], str] = {
     ("trimaran.server.server", "ext"): "a long-running tool switches tasks on",
 }
 
-_PURE = "asyncio socket ssl subprocess threading time random secrets uuid tempfile aiohttp granian uvloop http.client http.server urllib.request"
-_NO_SOCKETS = "socket ssl subprocess multiprocessing aiohttp granian http.client http.server urllib.request"
+_PURE = "asyncio socket ssl subprocess threading time random secrets uuid tempfile aiohttp h2 uvloop http.client http.server urllib.request"
+_NO_SOCKETS = "socket ssl subprocess multiprocessing aiohttp h2 http.client http.server urllib.request"
 
 # What a unit may not import from outside: pure code has no I/O, loop, clock or dice; async logic has no sockets.
 BANNED = {

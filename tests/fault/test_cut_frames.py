@@ -427,7 +427,7 @@ async def test_a_head_that_comes_a_byte_at_a_time_for_ever_is_ended(monkeypatch:
     """A whole request has its time: a client that keeps the head coming slowly does not keep the connection."""
     from trimaran.transports import http1
 
-    monkeypatch.setattr(http1, "_READ_SECONDS", 1.2)  # time is coarse there, to a second
+    monkeypatch.setattr(http1, "READ_SECONDS", 1.2)  # time is coarse there, to a second
     monkeypatch.setattr(http1, "_SWEEP_SECONDS", 0.05)
     head = b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nX: "
     async with (

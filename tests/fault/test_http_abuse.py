@@ -98,7 +98,7 @@ async def test_a_client_that_never_reads_is_let_go_with_all_that_waits_for_it(
         now = carrier.now
         connection.check_time(now)
         assert carrier.connections
-        connection.check_time(now + http1._IDLE_SECONDS + 1)
+        connection.check_time(now + http1.IDLE_SECONDS + 1)
         async with asyncio.timeout(PATIENCE):
             while carrier.connections:
                 await asyncio.sleep(0.01)
@@ -178,9 +178,9 @@ async def test_who_sends_on_after_a_refusal_is_cut_off_in_the_end(abused: tuple[
             while not (carrier.connections and next(iter(carrier.connections))._lingers_since is not None):
                 await asyncio.sleep(0.01)
             (connection,) = carrier.connections
-            connection.check_time(carrier.now + http1._LINGER_QUIET - 1)
+            connection.check_time(carrier.now + http1.LINGER_QUIET - 1)
             assert carrier.connections
-            connection.check_time(carrier.now + http1._LINGER_QUIET + 1)
+            connection.check_time(carrier.now + http1.LINGER_QUIET + 1)
             while carrier.connections:
                 await asyncio.sleep(0.01)
 

@@ -198,7 +198,7 @@ async def test_a_client_that_never_reads_is_let_go_in_the_end(
         now = carrier.now
         connection.check_time(now)
         assert carrier.connections
-        connection.check_time(now + http1._IDLE_SECONDS + 1)
+        connection.check_time(now + http1.IDLE_SECONDS + 1)
         await until(lambda: not carrier.connections, "the end of the connection")
 
 

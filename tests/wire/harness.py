@@ -1,8 +1,8 @@
 """A client made of bytes: what the wire tests say to a server, and how they hear it.
 
-Carriers with one face: `http` is our own HTTP/1.1 server on a free port and a raw socket to it, `granian` the same with the
-RSGI app in Granian (which carries TLS binds), `asgi` is the ASGI app driven in this process by a strict little server. Nothing here shares code with the library, so a mistake of its encoder, its SSE
-writer or its header handling cannot hide behind itself.
+Carriers with one face: `http` is our own server on a free port and a raw socket to it, `https` the same over TLS, `http2`
+the same over TLS and HTTP/2; `asgi` is the ASGI app driven in this process by a strict little server. Nothing here shares
+code with the library, so a mistake of its encoder, its SSE writer or its header handling cannot hide behind itself.
 
 Every wait is bounded by `PATIENCE`.
 """
@@ -11,17 +11,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import json
-import socket
+import ssl
+import tempfile
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import DataReceived, ResponseReceived, StreamEnded, StreamReset
+from h2.exceptions import ProtocolError as H2Error
 
 from trimaran import Server
 from trimaran.legacy.duplex import LegacyDuplex
 from trimaran.serve import HttpServer
 from trimaran.transports.asgi import AsgiApp
 from trimaran.transports.memory import MemoryChannel
+
+from ..certificates import Authority
 
 MODERN = "2026-07-28"
 LEGACY = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
@@ -214,13 +224,14 @@ class Reply:
 class HttpCarrier:
     """HTTP/1.1 by hand, a connection per request."""
 
-    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
+    def __init__(self, port: int, host: str = "127.0.0.1", *, tls: ssl.SSLContext | None = None) -> None:
         self.port = port
         self.host = host
+        self.tls = tls
 
     async def open(self, method: str, target: str, headers: Pairs, body: bytes | Sequence[bytes]) -> Stream:
         async with asyncio.timeout(PATIENCE):
-            reader, writer = await asyncio.open_connection(self.host, self.port)
+            reader, writer = await asyncio.open_connection(self.host, self.port, ssl=self.tls)
         try:
             return await self._open(reader, writer, method, target, headers, body)
         except BaseException:
@@ -274,6 +285,100 @@ async def _body(reader: asyncio.StreamReader, headers: Mapping[str, str]) -> Asy
     else:
         while chunk := await reader.read(65536):
             yield chunk
+
+
+class Http2Carrier:
+    """HTTP/2 over TLS, a connection per request: the frames are written by h2, a library, with none of its own checks."""
+
+    def __init__(self, port: int, tls: ssl.SSLContext) -> None:
+        self.port = port
+        self.tls = tls
+
+    async def open(self, method: str, target: str, headers: Pairs, body: bytes | Sequence[bytes]) -> Stream:
+        async with asyncio.timeout(PATIENCE):
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=self.tls)
+            talk = Http2Talk(reader, writer)
+            try:
+                assert writer.get_extra_info("ssl_object").selected_alpn_protocol() == "h2"
+                return await talk.open(method, target, headers, body, f"127.0.0.1:{self.port}")
+            except BaseException:
+                writer.transport.abort()
+                raise
+
+
+class Http2Talk:
+    """One stream on one connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        config = H2Configuration(validate_outbound_headers=False, normalize_outbound_headers=False)
+        self.h2 = H2Connection(config)
+        self.reader = reader
+        self.writer = writer
+        self.events: list[Any] = []
+
+    async def flush(self) -> None:
+        self.writer.write(self.h2.data_to_send())
+        with contextlib.suppress(ConnectionError):
+            await self.writer.drain()
+
+    async def open(
+        self, method: str, target: str, headers: Pairs, body: bytes | Sequence[bytes], authority: str
+    ) -> Stream:
+        fields = [(k.lower(), v) for k, v in headers]
+        authority = next((v for k, v in fields if k == "host"), authority)
+        about = [(":method", method), (":scheme", "https"), (":path", target), (":authority", authority)]
+        parts = [body] if isinstance(body, bytes) else body
+        self.h2.initiate_connection()
+        self.h2.send_headers(1, about + [field for field in fields if field[0] != "host"])
+        await self._send(b"".join(parts))
+        while not isinstance(event := await self.event(), ResponseReceived):
+            assert event is not None, "the server ended the connection"
+        pairs = [(k.decode(), v.decode("latin-1")) for k, v in event.headers]
+        return Stream(int(dict(pairs)[":status"]), pairs[1:], self._body(), self.close)
+
+    async def _send(self, data: bytes) -> None:
+        """The whole body, as windows allow, or until the server has had enough of it."""
+        while data:
+            size = min(len(data), self.h2.local_flow_control_window(1), self.h2.max_outbound_frame_size)
+            if size:
+                self.h2.send_data(1, data[:size])
+                data = data[size:]
+                continue
+            await self.flush()
+            event = await self.event()
+            if event is None or isinstance(event, (ResponseReceived, StreamReset)):
+                self.events.insert(0, event)
+                return
+        with contextlib.suppress(H2Error):
+            self.h2.end_stream(1)
+        await self.flush()
+
+    async def event(self) -> Any:
+        """What happens next; None at the end of the connection."""
+        while not self.events:
+            data = await self.reader.read(65536)
+            if not data:
+                return None
+            self.events += self.h2.receive_data(data)
+            await self.flush()
+        return self.events.pop(0)
+
+    async def _body(self) -> AsyncIterator[bytes]:
+        while (event := await self.event()) is not None:
+            if isinstance(event, DataReceived):
+                self.h2.acknowledge_received_data(event.flow_controlled_length or 0, 1)
+                yield event.data or b""
+            elif isinstance(event, StreamEnded):
+                await self.close()
+                return
+            else:
+                assert not isinstance(event, StreamReset), event
+        raise AssertionError("the stream did not end properly")
+
+    async def close(self) -> None:
+        self.writer.close()
+        with contextlib.suppress(OSError):
+            await self.writer.wait_closed()
 
 
 class KeepAliveCarrier:
@@ -613,9 +718,13 @@ async def serve(
             async with _tidied(wire):
                 yield wire
         return
-    if binding == "granian":
-        async with _granian(server, path, options) as wire, _tidied(wire):
-            yield wire
+    if binding in ("https", "http2"):
+        theirs, ours = _contexts(binding)
+        async with HttpServer(server, port=0, path=path, tls=theirs, **options) as http:
+            carrier = Http2Carrier(http.port, ours) if binding == "http2" else HttpCarrier(http.port, tls=ours)
+            wire = Wire(carrier, http.engine.path, http.engine)
+            async with _tidied(wire):
+                yield wire
         return
     app: AsgiApp = server.asgi(path, **{"host": "127.0.0.1", **options})
     carrier = AsgiCarrier(app, lag=lag)
@@ -629,38 +738,16 @@ async def serve(
     assert not carrier.faults, carrier.faults
 
 
-@contextlib.asynccontextmanager
-async def _granian(server: Server, path: str, options: Mapping[str, Any]) -> AsyncIterator[Wire]:
-    from granian.constants import Interfaces
-    from granian.server.embed import Server as Granian
-
-    from trimaran.transports.rsgi import RsgiApp
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    engine = server.engine(path, **{"host": "127.0.0.1", **options})
-    await server.start()
-    granian = Granian(
-        RsgiApp(engine), address="127.0.0.1", port=port, interface=Interfaces.RSGI, websockets=False, log_enabled=False
-    )
-    serving = asyncio.ensure_future(granian.serve())
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            try:
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-            except OSError:
-                await asyncio.sleep(0.002)
-                continue
-            writer.close()
-            break
-    try:
-        yield Wire(HttpCarrier(port), engine.path, engine)
-    finally:
-        await engine.drain(1.0)
-        granian.stop()
-        await asyncio.wait({serving}, timeout=PATIENCE)
-        await server.stop()
+@functools.cache
+def _contexts(binding: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """The server's side of TLS, and the client's."""
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with tempfile.TemporaryDirectory() as folder:
+        authority = Authority(Path(folder))
+        server.load_cert_chain(*authority.issue("127.0.0.1"))
+        client = authority.trust()
+    client.set_alpn_protocols(["h2" if binding == "http2" else "http/1.1"])
+    return server, client
 
 
 @contextlib.asynccontextmanager

@@ -131,7 +131,7 @@ async def test_max_body_bytes(binding: str) -> None:
         assert "max_body_bytes" in reply.error["message"]
 
 
-@pytest.mark.parametrize("carrier", ["http", "asgi", "granian"])
+@pytest.mark.parametrize("carrier", ["http", "asgi", "http2"])
 async def test_max_header_bytes(carrier: str) -> None:
     """Limits.max_header_bytes: beyond it 431, whatever carries the request (R147)."""
     async with serve(carrier, demo(max_header_bytes=2000)) as wire:

@@ -892,14 +892,15 @@ async def test_http_with_sse_counts_as_sessions(binding: str) -> None:
         await stream.close()
 
 
-# --- the same in Granian ---------------------------------------------------------------------------------------------
+# --- the same over TLS -----------------------------------------------------------------------------------------------
 
 
-async def test_granian_carries_the_same_streams() -> None:
-    """R147, R151: a TLS bind is carried by Granian through RSGI; what matters most is proven there too."""
+@pytest.mark.parametrize("carrier", ["https", "http2"])
+async def test_tls_binds_carry_the_same_streams(carrier: str) -> None:
+    """R147, R151: what matters most is proven there too."""
     gates = Gates()
     server = demo(gates)
-    async with serve("granian", server, sse_path="/sse") as wire:
+    async with serve(carrier, server, sse_path="/sse") as wire:
         session = await wire.initialize(caps=ABLE)
         async with await session.get() as own:
             await own.event()

@@ -56,7 +56,7 @@ async def test_both_http_versions_serve_calls_and_streams_on_one_tls_port(
 ) -> None:
     """R151."""
     trust = ssl.create_default_context(cafile=str(certificate[0]))
-    async with HttpServer(make_server(), port=0, tls=certificate, http2=http2) as http:
+    async with HttpServer(make_server(), port=0, tls=certificate) as http:
         url = http.url.replace("127.0.0.1", "localhost")
         async with httpx.AsyncClient(http2=http2, verify=trust, trust_env=False) as client:
             reply = await client.post(url, json=call("add", {"a": 1, "b": 2}), headers={**HEADERS, "mcp-name": "add"})
@@ -77,6 +77,34 @@ async def test_a_cleartext_bind_speaks_http_1_1() -> None:
     async with HttpServer(make_server(), port=0) as http, httpx.AsyncClient(http2=True, trust_env=False) as client:
         reply = await client.post(http.url, json=call("add", {"a": 1, "b": 2}), headers={**HEADERS, "mcp-name": "add"})
         assert (reply.http_version, reply.status_code) == ("HTTP/1.1", 200)
+
+
+async def test_without_http2_a_client_that_could_speak_it_is_served_all_the_same(
+    certificate: tuple[Path, Path],
+) -> None:
+    trust = ssl.create_default_context(cafile=str(certificate[0]))
+    async with HttpServer(make_server(), port=0, tls=certificate, http2=False) as http:
+        url = http.url.replace("127.0.0.1", "localhost")
+        async with httpx.AsyncClient(http2=True, verify=trust, trust_env=False) as client:
+            reply = await client.post(url, json=call("add", {"a": 1, "b": 2}), headers={**HEADERS, "mcp-name": "add"})
+            assert (reply.http_version, reply.status_code) == ("HTTP/1.1", 200)
+
+
+def test_http2_needs_tls() -> None:
+    with pytest.raises(ConfigError, match="http2=True needs tls="):
+        HttpServer(make_server(), port=0, http2=True)
+
+
+def test_http2_without_its_extra_is_told_how_to_get_it(
+    certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Asked for, it is an error; else HTTP/1.1 is served, and the log says what is missing."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r'pip install "trimaran\[http2\]"'):
+        HttpServer(make_server(), port=0, tls=certificate, http2=True)
+    caplog.set_level("INFO")
+    HttpServer(make_server(), port=0, tls=certificate)
+    assert 'pip install "trimaran[http2]"' in caplog.text
 
 
 @pytest.mark.parametrize("tls", [{"certfile": "nowhere.pem", "keyfile": "nowhere.key"}, {"certfile": "x"}, {"what": 1}])

@@ -44,6 +44,10 @@ FILE: Final = click.Path(dir_okay=False, path_type=Path)
 )
 @click.option("--tls-cert", type=FILE, metavar="FILE", help="HTTP: the certificate chain, PEM; with --tls-key.")
 @click.option("--tls-key", type=FILE, metavar="FILE", help="HTTP: the certificate's private key, PEM.")
+@click.option("--http2", "http2", flag_value="on", help="HTTP: insist on HTTP/2 beside HTTP/1.1; needs TLS.")
+@click.option(
+    "--no-http2", "http2", flag_value="off", help="HTTP: no HTTP/2, which TLS offers if its extra is installed."
+)
 @click.option(
     "--allowed-origin",
     "origins",
@@ -113,6 +117,8 @@ def command(
         raise click.UsageError("--audience goes with --auth jwt:ISSUER")
     if ("tls_cert" in given) != ("tls_key" in given):
         raise click.UsageError("--tls-cert and --tls-key go together: give both, or neither")
+    if given.get("http2") == "on" and "tls_cert" not in given:
+        raise click.UsageError("--http2 needs TLS: give --tls-cert and --tls-key, too")
     logging.basicConfig(level=log_level.upper(), stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     where = parse(target)
     if reload:
@@ -145,8 +151,8 @@ def _arguments(given: dict[str, Any]) -> list[str]:
     """The options as they would be typed again."""
     words: list[str] = []
     for name, value in given.items():
-        if value is True:
-            words.append(f"--{_flag(name)}")
+        if value is True or name == "http2":
+            words.append("--no-http2" if value == "off" else f"--{_flag(name)}")
             continue
         for item in value if isinstance(value, tuple) else (value,):  # pyright: ignore[reportUnknownVariableType]
             words += [f"--{_flag(name)}", str(item)]  # pyright: ignore[reportUnknownArgumentType]
@@ -172,6 +178,8 @@ def _serve_http(where: Target, given: dict[str, Any], *, debug: bool, legacy: bo
     options = {name: given[name] for name in ("host", "port", "path", "workers", "store", "tasks") if name in given}
     if "tls_cert" in given:
         options["tls"] = (given["tls_cert"], given["tls_key"])
+    if "http2" in given:
+        options["http2"] = given["http2"] == "on"
     if "origins" in given:
         options["allowed_origins"] = _ORIGIN_WORDS.get(given["origins"], list(given["origins"]))
     if "allow_missing_origin" in given:

@@ -1,1 +1,1 @@
-"""The only sockets, pipes and processes: HTTP (an engine with ASGI and RSGI bindings), stdio, memory."""
+"""The only sockets, pipes and processes: HTTP (an engine, our own server with TLS and HTTP/2, an ASGI binding), stdio, memory."""

@@ -1,6 +1,6 @@
 """HTTP without a socket: the whole behaviour of the endpoint, for any HTTP server to carry (R143-R147).
 
-A binding (ASGI, RSGI, yours) gives `handle` a method, a path, headers, a body and a *responder*, and gets every answer
+A binding (ASGI, our own server, yours) gives `handle` a method, a path, headers, a body and a *responder*, and gets every answer
 through the responder. The order on every verb: path, Origin and Host, authentication, then content (R129). Preflights, the
 documents an authenticator has for everybody, and probes (see `health`) are answered before anyone is asked who they are.
 

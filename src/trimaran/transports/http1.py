@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Http1Server"]
 
-_IDLE_SECONDS: Final = 75.0  # what nginx keeps an idle connection
-_READ_SECONDS: Final = 30.0  # to send a whole request: slower is a stuck client or a slow attack
+IDLE_SECONDS: Final = 75.0  # what nginx keeps an idle connection
+READ_SECONDS: Final = 30.0  # to send a whole request: slower is a stuck client or a slow attack
 _SWEEP_SECONDS: Final = 5.0
 _PIPELINED: Final = 256 * 1024  # bytes of following requests to hold while one is served
-_HIGH_WATER: Final = 256 * 1024  # unsent bytes on a connection before its writers wait
+HIGH_WATER: Final = 256 * 1024  # unsent bytes on a connection before its writers wait
 _TOGETHER: Final = 16 * 1024  # bytes of a stream that are sent at once, though more may be about to be said
-_LINGER_QUIET: Final = 5.0  # seconds without a byte, and in all, for which a refused request is read on: nginx's
-_LINGER_SECONDS: Final = 30.0
+LINGER_QUIET: Final = 5.0  # seconds without a byte, and in all, for which a refused request is read on: nginx's
+LINGER_SECONDS: Final = 30.0
 
 
 @final
@@ -107,6 +107,10 @@ class Http1Server:
 
     def converse(self, protocol: str | None) -> asyncio.Protocol:
         """Who speaks HTTP with a client whose TLS handshake is done."""
+        if protocol == "h2":
+            from .http2 import Http2Connection
+
+            return Http2Connection(self, asyncio.get_running_loop())
         return _Connection(self, asyncio.get_running_loop(), "https")
 
     def stop_listening(self) -> None:
@@ -179,7 +183,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(high=_HIGH_WATER)
+        self._transport.set_write_buffer_limits(high=HIGH_WATER)
         raw = self._transport.get_extra_info("socket")
         if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -410,9 +414,9 @@ class _Connection(asyncio.Protocol):
         if self._is_stuck(now) or self._has_lingered(now):
             self._transport.abort()
         elif self._task is None and self._lingers_since is None:
-            if self._reader.is_reading and now - self._since > _READ_SECONDS:
+            if self._reader.is_reading and now - self._since > READ_SECONDS:
                 self._refuse(ProtocolError.invalid_request("the request did not arrive in time", status=408))
-            elif now - self._since > _IDLE_SECONDS:
+            elif now - self._since > IDLE_SECONDS:
                 self._transport.close()
 
     def _is_stuck(self, now: float) -> bool:
@@ -420,11 +424,11 @@ class _Connection(asyncio.Protocol):
         size = self._transport.get_write_buffer_size()
         if size != self._stuck[0]:
             self._stuck = (size, now)
-        return size > 0 and now - self._stuck[1] > _IDLE_SECONDS
+        return size > 0 and now - self._stuck[1] > IDLE_SECONDS
 
     def _has_lingered(self, now: float) -> bool:
         since = self._lingers_since
-        return since is not None and (now - self._since > _LINGER_QUIET or now - since > _LINGER_SECONDS)
+        return since is not None and (now - self._since > LINGER_QUIET or now - since > LINGER_SECONDS)
 
     def spare_memory(self) -> None:
         """A stream begins: it may be long until the next request, so keep nothing for it."""

@@ -28,6 +28,7 @@ from trimaran.server.handlers import logger
 __all__ = ["Certificates", "TlsConnection"]
 
 _HANDSHAKE_SECONDS: Final = 10.0  # from the accept on: a client far away needs less than one
+_HALF_CLOSED_SECONDS: Final = 1.0  # to finish an answer to a client that has ended its side
 _PIECE: Final = 16 * 1024  # a TLS record; OpenSSL's buffers keep the size of the largest piece they ever held
 _UNASKED_BYTES: Final = 64 * 1024  # of TLS's own messages to a client that does not read: a flood of key updates
 _CIPHERS: Final = "@SECLEVEL=2:ECDHE+AESGCM:ECDHE+CHACHA20"  # of TLS 1.2; those of TLS 1.3 are all good
@@ -280,7 +281,14 @@ class TlsConnection(asyncio.Protocol):
             self._send_unasked()
         if plain and self._above is not None:
             self._above.data_received(plain[0] if len(plain) == 1 else b"".join(plain))
-        if self._has_heard_end and not self._is_over and self._above is not None and not self._above.eof_received():
+        if self._has_heard_end and not self._is_over and self._above is not None:
+            self._hear_end(self._above)
+
+    def _hear_end(self, above: asyncio.Protocol) -> None:
+        """The client has sent close_notify. It may still listen; nearly always it is going, and waits for ours."""
+        if above.eof_received():
+            asyncio.get_running_loop().call_later(_HALF_CLOSED_SECONDS, self.close)
+        else:
             self.close()
 
     def eof_received(self) -> bool:

@@ -118,7 +118,7 @@ def test_every_command_has_help_with_its_exit_codes(capsys: pytest.CaptureFixtur
 def test_a_command_loads_no_http_library_and_no_other_command() -> None:
     """Whose rule: ours: commands are loaded when they are run, and aiohttp when HTTP is spoken."""
     probe = (
-        "import sys, trimaran.cli.call; print(*(m for m in ('aiohttp', 'granian', 'trimaran.demo', 'trimaran.server.server', "
+        "import sys, trimaran.cli.call; print(*(m for m in ('aiohttp', 'h2', 'trimaran.demo', 'trimaran.server.server', "
         "'trimaran.cli.doctor', 'trimaran.cli.listing', 'trimaran.cli.serve') if m in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-I", "-c", probe], capture_output=True, text=True, timeout=25)

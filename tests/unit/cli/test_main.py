@@ -45,7 +45,7 @@ def test_every_command_has_help(trimaran: Run) -> None:
 
 def test_serving_loads_neither_rich_nor_the_demo_nor_an_http_library() -> None:
     """Whose rule: ours: a stdio server starts fast."""
-    probe = "import sys, trimaran.cli.serve; print(*(m for m in ('rich', 'aiohttp', 'granian', 'trimaran.demo') if m in sys.modules))"
+    probe = "import sys, trimaran.cli.serve; print(*(m for m in ('rich', 'aiohttp', 'h2', 'trimaran.demo') if m in sys.modules))"
     done = subprocess.run([sys.executable, "-I", "-c", probe], capture_output=True, text=True, timeout=25)
     assert done.stdout.strip() == "", done
 

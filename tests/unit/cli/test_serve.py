@@ -104,6 +104,9 @@ def test_options_that_contradict_each_other_are_refused(trimaran: Run, boat: Pat
     half = trimaran("serve", str(boat), "--tls-cert", "x.pem")
     assert half.returncode == 2
     assert "go together" in half.stderr
+    plain = trimaran("serve", str(boat), "--http2")
+    assert plain.returncode == 2
+    assert "--http2 needs TLS" in plain.stderr
 
 
 def test_what_the_server_refuses_is_said_in_one_line(trimaran: Run, boat: Path) -> None:

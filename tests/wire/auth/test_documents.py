@@ -115,9 +115,9 @@ async def test_a_refusal_points_to_the_metadata(binding: str) -> None:
         assert (await wire.send("GET", path=f"{WELL_KNOWN}/mcp")).status == 200
 
 
-async def test_granian_serves_the_metadata() -> None:
+async def test_http2_serves_the_metadata() -> None:
     """R147."""
-    async with serve("granian", demo(), auth=resource()) as wire:
+    async with serve("http2", demo(), auth=resource()) as wire:
         assert (await wire.send("GET", path=f"{WELL_KNOWN}/mcp")).json["resource"] == "http://127.0.0.1/mcp"
 
 

@@ -40,9 +40,9 @@ ISSUER = "https://login.example.com"
 RESOURCE = "https://mcp.example.com/mcp"
 
 
-@pytest.fixture(params=["http", "asgi", "granian"])
+@pytest.fixture(params=["http", "asgi", "http2"])
 def carrier(request: pytest.FixtureRequest) -> str:
-    """All three: each HTTP server has its own idea of a header that comes twice."""
+    """All three: each has its own way to read a header that comes twice."""
     return request.param
 
 

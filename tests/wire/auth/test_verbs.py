@@ -274,13 +274,14 @@ async def test_behind_a_proxy_the_configured_url_is_what_the_client_sees(binding
     assert [url for *_, url in auth.seen] == [public, public + "/", "https://api.example.com/v1/sse/messages"]
 
 
-async def test_granian_tells_the_address_and_the_scheme_too() -> None:
-    """R147: the third carrier."""
+@pytest.mark.parametrize("carrier", ["https", "http2"])
+async def test_tls_binds_tell_the_address_and_the_scheme_too(carrier: str) -> None:
+    """R147: the other carriers."""
     auth = Badges()
-    async with serve("granian", demo(), auth=auth) as wire:
+    async with serve(carrier, demo(), auth=auth) as wire:
         assert (await wire.call("whoami", headers={**ALICE, "Host": "localhost:81"})).status == 200
         assert (await wire.call("whoami")).status == 401
-    assert auth.seen[0] == ("POST", "/mcp", "127.0.0.1", "http://localhost:81/mcp")
+    assert auth.seen[0] == ("POST", "/mcp", "127.0.0.1", "https://localhost:81/mcp")
 
 
 async def test_an_authenticator_can_add_headers_to_the_reply_it_lets_through(binding: str) -> None:
