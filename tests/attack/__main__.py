@@ -71,10 +71,11 @@ class Run:
 
     async def _measure_once(self, attack: Attack) -> Row:
         row = Row(attack.name)
-        credentials = token() if attack.is_guarded else None
-        async with Target(self._folder, is_guarded=attack.is_guarded).run() as target:
+        credentials = token() if attack.server == "guarded" else ""
+        options = {"open": (), "guarded": ("--token", credentials), "tls": ("--tls",)}[attack.server]
+        async with Target(self._folder, attack.server).run() as target:
             bystander = Bystander()
-            async with bystander.watch(target.port, credentials):
+            async with bystander.watch(target.port, *options):
                 await self._wait_idle(bystander)
                 memory, descriptors = target.memory, target.descriptors
                 watching = asyncio.create_task(target.watch_memory())
@@ -88,7 +89,7 @@ class Run:
                 if target.is_alive:
                     row.peak, row.growth = target.peak - memory, target.memory - memory
                     row.descriptors = target.descriptors - descriptors
-                    row.faults += await check_served(target.port, credentials)
+                    row.faults += await check_served(target, credentials)
                 else:
                     row.faults.append("THE SERVER IS DOWN")
             row.tracebacks = target.tracebacks()

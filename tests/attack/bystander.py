@@ -1,6 +1,6 @@
 """A client that does nothing wrong: one connection, steady calls in both eras, and the time each one took.
 
-    python -m tests.attack.bystander PORT [TOKEN]
+    python -m tests.attack.bystander PORT [--token TOKEN] [--tls]
 
 Prints a line per call: when it was due, how long it took, and `ok` or what went wrong. Times are of the machine's monotonic
 clock, so whoever reads them knows what else happened then.
@@ -11,10 +11,11 @@ then has a hundred slow calls, not one. When only the bystander itself woke up l
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import socket
-import sys
+import ssl
 import time
 from collections.abc import Iterator
 
@@ -28,10 +29,15 @@ SUM = b'"text":"5"'
 class Caller:
     """One keep-alive connection, blocking."""
 
-    def __init__(self, port: int, token: str | None) -> None:
+    def __init__(self, port: int, token: str, *, is_tls: bool) -> None:
         self._raw = socket.create_connection(("127.0.0.1", port), ANSWER_LIMIT)
         self._raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._authorization = b"" if token is None else b"Authorization: Bearer " + token.encode() + b"\r\n"
+        if is_tls:
+            context = ssl.create_default_context()
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE  # its certificate is the test's own
+            self._raw = context.wrap_socket(self._raw)
+        self._authorization = f"Authorization: Bearer {token}\r\n".encode() if token else b""
 
     def close(self) -> None:
         self._raw.close()
@@ -73,8 +79,7 @@ def requests(session: str) -> Iterator[bytes]:
         yield legacy_http(legacy_call("add", arguments, number + 1), session)
 
 
-def run(port: int, token: str | None) -> None:
-    caller = Caller(port, token)
+def run(caller: Caller) -> None:
     with contextlib.closing(caller):
         calls = requests(caller.open_session())
         due = time.monotonic()
@@ -92,10 +97,14 @@ def run(port: int, token: str | None) -> None:
 
 
 def main() -> None:
-    port, token = int(sys.argv[1]), (sys.argv[2] if len(sys.argv) > 2 else None)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("port", type=int)
+    parser.add_argument("--token", default="")
+    parser.add_argument("--tls", action="store_true")
+    options = parser.parse_args()
     while True:
         try:
-            run(port, token)
+            run(Caller(options.port, options.token, is_tls=options.tls))
         except OSError as error:
             print(f"{time.monotonic():.6f} {ANSWER_LIMIT:.6f} {json.dumps(str(error))}", flush=True)
             time.sleep(0.2)

@@ -18,6 +18,7 @@ import json
 import os
 import random
 import re
+import ssl
 import sys
 import time
 import urllib.error
@@ -25,7 +26,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 
 from ..fault.rig import (
     INITIALIZED,
@@ -54,6 +55,7 @@ FORMS: Final = {"elicitation": {}}
 P: Final = "io.modelcontextprotocol/"
 ADD: Final = modern_http(call("add", {"a": 2, "b": 3}))
 
+Kind = Literal["open", "guarded", "tls"]
 Run = Callable[["Peer"], Awaitable[None]]
 
 
@@ -61,16 +63,16 @@ Run = Callable[["Peer"], Awaitable[None]]
 class Attack:
     name: str
     run: Run
-    is_guarded: bool = False
-    """Against the server that asks for a token."""
+    server: Kind = "open"
+    """Which server is attacked: one that lets in anybody, one that asks for a token, one on TLS."""
 
 
 ATTACKS: dict[str, Attack] = {}
 
 
-def attack(name: str, *, is_guarded: bool = False) -> Callable[[Run], Run]:
+def attack(name: str, server: Kind = "open") -> Callable[[Run], Run]:
     def register(run: Run) -> Run:
-        ATTACKS[name] = Attack(name, run, is_guarded)
+        ATTACKS[name] = Attack(name, run, server)
         return run
 
     return register
@@ -127,11 +129,12 @@ class Peer:
         return True
 
     async def read(self, connection: Connection) -> int | None:
-        """Count the answer, whole, or how the connection ended instead."""
+        """Count the answer, whole, or how the connection ended instead; the status, if the connection goes on."""
         try:
             async with asyncio.timeout(self.seconds_left + 0.5):
                 status, headers = await connection.head()
                 await connection.body(status, headers)
+                is_last = headers.get("connection") == "close"
         except TimeoutError:
             self.answers["silence"] += 1
         except EOFError:
@@ -140,7 +143,7 @@ class Peer:
             self.answers["reset" if isinstance(error, OSError) else "garbled"] += 1
         else:
             self.answers[str(status)] += 1
-            return status
+            return None if is_last else status
         return None
 
     async def ask(self, connection: Connection, data: bytes) -> int | None:
@@ -159,8 +162,6 @@ class Peer:
                     async with await self.connect() as connection:
                         for data in source:
                             if await self.ask(connection, data) is None or not self.goes_on:
-                                break
-                            if connection.reader.at_eof():
                                 break
 
         await self.crowd(worker, connections)
@@ -397,7 +398,7 @@ async def random_bytes(peer: Peer) -> None:
     seeded = random.Random(1)
     noise = (seeded.randbytes(seeded.choice([1, 10, 1000, 100_000])) for _ in itertools.count())
     lines = (piece + b"\r\n\r\n" for piece in noise)
-    await peer.repeat(itertools.chain.from_iterable(zip(lines, forever(ADD.replace(b"add", b"\xff\xfe")))))
+    await peer.repeat(itertools.chain.from_iterable(zip(lines, forever(ADD.replace(b"add", b"\xff\xfe\xfd")))))
 
 
 @attack("TLS and HTTP/2 on the plain port")
@@ -530,7 +531,7 @@ async def long_uris(peer: Peer) -> None:
         "a" * 7_900_000,
     ]
     short = [uri[:60_000] for uri in uris]
-    await peer.repeat(forever(*map(read, uris + short)), connections=1)
+    await peer.repeat(forever(*map(read, short + uris)), connections=1)
 
 
 @attack("a text against an author's pattern")
@@ -739,7 +740,7 @@ def token(header: Any = None, payload: Any = None, *, secret: str = SECRET, sign
     return f"{signed}.{signature}"
 
 
-@attack("forged tokens", is_guarded=True)
+@attack("forged tokens", "guarded")
 async def forged_tokens(peer: Peer) -> None:
     """Every one is refused: a single 200 is a break-in, and is called so."""
     deep = b'{"a":' * 1500 + b"1" + b"}" * 1500
@@ -768,7 +769,7 @@ async def forged_tokens(peer: Peer) -> None:
     peer.answers["SERVED"] += peer.answers.pop("200", 0)
 
 
-@attack("tokens that are all different", is_guarded=True)
+@attack("tokens that are all different", "guarded")
 async def many_tokens(peer: Peer) -> None:
     """Good ones: what is remembered of each must not add up."""
     message = call("add", {"a": 2, "b": 3})
@@ -778,6 +779,65 @@ async def many_tokens(peer: Peer) -> None:
         return http(encode(message), {**modern_headers(message), "Authorization": f"Bearer {token(payload=payload)}"})
 
     await peer.repeat(request(number) for number in itertools.count())
+
+
+# --- TLS -------------------------------------------------------------------------------------------------------------
+
+ANYBODY: Final = ssl.create_default_context()
+ANYBODY.check_hostname = False
+ANYBODY.verify_mode = ssl.CERT_NONE
+
+
+async def shake_hands(peer: Peer) -> Connection:
+    connection = await peer.connect()
+    await connection.writer.start_tls(ANYBODY)
+    return connection
+
+
+@attack("handshakes that stop half-way", "tls")
+async def half_handshakes(peer: Peer) -> None:
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        ANYBODY.wrap_bio(incoming, outgoing).do_handshake()
+    hello = outgoing.read()
+    await drip(peer, hello[: len(hello) // 2], b"", connections=100)
+    await drip(peer, hello, b"", connections=100)
+
+
+@attack("handshakes, and gone", "tls")
+async def handshakes(peer: Peer) -> None:
+    """Each costs the server a signature: with 200 a second, what a small core can do."""
+
+    async def worker() -> None:
+        while peer.goes_on:
+            with contextlib.suppress(OSError):
+                connection = await shake_hands(peer)
+                peer.answers["shaken"] += 1
+                connection.vanish()
+
+    await peer.crowd(worker, 4)
+
+
+@attack("no TLS on the TLS port", "tls")
+async def plain_on_tls(peer: Peer) -> None:
+    noise = random.Random(2).randbytes(2000)
+    await peer.repeat(forever(ADD, noise, b"\x16\x03\x01\xff\xff" + noise, b"\r\n" * 100))
+
+
+@attack("large answers on TLS, not read", "tls")
+async def unread_on_tls(peer: Peer) -> None:
+    async def worker() -> None:
+        while peer.goes_on:
+            with contextlib.suppress(OSError):
+                connection = await shake_hands(peer)
+                stop_reading(connection)
+                await peer.send(connection, modern_http(call("big", {"size": 2_000_000})))
+                while peer.goes_on:
+                    await asyncio.sleep(0.2)
+                peer.answers["not read"] += 1
+                connection.vanish()
+
+    await peer.crowd(worker, 20)
 
 
 async def main() -> None:

@@ -242,7 +242,7 @@ async def deep_answer(exchange: Exchange) -> None:
 
 @attack("redirects in a circle")
 async def redirects(exchange: Exchange) -> None:
-    await exchange.respond(307, b"", "Location: /redirected")
+    await exchange.respond(307, b"", f"Location: /{list(ATTACKS).index('redirects in a circle')}")
 
 
 @attack("not now, try again")

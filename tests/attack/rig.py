@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import statistics
 import sys
@@ -19,11 +18,13 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from ..fault.rig import Connection, call, initialize, is_alive, legacy_http, modern, modern_http, rss
+from ..certificates import Authority
+from ..fault.rig import call, initialize, is_alive, legacy_http, modern, modern_http, rss
 from ..fleet.rig import Program
 from ..ports import find_port
+from .bystander import Caller
+from .hostile_clients import Kind
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -62,8 +63,8 @@ class Bystander:
         self.samples: list[Sample] = []
 
     @contextlib.asynccontextmanager
-    async def watch(self, port: int, token: str | None = None) -> AsyncIterator[Bystander]:
-        arguments = ["-m", "tests.attack.bystander", str(port), *([] if token is None else [token])]
+    async def watch(self, port: int, *options: str) -> AsyncIterator[Bystander]:
+        arguments = ["-m", "tests.attack.bystander", str(port), *options]
         process = await asyncio.create_subprocess_exec(
             sys.executable, *arguments, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
         )
@@ -99,10 +100,14 @@ class Bystander:
 class Target:
     """The server's process."""
 
-    def __init__(self, folder: Path, *, is_guarded: bool = False) -> None:
+    def __init__(self, folder: Path, kind: Kind = "open") -> None:
         self.port = find_port()
+        self.kind: Kind = kind
         command = [sys.executable, "-m", "trimaran.cli", "serve", str(HERE / "target.py"), "--port", str(self.port)]
-        command += ["--auth", "guard" if is_guarded else "none"]
+        command += ["--auth", "guard" if kind == "guarded" else "none"]
+        if kind == "tls":
+            certificate, key = Authority(folder).issue("localhost", "127.0.0.1")
+            command += ["--tls-cert", str(certificate), "--tls-key", str(key)]
         self.program = Program("target", self.port, command, folder / f"target-{self.port}.log", PYTHONPATH=str(ROOT))
         self.peak = 0.0
 
@@ -145,16 +150,14 @@ class Target:
         return self.program.everything().count("Traceback (most recent call last)")
 
 
-async def check_served(port: int, token: str | None = None) -> list[str]:
+async def check_served(target: Target, token: str = "") -> list[str]:
     """What a newcomer does not get, after an attack: an empty list where all is well."""
-    extra: dict[str, Any] = {} if token is None else {"Authorization": f"Bearer {token}"}
     tasks = {
         "io.modelcontextprotocol/clientCapabilities": {
             "extensions": {"io.modelcontextprotocol/tasks": {}},
             "elicitation": {},
         }
     }
-    authorization = "".join(f"{name}: {value}\r\n" for name, value in extra.items()).encode()
     requests = {
         "a call": modern_http(call("add", {"a": 2, "b": 3})),
         "the list": modern_http(modern("tools/list")),
@@ -164,12 +167,19 @@ async def check_served(port: int, token: str | None = None) -> list[str]:
     }
     missing: list[str] = []
     for what, data in requests.items():
-        line, _, rest = data.partition(b"\r\n")
         try:
-            async with asyncio.timeout(10), await Connection.open(port) as connection:
-                reply = await connection.ask(line + b"\r\n" + authorization + rest)
-            if reply.status != 200 or "result" not in reply.json:
-                missing.append(f"{what}: {reply.status} {reply.body[:60].decode('latin-1')}")
-        except (OSError, EOFError, TimeoutError, json.JSONDecodeError) as error:
+            status, body = await asyncio.to_thread(ask_once, target, data, token)
+        except OSError as error:
             missing.append(f"{what}: {type(error).__name__}")
+            continue
+        if status != b"200" or b'"result"' not in body:
+            missing.append(f"{what}: {status.decode()} {body[:60].decode('latin-1')}")
     return missing
+
+
+def ask_once(target: Target, data: bytes, token: str) -> tuple[bytes, bytes]:
+    """The status and the body of the answer to one request on a connection of its own."""
+    caller = Caller(target.port, token, is_tls=target.kind == "tls")
+    with contextlib.closing(caller):
+        head, body = caller.ask(data)
+    return head.split(b" ")[1], body
