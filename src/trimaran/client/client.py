@@ -60,6 +60,7 @@ from trimaran.types import (
 
 from .cache import Cache
 from .connection import Connection, Unset
+from .options import MAX_TIMEOUT
 from .results import (
     Page,
     PromptResult,
@@ -714,8 +715,19 @@ class Client:
     async def _list_all(
         self, fetch: Callable[..., Awaitable[Page[_T]]], method: str, max_pages: int, fresh: bool
     ) -> list[_T]:
-        pages = walk_pages(partial(fetch, fresh=fresh), max_pages=max_pages, what=method)
-        items: list[_T] = [item async for item in pages]
+        options = self._options
+        # Each page is a call with a deadline of its own; a server that has pages without end has as many deadlines.
+        seconds = options.max_timeout or (options.timeout and max(MAX_TIMEOUT, options.timeout))
+        items: list[_T] = []
+        try:
+            async with asyncio.timeout(seconds):
+                async for item in walk_pages(partial(fetch, fresh=fresh), max_pages=max_pages, what=method):
+                    items.append(item)  # noqa: PERF401 - so that an error can say how far it came
+        except TimeoutError:
+            raise TimedOut(
+                f"{method} has not come to its end within {seconds:g} s, after {len(items)} entries; "
+                "read it page by page, or allow more with max_timeout"
+            ) from None
         if method == "tools/list":
             self._tools.is_complete = True
         return items

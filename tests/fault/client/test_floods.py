@@ -232,6 +232,16 @@ async def test_an_endless_list_is_cut_off_by_default_too(dock: Dock) -> None:
         assert len(peer.messages("tools/list")) == 1000
 
 
+async def test_all_pages_of_a_list_have_one_deadline(dock: Dock) -> None:
+    """Whose rule: ours. A thousand pages that each come just in time would take half an hour with a timeout of 2."""
+    async with dock.open("json", "modern", lists="endless", timeout=20.0, max_timeout=0.2) as (client, peer):
+        error = await failure_of(client.list_tools_all(max_pages=1_000_000))
+        assert isinstance(error, TimedOut), repr(error)
+        assert "0.2 s" in str(error)
+        assert peer.messages("tools/list")
+        assert await client.list_tools()
+
+
 @ERAS
 @WIRES
 @pytest.mark.parametrize("lists", ["loop", "ring"])
