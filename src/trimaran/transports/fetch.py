@@ -32,7 +32,7 @@ from trimaran.oauth.effects import HttpReply, HttpRequest
 from trimaran.oauth.urls import bare_url, check_url, is_loopback_host, is_public_address, is_same_host
 
 from .proxies import bare_proxy, proxy_for
-from .reasons import connection_reason
+from .reasons import connection_hint, connection_reason
 
 if TYPE_CHECKING:
     import aiohttp
@@ -155,9 +155,8 @@ class Fetcher:
                 step, url, f"the proxy {bare_proxy(proxy)} refused to connect to {where} ({error.status})"
             ) from None
         except aiohttp.ClientConnectorError as error:
-            raise _failed(
-                step, url, f"no connection to {where}{via}: {_reason(error)}; is it running, and reachable from here?"
-            ) from None
+            hint = connection_hint(error) and "; is it running, and reachable from here?"
+            raise _failed(step, url, f"no connection to {where}{via}: {_reason(error)}{hint}") from None
         except aiohttp.ClientResponseError:
             raise _failed(step, url, f"{where} answered what is not HTTP") from None
         except aiohttp.ClientPayloadError:

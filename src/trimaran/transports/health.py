@@ -49,6 +49,7 @@ _ALLOW: Final = "GET, HEAD"
 _NO_STORE: Final = "the store does not answer"
 _NO_WRITES: Final = "the store takes no writes"
 _NO_THREADS: Final = "all threads for plain functions are busy"
+_NO_DESCRIPTOR: Final = "no descriptor is left for new connections"
 _NO_START: Final = "the last attempt failed, and the log says why; it is tried again"
 
 Verdict = tuple[int, bytes]
@@ -154,6 +155,8 @@ class Health:
 
     store_up: bool | None = None
     """Whether the store could be used when it was last asked."""
+    is_crowded: Callable[[], bool] | None = None
+    """Whether new connections are refused, as far as whoever listens can tell."""
     _store_fault = _NO_STORE
     """What is wrong with it, for anyone to read; the log says more."""
 
@@ -180,6 +183,10 @@ class Health:
         self._is_attached = True
         for path in filter(engine.takes, self._routes):
             logger.warning("%s is a path of the endpoint, so there is no health route there", path)
+
+    def takes(self, path: str) -> bool:
+        """Is this one of our routes?"""
+        return path in self._routes and not self._engine.takes(path)
 
     async def serve(self, request: Request) -> bool:
         """Answer a request for one of our routes; False if it is for something else."""
@@ -220,6 +227,8 @@ class Health:
             return _say(503, "stopping")
         if not engine.is_started:
             return _say(503, "starting", _NO_START if self._start_failed else None)
+        if self.is_crowded is not None and self.is_crowded():
+            return _say(503, "unavailable", _NO_DESCRIPTOR)
         if engine.server.fleet is None or await self._is_store_up():
             # What is async is served as ever, so this is no reason to send requests elsewhere.
             short = [words for shortage in engine.server.shortages if (words := shortage()) is not None]

@@ -39,7 +39,7 @@ from trimaran.protocol.sse import Event, SSEParser
 from .authority import NOTHING, Authority, Sent
 from .plain import PlainPool, Response
 from .proxies import bare_proxy, proxy_for
-from .reasons import connection_reason, is_not_tls
+from .reasons import connection_hint, connection_reason
 
 if TYPE_CHECKING:
     import aiohttp
@@ -335,8 +335,7 @@ class _AioPool:
             ) from error
         except aiohttp.ClientConnectorError as error:
             via = f" through the proxy {bare_proxy(self._proxy)}" if self._proxy else ""
-            hint = "" if is_not_tls(error) else "; is the server running?"
-            raise ConnectFailed(f"no connection to {url}{via}: {_reason(error)}{hint}") from error
+            raise ConnectFailed(f"no connection to {url}{via}: {_reason(error)}{connection_hint(error)}") from error
         except aiohttp.ConnectionTimeoutError as error:
             raise ConnectFailed(f"no connection to {url} within {_CONNECT_SECONDS:g} s") from error
         except aiohttp.InvalidURL as error:

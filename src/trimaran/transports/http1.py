@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
@@ -27,6 +27,7 @@ from trimaran.errors import ConfigError, ProtocolError
 from trimaran.protocol.http1 import END_OF_BODY, TOO_LARGE, Head, RequestReader, chunk, response_head
 
 from .engine import JSON, Engine, FixedHeaders, Pairs, Request
+from .listener import Listener
 from .reasons import connection_reason
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class Http1Server:
         self._tls = tls
         self._backlog = backlog
         self._reuse_port = reuse_port
-        self._server: asyncio.Server | None = None
+        self.listener: Listener | None = None
         self._ticker: asyncio.TimerHandle | None = None
         self._swept = 0.0
         self.connections: set[Any] = set()
@@ -83,19 +84,17 @@ class Http1Server:
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
         self._tick(loop)
+        self.listener = Listener(self._factory(loop))
         try:
-            self._server = await loop.create_server(
-                self._factory(loop),
-                self.host,
-                self.port,
-                backlog=self._backlog,
-                reuse_port=self._reuse_port or None,
+            self.port = await self.listener.start(
+                self.host, self.port, backlog=self._backlog, reuse_port=self._reuse_port
             )
         except OSError as error:
             raise ConfigError(
                 f"cannot listen on {self.host}:{self.port}: {connection_reason(error) or error}; choose another port"
             ) from None
-        self.port = self._server.sockets[0].getsockname()[1]
+        if self.engine.health is not None:
+            self.engine.health.is_crowded = self.listener.is_crowded
 
     def _factory(self, loop: asyncio.AbstractEventLoop) -> Callable[[], asyncio.Protocol]:
         certificates = self._tls
@@ -115,8 +114,9 @@ class Http1Server:
 
     def stop_listening(self) -> None:
         """Take no more connections; those that are open go on."""
-        if self._server is not None:
-            self._server.close()
+        listener, self.listener = self.listener, None
+        if listener is not None:
+            listener.stop()
 
     async def stop(self, patience: float = 1.0) -> None:
         """Let replies leave, close."""
@@ -144,6 +144,8 @@ class Http1Server:
             if self._tls is not None:
                 self._tls.refresh()
         self.now = now
+        if self.listener is not None:
+            self.listener.refresh()
         self._ticker = loop.call_later(1.0, self._tick, loop)
 
     def head(self, status: int, headers: Pairs, framing: str) -> bytes:
@@ -170,6 +172,8 @@ class _Connection(asyncio.Protocol):
     _ending = False
     _lingers_since: float | None = None
     """Since when what comes in is dropped."""
+    _is_extra = False
+    """Is its descriptor one of the last?"""
 
     def __init__(self, server: Http1Server, loop: asyncio.AbstractEventLoop, scheme: str = "http") -> None:
         self.scheme = scheme
@@ -187,6 +191,9 @@ class _Connection(asyncio.Protocol):
         raw = self._transport.get_extra_info("socket")
         if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        listener = self._server.listener
+        if raw is not None and listener is not None and listener.is_extra(raw.fileno()):
+            self._is_extra = True
         self._server.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -308,7 +315,7 @@ class _Connection(asyncio.Protocol):
             return
         request.query = head.query
         try:
-            refused = engine.admit(request)
+            refused = self._spare(head, request) if self._is_extra else engine.admit(request)
             if refused is not None:
                 await refused
             elif body is TOO_LARGE:
@@ -322,6 +329,15 @@ class _Connection(asyncio.Protocol):
                 await engine.dispatch(request, body)
         finally:
             self._finished(head, responder)
+
+    def _spare(self, head: Head, request: Request) -> Coroutine[Any, Any, None] | None:
+        """One of the last connections there can be: good for one probe of our health."""
+        head.keep_alive = False
+        engine = self._engine
+        if engine.health is not None and engine.health.takes(head.path):
+            return engine.admit(request)
+        busy = "the server has no descriptor left for another connection; try again later"
+        return engine.refuse(request, ProtocolError.internal_error(busy, status=503))
 
     def _finished(self, head: Head, responder: _Responder) -> None:
         if self._task is not responder.task:

@@ -21,7 +21,7 @@ from urllib.parse import quote, urlsplit
 from trimaran.errors import CODE_INVALID_REQUEST, ConfigError, ConnectFailed, ConnectionLost, Error, RemoteProtocolError
 from trimaran.protocol.http1 import PieceReader, ResponseHead, read_response_head, request_head
 
-from .reasons import connection_reason
+from .reasons import connection_hint, connection_reason
 
 __all__ = ["PlainPool", "PlainResponse", "Response"]
 
@@ -377,7 +377,7 @@ class PlainPool:
             raise ConnectFailed(f"no connection to {url} within {self._connect_seconds:g} s") from error
         except OSError as error:
             raise ConnectFailed(
-                f"no connection to {url}: {connection_reason(error) or error}; is the server running?"
+                f"no connection to {url}: {connection_reason(error) or error}{connection_hint(error)}"
             ) from error
         except UnicodeError as error:
             raise ConfigError(f"{url!r} is not a URL that can be connected to: {error}") from error

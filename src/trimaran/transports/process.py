@@ -774,8 +774,10 @@ def _explain(error: Exception, program: str) -> str:
             return _not_executable(program)
         case errno.E2BIG:
             return "its arguments and its environment are longer than the system allows"
-        case _:
-            return str(error)
+        case number:
+            from .reasons import TOO_MANY_FILES  # which knows TLS, and that takes a while
+
+            return TOO_MANY_FILES.get(number or 0) or str(error)
 
 
 def _not_executable(file: str) -> str:

@@ -5,19 +5,26 @@ Pure. It reads an exception and never quotes the request, which may hold secrets
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import socket
 import ssl
 from typing import Any, Final
 
-__all__ = ["connection_reason", "is_not_tls"]
+__all__ = ["TOO_MANY_FILES", "connection_hint", "connection_reason", "is_not_tls"]
 
 # asyncio joins the failures of several addresses in one text, and leaves the number out of the exception.
 _NUMBER: Final = re.compile(r"\[Errno (\d+)\]")
 
 # What OpenSSL calls an answer that is no TLS record, such as "HTTP/1.1 400 Bad Request"; it depends on the version.
 _NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST", "UNKNOWN_PROTOCOL"})
+
+
+TOO_MANY_FILES: Final = {
+    errno.EMFILE: "this process has too many open files: raise its limit (ulimit -n), or close some",
+    errno.ENFILE: "this machine has too many open files: close some",
+}
 
 
 def is_not_tls(error: BaseException) -> bool:
@@ -39,5 +46,16 @@ def connection_reason(error: BaseException) -> str:
         return f"its name cannot be resolved ({inner.strerror})"
     if not isinstance(inner, OSError):
         return ""
-    number = inner.errno or next((int(digits) for digits in _NUMBER.findall(str(inner))), 0)
-    return os.strerror(number).lower() if number else ""
+    number = _number(inner)
+    return TOO_MANY_FILES.get(number) or os.strerror(number).lower() if number else ""
+
+
+def connection_hint(error: BaseException) -> str:
+    """What to look at, behind the reason: nothing, where the server is there or has nothing to do with it."""
+    inner: Any = getattr(error, "os_error", None) or error
+    is_local = isinstance(inner, OSError) and _number(inner) in TOO_MANY_FILES
+    return "" if is_local or is_not_tls(error) else "; is the server running?"
+
+
+def _number(error: OSError) -> int:
+    return error.errno or next((int(digits) for digits in _NUMBER.findall(str(error))), 0)

@@ -801,7 +801,7 @@ async def test_tls_with_a_server_that_has_none_is_told() -> None:
             error = await failure(fetcher(get(f"https://127.0.0.1:{port}/")))
     finally:
         server.close()
-    assert f"no connection to https://127.0.0.1:{port}/: TLS failed (wrong version number)" in str(error)
+    assert f"no connection to https://127.0.0.1:{port}/: this port speaks HTTP without TLS" in str(error)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ class Transport:
 @pytest.fixture
 async def connection() -> Any:
     engine = SimpleNamespace(max_body_bytes=1000)
-    server: Any = SimpleNamespace(engine=engine, now=0.0, connections=set(), max_header_bytes=1000)
+    server: Any = SimpleNamespace(engine=engine, now=0.0, connections=set(), listener=None, max_header_bytes=1000)
     made: Any = _Connection(server, asyncio.get_running_loop())
     made.connection_made(Transport())
     made.sent = made._transport.sent

@@ -36,10 +36,14 @@ MANY = OSError("Multiple exceptions: [Errno 111] Connect call failed ('::1', 9),
         ),
         (socket.gaierror(-2, "Name or service not known"), "its name cannot be resolved (Name or service not known)"),
         (ssl.SSLError(1, "[SSL] wrong version number"), "TLS failed (unknown)"),
+        (
+            OSError(errno.EMFILE, "Too many open files"),
+            "this process has too many open files: raise its limit (ulimit -n), or close some",
+        ),
         (OSError("no number"), ""),
         (ValueError("no connection at all"), ""),
     ],
-    ids=["refused", "aiohttp", "several addresses", "name", "tls", "no number", "another error"],
+    ids=["refused", "aiohttp", "several addresses", "name", "tls", "descriptors", "no number", "another error"],
 )
 def test_the_reason_is_the_systems_own(error: Exception, reason: str) -> None:
     assert connection_reason(error) == reason
