@@ -10,10 +10,12 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import signal
 import traceback
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -30,10 +32,14 @@ if TYPE_CHECKING:
     from trimaran import Client
     from trimaran.client.asks import LogEntry
 
-__all__ = ["connect_options", "connect_target", "heard", "run", "run_loop"]
+__all__ = ["connect_options", "connect_target", "heard", "run", "run_loop", "traceback_of"]
 
 Work = Callable[["Client"], Awaitable[int]]
 
+_NUMBER: Final = re.compile(r"under error ([0-9a-f]{8})\b")  # as `server/tools.py` says it
+_LOGGED: Final = re.compile(r"failed \[([0-9a-f]{8})\]$")  # as `server/handlers.py` logs it
+# Where nobody's own code lies: packages, the standard library, and this library.
+_INSTALLED: Final = ("site-packages", "/lib/python", str(Path(__file__).parents[1]))
 _STDERR_LINES: Final = 200  # as many as the transport of children keeps
 _TERMINATED: Final = 128 + 15  # what a shell says of a process that SIGTERM ended
 
@@ -70,8 +76,11 @@ def run(target: Target, settings: Settings, screen: Screen, work: Work, failures
     connected: list[Client] = []
     lines: deque[str] = deque(maxlen=_STDERR_LINES)
     try:
-        with heard(screen, settings):
+        with heard(screen, settings, hides_children=True):
             code = run_loop(_with_client(target, settings, screen, work, connected, lines.append))
+        if not settings.debug:  # which has shown all of it
+            for line in traceback_of(failures or (), list(lines)):
+                screen.child_line(line)
         _tell_missing(target, settings, screen, [*lines, *(failures or ())])
         return code
     except Error as error:
@@ -182,11 +191,39 @@ def run_loop(main: Any) -> int:
         raise
 
 
+def traceback_of(failures: Iterable[str], log: Sequence[str]) -> list[str]:
+    """Where a tool of ours failed, and why, from the log that its process wrote to stderr: a place, and the error.
+
+    A failure names its entry in the log by a number, which stands there in brackets, above the traceback. The place is the
+    last one in code that is not installed, if there is one: what people can change.
+    """
+    numbers = {number for text in failures for number in _NUMBER.findall(text)}
+    entries = [(at, match[1]) for at, line in enumerate(log) if (match := _LOGGED.search(line))]
+    start = next((at for at, number in entries if number in numbers), len(log))
+    lines = log[start : next((at for at, _ in entries if at > start), len(log))]
+    places = [at for at, line in enumerate(lines) if line.startswith('  File "')]
+    if not places:
+        return []
+    own = [at for at in places if not any(word in lines[at] for word in _INSTALLED)]
+    place = (own or places)[-1]
+    after = next((at for at in range(place + 1, len(lines)) if not lines[at].startswith("    ")), len(lines))
+    error = next((line for line in lines[places[-1] :] if not line.startswith(" ")), "")
+    return [line for line in (*lines[place:after], error) if line.strip(" ^~")]
+
+
 @contextlib.contextmanager
-def heard(screen: Screen, settings: Settings, *, least: int = logging.WARNING) -> Generator[None]:
-    """What the library logs, as lines on stderr, for as long as a command runs."""
+def heard(
+    screen: Screen, settings: Settings, *, least: int = logging.WARNING, hides_children: bool = False
+) -> Generator[None]:
+    """What the library logs, as lines on stderr, for as long as a command runs.
+
+    Args:
+        hides_children: Leave out what child processes write: somebody else shows that.
+    """
     logger = logging.getLogger("trimaran")
     handler = _ScreenHandler(screen)
+    if hides_children:
+        handler.addFilter(lambda record: record.name != "trimaran.child")
     before = logger.level, logger.propagate
     logger.setLevel(logging.DEBUG if settings.debug else least)
     logger.propagate = False

@@ -291,3 +291,21 @@ def test_json_output_can_be_piped(trimaran: Run) -> None:
     done = trimaran("call", HARBOUR, "add", "a=1", "--json")
     assert json.loads(done.stdout)["structuredContent"] == 2
     assert done.stderr == ""
+
+
+def test_a_tool_that_raises_is_shown_with_its_place_and_its_error(capsys: Capsys, tmp_path: Path) -> None:
+    """The command line started the server, so it has its log: nobody should have to look for an error's number."""
+    file = tmp_path / "raises.py"
+    file.write_text(
+        "import json\nfrom trimaran import Server\nserver = Server('r', version='1')\n\n"
+        "@server.tool\ndef parse(text: str) -> int:\n    'Parse.'\n    return json.loads(text)\n"
+    )
+    done = run_cli(capsys, "call", str(file), "parse", "text=no")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.splitlines()[1:] == [
+        f'server:   File "{file}", line 8, in parse',
+        "server:     return json.loads(text)",
+        "server: json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)",
+    ]
+    debug = run_cli(capsys, "call", str(file), "parse", "text=no", "--debug").err
+    assert debug.count("json.decoder.JSONDecodeError: Expecting value") == 1
