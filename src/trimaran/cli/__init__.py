@@ -74,18 +74,25 @@ def _run(arguments: Sequence[str] | None) -> int:
             list(arguments) if arguments is not None else None, prog_name="trimaran", standalone_mode=False
         )
     except click.ClickException as error:
+        error.message = _safe(error.message)  # pyright: ignore[reportAttributeAccessIssue]  (it may quote a file)
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return 130
     except Error as error:
-        print(f"trimaran: {error}", file=sys.stderr)
+        print(f"trimaran: {_safe(str(error))}", file=sys.stderr)
         return code_of(error)
     except OSError as error:
         if not is_output_error(error):
             raise
         return _report_lost_output(error)
     return result if isinstance(result, int) else 0
+
+
+def _safe(text: str) -> str:
+    from trimaran.host.plain import safe
+
+    return safe(text)
 
 
 def _flush_output(code: int) -> int:

@@ -27,7 +27,7 @@ from trimaran.host.trust import Trust
 from trimaran.host.untrusted import trust_digest, untrusted_in
 
 from .groups import CommandGroup
-from .show import Screen, in_one_line, to_json
+from .show import Screen, in_one_line
 
 if TYPE_CHECKING:
     from trimaran.host.permissions import RuleProblem
@@ -522,7 +522,7 @@ def send_out(
         content = read_content(made.text, client.language, str(place))
         entries = {name: masked(content[client.key][name]) for name in made.written}
         screen.note(f"This would go to {place}:")
-        screen.text(to_json({client.key: entries}))
+        screen.raw({client.key: entries})
     return _ended(screen, made, client.title) or (FAILED if made.skipped else 0)
 
 

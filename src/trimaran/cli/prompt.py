@@ -67,7 +67,7 @@ def command(ctx: click.Context, words: Sequence[str], as_json: bool, out: Path, 
         for number, message in enumerate(result.messages):
             if number:
                 screen.out.print()
-            screen.out.print(Text(f"{message.role}:", style="bold cyan"))
+            screen.out.print(Text(f"{in_one_line(message.role, 20)}:", style="bold cyan"))
             screen.block(message.content, saver)
         return 0
 

@@ -6,8 +6,6 @@ import, reaches the client (P11). Nothing is announced on stdio; on HTTP one lin
 
 from __future__ import annotations
 
-import logging
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +14,7 @@ import click
 
 from .completion import TargetWords
 from .load import Target, load, parse
+from .logs import log_to_stderr
 
 if TYPE_CHECKING:
     from trimaran.server.server import Server
@@ -119,7 +118,7 @@ def command(
         raise click.UsageError("--tls-cert and --tls-key go together: give both, or neither")
     if given.get("http2") == "on" and "tls_cert" not in given:
         raise click.UsageError("--http2 needs TLS: give --tls-cert and --tls-key, too")
-    logging.basicConfig(level=log_level.upper(), stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    log_to_stderr(log_level)
     where = parse(target)
     if reload:
         flags = [*(["--no-legacy"] if no_legacy else []), *(["--debug"] if debug else []), "--log-level", log_level]

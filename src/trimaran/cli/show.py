@@ -25,7 +25,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn,
 from rich.table import Column
 from rich.text import Text
 
-from trimaran.host.plain import in_one_line, safe, to_json
+from trimaran.host.plain import in_one_line, safe, safe_json, to_json
 from trimaran.types import (
     AudioContent,
     BlobResourceContents,
@@ -79,13 +79,14 @@ class Screen:
         if isinstance(value, str):
             self.text(value)
         elif self.out.is_terminal:
-            self.out.print(JSONHighlighter()(Text(safe(to_json(value)))), soft_wrap=True)
+            self.out.print(JSONHighlighter()(Text(safe_json(to_json(value)))), soft_wrap=True)
         else:
             self.text(to_json(value))
 
     def raw(self, value: Any) -> None:
-        """JSON for programs: never coloured, never wrapped."""
-        self.out.out(to_json(value), highlight=False)
+        """JSON for programs: never coloured, never wrapped. At a terminal, what it would act on is escaped as JSON does."""
+        text = to_json(value)
+        self.out.out(safe_json(text) if self.out.is_terminal else text, highlight=False)
 
     def lay_out(self, renderable: RenderableType) -> None:
         """Something with columns; on a pipe without the blanks that fill the last one."""

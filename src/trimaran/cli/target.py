@@ -271,10 +271,13 @@ def parse_target(text: str) -> Target:
     if re.match(r"[A-Za-z][\w+.-]*://", text):
         return _of_url(text)
     path = Path(text).expanduser()
-    if path.is_dir():
-        raise click.UsageError(f"{text!r} is a directory: name the file in it, such as {path / 'server.py'}")
-    if path.is_file():
-        return _of_file(text, path)
+    try:
+        if path.is_dir():
+            raise click.UsageError(f"{text!r} is a directory: name the file in it, such as {path / 'server.py'}")
+        if path.is_file():
+            return _of_file(text, path)
+    except OSError:  # too long for a file's name: a command, then
+        return _of_words(text)
     head, mark, name = text.rpartition("#")
     if mark and (head.endswith(_CONFIGS) or Path(head).expanduser().is_file()):
         return _of_config(text, Path(head).expanduser(), name)

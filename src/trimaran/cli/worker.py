@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import sys
 import threading
@@ -21,6 +20,7 @@ from trimaran.transports.signals import ENDS, hangup, hear
 
 from .completion import TargetWords
 from .load import load, parse
+from .logs import log_to_stderr
 from .serve import LEVELS
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def command(target: str, *, store: str, concurrency: int, drain: float, debug: b
     SIGTERM or Ctrl-C: nothing more is taken, and what runs may end within --drain seconds. After that a resumable task is
     left to another worker, and any other fails, with the reason. A second SIGTERM or Ctrl-C does not wait.
     """
-    logging.basicConfig(level=log_level.upper(), stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    log_to_stderr(log_level)
     from trimaran.ext.tasks.docket import Docket
     from trimaran.serve import run_loop, share
 

@@ -11,20 +11,31 @@ import json
 import re
 from typing import Any, Final
 
-__all__ = ["in_one_line", "safe", "shortened", "to_json", "visible"]
+__all__ = ["in_one_line", "safe", "safe_json", "shortened", "to_json", "visible"]
 
 # C0 without tab and newline, DEL, C1; the marks that turn the direction of what follows; line ends of other kinds; halves of
-# a pair, which no terminal can be sent; the tags, which spell out ASCII that is not shown; and what else nobody sees, soft
-# hyphens, blanks without width and fillers, but for the joiners that scripts and emoji need.
+# a pair, which no terminal can be sent; the tags and selectors of plane 14, which spell out text that is not shown; and what
+# else nobody sees, soft hyphens, blanks without width and fillers, but for the joiners that scripts and emoji need.
 _CONTROL: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff"
-    "\U000e0000-\U000e007f\u00ad\u115f\u1160\u180e\u200b\u2060-\u2064\u206a-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb]"
+    "\U000e0000-\U000e0fff\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180e\u200b\u2060-\u2065\u206a-\u206f\u2800\u3164\ufeff"
+    "\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a]"
 )
 
 
 def safe(text: str) -> str:
     """The text with control characters made visible."""
     return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text.replace("\r\n", "\n"))
+
+
+def safe_json(text: str) -> str:
+    """JSON with control characters as JSON writes them: it means what it meant."""
+
+    def escape(found: re.Match[str]) -> str:
+        units = found[0].encode("utf-16-be", "surrogatepass").hex()
+        return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+    return _CONTROL.sub(escape, text)
 
 
 def visible(text: str) -> str:

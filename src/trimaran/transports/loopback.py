@@ -322,7 +322,8 @@ def _bind(port: int) -> socket.socket | None:
 
 
 def _print(url: str) -> None:
-    sys.stderr.write(f"Open this page to log in: {url}\n")
+    # Another's words, on a terminal: a URL is ASCII, and what is not is shown and not obeyed.
+    sys.stderr.write(f"Open this page to log in: {ascii(url)[1:-1]}\n")
     sys.stderr.flush()
 
 
