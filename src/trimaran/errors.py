@@ -325,6 +325,8 @@ class TimedOut(TransportError):
     """No answer came in time."""
 
     kind = "timeout"
+    is_of_caller: bool = False
+    """Is it the caller of a tool who did not answer what the tool asked?"""
 
 
 class Unauthorized(TransportError):

@@ -173,7 +173,9 @@ class Session:
             async with asyncio.timeout(timeout):
                 return await answer
         except TimeoutError:
-            raise TimedOut(f"the client did not answer {method} within {timeout:g} s") from None
+            late = TimedOut(f"the client did not answer {method} within {timeout:g} s")
+            late.is_of_caller = True
+            raise late from None
         finally:
             # From here on a late answer meets nothing and is ignored (R61).
             self._answers.pop(id, None)

@@ -16,10 +16,12 @@ from typing import Any, Final, Literal, final
 
 from trimaran.errors import (
     DeclarationError,
+    Disconnected,
     Error,
     LocalProtocolError,
     ProtocolError,
     RemoteProtocolError,
+    TimedOut,
     ToolError,
 )
 from trimaran.protocol.inbound import Call
@@ -100,6 +102,11 @@ def is_meant(error: BaseException) -> bool:
         return True
     kind = type(error)
     return kind is Error or (isinstance(error, Error) and kind.__module__.partition(".")[0] != "trimaran")
+
+
+def is_silence(error: BaseException) -> bool:
+    """Did the caller not answer what a handler asked, or leave? It is told so, and there is nothing to look into."""
+    return isinstance(error, Disconnected) or (isinstance(error, TimedOut) and error.is_of_caller)
 
 
 def incident(what: str, error: BaseException) -> str:

@@ -20,7 +20,7 @@ from trimaran.types import Annotations, Icon, Json, ReadResourceResult, Resource
 
 from .access import Visible, VisibleTo, grants, is_hidden, scopes_of, visible_of
 from .context import Context
-from .handlers import Handler, call_any, ends_the_call, incident, is_answer, is_meant
+from .handlers import Handler, call_any, ends_the_call, incident, is_answer, is_meant, is_silence
 from .results import read_result
 from .tools import icons_of
 
@@ -281,7 +281,7 @@ async def in_rounds(call: Call, body: Coroutine[Any, Any, Any], what: str, serve
 
 def failure(what: str, error: BaseException, server: Server) -> ProtocolError:
     """What a peer hears of a handler that failed: its own words if they were meant, else an id to find it by (R50)."""
-    if is_meant(error):
+    if is_meant(error) or is_silence(error):
         return ProtocolError.internal_error(str(error), status=200)
     number = incident(what, error)
     detail = f": {type(error).__name__}: {error}" if server.expose_internal_errors else ""

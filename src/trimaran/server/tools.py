@@ -33,7 +33,7 @@ from trimaran.types import CallToolResult, Icon, Json, TextContent, Tool, ToolAn
 
 from .access import Visible, VisibleTo, is_hidden, scopes_of, visible_of
 from .context import Context
-from .handlers import Handler, call_any, ends_the_call, incident, is_answer
+from .handlers import Handler, call_any, ends_the_call, incident, is_answer, is_silence
 from .results import OutputMismatch, call_result, error_result, exact_type, is_content
 
 if TYPE_CHECKING:
@@ -366,6 +366,8 @@ class Tools:
             return CallToolResult.error(text)
         if is_answer(error) or ends_the_call(error):
             raise error
+        if is_silence(error):
+            return CallToolResult.error(f"the tool {entry.key!r} was not finished: {error}")
         number = incident(f"tool {entry.key!r}", error)
         if self._server.expose_internal_errors:
             return CallToolResult.error(f"{type(error).__name__}: {error} (error {number})")
@@ -392,6 +394,8 @@ class Tools:
                 return error_result(error)
             if is_answer(error) or ends_the_call(error):
                 raise
+            if is_silence(error):
+                return CallToolResult.error(f"the tool {name!r} was not finished: {error}")
             number = incident(f"call_tool({name!r})", error)
             detail = f"{type(error).__name__}: {error}" if self._server.expose_internal_errors else f"error {number}"
             return CallToolResult.error(f"the tool {name!r} failed ({detail})")

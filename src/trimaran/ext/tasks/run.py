@@ -27,7 +27,7 @@ from trimaran.protocol.inbound import Call
 from trimaran.server.dispatch import Serve
 from trimaran.server.exchange import Exchange, Voice
 from trimaran.server.flights import timed_out
-from trimaran.server.handlers import incident
+from trimaran.server.handlers import incident, is_silence
 from trimaran.server.results import error_result
 from trimaran.state.contracts import StoreClosed, StoreError, TaskRecord, TaskStatus
 
@@ -308,8 +308,11 @@ class Run:
         except Exception as error:
             if self.record is None:
                 raise
-            number = incident(f"task {self.call.params.name!r}", error)
-            failure = ProtocolError.internal_error(f"internal error (error {number})")
+            if is_silence(error):
+                failure = ProtocolError.internal_error(str(error))
+            else:
+                number = incident(f"task {self.call.params.name!r}", error)
+                failure = ProtocolError.internal_error(f"internal error (error {number})")
         else:
             if self.record is None:
                 return result
