@@ -497,3 +497,33 @@ async def test_a_server_that_stops_writes_what_is_still_to_be_written(file: str)
         assert (await store.events.read(session.id, name, 0)).is_ended
         page = await store.events.read(session.id, "g", 0, limit=1000)
         assert page.events[-1].data.endswith(b'{"n":599}}')
+
+
+@pytest.mark.parametrize("is_elsewhere", [False, True], ids=["read on", "taken over"])
+async def test_a_batch_of_unknown_fate_is_heard_once_on_the_sessions_own_stream(
+    file: str, is_elsewhere: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was written, and the store did not get to say so: it is written again, and nobody hears it again."""
+    async with pair(file) as (one, two):
+        session = await one.wire.initialize()
+        here: Any = next(iter(one.server.sessions))
+        events = one.server.fleet.store.events  # type: ignore[union-attr]
+        write, mishaps = events.write, [StoreUnavailable("no answer came", retry_after=0.01)]
+
+        async def write_and_lose_the_answer(writes: Any) -> None:
+            await write(writes)
+            if mishaps and any(write.stream == "g" for write in writes):
+                raise mishaps.pop()
+
+        monkeypatch.setattr(events, "write", write_and_lose_the_answer)
+        async with await session.get() as stream:
+            await stream.raw_event()
+            for number in range(3):
+                here.send("notifications/n", {"number": number})
+            heard = [await stream.message() for _ in range(1 if is_elsewhere else 3)]
+        await until(lambda: not mishaps and not here.outlet.scribe.queue, "all is written, some of it twice")
+        reader = two.at(session) if is_elsewhere else session
+        async with await reader.get(f"g:{len(heard)}") as stream:
+            here.send("notifications/n", {"number": 3})
+            heard += [await stream.message() for _ in range(4 - len(heard))]
+    assert [said["params"]["number"] for said in heard] == [0, 1, 2, 3]

@@ -8,7 +8,7 @@ Nobody waits for it, but for a moment the end of the process. A client may come 
 its name says whose it was, and what it was to answer.
 
 Each event of a call has its number, so a batch whose fate is not known is written again, and nothing is there twice. What is
-said on a session's own stream has none, and may be: a client can bear that better than not to hear it.
+said on a session's own stream has none, and may be; it has a mark instead, by which whoever reads it passes over the second.
 
 A batch that was not taken is tried again as soon as the store takes anything at all, and then in smaller ones. So an event
 that no store can take ends up alone, and is left out after a few attempts: it holds up nobody else. Of a stream of which

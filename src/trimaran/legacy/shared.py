@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import re
 import secrets
 import time
@@ -74,6 +75,8 @@ _WAIT_SECONDS: Final = 300.0
 # How often a process is looked for whose call somebody waits for.
 _LOOK_SECONDS: Final = 3.0
 _LEAVE_SECONDS: Final = 2.0
+# How far back in a session's own stream a thing may stand that is said again: more than fits into one batch of it.
+_MARKS: Final = 512
 _ID: Final = re.compile(r"mcp_[0-9a-f]{32}")
 _ASKED: Final = re.compile(r"srv-([0-9a-f]{12})-[0-9]{1,12}")
 
@@ -127,6 +130,7 @@ class Shared:
         self.ttl = server.limits.session_idle_timeout or _LONGEST_SECONDS
         self._sure = min(_SURE_SECONDS, self.ttl / 3)
         self.logbook = Logbook(fleet, self.ttl)
+        self._marks = itertools.count()
         self._loading: dict[str, asyncio.Task[Session | None]] = {}
         self.reading: set[Reader] = set()
         """The streams that are served from the store here and now."""
@@ -151,6 +155,10 @@ class Shared:
     @property
     def name(self) -> str:
         return self.fleet.name
+
+    def next_mark(self) -> bytes:
+        """What tells one thing said on a session's own stream from any other, in whatever process it was said."""
+        return b"%b-%d" % (self.name.encode(), next(self._marks))
 
     @property
     def _records(self) -> Any:
@@ -715,6 +723,8 @@ class SharedOutlet(HttpOutlet):
         self.is_in_doubt = False
         """May there be a newer one of which we were not told?"""
         self.amending = asyncio.Lock()
+        self._heard: dict[bytes, None] = {}
+        """The marks of what was lately said on it: a batch whose fate is not known may have been written twice."""
 
     def introduce(self, session: Session, retry: int | None) -> None:
         super().introduce(session, retry)
@@ -744,7 +754,7 @@ class SharedOutlet(HttpOutlet):
 
     def put(self, data: bytes) -> None:
         if self.scribe is not None:
-            self.scribe.announced(data)
+            self.scribe.announced(b"%b %b" % (self._shared.next_mark(), data))
 
     def hand_over(self, name: str, stamp: int) -> None:
         """Another process has written down that it reads it now. Who wrote last has it; of others this is old news."""
@@ -802,6 +812,29 @@ class SharedOutlet(HttpOutlet):
                 if has_begun:
                     await request.responder.stream_end()
 
+    def _hear(self, marked: bytes) -> bytes | None:
+        """What an event says; None if that was said before."""
+        mark, space, data = marked.partition(b" ")
+        if marked.startswith(b"{") or not space:  # of a version that put no marks
+            return marked
+        if mark in self._heard:
+            return None
+        self._heard[mark] = None
+        if len(self._heard) > 2 * _MARKS:
+            for old in list(self._heard)[:_MARKS]:
+                del self._heard[old]
+        return data
+
+    async def _look_back(self, session: Session, position: int) -> None:
+        """Learn what was said before, perhaps by way of another process: it may stand in the log once more."""
+        if position > 0:
+            with contextlib.suppress(StoreUnavailable):
+                before = max(0, position - _MARKS)
+                page = await self._shared.fleet.store.events.read(session.id, STANDALONE, before, limit=_MARKS)
+                for number, marked in page.events:
+                    if number <= position:
+                        self._hear(marked)
+
     async def _read_on(self, session: Session, reader: Reader, after: int | None, writer: Writer) -> None:
         events = self._shared.fleet.store.events
         is_lost = after is not None and after < 0
@@ -812,6 +845,7 @@ class SharedOutlet(HttpOutlet):
             await reader.write(encode_priming(event_id(STANDALONE, position)))
         else:
             await reader.write(COMMENT)  # the headers must leave now, not with the first event
+        await self._look_back(session, position)
         waiting: asyncio.Future[bool] | None = None
         try:
             while not reader.over and not self.closed:
@@ -825,10 +859,12 @@ class SharedOutlet(HttpOutlet):
                 if page.is_truncated:
                     await reader.write(encode_event(truncated(writer, position)))
                     position = page.events[0].number - 1 if page.events else page.last
-                for number, data in page.events:
+                for number, marked in page.events:
                     if reader.over:
                         break  # whoever reads on begins here
-                    await reader.write(encode_event(data, id=event_id(STANDALONE, number)))
+                    data = self._hear(marked)
+                    if data is not None:
+                        await reader.write(encode_event(data, id=event_id(STANDALONE, number)))
                     position = number
                     self.delivered = max(self.delivered, number)
                 if page.events or page.is_truncated:
