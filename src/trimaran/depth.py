@@ -33,6 +33,7 @@ __all__ = [
     "MAX_VALUES",
     "TooDeep",
     "check_depth",
+    "count_levels",
     "decode_json",
 ]
 
@@ -106,7 +107,7 @@ def check_depth(
         structure = _structure(data)
         if max_containers is not None and structure.count(b"[") > max_containers:
             raise TooDeep(f"more than {max_containers} arrays and objects in one message")
-        if _depth(structure) > levels:
+        if count_levels(structure) > levels:
             raise TooDeep
     if len(data) > _EXTREMES_BYTES and _has_more(data, (b",",), MAX_EXTREME_NUMBERS):
         if max_containers is not None:
@@ -198,8 +199,8 @@ def _outside_strings(marks: bytes) -> bytes:
     return b"".join(marks.replace(b'""', b"").split(b'"')[::2])
 
 
-def _depth(structure: bytes) -> int:
-    """The most brackets open at the same time."""
+def count_levels(structure: bytes) -> int:
+    """The most square brackets open at the same time, in a text of nothing else."""
     depth = 0
     while structure:
         outer = structure.replace(b"[]", b"")

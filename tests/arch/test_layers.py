@@ -39,6 +39,7 @@ MEMBERS = {
     "format": "types",
     "jsonrpc": "protocol",
     "depth": "errors",
+    "files": "errors",
     "paging": "errors",
     "seconds": "errors",
     "workers": "serve",

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import click
 
@@ -18,6 +18,8 @@ from trimaran.schema import words as typed
 from trimaran.schema.words import Word, WordError, parse_json
 
 __all__ = ["Word", "fit", "read_args", "read_words"]
+
+_LARGEST: Final = 16 * 1024 * 1024  # a server takes half of it, unless it was told otherwise
 
 
 @contextmanager
@@ -49,14 +51,18 @@ def read_args(option: str | None) -> dict[str, Any]:
         return {}
     try:
         if option == "-":
-            where, text = "stdin", sys.stdin.read()
+            where, text = "stdin", sys.stdin.read(_LARGEST + 1)
         elif option.startswith("@"):
-            where, text = repr(option[1:]), Path(option[1:]).expanduser().read_text(encoding="utf-8")
+            where = repr(option[1:])
+            with Path(option[1:]).expanduser().open("rb") as file:  # a pipe will do: @<(jq ...)
+                text = file.read(_LARGEST + 1).decode()
         else:
             where, text = "--args", option
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise click.UsageError(f"--args {option}: {reason}") from None
+    if len(text) > _LARGEST:
+        raise click.UsageError(f"{where} holds more than {_LARGEST >> 20} MiB, which is more than a server takes")
     with _usage():
         value = parse_json(text, where)
     if not isinstance(value, dict):

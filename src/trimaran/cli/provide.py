@@ -17,12 +17,14 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from trimaran.errors import ConfigError
+from trimaran.files import read_file
 
 from .auth.hash import PEPPER
 from .load import BrokenFile, Target, load_module, parse
 
 __all__ = ["FORMS", "check_unused", "provider", "read_keys"]
 
+_LARGEST_KEYS: Final = 4 * 1024 * 1024  # bytes; some forty thousand keys
 FORMS: Final = (
     "--auth is the name of a provider in the served file (--auth auth), one in another (--auth FILE.py:NAME), "
     "a file of hashed keys (--auth apikeys:keys.txt) or an issuer (--auth jwt:https://login.example.com --audience URL)"
@@ -112,7 +114,7 @@ def read_keys(path: Path) -> dict[str, dict[str, Any]]:
     from trimaran.auth.hashes import is_keyed, is_legacy_hash
 
     try:
-        lines = path.read_text("utf-8").splitlines()
+        lines = read_file(path, _LARGEST_KEYS).decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigError(f"--auth apikeys: {str(path)!r} cannot be read: {reason}") from None

@@ -17,13 +17,11 @@ from __future__ import annotations
 import ast
 import contextlib
 import difflib
-import json
 import os
 import re
 import shlex
 import shutil
 import sys
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar, cast
@@ -31,6 +29,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from trimaran.files import read_file
 from trimaran.host.plain import in_one_line
 
 from .exits import EPILOG
@@ -53,6 +52,7 @@ _BARE_URL: Final = re.compile(r"(localhost|\[[0-9a-fA-F:]+\]|[\w-]+(\.[\w-]+)+)(
 _SCRIPTS: Final = {".py": "", ".js": "node", ".mjs": "node", ".cjs": "node"}
 _TRANSPORTS: Final = {"http": "http", "streamable-http": "http", "streamableHttp": "http", "sse": "sse"}
 _COMMAND: Final = "trimaran.command"
+_LARGEST_SCRIPT: Final = 1024 * 1024  # bytes; one that is longer is run without a look at it
 _CONFIGS: Final = (".json", ".toml")
 # Where servers of the current directory are looked up by name.
 _NEARBY: Final = (".trimaran/mcp.toml", "mcp.toml", ".mcp.json")
@@ -328,7 +328,7 @@ def _served(text: str) -> Target:
 def _is_never_run(path: Path) -> bool:
     """Does the file import us, and call nothing that serves? As a script it would end at once, without a word."""
     try:
-        nodes = list(ast.walk(ast.parse(path.read_bytes())))
+        nodes = list(ast.walk(ast.parse(read_file(path, _LARGEST_SCRIPT))))
     except (OSError, SyntaxError, ValueError, RecursionError):
         return False  # Python itself says best what is wrong with it
     modules = {
@@ -402,11 +402,16 @@ def _of_config(text: str, path: Path, name: str | None) -> Target:
 
 
 def _read_config(path: Path) -> Any:
-    language = "TOML" if path.suffix == ".toml" else "JSON"
+    # Imported here: most targets are no files.
+    from trimaran.host.config.files import read_text
+    from trimaran.host.config.jsontext import read_json
+    from trimaran.host.config.model import ConfigUnusable
+    from trimaran.host.config.tomltext import read_toml
+
+    language, read = ("TOML", read_toml) if path.suffix == ".toml" else ("JSON", read_json)
     try:
-        data = path.read_bytes()
-        return tomllib.loads(data.decode("utf-8")) if language == "TOML" else json.loads(data)
-    except (OSError, ValueError) as error:
+        return read(read_text(path) or "", str(path))
+    except ConfigUnusable as error:
         raise click.UsageError(f"{str(path)!r} cannot be read as {language}: {error}") from None
 
 

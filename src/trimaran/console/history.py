@@ -15,6 +15,8 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final, cast, final
 
+from trimaran.depth import check_depth
+from trimaran.files import read_file
 from trimaran.host.config import Machine
 from trimaran.protocol.mask import TOKEN
 
@@ -110,10 +112,10 @@ class History:
 
 def _read(file: Path) -> list[str]:
     try:
-        with file.open("rb") as opened:
-            raw = opened.read(_LARGEST + 1)
-        found: Any = json.loads(raw) if len(raw) <= _LARGEST else None
-    except (OSError, ValueError, RecursionError):
+        raw = read_file(file, _LARGEST)
+        check_depth(raw)
+        found: Any = json.loads(raw)  # msgspec would refuse the file for half of a character in one line
+    except (OSError, ValueError):
         return []
     lines = cast("list[Any]", found) if isinstance(found, list) else []
     return [line for line in lines if isinstance(line, str) and _can_be_typed(line)][-_MOST:]

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from trimaran.errors import AuthorizationFailed, ConfigError
+from trimaran.files import read_file
 
 from .config.model import UNATTENDED, OAuthEntry, ServerEntry
 
@@ -129,11 +129,7 @@ def _value(text: str | None, file: str | None, key: str) -> str | Callable[[], s
 
 
 def _read(file: str) -> str:
-    with Path(file).open("rb") as stream:
-        data = stream.read(_LARGEST + 1)
-    if len(data) > _LARGEST:
-        raise ValueError(f"it holds more than {_LARGEST >> 10} KiB")
-    return data.decode()
+    return read_file(file, _LARGEST).decode()
 
 
 def _reason(file: str, error: Exception) -> str:

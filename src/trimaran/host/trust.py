@@ -25,7 +25,9 @@ from typing import Any, Final, cast, final
 
 import msgspec
 
+from trimaran.depth import decode_json
 from trimaran.errors import ConfigError
+from trimaran.files import read_file
 
 from .config.files import write_whole
 from .config.machine import Machine
@@ -86,10 +88,10 @@ class Trust:
             if wrong := _suspicion(found):
                 log.warning("%s is not believed: %s; no project is trusted", self.path, wrong)
                 return {}
-            kept: Any = msgspec.json.decode(self.path.read_bytes())
+            kept: Any = decode_json(read_file(self.path, _LARGEST))
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError, RecursionError) as error:
+        except (OSError, ValueError) as error:
             log.warning("%s cannot be read, so no project is trusted: %s", self.path, error)
             return {}
         files: Any = cast("dict[str, Any]", kept).get("files") if isinstance(kept, dict) else None

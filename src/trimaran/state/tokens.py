@@ -32,7 +32,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast, final, runti
 
 import msgspec
 
-from trimaran.depth import decode_json
+from trimaran.depth import check_depth, decode_json
 from trimaran.errors import ConfigError
 
 if sys.platform == "win32":
@@ -61,6 +61,7 @@ REFRESH_SECONDS: Final = 60.0  # a refresh is a few requests of at most 20 s eac
 KEYRING_SECONDS: Final = 60.0  # a person may be asked to unlock it
 _POLL: Final = (0.005, 0.1)  # seconds between two tries for a lock, at first and at most
 _FILE: Final = "mcp-tokens.json"
+_LARGEST: Final = 16 * 1024 * 1024  # bytes; a login takes about 4 KiB
 # Windows keeps at most 2560 bytes in a credential, as UTF-16.
 _WINDOWS_ASCII, _WINDOWS_ANY = 1200, 600
 _INDEX: Final = "index"
@@ -427,14 +428,17 @@ class FileTokens:
         try:
             self._inspect(os.fstat(descriptor), descriptor)
             with open(descriptor, "rb", closefd=False) as file:
-                text = file.read()
+                text = file.read(_LARGEST + 1)
         except OSError as error:
             raise StoreUnusable(f"{self.path} cannot be read: {_reason(error)}") from None
         finally:
             os.close(descriptor)
+        if len(text) > _LARGEST:
+            raise StoreUnusable(f"{self.path} is larger than {_LARGEST >> 20} MiB: it is no file of logins")
         if not text.strip():
             return {}
         try:
+            check_depth(text)
             return {key: bytes(raw) for key, raw in _decoder.decode(text).items()}
         except (msgspec.MsgspecError, ValueError, RecursionError):
             return None

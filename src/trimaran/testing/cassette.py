@@ -31,12 +31,14 @@ from msgspec import Struct
 
 from trimaran.client.link import Channel, Owner, Postmortem
 from trimaran.errors import ConfigError, ConnectFailed, ConnectionLost, Error
+from trimaran.files import read_file
 
 from .transcript import Transcript, diff, parse, pretty
 
 __all__ = ["Recorder", "Replayer", "record", "replay"]
 
 _VERSION: Final = 1
+_LARGEST: Final = 256 * 1024 * 1024  # bytes; a day of recorded calls
 _REDACTED: Final = "[redacted]"
 _SECRET_NAMES: Final = frozenset(("auth", "bearer", "jwt", "pin", "passphrase", "pwd", "token", "sessionid", "sig"))
 _SECRET_ENDINGS: Final = (
@@ -463,7 +465,7 @@ def _tell_loss(owner: Owner, error: Error) -> None:
 
 def _read(path: Path) -> tuple[dict[str, Any], list[_Entry]]:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_file(path, _LARGEST).decode().splitlines()
     except FileNotFoundError:
         raise ConfigError(f"there is no cassette at {path}; record one first") from None
     except (OSError, UnicodeDecodeError) as error:

@@ -15,7 +15,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypeAlias, cast, final
 
-import msgspec
+from trimaran.depth import decode_json
 
 __all__ = ["Side", "Transcript", "diff", "parse", "pretty"]
 
@@ -64,8 +64,8 @@ class Transcript:
 def parse(message: bytes) -> Any:
     """The message decoded; the bytes themselves if they are not JSON."""
     try:
-        return msgspec.json.decode(message)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return decode_json(message)
+    except ValueError:
         return message
 
 

@@ -18,6 +18,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+from trimaran.files import read_file
+
 __all__ = ["newest_revision"]
 
 _HEAD_BYTES: Final = 1024
@@ -64,8 +66,7 @@ def _interpreter(program: str, path: str) -> str | None:
     if _PYTHON.fullmatch(os.path.basename(program)):
         return program
     try:
-        with open(program, "rb") as file:
-            head = file.read(_HEAD_BYTES).decode("utf-8", "replace")
+        head = read_file(program, _HEAD_BYTES, at_least_head=True).decode("utf-8", "replace")
     except OSError:
         return None
     if not head.startswith("#!"):

@@ -9,18 +9,25 @@ owner alone, since it may hold secrets; what was there keeps its mode.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import tempfile
 from pathlib import Path, PurePath
 from typing import Final
 
+from trimaran.files import read_file
+
 from .model import ConfigUnusable, Problem
+from .tomltext import MAX_TOML
 
 __all__ = ["BACKUP", "read_text", "replace_text", "write_whole"]
 
 BACKUP: Final = ".trimaran-bak"
-_LARGEST: Final = 64 * 1024 * 1024  # Claude Code's own file grows to some MiB; a device in its place never ends
+# Claude Code's own file grows to some MiB, and JSON is read at 5 MiB/s at worst. The readers of TOML and YAML take longer,
+# and what people write by hand has a hundredth of these.
+_LARGEST: Final = 16 * 1024 * 1024
+_LARGEST_OF: Final = {".toml": MAX_TOML, ".yaml": 64 * 1024, ".yml": 64 * 1024}
 
 
 def _io(path: PurePath, message: str) -> Problem:
@@ -31,15 +38,12 @@ def read_text(path: PurePath) -> str | None:
     """The file's text, without a byte order mark; None if there is no file."""
     file = Path(path)
     try:
-        found = file.stat()
-        if not stat.S_ISREG(found.st_mode):
-            raise ConfigUnusable(_io(path, "this is not a file: move it away, or name another"))
-        if found.st_size > _LARGEST:
-            raise ConfigUnusable(_io(path, f"this is larger than {_LARGEST >> 20} MiB: is it the right file?"))
-        data = file.read_bytes()
+        data = read_file(file, _LARGEST_OF.get(path.suffix.lower(), _LARGEST))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
+        if error.errno in (errno.EISDIR, errno.EINVAL):
+            raise ConfigUnusable(_io(path, "this is not a file: move it away, or name another")) from None
         raise ConfigUnusable(_io(path, f"this cannot be read: {error.strerror or error}")) from None
     try:
         return data.decode("utf-8-sig")

@@ -15,6 +15,8 @@ from typing import Any, Final, NoReturn, TypeAlias, cast, final
 
 from msgspec import Struct
 
+from trimaran.depth import MAX_DEPTH, check_depth
+
 from .mask import masked
 from .model import ConfigUnusable, Problem
 
@@ -22,7 +24,6 @@ __all__ = ["lines_of", "read_json", "set_member"]
 
 Path: TypeAlias = tuple[str, ...]
 
-_DEEPEST: Final = 200
 _BLANK: Final = re.compile(r"(?:[ \t\r\n\ufeff]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _STRING: Final = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
 _WORD: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null")
@@ -64,8 +65,8 @@ class _Reader:
         )
 
     def _node(self, at: int, depth: int) -> _Node:
-        if depth > _DEEPEST:
-            self._fail(at, f"it is nested more than {_DEEPEST} deep")
+        if depth >= MAX_DEPTH and self.text[at : at + 1] in ("{", "["):
+            self._fail(at, f"it is nested more than {MAX_DEPTH} deep")
         sign = self.text[at : at + 1]
         if sign == "{":
             return self._object(at, depth)
@@ -77,7 +78,10 @@ class _Reader:
         found = _WORD.match(self.text, at)
         if found is None:
             self._fail(at, "a value is expected: a text in quotes, a number, true, false, null, { or [")
-        return _Node(at, found.end(), json.loads(found[0]))
+        try:
+            return _Node(at, found.end(), json.loads(found[0]))
+        except ValueError:  # thousands of digits
+            self._fail(at, "this number is too long")
 
     def _string(self, at: int) -> tuple[str, int]:
         found = _STRING.match(self.text, at)
@@ -127,7 +131,8 @@ def _line(text: str, at: int) -> int:
 
 def read_json(text: str, file: str) -> Any:
     """The file's content; ConfigUnusable names the line."""
-    with contextlib.suppress(ValueError, RecursionError):
+    with contextlib.suppress(ValueError):
+        check_depth(text)
         return json.loads(text, parse_constant=_no_number)  # ten times as fast; Claude Code's file has some MiB
     return _Reader(text, file).whole().value
 

@@ -91,12 +91,13 @@ def read_config(texts: Sequence[tuple[Source, str]], machine: Machine) -> HostCo
         whole = read_toml(text, source.file)
         # Of a translation the lines say nothing.
         lines = {} if source.file.endswith(".json") else lines_of(text)
+        lines_by_server = _by_server(lines)
         problems += _unknown(whole, source, lines)
         rules = [*_global_rules(whole, source, lines), *rules]
         for name, table in _servers(whole, source, lines).items():
             if name in read:
                 replaced[name] = read[name]
-            read[name] = read_entry(name, table, source, machine, _below(lines, ("server", name)))
+            read[name] = read_entry(name, table, source, machine, lines_by_server.get(name, {}))
     return HostConfig(
         sources=tuple(source for source, _ in texts),
         digests={
@@ -161,10 +162,13 @@ def _unknown(whole: Mapping[str, Any], source: Source, lines: Mapping[KeyPath, i
     return found
 
 
-def _below(lines: Mapping[KeyPath, int], path: KeyPath) -> dict[str, int]:
-    """The lines of what is below a path, by the dotted rest."""
-    depth = len(path)
-    return {".".join(key[depth:]): line for key, line in lines.items() if key[:depth] == path}
+def _by_server(lines: Mapping[KeyPath, int]) -> dict[str, dict[str, int]]:
+    """The lines of what is below each server, by the dotted rest."""
+    servers: dict[str, dict[str, int]] = {}
+    for key, line in lines.items():
+        if len(key) > 1 and key[0] == "server":
+            servers.setdefault(key[1], {})[".".join(key[2:])] = line
+    return servers
 
 
 def _stop(source: Source, key: str, line: int | None, message: str, kind: ProblemKind = "config_parse") -> NoReturn:

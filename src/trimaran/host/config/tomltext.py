@@ -11,12 +11,14 @@ import bisect
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias, cast, final
+from typing import Any, Final, NamedTuple, NoReturn, TypeAlias, cast, final
+
+from trimaran.depth import count_levels
 
 from .mask import masked
 from .model import ConfigUnusable, Problem
 
-__all__ = ["Path", "key_text", "lines_of", "read_toml", "set_table", "write_table"]
+__all__ = ["MAX_TOML", "Path", "key_text", "lines_of", "read_toml", "set_table", "write_table"]
 
 Path: TypeAlias = tuple[str, ...]
 
@@ -27,11 +29,22 @@ _MULTI: Final = (re.compile(r'"""(?:[^\\]|\\.)*?"{3,5}', re.DOTALL), re.compile(
 _SINGLE: Final = (re.compile(r'"(?:[^"\\\n]|\\.)*"'), re.compile(r"'[^'\n]*'"))
 _OTHER: Final = re.compile(r"[^,\]}#\r\n]+")
 _ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
+MAX_TOML: Final = 512 * 1024
+"""Characters. A project's file is read before anybody has said that the project is trusted; this much takes a second or
+two at worst. A hundred servers take 20 KiB."""
+_MOST_PARTS: Final = 16
+_DEEPEST: Final = 32
+# Strings and comments: what is in them is no structure.
+_OPAQUE: Final = re.compile("|".join(part.pattern for part in (*_MULTI, *_SINGLE)) + r"|#[^\n]*", re.DOTALL)
+_LONG_KEY: Final = re.compile(rf"(?:\.[^=,\n\[\]{{}}.]*){{{_MOST_PARTS}}}")
+_NO_BRACKET: Final = bytes(code for code in range(256) if code not in b"[]{}")
+_ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
 _WIDEST: Final = 100  # an inline table or a list that is longer is split
 
 
 def read_toml(text: str, file: str) -> dict[str, Any]:
     """The file's content; ConfigUnusable names line and table."""
+    _check_size(text, file)
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -48,8 +61,25 @@ def read_toml(text: str, file: str) -> dict[str, Any]:
                 "config_parse",
             )
         ) from None
-    except RecursionError:
-        raise ConfigUnusable(Problem(file, "this is nested too deep to be read", kind="config_parse")) from None
+    except ValueError as error:  # a number of thousands of digits
+        raise ConfigUnusable(Problem(file, f"this is not TOML: {str(error)[:200]}", kind="config_parse")) from None
+
+
+def _check_size(text: str, file: str) -> None:
+    """Refuse what would take `tomllib` long: its time grows with the square of a key's parts."""
+    if len(text) > MAX_TOML:
+        _refuse(file, f"this has {len(text)} characters, and at most {MAX_TOML} are read: is it the right file?", None)
+    bare = _OPAQUE.sub(lambda opaque: "\n" * opaque[0].count("\n"), text)
+    if long_key := _LONG_KEY.search(bare):
+        line = bare.count("\n", 0, long_key.start()) + 1
+        _refuse(file, f"this key has more than {_MOST_PARTS} parts, which no key here has", line)
+    structure = bare.encode("utf-8", "surrogatepass").translate(_ONE_KIND, _NO_BRACKET)
+    if count_levels(structure) > _DEEPEST:
+        _refuse(file, f"lists and tables are nested more than {_DEEPEST} deep, which nothing here is", None)
+
+
+def _refuse(file: str, message: str, line: int | None) -> NoReturn:
+    raise ConfigUnusable(Problem(file, message, line=line, kind="config_parse"))
 
 
 def _table_above(text: str, line: int) -> str:
