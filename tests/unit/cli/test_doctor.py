@@ -118,8 +118,8 @@ def test_a_script_that_dies_fails_with_its_last_words(capsys: Capsys, tmp_path: 
 
 
 @pytest.mark.slow
-def test_a_script_that_never_runs_its_server_is_told_how(capsys: Capsys, boat: Path) -> None:
-    done = run_cli(capsys, "doctor", str(boat))
+def test_a_script_that_never_runs_its_server_is_told_how(capsys: Capsys, tmp_path: Path) -> None:
+    done = run_cli(capsys, "doctor", script(tmp_path, "server = object()\n"))
     assert done.code == 1
     assert "call server.run() at its end" in plain(done.out)
     assert "Begin with: start." in done.out
