@@ -14,6 +14,7 @@ import msgspec
 __all__ = ["Cache", "is_part_of"]
 
 _MOST: Final = 1000
+_MOST_BYTES: Final = 32 * 1024 * 1024  # on the wire; several times that in memory
 _LONGEST_MS: Final = 24 * 60 * 60 * 1000
 
 # Which lists a change notification makes stale.
@@ -30,7 +31,8 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 class Cache:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._kept: dict[tuple[str, bytes], tuple[float, Any]] = {}
+        self._kept: dict[tuple[str, bytes], tuple[float, Any, int]] = {}
+        self._bytes = 0
         self.generation = 0
         """Grows with everything that makes entries stale: an answer asked for before must not be kept after."""
 
@@ -43,21 +45,39 @@ class Cache:
         if found is None:
             return None
         if found[0] <= self._clock():
-            del self._kept[key]
+            self._forget(key)
             return None
         return found[1]
 
     def put(
-        self, method: str, params: Mapping[str, Any], ttl_ms: int | None, value: Any, *, asked: int | None = None
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        ttl_ms: int | None,
+        value: Any,
+        *,
+        asked: int | None = None,
+        size: int = 0,
     ) -> None:
-        """Keep a value for as long as the server says, a day at most; `asked`: the generation when it was asked for."""
+        """Keep a value for as long as the server says, a day at most.
+
+        Args:
+            asked: the generation when it was asked for.
+            size: its bytes on the wire.
+        """
         if not ttl_ms or ttl_ms < 0 or (asked is not None and asked != self.generation):
             return
         ttl_ms = min(ttl_ms, _LONGEST_MS)
         key = (method, _encode(params))
-        if len(self._kept) >= _MOST and key not in self._kept:
-            del self._kept[next(iter(self._kept))]
-        self._kept[key] = (self._clock() + ttl_ms / 1000, value)
+        if key in self._kept:
+            self._forget(key)
+        while self._kept and (len(self._kept) >= _MOST or self._bytes + size > _MOST_BYTES):
+            self._forget(next(iter(self._kept)))
+        self._kept[key] = (self._clock() + ttl_ms / 1000, value, size)
+        self._bytes += size
+
+    def _forget(self, key: tuple[str, bytes]) -> None:
+        self._bytes -= self._kept.pop(key)[2]
 
     def hear(self, notification: str, params: Mapping[str, Any]) -> None:
         """Drop what a notification says has changed."""
@@ -75,11 +95,12 @@ class Cache:
     def clear(self) -> None:
         self.generation += 1
         self._kept.clear()
+        self._bytes = 0
 
     def _drop(self, is_stale: Callable[[str, bytes], bool]) -> None:
         self.generation += 1
         for key in [key for key in self._kept if is_stale(*key)]:
-            del self._kept[key]
+            self._forget(key)
 
 
 def _touches(uri: str, key: bytes) -> bool:

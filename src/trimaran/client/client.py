@@ -36,6 +36,7 @@ from trimaran.errors import (
     RemoteProtocolError,
     TimedOut,
     ToolError,
+    TooManyPages,
     Unsupported,
     UrlElicitationRequired,
 )
@@ -84,6 +85,7 @@ Timeout = float | None | type[Unset]
 OnProgress = Callable[[float, float | None, str | None], Any]
 
 _MAX_PAGES: Final = MAX_PAGES
+_LIST_BYTES: Final = 64 * 1024 * 1024  # of all pages of a list, on the wire
 _KEEP_BYTES: Final = 1024 * 1024  # of one result in the cache
 _PASSING: Final = frozenset({429, 502, 503, 504})
 _LOOKUPS: Final = 3  # readings of a list that keeps changing
@@ -491,7 +493,7 @@ class Client:
         if not asked and self._options.cache and self.era == "modern" and len(bytes(raw)) <= _KEEP_BYTES:
             ttl: Any = _decode_any(raw).get("ttlMs")
             ttl_ms = ttl if isinstance(ttl, int) else None
-            self._cache.put("resources/read", params, ttl_ms, result.copy(), asked=generation)
+            self._cache.put("resources/read", params, ttl_ms, result.copy(), asked=generation, size=len(bytes(raw)))
         return result
 
     async def list_prompts(self, cursor: str | None = None, *, fresh: bool = False) -> Page[Prompt]:
@@ -697,13 +699,14 @@ class Client:
         params = _page_params(cursor)
         raw, _ = await self._connection.call(method, params, is_internal=is_internal)
         page = read_page(method, raw)
+        size = page._size  # pyright: ignore[reportPrivateUsage]
         if method == "tools/list":
             is_current = self._tools.generation == known
-            page[:] = self._tools.learn(page, over_http=self._mirrors, legacy=self.era == "legacy")
+            page[:] = self._tools.learn(page, over_http=self._mirrors, legacy=self.era == "legacy", size=size)
             if is_current and cursor is None and page.next_cursor is None:
                 self._tools.is_complete = True
-        if self._options.cache and len(raw_bytes := bytes(raw)) <= _KEEP_BYTES and raw_bytes:
-            self._cache.put(method, params, page.ttl_ms, page.copy(), asked=asked)
+        if self._options.cache and 0 < size <= _KEEP_BYTES:
+            self._cache.put(method, params, page.ttl_ms, page.copy(), asked=asked, size=size)
         return page
 
     @property
@@ -719,9 +722,19 @@ class Client:
         # Each page is a call with a deadline of its own; a server that has pages without end has as many deadlines.
         seconds = options.max_timeout or (options.timeout and max(MAX_TIMEOUT, options.timeout))
         items: list[_T] = []
+        size = 0
+
+        async def next_page(cursor: str | None) -> Page[_T]:
+            nonlocal size
+            page = await fetch(cursor, fresh=fresh)
+            size += page._size  # pyright: ignore[reportPrivateUsage]
+            if size > _LIST_BYTES:
+                raise TooManyPages(f"{method} has more than {_LIST_BYTES} bytes; read it page by page")
+            return page
+
         try:
             async with asyncio.timeout(seconds):
-                async for item in walk_pages(partial(fetch, fresh=fresh), max_pages=max_pages, what=method):
+                async for item in walk_pages(next_page, max_pages=max_pages, what=method):
                     items.append(item)  # noqa: PERF401 - so that an error can say how far it came
         except TimeoutError:
             raise TimedOut(

@@ -183,6 +183,8 @@ class Page(list[T], Generic[T]):
     next_cursor: str | None = None
     ttl_ms: int | None = None
     meta: dict[str, Json]
+    _size: int = 0
+    """Bytes on the wire."""
 
     def __init__(
         self,
@@ -352,6 +354,9 @@ def read_completion(raw: Raw) -> Completion:
         raise _malformed(f"the result of completion/complete is malformed ({error}): {excerpt(bytes(raw))}") from None
 
 
+_MOST_MALFORMED: Final = 100  # each costs a line in the log
+
+
 def read_page(method: str, raw: Raw) -> Page[Any]:
     """One page of a list method; a malformed item is dropped with a warning."""
     key, decode = _ITEMS[method]
@@ -363,10 +368,14 @@ def read_page(method: str, raw: Raw) -> Page[Any]:
     if listed is UNSET:
         raise _malformed(f"the result of {method} has no list: {excerpt(bytes(raw))}")
     items: list[Any] = []
+    malformed = 0
     for one in listed or ():
         try:
             item = _read_item(decode, one, method)
         except _MISREAD as error:
+            malformed += 1
+            if malformed > _MOST_MALFORMED:
+                raise _malformed(f"{method} lists more than {_MOST_MALFORMED} malformed items on one page") from None
             log.warning("%s: an item was dropped, it is malformed (%s): %s", method, error, excerpt(bytes(one)))
             continue
         if type(item) is Tool and isinstance(item.annotations, dict):
@@ -374,7 +383,9 @@ def read_page(method: str, raw: Raw) -> Page[Any]:
                 item.annotations = msgspec.convert(item.annotations, ToolAnnotations)
         items.append(item)
     ttl = reply.ttl_ms if isinstance(reply.ttl_ms, int) and not isinstance(reply.ttl_ms, bool) else None
-    return Page(items, next_cursor=reply.next_cursor, ttl_ms=ttl, meta=_mapping(reply.meta))
+    page = Page(items, next_cursor=reply.next_cursor, ttl_ms=ttl, meta=_mapping(reply.meta))
+    page._size = len(memoryview(raw))  # pyright: ignore[reportPrivateUsage]
+    return page
 
 
 def _read_item(decode: Callable[[Any], Any], raw: Raw, method: str) -> Any:

@@ -23,6 +23,7 @@ log = logging.getLogger("trimaran.client")
 
 _WRAP_MARKER: Final = "x-fastmcp-wrap-result"
 _MOST: Final = 100_000  # an honest server has hundreds
+_MOST_BYTES: Final = 64 * 1024 * 1024  # of all definitions, on the wire
 
 
 @final
@@ -116,6 +117,7 @@ def _is_envelope(schema: dict[str, Any], *, legacy: bool) -> bool:
 class KnownTools:
     def __init__(self) -> None:
         self._known: dict[str, KnownTool] = {}
+        self._bytes = 0
         self._before: dict[str, KnownTool] = {}
         """What was known when it was last forgotten: better than nothing, where the list cannot be had."""
         self.generation = 0
@@ -126,9 +128,10 @@ class KnownTools:
     def get(self, name: str) -> KnownTool | None:
         return self._known.get(name)
 
-    def learn(self, tools: list[Tool], *, over_http: bool, legacy: bool) -> list[Tool]:
-        """Take note of listed tools; those left whose header annotations can be honoured."""
+    def learn(self, tools: list[Tool], *, over_http: bool, legacy: bool, size: int = 0) -> list[Tool]:
+        """Take note of listed tools; those left whose header annotations can be honoured. `size`: their bytes on the wire."""
         kept: list[Tool] = []
+        self._bytes += size
         for tool in tools:
             headers = None
             if over_http:
@@ -139,7 +142,7 @@ class KnownTools:
                     log.warning("the tool %s was left out: %s", tool.name, error)
                     self._known.pop(tool.name, None)
                     continue
-            if len(self._known) < _MOST:
+            if len(self._known) < _MOST and self._bytes <= _MOST_BYTES:
                 self._known[tool.name] = KnownTool(tool, headers, legacy=legacy)
             kept.append(tool)
         return kept
@@ -154,5 +157,6 @@ class KnownTools:
     def forget(self) -> None:
         self._before = {**self._before, **self._known} if not self.is_complete else dict(self._known)
         self._known.clear()
+        self._bytes = 0
         self.is_complete = False
         self.generation += 1

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from trimaran.errors import RemoteProtocolError, TimedOut
+from trimaran.errors import RemoteProtocolError, TimedOut, TooManyPages
 from trimaran.protocol.sse import SSEParser
 from trimaran.transports.http import events
 
@@ -209,3 +209,44 @@ async def test_a_question_with_an_endless_id_is_ignored(dock: Dock, wire: str) -
         await assert_usable(client)
         assert not asked
         assert [message for message in peer.messages() if "method" not in message] == []
+
+
+@ERAS
+async def test_a_page_of_malformed_items_is_refused(dock: Dock, era: str) -> None:
+    """Each cost a line in the log, and a message has room for two hundred thousand."""
+    async with dock.open("json", era, cache=False) as (client, peer):
+        assert isinstance(peer, EvilHttp)
+
+        async def junk(x: Exchange) -> None:
+            page = b'{"jsonrpc":"2.0","id":%d,"result":{"resultType":"complete","tools":[%b]}}'
+            await x.reply(page % (x.id, b",".join([b"{}"] * 50_000)))
+
+        peer.overrides["tools/list"] = junk
+        error = await failure_of(client.list_tools())
+        assert isinstance(error, RemoteProtocolError), repr(error)
+        assert "more than 100 malformed items on one page" in str(error)
+
+
+@ERAS
+async def test_a_list_of_slow_pages_comes_to_an_end(dock: Dock, era: str) -> None:
+    """Each page comes in time, and a thousand of them would take a day."""
+    async with dock.open("json", era, lists="endless", timeout=5.0, max_timeout=0.5) as (client, peer):
+        assert isinstance(peer, EvilHttp)
+
+        async def slow(x: Exchange) -> None:
+            await asyncio.sleep(0.1)
+            await peer.honest(x)
+
+        peer.overrides["tools/list"] = slow
+        with took(most=8.0):
+            error = await failure_of(client.list_tools_all())
+        assert isinstance(error, TimedOut), repr(error)
+        assert "tools/list has not come to its end within 0.5 s" in str(error)
+
+
+async def test_a_list_is_bounded_by_its_bytes_too(dock: Dock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trimaran.client.client._LIST_BYTES", 100_000)
+    async with dock.open("json", "modern", lists="endless", timeout=20.0) as (client, _):
+        error = await failure_of(client.list_tools_all(), 30)
+        assert isinstance(error, TooManyPages), repr(error)
+        assert "more than 100000 bytes" in str(error)

@@ -122,3 +122,15 @@ def test_a_full_cache_takes_a_newer_answer_to_the_same_request_without_dropping_
     cache.put("prompts/list", {}, 1000, "newer")
     assert cache.get("tools/list", {}) == "old"
     assert cache.get("prompts/list", {}) == "newer"
+
+
+def test_what_is_kept_is_bounded_by_its_bytes_too() -> None:
+    cache = Cache(lambda: 0.0)
+    for number in range(100):
+        cache.put("resources/read", {"uri": str(number)}, 1000, number, size=1024 * 1024)
+    kept = [number for number in range(100) if cache.get("resources/read", {"uri": str(number)}) is not None]
+    assert kept == list(range(68, 100))
+    cache.put("resources/read", {"uri": "99"}, 1000, "again", size=10)
+    cache.clear()
+    cache.put("resources/read", {"uri": "new"}, 1000, "new", size=32 * 1024 * 1024)
+    assert cache.get("resources/read", {"uri": "new"}) == "new"
