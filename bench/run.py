@@ -1,4 +1,4 @@
-"""The benchmark suite: every budget of the design, measured against the rivals in one run.
+"""The benchmark suite: every budget, measured against the rivals in one run.
 
     .venv/bin/python bench/run.py                    everything, about 20 minutes
     .venv/bin/python bench/run.py --quick            a quarter of the load, about half the time

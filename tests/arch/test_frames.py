@@ -11,12 +11,12 @@ from typing import Any
 import trimaran
 
 LIBRARY = str(Path(trimaran.__file__).parent)
-MOST = 4  # design, "One tools/call": asgi, dispatch, tools, and one to spare
+MOST = 4  # decision 0001: asgi, dispatch, tools, and one to spare
 REVISION = "2026-07-28"
 
 
 async def test_at_most_four_library_frames_stand_above_a_tool() -> None:
-    """Whose rule: ours (design, "One tools/call, HTTP in to response out")."""
+    """Whose rule: ours (decision 0001)."""
     server = trimaran.Server("frames", version="1.0.0")
     above: list[str] = []
 

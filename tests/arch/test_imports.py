@@ -42,19 +42,19 @@ def run(statement: str) -> dict[str, list[str]]:
 
 
 def test_bare_import_loads_nothing_heavy() -> None:
-    """Whose rule: ours (design, "Layers": names resolve on demand)."""
+    """Whose rule: ours (decision 0001: names resolve on demand)."""
     heavy = loaded_by("import trimaran") & {*HEAVY, "asyncio", "msgspec", "jsonschema_rs", "ssl", "socket"}
     assert not heavy
 
 
 def test_server_loads_no_http_library_and_no_crypto() -> None:
-    """Whose rule: ours (design, "Budgets"). `ssl` is not on the list: asyncio itself imports it."""
+    """Whose rule: ours (the budgets in bench/README.md). `ssl` is not on the list: asyncio itself imports it."""
     heavy = loaded_by("from trimaran import Server") & set(HEAVY)
     assert not heavy
 
 
 def test_client_loads_no_server_code_and_no_http_library() -> None:
-    """Whose rule: ours (design, "Budgets"): a client of a remote server needs neither."""
+    """Whose rule: ours (the budgets in bench/README.md): a client of a remote server needs neither."""
     loaded = loaded_by("from trimaran import connect, open_client, SyncClient")
     server = {name for name in loaded if name.startswith(("trimaran.server", "trimaran.serve", "trimaran.legacy"))}
     assert not server

@@ -1,6 +1,6 @@
 """The layers of the library, proved from the imports in its source.
 
-`LAYERS` is the design's picture: a unit imports only units on lines above its own, never a neighbour on the same line.
+`LAYERS` is the picture of docs/concepts/internals.md: a unit imports only units on lines above its own, never a neighbour on the same line.
 All imports count, also those inside functions and under TYPE_CHECKING. `trimaran/__init__.py` alone is free: it names
 everything, and loads it on demand. A door that must open upward stands in `DOORS` with its reason, opens only inside a
 function, and is removed when no longer used.
@@ -123,7 +123,7 @@ def test_every_module_has_a_place_in_the_picture() -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=module_name)
 def test_module_imports_only_from_layers_above(path: Path) -> None:
-    """Whose rule: ours (design, "Layers")."""
+    """Whose rule: ours (decision 0001)."""
     module = module_name(path)
     unit = unit_of(module)
     is_application = unit in LAYERS[-1] | LAYERS[-2]
@@ -146,7 +146,7 @@ def test_module_imports_only_from_layers_above(path: Path) -> None:
 
 @pytest.mark.parametrize("path", [p for p in MODULES if unit_of(module_name(p)) in BANNED], ids=module_name)
 def test_module_leaves_the_outside_world_alone(path: Path) -> None:
-    """Whose rule: ours (design, "Layers": pure code, and async logic without sockets)."""
+    """Whose rule: ours (decision 0001: pure code, and async logic without sockets)."""
     banned = BANNED[unit_of(module_name(path))]
     wrong = [
         f"{path.name}:{found.line} imports {found.name}"

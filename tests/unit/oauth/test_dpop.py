@@ -205,6 +205,6 @@ def test_the_origins_heard_from_last_are_remembered() -> None:
 
 @pytest.mark.slow
 def test_importing_loads_no_cryptography() -> None:
-    """Whose rule: ours (design, "Budgets"). In a fresh interpreter, since this one has loaded it."""
+    """Whose rule: ours (the budgets in bench/README.md). In a fresh interpreter, since this one has loaded it."""
     code = "import sys, trimaran.oauth.dpop; sys.exit(any(m in sys.modules for m in ('joserfc', 'cryptography')))"
     assert subprocess.run([sys.executable, "-I", "-c", code], timeout=30).returncode == 0

@@ -33,7 +33,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path, redis: RedisServer) -> 
 @pytest.mark.parametrize("check", STORE_CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("make", ["memory", "sqlite", "redis"], indirect=True)
 async def test_store_keeps_the_contract(check: Any, make: Make) -> None:
-    """Whose rule: ours (design, "State beyond one request")."""
+    """Whose rule: ours (decision 0012)."""
     await check(make)
 
 

@@ -83,7 +83,7 @@ async def test_redis_without_its_package_says_what_to_install(monkeypatch: pytes
 
 @pytest.mark.slow
 def test_a_store_in_memory_loads_no_database() -> None:
-    """Whose rule: ours (design, "Layers": names resolve on demand)."""
+    """Whose rule: ours (decision 0001: names resolve on demand)."""
     script = "from trimaran.state import open_store; open_store('memory://'); import sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True)
     assert not {"sqlite3", "redis", "trimaran.state.tokens"} & set(done.stdout.split())

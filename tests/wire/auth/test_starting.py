@@ -222,7 +222,7 @@ async def test_a_bearer_provider_guards_an_endpoint(binding: str) -> None:
 
 @pytest.mark.slow
 def test_serving_without_an_authenticator_loads_nothing_of_it() -> None:
-    """Whose rule: ours (design, "Budgets")."""
+    """Whose rule: ours (the budgets in bench/README.md)."""
     program = (
         "import sys\nfrom trimaran import Server\nServer('a', version='1').asgi()\n"
         "found = [m for m in sys.modules if m.startswith('trimaran.auth') or m.endswith('.entrance')]\n"
