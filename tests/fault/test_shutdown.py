@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -15,6 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from trimaran import Server
+from trimaran.serve import HttpServer
 
 from .rig import (
     CHILD,
@@ -337,3 +341,33 @@ def test_nothing_is_left_of_a_stdio_server_that_started_children() -> None:
         assert child.wait(3) == 0
         left = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, check=False).stdout
         assert not left.strip()
+
+
+async def test_connections_that_the_system_has_accepted_are_served_before_the_server_stops() -> None:
+    """They are in the queue of a socket that is about to be closed: closed with them in it, they would be reset."""
+    server = Server("busy", version="1")
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+    params = {"name": "add", "arguments": {"a": 1, "b": 2}, "_meta": meta}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+    head = (
+        "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        "Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\n"
+        f"Mcp-Name: add\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    http = HttpServer(server, port=0)
+    await http.start()
+    clients = [socket.create_connection(("127.0.0.1", http.port), timeout=10) for _ in range(150)]
+    try:
+        for client in clients:  # the loop does not turn meanwhile, so none of them is accepted by the server
+            client.sendall(head.encode() + body)
+        await http.stop()
+        replies = [await asyncio.to_thread(client.recv, 65536) for client in clients]
+    finally:
+        for client in clients:
+            client.close()
+    assert {reply.split(b" ")[1] for reply in replies} == {b"200"}

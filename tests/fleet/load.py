@@ -102,25 +102,24 @@ class Load:
         await perform(whole, lambda _: self._wait(whole, id), name_of)
 
     async def _wait(self, job: Job, id: str) -> None:
-        """A task outlives every look at it that fails."""
-        while True:
-            task = self.client.task(id)
-            try:
-                expect((await task.result(job.deadline)).data, job.key)
-                return
-            except TransportError as error:
-                self.report.notes.append(f"look at a task: {name_of(error)}")
-            except CallError as error:
-                if task.status == "failed":
-                    raise Failed(str(error)) from None
-                if error.status != 503 and error.code != -32603:
-                    raise
-                self.report.notes.append(f"look at a task: {name_of(error)}")
-            await asyncio.sleep(0.25)
+        """Whoever waits waits once, and is told what came of the task, whatever happens to the fleet meanwhile."""
+        task = self.client.task(id)
+        try:
+            expect((await task.result(job.deadline)).data, job.key)
+        except TransportError as error:
+            raise Misled(f"{name_of(error)}: {error}") from None
+        except CallError as error:
+            if task.status == "failed":
+                raise Failed(str(error)) from None
+            raise Misled(f"{name_of(error)}, and the task is {task.status}: {error}") from None
 
 
 class Failed(Error):
     """The task came to an end, and not a good one."""
+
+
+class Misled(Error):
+    """Somebody who waited for a task was told something else than what came of it."""
 
 
 @asynccontextmanager

@@ -13,7 +13,9 @@ import contextlib
 import functools
 import json
 import os
+import random
 import re
+import signal
 import socket
 import struct
 import subprocess
@@ -180,6 +182,7 @@ class Program:
                 stdout=log,
                 stderr=log,
                 env=self._environment,
+                start_new_session=True,  # a hangup has no terminal to be of
             )
 
     def kill(self) -> None:
@@ -188,6 +191,18 @@ class Program:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+    def workers(self) -> list[int]:
+        """The processes that a supervisor has started."""
+        listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+        pairs = [line.split() for line in listed.splitlines()]
+        return [int(pid) for pid, parent in pairs if int(parent) == self.pid]
+
+    async def wait_for(self, is_so: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 2 * START_LIMIT
+        while not is_so():
+            assert time.monotonic() < deadline, f"{self.name} did not get so far:\n{self.log()}"
+            await asyncio.sleep(0.05)
 
     async def wait_until_listening(self) -> None:
         deadline = time.monotonic() + START_LIMIT
@@ -208,11 +223,14 @@ class Program:
 # --- what happened ---------------------------------------------------------------------------------------------------
 
 
+What = Literal["kill", "term", "roll", "orphan", "redis", "cut"]
+
+
 @dataclass
 class Fault:
     """Something that was done to the fleet, and when it was over."""
 
-    what: Literal["kill", "redis", "cut"]
+    what: What
     began: float
     ended: float = float("inf")
     pid: int = 0
@@ -251,7 +269,7 @@ class Rig:
         return [json.loads(line) for line in self.ledger.read_text().splitlines()] if self.ledger.exists() else []
 
     @contextlib.asynccontextmanager
-    async def _fault(self, what: Literal["kill", "redis", "cut"], pid: int = 0) -> AsyncIterator[None]:
+    async def _fault(self, what: What, pid: int = 0) -> AsyncIterator[None]:
         fault = Fault(what, time.time(), pid=pid)
         self.faults.append(fault)
         yield
@@ -263,6 +281,33 @@ class Rig:
             self.servers[number].kill()
             self.servers[number].start()
             await self.servers[number].wait_until_listening()
+
+    async def end_worker(self, number: int, how: Literal["kill", "term"]) -> None:
+        """Of a server with workers: one is ended. Over when it has been replaced."""
+        server = self.servers[number]
+        before = server.workers()
+        pid = random.choice(before)
+        async with self._fault(how, pid):
+            os.kill(pid, signal.SIGKILL if how == "kill" else signal.SIGTERM)
+            await server.wait_for(lambda: pid not in server.workers() and len(server.workers()) >= len(before))
+
+    async def roll(self, number: int) -> None:
+        """Of a server with workers: all are replaced, one after the other."""
+        server, done = self.servers[number], "all workers are new"
+        before, times = set(server.workers()), server.everything().count(done)
+        async with self._fault("roll"):
+            os.kill(server.pid, signal.SIGHUP)
+            await server.wait_for(lambda: server.everything().count(done) > times)
+            await server.wait_for(lambda: not before & set(server.workers()))
+
+    async def orphan(self, number: int) -> None:
+        """Of a server with workers: the supervisor is killed, and the next one started at once."""
+        server = self.servers[number]
+        times = server.everything().count("is served at")
+        async with self._fault("orphan"):
+            server.kill()
+            server.start()
+            await server.wait_for(lambda: server.everything().count("is served at") > times)
 
     async def restart_redis(self, away: float) -> None:
         """Killed, away for some seconds, and back with what it had acknowledged."""
@@ -297,8 +342,8 @@ def nginx_config(folder: Path, port: int, ports: list[int]) -> str:
 
 
 @contextlib.asynccontextmanager
-async def rig(folder: Path, *, servers: int = 3, store: bool = True) -> AsyncIterator[Rig]:
-    """A fleet that serves `server.py`, ready; without `store`, each process by itself."""
+async def rig(folder: Path, *, servers: int = 3, store: bool = True, workers: int = 1) -> AsyncIterator[Rig]:
+    """A fleet that serves `server.py`, ready; without `store`, each process by itself; with `workers`, so many per port."""
     assert NGINX.exists(), "there is no nginx for the tests: run scripts/setup-nginx"
     redis = RedisServer(folder)
     cable = Cable(redis.port)
@@ -314,6 +359,8 @@ async def rig(folder: Path, *, servers: int = 3, store: bool = True) -> AsyncIte
         start(cable.start, cable.stop)
         for number, one in enumerate(ports):
             command = [sys.executable, "-m", "trimaran.cli", "serve", str(HERE / "server.py"), "--port", str(one)]
+            if workers > 1:
+                command += ["--workers", str(workers), "--log-level", "info"]
             if store:
                 command += ["--store", f"redis://127.0.0.1:{cable.port}/0"]
             log = folder / f"server-{number}.log"

@@ -7,21 +7,23 @@ What must hold is said in verdict.py.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from .jobs import Report
 from .load import client_load
 from .rig import HERE, TOOLS, Rig, rig
-from .verdict import HEARING, RELISTENING, judge, table
+from .verdict import HEARING, OUTAGES, RELISTENING, judge, table
 
 CALLS = int(os.environ.get("TRIMARAN_CHAOS") or 500)
 IS_FULL = "TRIMARAN_CHAOS" in os.environ
@@ -33,7 +35,7 @@ PYTHON = TOOLS / "peers" / "sdk" / "bin" / "python"
 
 pytestmark = pytest.mark.deadline(3600 if IS_FULL else 120)
 
-Fate = Callable[[Rig], Awaitable[None]]
+Fate = Callable[[Rig], Coroutine[Any, Any, None]]
 
 
 class SdkClient:
@@ -83,22 +85,33 @@ async def hear_out(reports: list[Report], fleet: Rig) -> None:
         await asyncio.sleep(0.5)
 
 
-async def weather(folder: Path, fate: Fate) -> None:
-    """All clients call, one process after the other is killed, and fate strikes in the middle."""
+async def kill_in_turn(fleet: Rig) -> None:
+    for number in itertools.count():
+        await asyncio.sleep(PACE)
+        await fleet.kill_and_restart(number % len(fleet.servers))
+
+
+async def vex_workers_in_turn(fleet: Rig) -> None:
+    """Of one server after the other a worker is killed, one told to end, all replaced, and the supervisor killed."""
+    for number in itertools.count():
+        for vex in (
+            lambda which: fleet.end_worker(which, "kill"),
+            lambda which: fleet.end_worker(which, "term"),
+            fleet.roll,
+            fleet.orphan,
+        ):
+            await asyncio.sleep(PACE)
+            await vex(number % len(fleet.servers))
+
+
+async def weather(folder: Path, fate: Fate, vex: Fate = kill_in_turn, **options: Any) -> None:
+    """All clients call, one process after the other is vexed, and fate strikes in the middle."""
     async with (
-        rig(folder) as fleet,
+        rig(folder, **options) as fleet,
         client_load(fleet.url, "modern", DEADLINE) as modern,
         client_load(fleet.url, "legacy", DEADLINE) as legacy,
         sdk_client(fleet, CALLS * 2 // 5) as sdk,
     ):
-        is_over = False
-
-        async def kill_in_turn() -> None:
-            number = 0
-            while not is_over:
-                await asyncio.sleep(PACE)
-                await fleet.kill_and_restart(number % len(fleet.servers))
-                number += 1
 
         def is_enough() -> bool:
             return done.done() and len(modern.report.jobs) >= CALLS * 2 // 5 and len(legacy.report.jobs) >= CALLS // 5
@@ -107,25 +120,24 @@ async def weather(folder: Path, fate: Fate) -> None:
             await asyncio.sleep(PACE * 1.5)
             await fate(fleet)
             async with asyncio.timeout(DEADLINE * 4):
-                while sum(fault.is_over for fault in fleet.faults if fault.what == "kill") < 2:
+                while sum(fault.is_over for fault in fleet.faults if fault.what not in OUTAGES) < ENOUGH[vex]:
                     await asyncio.sleep(0.05)
             sdk.tell()
 
-        tasks = done, killing, struck = [
-            asyncio.create_task(one) for one in (sdk.hear("done"), kill_in_turn(), strike())
-        ]
+        vexing = asyncio.create_task(vex(fleet))
+        tasks = done, struck = [asyncio.create_task(one) for one in (sdk.hear("done"), strike())]
         try:
             await asyncio.gather(modern.run(HANDS, is_enough), legacy.run(HANDS // 2, is_enough))
-            is_over = True
             await asyncio.gather(*tasks)
+            await stop_between_faults(fleet, vexing)
             await asyncio.gather(modern.settle(), legacy.settle())
             sdk.tell()
             reports = [modern.report, legacy.report, await sdk.report()]
             await hear_out(reports, fleet)
         finally:
-            for task in tasks:
+            for task in (*tasks, vexing):
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*tasks, vexing, return_exceptions=True)
     for report in reports:
         report.write(folder / f"{report.client}.json")
     (folder / "faults.json").write_text(json.dumps([asdict(fault) for fault in fleet.faults]))
@@ -139,12 +151,29 @@ async def weather(folder: Path, fate: Fate) -> None:
     assert any(job.client == "sdk" and job.error is None for job in verdict.jobs)
 
 
+async def stop_between_faults(fleet: Rig, vexing: asyncio.Task[None]) -> None:
+    """A fleet that is left in the middle of something would not be there for those who still wait."""
+    async with asyncio.timeout(60):
+        while not all(fault.is_over for fault in fleet.faults):
+            assert not vexing.done(), vexing.exception()
+            await asyncio.sleep(0.01)
+    vexing.cancel()
+
+
+ENOUGH: dict[Fate, int] = {kill_in_turn: 2, vex_workers_in_turn: 4}
+"""Faults that must be over before a run may end."""
+
+
 async def nothing_more(fleet: Rig) -> None:
     await asyncio.sleep(PACE * 2)
 
 
 async def test_servers_are_killed(tmp_path: Path) -> None:
     await weather(tmp_path, nothing_more)
+
+
+async def test_workers_are_killed_and_told_to_end_and_replaced_and_lose_their_supervisor(tmp_path: Path) -> None:
+    await weather(tmp_path, nothing_more, vex_workers_in_turn, servers=2, workers=2)
 
 
 async def test_servers_are_killed_and_redis_is_restarted(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@
   change that was announced and that a listening client was never told of.
 - *doubled*: the ledger has the same thing twice. A call that failed may be there or not: nobody can know; but not twice, since
   neither the clients nor nginx send a call again that may have been read.
+- *misled*: somebody who waited for a task was told something else than what came of it.
 - *late*: a call that ended after its deadline, however it ended.
 - *unexplained*: a call that failed while nothing was being done to the fleet, or that failed for want of the store although it
   needs none.
@@ -25,12 +26,17 @@ LEAVES |= {"announce": ("announce",), "post": ("post",)}
 LEGS = 5
 # And a task, if it came to a good end.
 ARRIVED = {"errand": ["errand", "errand done"], "voyage": [f"leg {leg}" for leg in range(1, LEGS + 1)]}
-PATIENCE = {"kill": 0.5, "redis": 5.0, "cut": 5.0}
+PATIENCE = {"kill": 0.5, "term": 0.5, "roll": 0.5, "orphan": 0.5, "redis": 5.0, "cut": 5.0}
 """Seconds after a fault is over in which calls may still fail for it: the store is tried again with a growing pause."""
+OUTAGES = ("redis", "cut")
+"""Faults of the store. All others befall a process."""
 HEARING = 10.0
 """Seconds within which a change must have been heard: the SDK comes back for a broken stream after one."""
 RELISTENING = 15.0
 """The same after the store was away: a client that could not listen for want of it comes back with growing pauses."""
+
+
+KINDS = ("lost", "doubled", "misled", "late", "wrong", "unexplained", "unheard")
 
 
 @dataclass
@@ -40,6 +46,7 @@ class Verdict:
     entries: list[dict[str, Any]]
     lost: list[str] = field(default_factory=list[str])
     doubled: list[str] = field(default_factory=list[str])
+    misled: list[str] = field(default_factory=list[str])
     late: list[str] = field(default_factory=list[str])
     wrong: list[str] = field(default_factory=list[str])
     unexplained: list[str] = field(default_factory=list[str])
@@ -55,8 +62,7 @@ class Verdict:
 
     @property
     def problems(self) -> list[str]:
-        kinds = ("lost", "doubled", "late", "wrong", "unexplained", "unheard")
-        return [f"{kind}: {what}" for kind in kinds for what in getattr(self, kind)]
+        return [f"{kind}: {what}" for kind in KINDS for what in getattr(self, kind)]
 
     @property
     def failures(self) -> list[str]:
@@ -109,7 +115,7 @@ def _is_explained(job: Job, faults: Iterable[Fault]) -> bool:
     return any(
         job.began <= fault.ended + PATIENCE[fault.what] and job.ended >= fault.began
         for fault in faults
-        if fault.what == "kill" or needs_store
+        if fault.what not in OUTAGES or needs_store
     )
 
 
@@ -124,6 +130,8 @@ def _tasks(verdict: Verdict, ledger: Counter[tuple[str, str]]) -> None:
             end = followed.get(job.key, job)
             if end.error is None and missing:
                 verdict.lost.append(f"{job.kind} {job.key}: completed, and the ledger has no {missing[0]}")
+            elif end.error == "Misled":
+                verdict.misled.append(f"{job.kind} {job.key}: {end.detail}")
             elif end.error not in (None, "Failed", "wrong"):
                 verdict.lost.append(f"task {job.key}: {end.detail}")
 
@@ -134,7 +142,7 @@ def _hearing(verdict: Verdict, report: Report) -> None:
     for job in verdict.jobs:
         if job.change is None or job.error is not None or job.key not in by_key:
             continue
-        outages = (fault for fault in verdict.faults if fault.what != "kill" and fault.ended > job.began - RELISTENING)
+        outages = (fault for fault in verdict.faults if fault.what in OUTAGES and fault.ended > job.began - RELISTENING)
         until = job.ended + HEARING + sum(fault.seconds + RELISTENING for fault in outages)
         if report.deaf_since is not None and report.deaf_since < until:
             continue
@@ -150,10 +158,20 @@ def _may_be_untold(entry: dict[str, Any], faults: Iterable[Fault]) -> bool:
     until = entry["at"] + 0.5
     for fault in faults:
         over = fault.ended + PATIENCE[fault.what]
-        if fault.what != "kill" and fault.began - 1 <= entry["at"] <= over:
+        if fault.what in OUTAGES and fault.began - 1 <= entry["at"] <= over:
             until = max(until, over)
     kills = (fault for fault in faults if fault.what == "kill" and fault.pid == entry["pid"])
     return any(entry["at"] <= kill.began <= until for kill in kills)
+
+
+NAMES = {
+    "kill": "kills",
+    "term": "SIGTERMs",
+    "roll": "rolling restarts",
+    "orphan": "kills of a supervisor",
+    "redis": "restarts of Redis",
+    "cut": "cuts of the network",
+}
 
 
 # --- the table -------------------------------------------------------------------------------------------------------
@@ -176,12 +194,11 @@ def table(verdict: Verdict) -> str:
     ends = Counter("completed" if job.error is None else job.error for job in tasks)
     said = ", ".join(f"{k.lower()} {n}" for k, n in ends.most_common())
     lines.append(f"tasks: {len(tasks)} ({said or 'none'}), resumed by another process {resumed}")
-    for what, name in (("kill", "kills"), ("redis", "restarts of Redis"), ("cut", "cuts of the network")):
+    for what, name in NAMES.items():
         found = sorted(fault.seconds for fault in verdict.faults if fault.what == what)
         if found:
             lines.append(f"{name}: {len(found)}, back after {found[len(found) // 2]:.2f} s (most {found[-1]:.2f} s)")
-    kinds = ("lost", "doubled", "late", "wrong", "unexplained", "unheard")
-    lines.append(", ".join(f"{kind} = {len(getattr(verdict, kind))}" for kind in kinds))
+    lines.append(", ".join(f"{kind} = {len(getattr(verdict, kind))}" for kind in KINDS))
     return "\n".join(lines)
 
 

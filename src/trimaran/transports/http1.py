@@ -40,6 +40,9 @@ __all__ = ["Http1Server"]
 IDLE_SECONDS: Final = 75.0  # what nginx keeps an idle connection
 READ_SECONDS: Final = 30.0  # to send a whole request: slower is a stuck client or a slow attack
 _SWEEP_SECONDS: Final = 5.0
+_LAST_LOOK: Final = (
+    0.02  # seconds for a request that is on its way, before the connection it comes by is closed as idle
+)
 _PIPELINED: Final = 256 * 1024  # bytes of following requests to hold while one is served
 HIGH_WATER: Final = 256 * 1024  # unsent bytes on a connection before its writers wait
 _TOGETHER: Final = 16 * 1024  # bytes of a stream that are sent at once, though more may be about to be said
@@ -123,6 +126,7 @@ class Http1Server:
         if self._ticker is not None:
             self._ticker.cancel()
         self.stop_listening()
+        await asyncio.sleep(_LAST_LOOK)
         for connection in tuple(self.connections):
             connection.end_soon()
         loop = asyncio.get_running_loop()

@@ -29,6 +29,8 @@ __all__ = ["Listener"]
 _AT_ONCE: Final = 64
 # Descriptors below the limit from which on connections are extra; an eighth of a small limit.
 _RESERVE: Final = 64
+# So many times that number may wait when the server stops: a usual backlog.
+_LAST_TURNS: Final = 32
 _SPARES: Final = 4
 # Seconds until accepting is tried again when it cannot be helped.
 _PAUSE: Final = 0.05
@@ -91,9 +93,12 @@ class Listener:
         return server.sockets[0].getsockname()[1]
 
     def stop(self) -> None:
-        """Take no more connections; those that are open go on."""
+        """Take no more connections; those that are open go on, and so do those that the system has accepted for us."""
         for listening in self._sockets:
             asyncio.get_running_loop().remove_reader(listening)
+            for _ in range(_LAST_TURNS):  # what is left there when the socket is closed is reset
+                if not self._accept(listening):
+                    break
         self._forget_sockets()
         if self._server is not None:
             self._server.close()
@@ -129,12 +134,13 @@ class Listener:
         """Is this a connection that may ask for no more than our health?"""
         return descriptor in self._extra_descriptors
 
-    def _accept(self, listening: socket.socket) -> None:
+    def _accept(self, listening: socket.socket) -> bool:
+        """Take who waits; were there so many that more may?"""
         for _ in range(_AT_ONCE):
             try:
                 connection, _ = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
+                return False
             except OSError as error:
                 if error.errno not in _NO_DESCRIPTOR:
                     raise
@@ -144,10 +150,11 @@ class Listener:
                 )
                 if not self._spares:
                     self._pause(listening)
-                    return
+                    return False
                 os.close(self._spares.pop())
                 continue
             self._open(connection, is_extra=len(self._spares) < _SPARES or connection.fileno() >= self._ceiling)
+        return True
 
     def _pause(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
