@@ -273,6 +273,50 @@ async def test_unknown_answers_are_ignored(wire: Wire) -> None:
     assert text(await retry(wire, "greet", state, answers)) == "Hello Ada"
 
 
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("tools/call", {"name": "greet", "arguments": {}}),
+        ("tools/call", {"name": "gathered", "arguments": {}}),
+        ("prompts/get", {"name": "letter", "arguments": {"to": "Bo"}}),
+        ("resources/read", {"uri": "secret://vault"}),
+        ("resources/read", {"uri": "secret://attic"}),
+    ],
+)
+async def test_answers_to_what_was_never_asked_are_no_answers(wire: Wire, method: str, params: dict[str, Any]) -> None:
+    """protocol.md 1.3: unknown answers are ignored and what is missing is asked for. Without a state nothing was asked."""
+    answers = {"elicit-1": accept(), "a": accept(), "b": accept(), "roots-1": {"roots": []}}
+    asked, state = required(await wire.modern(method, {**params, "inputResponses": answers}, caps=ALL))
+    assert asked
+    good = {
+        key: accept() if one["method"] == "elicitation/create" else {"roots": [{"uri": "file:///y"}]}
+        for key, one in asked.items()
+    }
+    reply = await wire.modern(method, {**params, "inputResponses": good, "requestState": state}, caps=ALL)
+    assert reply.result["resultType"] == "complete"
+
+
+async def test_a_state_is_good_for_no_other_call(wire: Wire) -> None:
+    """protocol.md 6.4: bound to method, name and arguments, whatever the keys of the answers."""
+    asked, state = required(await wire.call("greet", caps=FORM))
+    answers = {key: accept() for key in asked}
+    more = {"requestState": state, "inputResponses": answers}
+    for method, params in (
+        ("tools/call", {"name": "greet_too", "arguments": {}}),
+        ("tools/call", {"name": "greet", "arguments": {"greeting": "Hi"}}),
+        ("prompts/get", {"name": "letter", "arguments": {"to": "Bo"}}),
+        ("resources/read", {"uri": "secret://vault"}),
+    ):
+        assert (await wire.modern(method, {**params, **more}, caps=FORM)).verdict == (400, -32602, 1)
+
+
+@pytest.mark.parametrize("answer", [{"roots": []}, {"role": "assistant", "model": "m", "content": []}, {"action": 1}])
+async def test_an_answer_of_another_kind_is_an_error(wire: Wire, answer: Any) -> None:
+    """protocol.md 1.3: malformed -> -32602; what a form did not get is not taken for a yes."""
+    asked, state = required(await wire.call("greet", caps=FORM))
+    assert (await retry(wire, "greet", state, {next(iter(asked)): answer})).verdict == (400, -32602, 2)
+
+
 async def test_an_answer_is_given_once(wire: Wire) -> None:
     """Journal: a key that has its answer keeps it, since the body has already acted on it."""
     first, state = required(await wire.call("twice", caps=FORM))

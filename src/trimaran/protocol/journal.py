@@ -32,6 +32,7 @@ __all__ = [
     "digest",
     "merge_responses",
     "read_journal",
+    "require_answer",
     "write_journal",
 ]
 
@@ -59,14 +60,10 @@ class Journal(msgspec.Struct, frozen=True, omit_defaults=True):
     steps: dict[str, Any] = {}
     asked: dict[str, Ask] = {}
     stateless: bool = False
-    """The answers came without state to match them against: each is tentative until the body asks for it.
+    """Answers came without the state of the call that they answer: what the body did before it asked is not known.
 
     It speaks of this request only and is not written.
     """
-
-    @property
-    def is_empty(self) -> bool:
-        return not (self.answers or self.steps or self.asked)
 
 
 _reader: Final = msgspec.msgpack.Decoder(Journal)
@@ -116,21 +113,19 @@ def write_journal(journal: Journal) -> bytes:
 def merge_responses(journal: Journal | None, responses: Mapping[str, Any]) -> Journal:
     """Add the client's `inputResponses`: answers to what was asked are kept, others ignored.
 
-    Without a journal (the client sent no `requestState`) every response is a tentative answer.
+    Without a journal (the client sent no `requestState`) nothing was asked that we know of, so nothing is answered: the
+    body asks. A client could else answer a question that it never saw, and that would say something else today.
 
     Raises:
         ProtocolError: a response is not an object (-32602).
     """
-    if journal is None or journal.is_empty:
-        for key, response in responses.items():
-            _require_object(key, response)
-        return Journal(answers=dict(responses), stateless=True)
-    answers = dict(journal.answers)
     for key, response in responses.items():
-        if key in journal.asked and key not in answers:
-            _require_object(key, response)
-            answers[key] = response
-    return msgspec.structs.replace(journal, answers=answers, stateless=False)
+        if journal is None or key in journal.asked:
+            require_answer(key, response)
+    if journal is None:
+        return Journal(stateless=True)
+    new = {key: response for key, response in responses.items() if key in journal.asked and key not in journal.answers}
+    return msgspec.structs.replace(journal, answers={**journal.answers, **new}, stateless=False)
 
 
 def check_same_ask(journal: Journal, ask: Ask) -> None:
@@ -149,7 +144,8 @@ def check_same_ask(journal: Journal, ask: Ask) -> None:
     )
 
 
-def _require_object(key: str, response: Any) -> None:
+def require_answer(key: str, response: Any) -> None:
+    """Refuse an answer that cannot be one, whatever was asked."""
     if not isinstance(response, Mapping):
         kind = "null" if response is None else type(cast("object", response)).__name__
         raise ProtocolError.invalid_params(f"inputResponses[{key!r}] must be a result object, not {kind}")

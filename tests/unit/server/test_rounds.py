@@ -350,8 +350,8 @@ async def test_two_questions_with_one_key_are_the_authors_mistake() -> None:
     assert "'k'" in error["message"]
 
 
-async def test_a_retry_without_its_state_may_answer_but_not_repeat_steps() -> None:
-    """protocol.md 1.3: a client echoes the state; without it a step could run twice."""
+async def test_a_retry_without_its_state_answers_nothing_and_repeats_no_steps() -> None:
+    """protocol.md 1.3: a client echoes the state; without it nothing was asked, and a step could run twice."""
     ran: list[str] = []
 
     async def plain(ctx: Context) -> str:
@@ -363,7 +363,8 @@ async def test_a_retry_without_its_state_may_answer_but_not_repeat_steps() -> No
 
     more = {"inputResponses": {"elicit-1": named("Ada")}}
     async with Peer(serving(plain)) as peer:
-        assert texts(await peer.call("t", caps=ALL, more=more)) == ["Ada"]
+        again = await peer.call("t", caps=ALL, more=more)
+        assert (again["resultType"], list(again["inputRequests"])) == ("input_required", ["elicit-1"])
     async with Peer(serving(stepping)) as peer:
         error = (await peer.call("t", caps=ALL, more=more))["error"]
     assert error["code"] == -32602

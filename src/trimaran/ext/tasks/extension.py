@@ -42,6 +42,7 @@ from trimaran.errors import (
 from trimaran.fleet import owner_text, unavailable
 from trimaran.protocol.envelope import Envelope, legacy_result
 from trimaran.protocol.inbound import Call
+from trimaran.protocol.journal import require_answer
 from trimaran.protocol.methods import Method, extend
 from trimaran.protocol.versions import V2025_11
 from trimaran.seconds import check_seconds
@@ -347,6 +348,8 @@ class Tasks:
         answers: Any = {} if raw is UNSET else msgspec.json.decode(raw)
         if not isinstance(answers, dict):
             raise ProtocolError.invalid_params("inputResponses is an object of answers by key")
+        for key, answer in cast("Mapping[str, Any]", answers).items():
+            require_answer(key, answer)
         replies = {key: Reply(answer) for key, answer in cast("Mapping[str, Any]", answers).items()}
         with store_errors():
             await self._answer(record.id, replies)
