@@ -110,7 +110,9 @@ class Fleet:
         server.changes.relay = self._relay
 
     def _open(self, url: str) -> Store:
-        return open_store(url, max_events=self.server.limits.replay_events)
+        return open_store(
+            url, max_events=self.server.limits.replay_events, max_event_bytes=self.server.limits.replay_bytes
+        )
 
     @property
     def url(self) -> str | None:

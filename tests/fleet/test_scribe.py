@@ -63,14 +63,14 @@ class Crew:
         self.store: Any = MemoryStore()
         self.store.events = self.events = Events(self.store.events)
         self.tasks: list[asyncio.Task[Any]] = []
-        self.logbook = Logbook(self, 60.0)  # type: ignore[arg-type]
+        self.logbook = Logbook(self, 60.0, 1 << 28)  # type: ignore[arg-type]
 
     def spawn(self, work: Any) -> asyncio.Task[Any]:
         self.tasks.append(asyncio.ensure_future(work))
         return self.tasks[-1]
 
-    def scribe(self, most: int = 256) -> Scribe:
-        return Scribe(self.logbook, secrets.token_hex(4), most)
+    def scribe(self, most: int = 256, max_bytes: int = 1 << 22) -> Scribe:
+        return Scribe(self.logbook, secrets.token_hex(4), most, max_bytes)
 
     async def done(self) -> None:
         await until(lambda: self.logbook._task is None, "all is written")
@@ -527,3 +527,55 @@ async def test_a_batch_of_unknown_fate_is_heard_once_on_the_sessions_own_stream(
             here.send("notifications/n", {"number": 3})
             heard += [await stream.message() for _ in range(4 - len(heard))]
     assert [said["params"]["number"] for said in heard] == [0, 1, 2, 3]
+
+
+# --- bytes
+
+
+async def test_what_waits_for_a_store_that_is_away_is_bounded_in_bytes() -> None:
+    """256 events of 100 KB each would be 26 MB for each session. The newest stay, and the call's answer with them."""
+    async with crew() as ship:
+        scribe = ship.scribe(max_bytes=50_000)
+        await begin(ship, scribe, "r1")
+        ship.events.gate.clear()
+        for _ in range(100):
+            scribe.announced(b"x" * 10_000)
+            assert scribe.held_bytes <= 50_000
+        scribe.appended("r1", 2, b"answer")
+        scribe.ended("r1")
+        ship.events.gate.set()
+        await ship.done()
+        assert scribe.held_bytes == 0
+        assert await ship.numbers(scribe, "r1") == ([1, 2], True)
+
+
+async def test_what_waits_of_all_sessions_is_bounded_in_bytes() -> None:
+    async with crew() as ship:
+        ship.logbook = Logbook(ship, 60.0, 200_000)  # type: ignore[arg-type]
+        scribes = [ship.scribe(max_bytes=100_000) for _ in range(20)]
+        ship.events.gate.clear()
+        for _ in range(10):
+            for scribe in scribes:
+                scribe.announced(b"x" * 5_000)
+        assert sum(scribe.held_bytes for scribe in scribes) <= 200_000 * 17 / 16 + 5_000
+        ship.events.gate.set()
+        await ship.done()
+        assert is_clean(*scribes)
+
+
+async def test_ended_streams_in_the_store_make_room_for_later_ones() -> None:
+    """Each is kept for two minutes; a client that makes many calls would fill the store with their answers."""
+    async with crew() as ship:
+        scribe = ship.scribe(max_bytes=50_000)
+        for number in range(20):
+            scribe.appended(f"r{number}", 1, b"x" * 10_000)
+            scribe.ended(f"r{number}")
+            await ship.done()
+
+        async def kept() -> list[int]:
+            pages = [await ship.numbers(scribe, f"r{number}") for number in range(20)]
+            return [number for number, (numbers, _) in enumerate(pages) if numbers]
+
+        async with asyncio.timeout(10):
+            while await kept() != [15, 16, 17, 18, 19]:
+                await asyncio.sleep(0.02)

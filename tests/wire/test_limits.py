@@ -79,6 +79,8 @@ COVERED = {
     "session_idle_timeout": "test_sessions",
     "session_max_lifetime": "test_sessions",
     "replay_events": "test_streams",
+    "replay_bytes": "test_streams",
+    "replay_total_bytes": "test_streams",
     "max_listen_streams": "test_max_listen_streams",
     "max_stream_bytes": "test_max_stream_bytes",
     "max_listen_bytes": "test_max_listen_bytes",

@@ -201,6 +201,71 @@ async def test_a_replay_that_comes_too_late_says_so(binding: str) -> None:
             assert (await stream.message())["params"]["n"] == "live"
 
 
+def _held(server: Server) -> list[int]:
+    """The bytes that each session keeps for a client that comes back."""
+    return [session.outlet.log.held_bytes for session in server.sessions]
+
+
+async def test_what_is_kept_of_a_session_is_bounded_in_bytes(binding: str) -> None:
+    """256 events of 100 KB were 26 MB for each session. The oldest go, and whoever comes back is told so."""
+    server = demo(limits=Limits(replay_bytes=100_000))
+    async with serve(binding, server) as wire:
+        session = await wire.initialize()
+        ids = await _numbered(wire, server, session, 3)
+        for n in range(3, 60):
+            server.broadcast("notifications/n", {"n": n, "text": "x" * 10_000})
+        assert 50_000 < _held(server)[0] <= 100_000
+        async with await session.get(ids[0]) as stream:
+            messages = [await stream.message()]
+            while messages[-1]["params"].get("n") != 59:
+                messages.append(await stream.message())
+            assert messages[0]["method"] == "notifications/replay_truncated"
+            assert [m["params"]["n"] for m in messages[1:]] == list(range(61 - len(messages), 60))
+
+
+async def test_what_is_kept_of_all_sessions_is_bounded_in_bytes(binding: str) -> None:
+    """Ten thousand sessions must not take ten thousand times what one may. Who has little keeps it."""
+    server = demo(limits=Limits(replay_bytes=100_000, replay_total_bytes=400_000))
+    async with serve(binding, server) as wire:
+        sessions = [await wire.initialize() for _ in range(12)]
+        small, *large = list(server.sessions)
+        small.send("notifications/n", {"n": "small"})
+        for n in range(40):
+            for session in large:
+                session.send("notifications/n", {"n": n, "text": "x" * 5_000})
+            assert sum(_held(server)) <= 400_000 * 17 / 16 + 60_000
+        assert 0 < small.outlet.log.held_bytes < 1000
+        assert sum(_held(server)) > 200_000
+        assert len(sessions) == len(server.sessions)
+
+
+async def _lose_answer(wire: Wire, server: Server, gates: Gates) -> tuple[Session, str]:
+    """A call whose client left before the answer, which then fell out of the log; and the last event it saw."""
+    session = await wire.initialize(V11)
+    async with await session.open_call("work", id="w", progress="p") as stream:
+        seen = await stream.next()
+    gates.go.set()
+    await soon(gates.ended.wait())
+    inner = next(iter(server.sessions))
+    await until(lambda: not inner.calls, "the call has ended")
+    for _ in range(6):
+        server.broadcast("notifications/n", {"text": "x" * 900})
+    return session, seen.id or ""
+
+
+async def test_whoever_comes_back_for_an_answer_that_is_gone_hears_so(binding: str) -> None:
+    """A stream that just ended would be asked for again and again, and the caller would wait for nothing."""
+    gates = Gates()
+    server = demo(gates, limits=Limits(replay_bytes=2000))
+    async with serve(binding, server) as wire:
+        session, seen = await _lose_answer(wire, server, gates)
+        async with await session.get(seen) as stream:
+            messages = await stream.rest()
+    assert [message["id"] for message in messages] == ["w"]
+    assert messages[0]["error"]["code"] == -32603
+    assert "no longer kept" in messages[0]["error"]["message"]
+
+
 async def test_a_session_hears_every_kind_of_notification_and_no_other(binding: str) -> None:
     """R72: the full set of what a server says unasked."""
     server = Server("chatty", version="1")

@@ -23,6 +23,7 @@ from trimaran.server.dispatch import Serve
 from trimaran.server.exchange import SENT, Exchange
 from trimaran.server.flights import Abandoned, GoesOnElsewhere, timed_out
 from trimaran.server.handlers import incident
+from trimaran.state.budget import ByteBudget
 from trimaran.transports.engine import JSON, Engine, HttpSink, Pairs, Request, release_connection
 
 from .handshake import Handshake, negotiate
@@ -73,6 +74,7 @@ class LegacyHttp:
         self._checks_version = validate_protocol_version
         self._engine: Engine = None  # pyright: ignore[reportAttributeAccessIssue]
         self._streams: dict[str, dict[str, CallStream]] = {}
+        self._replay = ByteBudget(server.limits.replay_total_bytes)
         self._shared = None
         if server.fleet is not None and self._require_session:
             from .shared import Shared
@@ -202,7 +204,7 @@ class LegacyHttp:
     def _outlet(self) -> Any:
         if self._shared is not None:
             return self._shared.outlet()
-        return StandaloneOutlet(EventLog(self._limits.replay_events))
+        return StandaloneOutlet(EventLog(self._limits.replay_events, self._limits.replay_bytes, self._replay))
 
     async def _find(self, request: Request) -> Session:
         """The session of a request, wherever it began."""

@@ -18,12 +18,15 @@ something had to be left out only the last word is kept, which is the answer to 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
+from collections.abc import Callable
 from typing import Final, final
 
 from trimaran.errors import Error
 from trimaran.fleet import Fleet
 from trimaran.server.handlers import logger
+from trimaran.state.budget import ByteBudget
 from trimaran.state.contracts import EventWrite, StoreClosed, StoreUnavailable
 
 from .streams import STANDALONE
@@ -33,6 +36,7 @@ __all__ = ["Logbook", "Scribe"]
 # The stream of a call: while it is open, and for a client that comes back for its end.
 _OPEN_SECONDS: Final = 3600.0
 _ENDED_SECONDS: Final = 120.0
+_DROPPED_SECONDS: Final = 0.1
 _LEAVE_SECONDS: Final = 2.0
 # One batch: what a store does in a few milliseconds.
 _BATCH: Final = 512
@@ -49,10 +53,15 @@ class Logbook:
 
     Args:
         ttl: Seconds that a session's own stream is kept.
+        max_bytes: Of all sessions: what may wait to be written, and again what ended streams may hold in the store.
     """
 
-    def __init__(self, fleet: Fleet, ttl: float) -> None:
+    def __init__(self, fleet: Fleet, ttl: float, max_bytes: int) -> None:
         self.ttl: Final = ttl
+        self.waiting: Final = ByteBudget(max_bytes)
+        """What waits to be written, of all sessions."""
+        self.stored: Final = ByteBudget(max_bytes)
+        """What was written for streams that have ended, of all sessions."""
         self._fleet = fleet
         self._due: dict[Scribe, None] = {}
         """Those with something to write, the one that waits longest first."""
@@ -179,21 +188,31 @@ class Scribe:
 
     Args:
         most: Events that may wait, and of each stream are kept in the store. Beyond that the oldest are given up.
+        max_bytes: Of what waits; and again of streams that have ended and are kept in the store.
     """
 
-    def __init__(self, logbook: Logbook, session: str, most: int) -> None:
+    def __init__(self, logbook: Logbook, session: str, most: int, max_bytes: int) -> None:
         self.name: Final = logbook.name
         self.queue: deque[_Item] = deque()
         """What is not known to be written."""
         self._logbook = logbook
         self._session = session
         self._most = most
+        self._max_bytes = max_bytes
+        self.held_bytes = 0
+        """Of the queue."""
+        self._said: dict[str, int] = {}
+        """Bytes of each open stream."""
+        self._stored = _Stored(max_bytes, self._shorten)
+        logbook.waiting.join(self)
+        logbook.stored.join(self._stored)
         self._broken: dict[str, EventWrite | None] = {}
         """Open streams that are not kept, since some of their events could not be; what was said last on each."""
 
     # --- what is said
 
     def appended(self, stream: str, number: int, data: bytes) -> None:
+        self._said[stream] = self._said.get(stream, 0) + len(data)
         self._write(EventWrite(self._session, stream, data, _OPEN_SECONDS, number))
 
     def announced(self, data: bytes) -> None:
@@ -205,6 +224,15 @@ class Scribe:
         if last is not None:
             self._write(last)
         self._write(EventWrite(self._session, stream, None, _ENDED_SECONDS))
+        size = min(self._said.pop(stream, 0), self._max_bytes)
+        if len(self._said) > 4 * self._most:  # streams that other processes went on with
+            self._said.clear()
+        self._stored.add(stream, size)
+        self._logbook.stored.grew(size)
+
+    def _shorten(self, stream: str) -> None:
+        """Let a stream that has ended go soon: later ones need the room."""
+        self._write(EventWrite(self._session, stream, None, _DROPPED_SECONDS))
 
     def has_more(self, stream: str) -> bool:
         """Is something of this stream still to be written?"""
@@ -213,20 +241,34 @@ class Scribe:
     # --- what is written
 
     def _write(self, write: EventWrite) -> None:
-        if len(self.queue) > self._most:
+        size = len(write.data or b"")
+        while self.queue and (len(self.queue) > self._most or self.held_bytes + size > self._max_bytes):
             self._make_room()
         if write.stream in self._broken:
             self._broken[write.stream] = write
         else:
             self.queue.append(_Item(self, write))
+            self.held_bytes += size
             self._logbook.add(self)
+            self._logbook.waiting.grew(size)
+
+    def halve(self) -> None:
+        """Give up the older half of what waits, so that all sessions together fit."""
+        most = self.held_bytes // 2
+        while self.queue and self.held_bytes > most:
+            self._make_room()
 
     def _make_room(self) -> None:
         oldest = self.queue[0]
         if oldest.write.number:
             self.give_up(oldest.write.stream)
         if self.queue and self.queue[0] is oldest:
-            self.queue.popleft().is_dropped = True
+            self._take_first().is_dropped = True
+
+    def _take_first(self) -> _Item:
+        item = self.queue.popleft()
+        self.held_bytes -= len(item.write.data or b"")
+        return item
 
     def give_up(self, stream: str) -> None:
         """Of a stream of which something is missing only the last word is kept."""
@@ -237,12 +279,13 @@ class Scribe:
         for item in events:
             item.is_dropped = not (has_ended and item is last)
         self.queue = deque(item for item in self.queue if not item.is_dropped)
+        self.held_bytes = sum(len(item.write.data or b"") for item in self.queue)
         if not has_ended:
             self._broken[stream] = self._broken.get(stream) if last is None else last.write
 
     def wrote(self, item: _Item) -> None:
         if self.queue and self.queue[0] is item:
-            self.queue.popleft()
+            self._take_first()
 
     def refused(self, item: _Item) -> None:
         """No store will ever take it."""
@@ -250,6 +293,39 @@ class Scribe:
         item.is_dropped = True
         if item.write.number:
             self.give_up(item.write.stream)
+
+
+@final
+class _Stored:
+    """The streams of a session that have ended and are still in the store, the oldest first.
+
+    A stream is kept for a while after its end. Where many end meanwhile, the oldest are let go earlier.
+    """
+
+    def __init__(self, max_bytes: int, drop: Callable[[str], None]) -> None:
+        self._max_bytes = max_bytes
+        self._drop = drop
+        self._streams: deque[tuple[str, int, float]] = deque()
+        self.held_bytes = 0
+
+    def add(self, stream: str, size: int) -> None:
+        now = time.monotonic()
+        while self._streams and self._streams[0][2] <= now:
+            self.held_bytes -= self._streams.popleft()[1]
+        self._streams.append((stream, size, now + _ENDED_SECONDS))
+        self.held_bytes += size
+        while self.held_bytes > self._max_bytes and len(self._streams) > 1:
+            self._drop_oldest()
+
+    def halve(self) -> None:
+        most = self.held_bytes // 2
+        while self._streams and self.held_bytes > most:
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        stream, size, _ = self._streams.popleft()
+        self.held_bytes -= size
+        self._drop(stream)
 
 
 @final

@@ -41,6 +41,7 @@ from trimaran.protocol.versions import V2025_11
 from trimaran.server.access import at_expiry, owner_text
 from trimaran.server.changes import LIST_CHANGED
 from trimaran.server.context import ASK_TIMEOUT
+from trimaran.state.budget import ByteBudget
 from trimaran.state.contracts import (
     EventsPage,
     NoAnswer,
@@ -129,7 +130,8 @@ class Shared:
             )
         self.ttl = server.limits.session_idle_timeout or _LONGEST_SECONDS
         self._sure = min(_SURE_SECONDS, self.ttl / 3)
-        self.logbook = Logbook(fleet, self.ttl)
+        self.replay = ByteBudget(server.limits.replay_total_bytes)
+        self.logbook = Logbook(fleet, self.ttl, server.limits.replay_total_bytes)
         self._marks = itertools.count()
         self._loading: dict[str, asyncio.Task[Session | None]] = {}
         self.reading: set[Reader] = set()
@@ -165,7 +167,7 @@ class Shared:
         return self.fleet.store.sessions
 
     def outlet(self) -> SharedOutlet:
-        return SharedOutlet(self, self._limits.replay_events)
+        return SharedOutlet(self, self._limits.replay_events, self._limits.replay_bytes)
 
     # --- being there
 
@@ -698,10 +700,11 @@ async def _end(waiting: asyncio.Future[bool]) -> None:
 class SharedOutlet(HttpOutlet):
     """The outlet of a session in a store: whatever is put here can be read by way of any process."""
 
-    def __init__(self, shared: Shared, size: int) -> None:
+    def __init__(self, shared: Shared, size: int, max_bytes: int) -> None:
         super().__init__()
         self._shared = shared
         self._size = size
+        self._max_bytes = max_bytes
         self._session: Session | None = None
         self.scribe: Scribe | None = None
         self.read_by = ""
@@ -729,8 +732,8 @@ class SharedOutlet(HttpOutlet):
     def introduce(self, session: Session, retry: int | None) -> None:
         super().introduce(session, retry)
         self._session = session
-        self.scribe = Scribe(self._shared.logbook, session.id, self._size)
-        self.log = EventLog(self._size, self.scribe)
+        self.scribe = Scribe(self._shared.logbook, session.id, self._size, self._max_bytes)
+        self.log = EventLog(self._size, self._max_bytes, self._shared.replay, self.scribe)
 
     @property
     def is_open(self) -> bool:

@@ -1,6 +1,7 @@
 """Streams that can be resumed: the event log of a session, and the two kinds of stream that read from it.
 
-Every event of a session is numbered within its stream, `<stream>:<number>`, and the last few hundred are kept. The
+Every event of a session is numbered within its stream, `<stream>:<number>`, and the last few hundred are kept, as far as
+they fit in some MiB. The
 standalone stream is `g`; the stream of the n-th call that had to stream is `r<n>`, with the name of its process before the
 number where several processes share the session (see `shared`). A client that lost a stream names the
 last event it saw and gets what followed, of that stream only. If that has fallen out of the log it is told so, once, by
@@ -18,11 +19,13 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, final
 
+from trimaran.errors import ProtocolError
 from trimaran.protocol.inbound import RequestId
 from trimaran.protocol.sse import COMMENT, encode_event, encode_priming
 from trimaran.protocol.versions import V2025_11
 from trimaran.server.access import at_expiry
 from trimaran.server.exchange import SENT
+from trimaran.state.budget import ByteBudget
 from trimaran.transports.engine import EVENTS, JSON, FixedHeaders, Pairs, Request
 
 if TYPE_CHECKING:
@@ -50,13 +53,27 @@ class Mirror(Protocol):
 
 @final
 class EventLog:
-    """The recent events of one session, over all its streams. `mirror` is told of them, too."""
+    """The recent events of one session, over all its streams. `mirror` is told of them, too.
 
-    def __init__(self, size: int, mirror: Mirror | None = None) -> None:
+    Args:
+        size: Events that are kept.
+        max_bytes: Bytes of them. The newest stays whatever its size is.
+        budget: What the logs of all sessions may hold together.
+        mirror: Where they are copied to.
+    """
+
+    def __init__(self, size: int, max_bytes: int, budget: ByteBudget, mirror: Mirror | None = None) -> None:
         self._mirror = mirror
-        self._events: deque[tuple[str, int, bytes]] = deque(maxlen=size)
+        self._size = size
+        self._max_bytes = max_bytes
+        self._budget = budget
+        self._events: deque[tuple[str, int, bytes]] = deque()
+        self.held_bytes = 0
         self._last: dict[str, int] = {}
+        self._requests: dict[str, RequestId] = {}
+        """Which request each stream answers."""
         self._open: set[str] = set()
+        budget.join(self)
         # With others: a process may forget a session and meet it again, and no name may come twice.
         self._calls = 0 if mirror is None else secrets.randbelow(2**32)
 
@@ -65,8 +82,9 @@ class EventLog:
         self._calls += 1
         name = f"r{self._calls}" if self._mirror is None else name_stream(self._mirror.name, self._calls, id, awaited)
         self._last[name] = 0
+        self._requests[name] = id
         self._open.add(name)
-        if len(self._last) > 2 * (self._events.maxlen or 0) + len(self._open):
+        if len(self._last) > 2 * self._size + len(self._open):
             self._forget()
         return name
 
@@ -90,12 +108,29 @@ class EventLog:
         number = self._last.get(stream, 0) + 1
         self._last[stream] = number
         self._events.append((stream, number, data))
+        self.held_bytes += len(data)
+        while len(self._events) > self._size or (self.held_bytes > self._max_bytes and len(self._events) > 1):
+            self._drop()
+        self._budget.grew(len(data))
         if self._mirror is not None and self.can_be_resumed(stream):
             self._mirror.appended(stream, number, data)
         return number
 
+    def halve(self) -> None:
+        """Give up the older half of the bytes, so that all sessions together fit."""
+        most = self.held_bytes // 2
+        while self._events and self.held_bytes > most:
+            self._drop()
+
+    def _drop(self) -> None:
+        self.held_bytes -= len(self._events.popleft()[2])
+
     def last(self, stream: str) -> int:
         return self._last.get(stream, 0)
+
+    def request(self, stream: str) -> RequestId | None:
+        """The request that the stream of a call answers."""
+        return self._requests.get(stream)
 
     def knows(self, stream: str) -> bool:
         return stream == STANDALONE or stream in self._last
@@ -104,6 +139,7 @@ class EventLog:
         """A finished stream none of whose events are kept any more need not be remembered."""
         kept = {s for s, _, _ in self._events} | self._open | {STANDALONE}
         self._last = {s: n for s, n in self._last.items() if s in kept}
+        self._requests = {s: id for s, id in self._requests.items() if s in kept}
 
     def since(self, stream: str, number: int) -> tuple[list[tuple[int, bytes]], bool]:
         """The events of a stream after a number, and whether some in between are gone."""
@@ -179,11 +215,13 @@ class HttpOutlet:
         self.retry: int | None = None
         self.json_headers: Pairs = []
         self.event_headers: Pairs = []
+        self._writer: Writer | None = None
 
     def introduce(self, session: Session, retry: int | None) -> None:
         """Learn whose stream this is: its revision, and the headers all its replies carry."""
         self.version = session.peer.version
         self.retry = retry
+        self._writer = session.server.writer
         signed = ("mcp-session-id", session.id)
         self.json_headers = FixedHeaders([*JSON, signed])
         self.event_headers = FixedHeaders([*EVENTS, signed])
@@ -196,6 +234,14 @@ class HttpOutlet:
     @property
     def is_read_here(self) -> bool:
         return self._reader is not None
+
+    def answer_lost(self, stream: str) -> bytes:
+        """What a client gets in place of an answer that has fallen out of the log."""
+        assert self._writer is not None
+        gone = ProtocolError.internal_error(
+            "the call has ended, but its answer is no longer kept: it came back too late"
+        )
+        return self._writer.error(self.log.request(stream), gone)
 
     def close(self) -> None:
         self.closed = True
@@ -484,6 +530,8 @@ class CallStream:
                     await reader.write(encode_event(data, id=event_id(self.name, number)))
                     position = number
                 if is_finished:
+                    if self._outlet.log.last(self.name) > position and not reader.over:
+                        await reader.write(encode_event(self._outlet.answer_lost(self.name)))
                     break
                 if self._outlet.log.last(self.name) <= position and not self.finished:
                     await reader.wait()
@@ -504,10 +552,12 @@ async def replay(request: Request, outlet: Any, stream: str, after: int) -> None
     not come back". A stream without events would be asked for again and again.
     """
     missed = outlet.log.since(stream, after)[0]
-    if not missed:
+    if not missed and outlet.log.last(stream) <= after:
         await request.reply(204, [], b"")
         return
     await request.stream_start(outlet.event_headers)
+    if not missed:
+        await request.responder.stream_chunk(encode_event(outlet.answer_lost(stream)))
     for number, data in missed:
         await request.responder.stream_chunk(encode_event(data, id=event_id(stream, number)))
     await request.responder.stream_end()

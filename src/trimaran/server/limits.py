@@ -40,6 +40,10 @@ class Limits(Struct, frozen=True, kw_only=True):
     """Seconds after which a legacy session ends whatever it does."""
     replay_events: int = 256
     """Events kept per legacy session for a client that reconnects with Last-Event-ID."""
+    replay_bytes: int = 4 * 1024 * 1024
+    """Bytes of these events; the oldest give way, but the newest stays. Base64 of a 3 MB image fits."""
+    replay_total_bytes: int = 256 * 1024 * 1024
+    """Bytes of these events for all sessions of one process; the session with the most gives up the older half of its."""
     max_listen_streams: int | None = 100_000
     """Open `subscriptions/listen` streams in one process."""
     max_stream_bytes: int = 8 * 1024 * 1024
@@ -83,6 +87,8 @@ class LimitOptions(TypedDict, total=False):
     session_idle_timeout: float | None
     session_max_lifetime: float | None
     replay_events: int
+    replay_bytes: int
+    replay_total_bytes: int
     max_listen_streams: int | None
     max_stream_bytes: int
     max_listen_bytes: int

@@ -62,6 +62,8 @@ SCHEMA: Final = 1
 
 # Above the events of any one call; the log of a session that nobody reads is cut here (R104 has 256, R105 100).
 MAX_EVENTS: Final = 256
+# Bytes of them, of each stream: base64 of a 3 MB image fits. The newest event stays whatever its size is.
+MAX_EVENT_BYTES: Final = 4 * 1024 * 1024
 # A subscriber this far behind hears of a gap instead: it must look again anyway.
 MAX_QUEUED: Final = 1000
 # What a client may wait for a store within one call; a healthy one takes a thousandth of it.

@@ -25,6 +25,7 @@ from msgspec.structs import replace
 from trimaran.errors import ConfigError, Error, TimedOut
 
 from .contracts import (
+    MAX_EVENT_BYTES,
     MAX_EVENTS,
     MAX_QUEUED,
     TERMINAL,
@@ -452,9 +453,10 @@ class _Expiring(Generic[T]):
 class _Ground:
     """What the four have in common: a clock, limits, and an end."""
 
-    def __init__(self, max_records: int, max_events: int, clock: Callable[[], int]) -> None:
+    def __init__(self, max_records: int, max_events: int, max_event_bytes: int, clock: Callable[[], int]) -> None:
         self.clock = clock
         self.max_events = max_events
+        self.max_event_bytes = max_event_bytes
         self._max_records = max_records
         self.is_closed = False
 
@@ -518,12 +520,22 @@ class _Sessions:
 
 @final
 class _Log:
-    __slots__ = ("events", "is_ended", "last")
+    __slots__ = ("_max_bytes", "_size", "events", "held_bytes", "is_ended", "last")
 
-    def __init__(self, size: int) -> None:
-        self.events: deque[Event] = deque(maxlen=size)
+    def __init__(self, size: int, max_bytes: int) -> None:
+        self._size = size
+        self._max_bytes = max_bytes
+        self.events: deque[Event] = deque()
+        self.held_bytes = 0
         self.last = 0
         self.is_ended = False
+
+    def append(self, number: int, data: bytes) -> None:
+        self.last = number
+        self.events.append(Event(number, bytes(data)))
+        self.held_bytes += len(data)
+        while len(self.events) > self._size or (self.held_bytes > self._max_bytes and len(self.events) > 1):
+            self.held_bytes -= len(self.events.popleft().data)
 
 
 def page_of(events: list[Event], last: int, is_ended: bool, after: int) -> EventsPage:
@@ -566,15 +578,14 @@ class _Events:
         if log is None:
             self._logs.pop(key)
             self._ground.require_room(self._logs.size)
-            log = _Log(self._ground.max_events)
+            log = _Log(self._ground.max_events, self._ground.max_event_bytes)
             self._streams.setdefault(session, set()).add(stream)
         self._logs.put(key, log, self._ground.after(ttl))
         return log
 
     async def append(self, session: str, stream: str, data: bytes, *, ttl: float) -> int:
         log = self._open(session, stream, ttl)
-        log.last += 1
-        log.events.append(Event(log.last, bytes(data)))
+        log.append(log.last + 1, data)
         self._bus.tell(topic_of(session, stream))
         return log.last
 
@@ -594,8 +605,7 @@ class _Events:
             if write.data is None:
                 log.is_ended = True
             elif number > log.last:
-                log.last = number
-                log.events.append(Event(number, bytes(write.data)))
+                log.append(number, write.data)
             self._bus.tell(topic_of(write.session, write.stream))
 
     async def read(self, session: str, stream: str, after: int, *, limit: int = 100) -> EventsPage:
@@ -811,6 +821,7 @@ class MemoryStore:
     Args:
         max_records: Of each kind; beyond it, StoreFull.
         max_events: Of each stream; beyond it, the oldest go.
+        max_event_bytes: Of each stream; beyond it, the oldest go, but not the newest.
     """
 
     is_shared = False
@@ -821,9 +832,10 @@ class MemoryStore:
         *,
         max_records: int = 1_000_000,
         max_events: int = MAX_EVENTS,
+        max_event_bytes: int = MAX_EVENT_BYTES,
         clock: Callable[[], int] = now_ms,
     ) -> None:
-        self._ground = _Ground(max_records, max_events, clock)
+        self._ground = _Ground(max_records, max_events, max_event_bytes, clock)
         self.bus: Final = _Bus(self._ground)
         self.sessions: Final = _Sessions(self._ground)
         self.events: Final = _Events(self._ground, self.bus)

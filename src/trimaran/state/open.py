@@ -26,7 +26,8 @@ def open_store(url: str, *, namespace: str | None = None, **options: Any) -> Sto
             `rediss://` with TLS, `unix://path`; `redis+sentinel://host,host/service/0`; `redis+cluster://host,host`.
         namespace: Keeps programs on one Redis apart; letters, digits, `.`, `_` and `-`. Also in the URL:
             `redis://localhost?namespace=boats`.
-        options: `patience=`, seconds any one operation may take; `max_events=`, the events kept of one stream.
+        options: `patience=`, seconds any one operation may take; `max_events=` and `max_event_bytes=`, the
+            events kept of one stream, and their bytes.
 
     Raises:
         ConfigError: The URL or an option cannot work.

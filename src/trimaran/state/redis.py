@@ -31,6 +31,7 @@ from trimaran.errors import ConfigError, Error
 
 from .condition import Backoff, Condition
 from .contracts import (
+    MAX_EVENT_BYTES,
     MAX_EVENTS,
     MAX_QUEUED,
     PATIENCE,
@@ -162,13 +163,33 @@ return redis.call('ZCOUNT', KEYS[1], '(' .. int(now), '+inf')
     writes=False,
 )
 
-# KEYS: log, facts, streams of the session. ARGV: stream, ttl, channel, envelope, most, data; without data it ends.
-_EVENT_ADD: Final = _Script("""
+# Drops the oldest events of a stream beyond its bytes, but not the newest. It looks whenever a stream has grown by an
+# eighth of them: to look means to read it. Small events are bounded by their number.
+_TRIM: Final = """
+local function trim(log, facts, added, most)
+    if added < 1024 then return end
+    if redis.call('HINCRBY', facts, 'grown', int(added)) * 8 <= most then return end
+    redis.call('HSET', facts, 'grown', '0')
+    local held, fits = 0, 0
+    for _, event in ipairs(redis.call('XREVRANGE', log, '+', '-')) do
+        held = held + #event[2][2]
+        if held > most and fits > 0 then break end
+        fits = fits + 1
+    end
+    redis.call('XTRIM', log, 'MAXLEN', int(fits))
+end
+"""
+
+# KEYS: log, facts, streams of the session. ARGV: stream, ttl, channel, envelope, most, bytes, data; without data it ends.
+_EVENT_ADD: Final = _Script(
+    _TRIM
+    + """
 local ends = int(now + tonumber(ARGV[2]))
 local number = 0
-if ARGV[6] then
+if ARGV[7] then
     number = redis.call('HINCRBY', KEYS[2], 'last', 1)
-    redis.call('XADD', KEYS[1], 'MAXLEN', ARGV[5], int(number) .. '-0', 'd', ARGV[6])
+    redis.call('XADD', KEYS[1], 'MAXLEN', ARGV[5], int(number) .. '-0', 'd', ARGV[7])
+    trim(KEYS[1], KEYS[2], #ARGV[7], tonumber(ARGV[6]))
     redis.call('PEXPIREAT', KEYS[1], ends)
 else
     redis.call('HSET', KEYS[2], 'ended', '1')
@@ -179,13 +200,16 @@ redis.call('SADD', KEYS[3], ARGV[1])
 prolong(KEYS[3], now + tonumber(ARGV[2]))
 redis.call('PUBLISH', ARGV[3], ARGV[4])
 return number
-""")
+"""
+)
 
 # Many at once, packed: to put each into the command as an argument costs more than all the rest. ARGV: the prefix of keys,
 # that of channels, envelope, most; for each stream session, name, ttl, whether it ends, numbers and sizes of its events; the
-# events in a row. Each stream begins with a write that a full Redis refuses; unless it only ends, which makes room. What can
+# events in a row; the bytes of a stream. Each stream begins with a write that a full Redis refuses; unless it only ends, which makes room. What can
 # fail does so before anything is written.
-_EVENTS_WRITE: Final = _Script("""
+_EVENTS_WRITE: Final = _Script(
+    _TRIM
+    + """
 local from, parts = 1, cmsgpack.unpack(ARGV[5])
 for _, part in ipairs(parts) do
     part[7] = part[1] .. ':' .. part[2]
@@ -194,12 +218,13 @@ end
 for _, part in ipairs(parts) do
     local session, stream, ttl, numbers, last = part[1], part[2], part[3], part[5], part[8]
     local log, facts, streams = ARGV[1] .. 'events:' .. part[7], ARGV[1] .. 'stream:' .. part[7], ARGV[1] .. 'streams:' .. session
-    local ends = int(now + ttl)
+    local ends, grown = int(now + ttl), 0
     for at, size in ipairs(part[6]) do
         local number = numbers[at] > 0 and numbers[at] or last + 1
         local data = string.sub(ARGV[6], from, from + size - 1)
         from = from + size
         if number > last then
+            grown = grown + size
             local added = redis.pcall('XADD', log, 'MAXLEN', ARGV[4], int(number) .. '-0', 'd', data)
             if type(added) == 'table' and added.err then
                 -- The log is longer than its facts say, where Redis was let to evict one without the other.
@@ -221,6 +246,7 @@ for _, part in ipairs(parts) do
     else
         redis.call('HSET', facts, 'last', int(last))
     end
+    trim(log, facts, grown, tonumber(ARGV[7]))
     redis.call('PEXPIREAT', log, ends)
     redis.call('PEXPIREAT', facts, ends)
     redis.call('SADD', streams, stream)
@@ -228,7 +254,8 @@ for _, part in ipairs(parts) do
     redis.call('PUBLISH', ARGV[2] .. 'events/' .. session .. '/' .. stream, ARGV[3])
 end
 return 1
-""")
+"""
+)
 
 _EVENT_READ: Final = _Script(
     """
@@ -738,10 +765,11 @@ class _Sessions:
 
 @final
 class _Events:
-    def __init__(self, database: _Database, bus: _Bus, max_events: int) -> None:
+    def __init__(self, database: _Database, bus: _Bus, max_events: int, max_bytes: int) -> None:
         self._database = database
         self._bus = bus
         self._max_events = max_events
+        self._max_bytes = max_bytes
 
     def _keys(self, session: str, stream: str) -> list[str]:
         return [f"events:{session}:{stream}", f"stream:{session}:{stream}", f"streams:{session}"]
@@ -749,7 +777,8 @@ class _Events:
     async def _add(self, session: str, stream: str, ttl: float, *data: bytes) -> int:
         channel, envelope = self._bus.sealed(topic_of(session, stream), b"")
         keys = self._keys(session, stream)
-        return await self._database.run(_EVENT_ADD, keys, stream, _ms(ttl), channel, envelope, self._max_events, *data)
+        limits = self._max_events, self._max_bytes
+        return await self._database.run(_EVENT_ADD, keys, stream, _ms(ttl), channel, envelope, *limits, *data)
 
     async def append(self, session: str, stream: str, data: bytes, *, ttl: float) -> int:
         return await self._add(session, stream, ttl, bytes(data))
@@ -766,7 +795,15 @@ class _Events:
             channel, envelope = self._bus.sealed("", b"")
             # The one key says where all of them are.
             await self._database.run(
-                _EVENTS_WRITE, ["streams"], prefix, channel, envelope, self._max_events, _pack(parts), b"".join(events)
+                _EVENTS_WRITE,
+                ["streams"],
+                prefix,
+                channel,
+                envelope,
+                self._max_events,
+                _pack(parts),
+                b"".join(events),
+                self._max_bytes,
             )
 
     async def read(self, session: str, stream: str, after: int, *, limit: int = 100) -> EventsPage:
@@ -1071,18 +1108,25 @@ class RedisStore:
         namespace: Keeps several programs on one Redis apart.
         patience: Seconds that any one operation may take.
         max_events: Of each stream; beyond it, the oldest go.
+        max_event_bytes: Of each stream; beyond it, the oldest go, but not the newest.
     """
 
     is_shared = True
     is_durable = True
 
     def __init__(
-        self, url: str, *, namespace: str = "main", patience: float = PATIENCE, max_events: int = MAX_EVENTS
+        self,
+        url: str,
+        *,
+        namespace: str = "main",
+        patience: float = PATIENCE,
+        max_events: int = MAX_EVENTS,
+        max_event_bytes: int = MAX_EVENT_BYTES,
     ) -> None:
         self._database = _Database(url, namespace, patience)
         self.bus: Final = _Bus(self._database)
         self.sessions: Final = _Sessions(self._database)
-        self.events: Final = _Events(self._database, self.bus, max_events)
+        self.events: Final = _Events(self._database, self.bus, max_events, max_event_bytes)
         self.tasks: Final = _Tasks(self._database)
 
     async def start(self) -> None:

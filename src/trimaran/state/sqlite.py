@@ -31,6 +31,7 @@ from trimaran.errors import ConfigError, Error
 
 from .condition import Condition
 from .contracts import (
+    MAX_EVENT_BYTES,
     MAX_EVENTS,
     MAX_QUEUED,
     PATIENCE,
@@ -115,6 +116,8 @@ CREATE INDEX tasks_by_end ON tasks (expires);
 CREATE INDEX tasks_by_lease ON tasks (lease) WHERE status = 'working';
 CREATE TABLE messages (id INTEGER PRIMARY KEY AUTOINCREMENT, topic TEXT NOT NULL, sender TEXT NOT NULL, data BLOB NOT NULL, at INTEGER NOT NULL);
 """
+
+_MOST_STREAMS: Final = 10_000  # of which is known how much was added to them
 
 _pack: Final = msgspec.msgpack.Encoder().encode
 _session: Final = msgspec.msgpack.Decoder(SessionRecord)
@@ -502,10 +505,13 @@ class _Sessions:
 
 @final
 class _Events:
-    def __init__(self, database: _Database, bus: _Bus, max_events: int) -> None:
+    def __init__(self, database: _Database, bus: _Bus, max_events: int, max_bytes: int) -> None:
         self._database = database
         self._bus = bus
         self._max_events = max_events
+        self._max_bytes = max_bytes
+        self._grown: dict[tuple[str, str], int] = {}
+        """Bytes added to each stream since its size was last looked at; touched by the writing thread alone."""
 
     def _open(self, connection: Connection, session: str, stream: str, ttl: float) -> int:
         """The last number of the stream, made if it is new."""
@@ -530,12 +536,28 @@ class _Events:
                 "DELETE FROM events WHERE session = ? AND stream = ? AND number <= ?",
                 (*key, number - self._max_events),
             )
+            self._trim(connection, key, number, len(data))
             self._bus.insert(connection, topic_of(session, stream), b"")
             return number
 
         number = await self._database.write(work)
         self._bus.look()
         return number
+
+    def _trim(self, connection: Connection, key: tuple[str, str], last: int, added: int) -> None:
+        """Drop the oldest events of a stream beyond its bytes. Looked at whenever it has grown by an eighth of them."""
+        grown = self._grown.pop(key, 0) + added
+        if grown * 8 <= self._max_bytes:
+            if len(self._grown) >= _MOST_STREAMS:
+                self._grown.clear()
+            self._grown[key] = grown
+            return
+        connection.execute(
+            "DELETE FROM events WHERE session = ? AND stream = ? AND number < ? AND number <= (SELECT max(number) FROM"
+            " (SELECT number, sum(length(data)) OVER (ORDER BY number DESC) AS held FROM events"
+            " WHERE session = ? AND stream = ?) WHERE held > ?)",
+            (*key, last, *key, self._max_bytes),
+        )
 
     async def end(self, session: str, stream: str, *, ttl: float) -> None:
         def work(connection: Connection) -> None:
@@ -568,6 +590,7 @@ class _Events:
                         "DELETE FROM events WHERE session = ? AND stream = ? AND number <= ?",
                         (*key, last - self._max_events),
                     )
+                self._trim(connection, key, last, sum(len(event[3]) for event in events))
                 self._bus.insert(connection, topic_of(session, stream), b"")
 
         if writes:
@@ -868,6 +891,7 @@ class SqliteStore:
         path: The file; made, for this user alone, if it is not there. Its directory must be.
         patience: Seconds to wait for another process that writes.
         max_events: Of each stream; beyond it, the oldest go.
+        max_event_bytes: Of each stream; beyond it, the oldest go, but not the newest.
     """
 
     is_shared = True
@@ -879,12 +903,13 @@ class SqliteStore:
         *,
         patience: float = PATIENCE,
         max_events: int = MAX_EVENTS,
+        max_event_bytes: int = MAX_EVENT_BYTES,
         clock: Callable[[], int] = now_ms,
     ) -> None:
         self._database = _Database(Path(path), patience, clock)
         self.bus: Final = _Bus(self._database)
         self.sessions: Final = _Sessions(self._database)
-        self.events: Final = _Events(self._database, self.bus, max_events)
+        self.events: Final = _Events(self._database, self.bus, max_events, max_event_bytes)
         self.tasks: Final = _Tasks(self._database)
 
     async def start(self) -> None:
