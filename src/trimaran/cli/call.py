@@ -86,6 +86,7 @@ def command(
                 not_among("argument", unknown, list(properties_of(schema)), owner=f"the tool {name!r}")
             )
         arguments = {**base, **fit(typed, schema)}
+        screen.progress.wait(f"waiting for {name}")
         result = await client.call_tool(name, arguments, on_progress=on_progress)
         screen.progress.stop()
         if result.is_error:

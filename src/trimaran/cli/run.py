@@ -146,8 +146,10 @@ async def _with_client(
                 screen.child_line(line)
 
         options["on_stderr"] = on_stderr
+    screen.progress.wait(f"{'connecting to' if target.is_http else 'starting'} {target.text}")
     try:
         async with connect(connect_target(target), on_elicit=answerer.answer, on_log=on_log, **options) as client:
+            screen.progress.stop()
             connected.append(client)
             info = client.server_info
             if info is not None:

@@ -6,6 +6,7 @@ through as it came, and nothing is coloured, wrapped by us, or drawn.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import contextlib
@@ -21,7 +22,7 @@ import click
 from rich.console import Console, RenderableType
 from rich.highlighter import JSONHighlighter
 from rich.padding import Padding
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
 from rich.table import Column
 from rich.text import Text
 
@@ -201,6 +202,10 @@ def holds_file(block: Any) -> bool:
     return isinstance(block, (ImageContent, AudioContent))
 
 
+_MOMENT: Final = 0.5  # seconds: what is quicker need not be announced
+_COLUMNS: Final = (TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),)
+
+
 @final
 class _Count(ProgressColumn):
     """`3/5`, or `3` where nobody knows how many."""
@@ -212,12 +217,27 @@ class _Count(ProgressColumn):
 
 @final
 class ProgressView:
-    """A bar on a terminal, lines elsewhere; nothing at all before the server reports progress."""
+    """What is waited for, then a bar, on a terminal. Elsewhere lines, once the server reports progress."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._bar: Progress | None = None
         self._said: tuple[str, int] | None = None
+        self._waiting: str | None = None
+        """What is waited for, until there is progress."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def wait(self, text: str) -> None:
+        """Say what is waited for, if it is not there in a moment. `stop` before anything is printed on stdout."""
+        self.stop()
+        if not self._screen.quiet and self._screen.err.is_terminal:
+            self._waiting = in_one_line(text, 60)
+            self._timer = asyncio.get_running_loop().call_later(_MOMENT, self._show_waiting)
+
+    def _show_waiting(self) -> None:
+        self._bar = Progress(SpinnerColumn(), *_COLUMNS, TimeElapsedColumn(), console=self._screen.err, transient=True)
+        self._bar.add_task(self._waiting or "", total=None)
+        self._bar.start()
 
     def update(self, name: str, progress: float, total: float | None, message: str | None) -> None:
         """Show how far a call is."""
@@ -227,14 +247,11 @@ class ProgressView:
         if not self._screen.err.is_terminal:
             self._say_in_a_line(progress, total, said)
             return
+        if self._waiting is not None:
+            self.stop()
         if self._bar is None:
             self._bar = Progress(
-                BarColumn(30),
-                _Count(),
-                TimeElapsedColumn(),
-                TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
-                console=self._screen.err,
-                transient=True,
+                BarColumn(30), _Count(), TimeElapsedColumn(), *_COLUMNS, console=self._screen.err, transient=True
             )
             self._bar.add_task(said, total=total, completed=progress)  # pyright: ignore[reportArgumentType] - rich counts in ints, and adds up floats
             self._bar.start()
@@ -252,6 +269,12 @@ class ProgressView:
     @contextlib.contextmanager
     def paused(self) -> Generator[None]:
         """Keep the bar off the screen while a person is asked something."""
+        if self._waiting is not None:
+            waiting = self._waiting
+            self.stop()
+            yield
+            self.wait(waiting)
+            return
         bar = self._bar
         if bar is None:
             yield
@@ -263,7 +286,11 @@ class ProgressView:
             bar.start()
 
     def stop(self) -> None:
-        """Take the bar off the screen."""
+        """Take the bar, or what is waited for, off the screen."""
+        self._waiting = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if self._bar is not None:
             self._bar.stop()
             self._bar = None

@@ -309,3 +309,20 @@ def test_a_tool_that_raises_is_shown_with_its_place_and_its_error(capsys: Capsys
     ]
     debug = run_cli(capsys, "call", str(file), "parse", "text=no", "--debug").err
     assert debug.count("json.decoder.JSONDecodeError: Expecting value") == 1
+
+
+def test_at_a_terminal_waiting_is_visible_and_leaves_no_trace(tmp_path: Path) -> None:
+    """What is waited for is named; with nothing to see, a person cannot tell a slow server from a dead one."""
+    file = tmp_path / "slow.py"
+    file.write_text(
+        "import time\nfrom trimaran import Server\ntime.sleep(1.5)\nserver = Server('slow', version='1')\n\n"
+        "@server.tool\ndef haul() -> str:\n    'Haul.'\n    time.sleep(1.5)\n    return 'hauled'\n"
+    )
+    with AtTerminal("call", "slow.py", "haul", cwd=tmp_path) as terminal:
+        terminal.wait_for("starting slow.py")
+        terminal.wait_for("waiting for haul")
+        assert terminal.end() == 0
+    assert terminal.seen.rpartition("\x1b[2K")[2].strip() == "hauled"
+    with AtTerminal("call", "slow.py", "haul", "--quiet", cwd=tmp_path) as terminal:
+        assert terminal.end() == 0
+        assert terminal.seen == "hauled\n"

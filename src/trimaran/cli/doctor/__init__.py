@@ -65,14 +65,23 @@ def command(ctx: click.Context, words: Sequence[str], as_json: bool, waived: Seq
     shown: list[Check] = []
 
     def show(check: Check) -> None:
+        screen.progress.stop()
         print_check(screen, check, shown[-1] if shown else None)
         shown.append(check)
+        screen.progress.wait(f"examining {target.text}")
+
+    async def examine() -> int:
+        screen.progress.wait(f"examining {target.text}")
+        try:
+            return await _examine(report, target, settings)
+        finally:
+            screen.progress.stop()
 
     report = Report(target.text, None if as_json else show, waived=waived)
     try:
         # What the library warns of meanwhile is what the report is about.
         with heard(screen, settings, least=logging.CRITICAL):
-            run_loop(_examine(report, target, settings))
+            run_loop(examine())
     except (click.ClickException, KeyboardInterrupt):
         raise
     except Exception as error:
