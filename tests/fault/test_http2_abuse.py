@@ -370,12 +370,37 @@ async def test_capital_letters_in_a_name_are_refused(harbour: Harbour, peer: Pee
 
 
 async def test_a_body_over_the_limit_is_413_and_the_connection_goes_on(harbour: Harbour, peer: Peer) -> None:
-    """RFC 9113, 8.1: an answer before the end of the request is followed by a reset without an error."""
+    """What still comes is read and dropped: a reset would take the answer from clients that are still sending."""
     await peer.send(peer.head({"content-type": "application/json"}), *[DataFrame(peer.number, b" " * 16_000)] * 10)
     assert await peer.status() == "413"
-    reset = await peer.until(lambda f: isinstance(f, RstStreamFrame))
-    assert (reset.stream_id, reset.error_code) == (peer.number, ErrorCodes.NO_ERROR)
+    await peer.send(*[DataFrame(peer.number, b" " * 16_000)] * 10, DataFrame(peer.number, b"", flags=["END_STREAM"]))
     await assert_serves(peer)
+    assert not [f for f in peer.frames if isinstance(f, RstStreamFrame)]
+    (connection,) = harbour.carrier.connections
+    await until(lambda: not connection._streams, "the end of both")
+    assert connection._bodies == 0
+
+
+async def test_who_sends_on_after_a_refusal_is_reset_in_the_end(harbour: Harbour, peer: Peer) -> None:
+    await peer.send(peer.head({"content-type": "application/json"}), *[DataFrame(peer.number, b" " * 16_000)] * 10)
+    assert await peer.status() == "413"
+    (connection,) = harbour.carrier.connections
+    await until(lambda: connection._streams[1].is_sent, "the answer")
+    connection.check_time(harbour.carrier.now + http1.LINGER_QUIET - 1)
+    assert connection._streams
+    connection.check_time(harbour.carrier.now + http1.LINGER_QUIET + 1)
+    reset = await peer.until(lambda f: isinstance(f, RstStreamFrame))
+    assert reset.error_code == ErrorCodes.NO_ERROR
+    assert not connection._streams
+    await assert_serves(peer)
+
+
+async def test_credentials_do_not_reach_the_log(harbour: Harbour, peer: Peer, caplog: pytest.LogCaptureFixture) -> None:
+    """The library that packs headers would write them there."""
+    caplog.set_level(logging.DEBUG)
+    await peer.send(peer.head({"authorization": "Bearer s3cr3t"}), DataFrame(peer.number, b"", flags=["END_STREAM"]))
+    await peer.status()
+    assert "s3cr3t" not in caplog.text
 
 
 async def test_bodies_that_are_never_finished_have_a_bound(harbour: Harbour, peer: Peer) -> None:
@@ -396,6 +421,7 @@ async def test_a_body_that_does_not_come_in_time_is_408(harbour: Harbour, peer: 
     connection.check_time(now + http1.READ_SECONDS - 1)
     connection.check_time(now + http1.READ_SECONDS + 1)
     assert await peer.status() == "408"
+    assert connection._bodies == 0
     await assert_serves(peer)
 
 

@@ -17,6 +17,7 @@ What is not here on purpose: HTTP/2 without TLS, server push, priorities.
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import socket
 from collections import deque
@@ -69,6 +70,11 @@ _CREDIT_PER_ANSWER: Final = 2048
 _CREDIT_PER_SENT: Final = 64  # for each frame of data that we send, beside a quarter of it: it is acknowledged
 _CREDIT_PER_SECOND: Final = 256
 _RESETS: Final = 200  # requests that may be reset before they are answered; each answer and each second allow one more
+
+# It writes every header it reads or writes to its log, credentials too.
+_HPACK_LOG: Final = logging.getLogger("hpack")
+if _HPACK_LOG.level == logging.NOTSET:
+    _HPACK_LOG.setLevel(logging.WARNING)
 
 # Fields are looked at by `_Stream.read_head`: h2 takes long over them, and ends the connection for the fault of one request.
 _CONFIG: Final = H2Configuration(
@@ -256,14 +262,16 @@ class Http2Connection(asyncio.Protocol):
             self.h2.acknowledge_received_data(event.flow_controlled_length, number)
         self.earn(_CREDIT_PER_BYTE * len(data))
         stream = self._streams.get(number)
-        if stream is None or stream.is_whole:
+        if stream is None:
+            return
+        if stream.is_whole:
+            stream.since = self.server.now
             return
         stream.body += data
         self._bodies += len(data)
         limit = self.engine.max_body_bytes
         if len(stream.body) > limit:
-            self._release(stream)
-            stream.is_whole = True
+            self.release(stream)
             self._start(stream, TOO_LARGE)
         elif self._bodies > _BODIES * limit:
             self.reset(stream, ErrorCodes.REFUSED_STREAM)
@@ -273,24 +281,18 @@ class Http2Connection(asyncio.Protocol):
         if stream is None:
             return
         stream.has_ended = True
+        self.settle(stream)
         if not stream.is_whole:
             self._bodies -= len(stream.body)
             stream.is_whole = True
             self._ready.append(stream)
-
-    def _release(self, stream: _Stream) -> None:
-        """Forget the part of a body that came."""
-        if not stream.is_whole:
-            self._bodies -= len(stream.body)
-        stream.body = bytearray()
 
     def _lose(self, event: StreamReset) -> None:
         stream = self._streams.get(event.stream_id)
         if stream is not None:
             if not stream.is_started:
                 self._resets -= 1
-            self.forget(stream)
-            stream.lose()
+            self._drop(stream)
 
     def _widen(self, event: WindowUpdated | RemoteSettingsChanged) -> None:
         """More may be sent: `_flush`, at the end of reading, does."""
@@ -319,6 +321,7 @@ class Http2Connection(asyncio.Protocol):
             self.flush_soon()  # when it is known how much these have to say
 
     def _start(self, stream: _Stream, body: bytes) -> None:
+        stream.is_running = True
         stream.task = self.loop.create_task(stream.serve(body))
 
     def _unsent(self) -> int:
@@ -326,19 +329,27 @@ class Http2Connection(asyncio.Protocol):
 
     def reset(self, stream: _Stream, code: ErrorCodes) -> None:
         self.h2.reset_stream(stream.number, code)
-        self.forget(stream)
-        stream.lose()
+        self._drop(stream)
         self.flush_soon()
 
-    def forget(self, stream: _Stream) -> None:
-        """It is answered, or nobody waits for it. One whose call still runs counts until that has ended."""
+    def _drop(self, stream: _Stream) -> None:
+        """Nobody waits for it any more."""
+        self.release(stream)
         self._queues.pop(stream.number, None)
-        self._release(stream)
-        stream.is_whole = True
-        if stream.task is None or stream.task.done():
-            self.leave(stream)
+        stream.lose()
+        self.settle(stream)
 
-    def leave(self, stream: _Stream) -> None:
+    def release(self, stream: _Stream) -> None:
+        """Take no more of its request, and forget the part of it that came."""
+        if not stream.is_whole:
+            self._bodies -= len(stream.body)
+            stream.is_whole = True
+        stream.body = bytearray()
+
+    def settle(self, stream: _Stream) -> None:
+        """Let go of a stream when its request and its answer have ended, or nobody waits for it, and its call has ended."""
+        if stream.is_running or not (stream.is_gone or (stream.is_sent and stream.has_ended)):
+            return
         if self._streams.pop(stream.number, None) is not None and not self._streams:
             self._since = self.server.now
             if self._is_ending:
@@ -388,10 +399,14 @@ class Http2Connection(asyncio.Protocol):
         return has_sent
 
     def finish(self, stream: _Stream) -> None:
+        """Its answer is out. If its request is not here whole, the rest is read and dropped for a while.
+
+        RFC 9113, 8.1, has a reset for that. It takes the answer from some clients, as TCP's takes it over HTTP/1.1.
+        """
         stream.is_sent = True
-        if not stream.has_ended:  # RFC 9113, 8.1: the rest of the request is not wanted
-            self.h2.reset_stream(stream.number, ErrorCodes.NO_ERROR)
-        self.forget(stream)
+        stream.since = stream.lingers_since = self.server.now
+        self._queues.pop(stream.number, None)
+        self.settle(stream)
 
     def _write(self) -> None:
         data = self.h2.data_to_send()
@@ -475,6 +490,9 @@ class _Stream:
 
     scheme = "https"
     task: Task[None] | None = None
+    is_running = False
+    lingers_since = 0.0
+    """Since when what comes of its request is dropped."""
     is_whole = False
     """Has the request been taken, whole or as one that is not read further?"""
     has_ended = False
@@ -499,7 +517,7 @@ class _Stream:
         self.number = number
         self.headers: dict[str, str] = {}
         self.body = bytearray()
-        self._since = connection.server.now
+        self.since = connection.server.now
         self._unsent: deque[memoryview] = deque()
 
     # The request
@@ -565,17 +583,22 @@ class _Stream:
             else:
                 await engine.dispatch(request, body)
         finally:
-            if self.is_gone or self.is_sent:
-                self._connection.leave(self)
-            elif not self.is_answered:
+            self.is_running = False
+            if self.is_answered or self.is_gone:
+                self._connection.settle(self)
+            else:
                 self._connection.reset(self, ErrorCodes.INTERNAL_ERROR)
 
     def refuse(self, error: ProtocolError) -> None:
-        self.is_whole = True
+        self._connection.release(self)
         self.reply(error.status, JSON, self._connection.engine.writer.error(None, error))
 
     def check_time(self, now: float) -> None:
-        if not self.is_whole and now - self._since > READ_SECONDS:
+        if self.is_sent:
+            if now - self.since > LINGER_QUIET or now - self.lingers_since > LINGER_SECONDS:
+                self._connection.reset(self, ErrorCodes.NO_ERROR)
+            return
+        if not self.is_whole and now - self.since > READ_SECONDS:
             self.refuse(ProtocolError.invalid_request("the request did not arrive in time", status=408))
         if self.size != self._stuck[0]:
             self._stuck = (self.size, now)
