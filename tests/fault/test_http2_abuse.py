@@ -279,9 +279,14 @@ async def test_a_flood_is_read_in_turns(harbour: Harbour, peer: Peer, monkeypatc
         return events
 
     monkeypatch.setattr(http2.H2Connection, "receive_data", counted)
+    monkeypatch.setattr(http2, "_TURN_SECONDS", -1.0)
+    turns: list[object] = []
+    read_on = http2.Http2Connection._read_on
+    monkeypatch.setattr(http2.Http2Connection, "_read_on", lambda self: (turns.append(self), read_on(self)))
     await peer.send(*windows(peer))
     assert await peer.goaway() == CALM
-    assert max(sizes) < 500
+    assert max(sizes) < 250
+    assert len(turns) >= len(sizes) - 2
 
 
 # --- heads -----------------------------------------------------------------------------------------------------------
@@ -407,7 +412,7 @@ async def test_bodies_that_are_never_finished_have_a_bound(harbour: Harbour, pee
     """One connection, 128 streams: together they may hold four bodies."""
     for _ in range(20):
         await peer.send(peer.head(), *[DataFrame(peer.number, b" " * 10_000)] * 9)
-    await peer.until(lambda f: isinstance(f, RstStreamFrame) and f.error_code == ErrorCodes.REFUSED_STREAM)
+    assert await peer.status() == "503"
     (connection,) = harbour.carrier.connections
     assert connection._bodies <= http2._BODIES * 100_000 + 100_000
     await assert_serves(peer)
@@ -530,7 +535,7 @@ async def test_a_client_that_says_goodbye_is_still_answered(harbour: Harbour, pe
     harbour.go_on.set()
     assert await peer.status() == "200"
     await peer.until(lambda f: isinstance(f, DataFrame) and "END_STREAM" in f.flags)
-    assert await peer.goaway() == ErrorCodes.NO_ERROR
+    await assert_serves(peer)  # Node opens streams behind it
 
 
 async def test_a_stopping_server_takes_nothing_more_and_lets_calls_finish(

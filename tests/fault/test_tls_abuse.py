@@ -413,6 +413,25 @@ async def test_many_records_in_one_segment_are_one_request(
     assert (made.calls, reply[:12]) == (1, b"HTTP/1.1 200")
 
 
+async def test_a_byte_in_each_record_for_long_ends_the_connection(
+    wordy: tuple[Wordy, HttpServer], authority: Authority
+) -> None:
+    """It costs the server more than the client; two million such records held up others for seconds."""
+    _, http = wordy
+    carrier: Any = http._carrier
+    async with Hand.open(http.port, authority.trust()) as hand:
+        with contextlib.suppress(ConnectionError):
+            await hand.send(
+                BIG.partition(b"\r\n\r\n")[0].replace(b"Content-Length: ", b"Content-Length: 9") + b"\r\n\r\n"
+            )
+            for _ in range(100):
+                for _ in range(1000):
+                    hand._tls.write(b" ")
+                await hand._flush()
+        await until(lambda: not carrier.connections, "the end of the connection")
+    assert carrier.tls_failures == 1
+
+
 async def test_a_client_that_speaks_only_http_2_is_told_what_is_missing(
     files: tuple[Path, Path], authority: Authority
 ) -> None:

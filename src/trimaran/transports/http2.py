@@ -22,6 +22,7 @@ import re
 import socket
 from collections import deque
 from collections.abc import Callable
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
 from h2.config import H2Configuration
@@ -60,12 +61,14 @@ _WINDOW: Final = 1 << 20  # bytes of bodies on their way to us, for a stream and
 _BODIES: Final = 4  # times max_body_bytes: what the unfinished bodies of one connection may take
 _STREAM_HIGH: Final = 64 * 1024  # unsent bytes of a stream before its call waits
 _TOGETHER: Final = 8  # requests that are begun before it is seen how much is unsent
-_PIECE: Final = 4096  # bytes that are read at once; at most 455 frames
-_BUSY: Final = 32  # events in a piece after which others get their turn
+_PIECE: Final = 256  # bytes that are read at once, at most 28 frames; more while nothing but a large frame comes
+_LARGE_PIECE: Final = 8192
+_TURN_SECONDS: Final = 0.001  # of reading, after which others get their turn
+_SLOW_SECONDS: Final = 0.02  # until the next turn of a connection that has used up most of its credit
 _TABLE: Final = 4096  # bytes of the table of headers that we keep for the client, whatever it would allow
 
-_CREDIT: Final = 64 * 1024  # bytes that a client may send without asking for anything
-_CREDIT_PER_BYTE: Final = 9  # of a body: it pays for itself, and for eight bytes of framing
+_CREDIT: Final = 32 * 1024  # bytes that a client may send without asking for anything
+_CREDIT_PER_BYTE: Final = 2  # of a body: ten bytes and more in a frame pay for it
 _CREDIT_PER_ANSWER: Final = 2048
 _CREDIT_PER_SENT: Final = 64  # for each frame of data that we send, beside a quarter of it: it is acknowledged
 _CREDIT_PER_SECOND: Final = 256
@@ -119,6 +122,8 @@ class Http2Connection(asyncio.Protocol):
     _is_ending = False
     """No more requests: those that are here are answered, then it closes."""
     _is_flushing = False
+    _is_waiting = False
+    """Others are served before it is read on."""
     _gone = False
     _lingers_since: float | None = None
     _stuck = (0, 0.0)
@@ -178,7 +183,7 @@ class Http2Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._lingers_since is not None:
             self._since = self.server.now
-        elif self._backlog:
+        elif self._is_waiting:
             self._backlog += data  # at most what was read before reading was paused
         else:
             self._read(data)
@@ -198,10 +203,14 @@ class Http2Connection(asyncio.Protocol):
     # Reading
 
     def _read(self, data: bytes) -> None:
+        until = perf_counter() + _TURN_SECONDS
+        start, size = 0, _PIECE
         try:
-            for start in range(0, len(data), _PIECE):
-                piece = data[start : start + _PIECE]
+            while start < len(data):
+                piece = data[start : start + size]
+                start += size
                 events = self.h2.receive_data(piece)
+                size = _PIECE if events else min(2 * size, _LARGE_PIECE)
                 self._credit -= len(piece)
                 for event in events:
                     act = _ACTS.get(type(event))
@@ -210,10 +219,8 @@ class Http2Connection(asyncio.Protocol):
                 if (self._credit < 0 or self._resets < 0) and not self._has_rested():
                     self._end(ErrorCodes.ENHANCE_YOUR_CALM, "it sends much, and waits for few answers")
                     return
-                if len(events) > _BUSY and start + _PIECE < len(data):
-                    self._backlog = data[start + _PIECE :]
-                    self._transport.pause_reading()
-                    self.loop.call_soon(self._read_on)
+                if perf_counter() > until and not self._transport.is_closing():
+                    self._wait_for_turn(data[start:])
                     break
         except H2Error as error:
             # The library has written the GOAWAY that says so.
@@ -221,9 +228,17 @@ class Http2Connection(asyncio.Protocol):
             return
         self._flush()
 
+    def _wait_for_turn(self, data: bytes) -> None:
+        """Keep the rest until others were served. To pause also keeps uvloop from reading the next 64 KiB first."""
+        self._backlog = data
+        self._is_waiting = True
+        self._transport.pause_reading()
+        self.loop.call_later(0 if self._credit > _CREDIT // 2 else _SLOW_SECONDS, self._read_on)
+
     def _read_on(self) -> None:
         data, self._backlog = self._backlog, b""
-        if not self._gone and self._lingers_since is None:
+        self._is_waiting = False
+        if not self._transport.is_closing() and self._lingers_since is None:
             self._transport.resume_reading()
             self._read(data)
 
@@ -274,7 +289,7 @@ class Http2Connection(asyncio.Protocol):
             self.release(stream)
             self._start(stream, TOO_LARGE)
         elif self._bodies > _BODIES * limit:
-            self.reset(stream, ErrorCodes.REFUSED_STREAM)
+            stream.refuse(_TOO_MUCH)
 
     def _end_request(self, event: StreamEnded) -> None:
         stream = self._streams.get(event.stream_id)
@@ -300,10 +315,8 @@ class Http2Connection(asyncio.Protocol):
             self.h2.encoder.header_table_size = _TABLE
 
     def _hear_goodbye(self, event: _Goodbye) -> None:
-        """The client opens no more streams. Unless something is wrong, it waits for those that are open."""
-        if event.error_code == ErrorCodes.NO_ERROR and self._streams:
-            self._is_ending = True
-        else:
+        """A client's GOAWAY forbids us to open streams, which we never do. It closes when it has its answers."""
+        if event.error_code != ErrorCodes.NO_ERROR:
             self._transport.close()
 
     # Serving
@@ -710,6 +723,11 @@ def _read_name(name: bytes) -> str:
     if len(_NAMES) < _MAX_NAMES:
         _NAMES[name] = key
     return key
+
+
+_TOO_MUCH: Final = ProtocolError.invalid_request(
+    "the unfinished requests of this connection are too large together; finish some first", status=503
+)
 
 
 def _malformed(reason: str, status: int = 400) -> ProtocolError:

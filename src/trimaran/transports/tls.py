@@ -31,6 +31,10 @@ _HANDSHAKE_SECONDS: Final = 10.0  # from the accept on: a client far away needs 
 _HALF_CLOSED_SECONDS: Final = 1.0  # to finish an answer to a client that has ended its side
 _PIECE: Final = 16 * 1024  # a TLS record; OpenSSL's buffers keep the size of the largest piece they ever held
 _UNASKED_BYTES: Final = 64 * 1024  # of TLS's own messages to a client that does not read: a flood of key updates
+# A record takes 22 bytes more than it carries. One byte in each is nobody's way to write, and costs the processor.
+_OVERHEAD_RATIO: Final = 8
+_OVERHEAD_BYTES: Final = 64 * 1024
+_MANY_RECORDS: Final = 64
 _CIPHERS: Final = "@SECLEVEL=2:ECDHE+AESGCM:ECDHE+CHACHA20"  # of TLS 1.2; those of TLS 1.3 are all good
 _HANDSHAKE_RECORD: Final = b"\x16"
 _PLAIN_REFUSAL: Final = (
@@ -226,6 +230,7 @@ class TlsConnection(asyncio.Protocol):
         "_is_paused",
         "_listener",
         "_outgoing",
+        "_overhead",
         "_raw",
         "_since",
         "_ssl",
@@ -245,6 +250,7 @@ class TlsConnection(asyncio.Protocol):
         self._is_over = False  # our own was sent, or the handshake failed: what comes in is not decrypted
         self._is_paused = False
         self._unasked = 0
+        self._overhead = 0  # bytes of records beyond what they carry
 
     # asyncio's side
 
@@ -279,10 +285,26 @@ class TlsConnection(asyncio.Protocol):
             return
         if self._outgoing.pending:
             self._send_unasked()
-        if plain and self._above is not None:
-            self._above.data_received(plain[0] if len(plain) == 1 else b"".join(plain))
-        if self._has_heard_end and not self._is_over and self._above is not None:
+        if self._above is None:
+            return
+        text = plain[0] if len(plain) == 1 else b"".join(plain)
+        self._overhead = max(0, self._overhead + len(data) - _OVERHEAD_RATIO * len(text))
+        if self._overhead > _OVERHEAD_BYTES:
+            self._note_failure("its records are larger than what they carry")
+            self.abort()
+            return
+        if len(plain) > _MANY_RECORDS:
+            # Let others have their turn: uvloop would read on from this one, some thirty times.
+            self._raw.pause_reading()
+            asyncio.get_running_loop().call_soon(self._read_on)
+        if text:
+            self._above.data_received(text)
+        if self._has_heard_end and not self._is_over:
             self._hear_end(self._above)
+
+    def _read_on(self) -> None:
+        if not self._raw.is_closing():
+            self._raw.resume_reading()
 
     def _hear_end(self, above: asyncio.Protocol) -> None:
         """The client has sent close_notify. It may still listen; nearly always it is going, and waits for ours."""
