@@ -123,7 +123,7 @@ class Server:
     ) -> None:
         self.callbacks = callbacks
         self.info: Implementation = _implementation(name, version, callbacks, title, description, website_url, icons)
-        self.instructions = instructions if instructions is not None else _instructions_of(callbacks)
+        self.instructions: str | None = instructions if instructions is not None else _instructions_of(callbacks)
         self.expose_internal_errors = expose_internal_errors
         self.page_size = _positive("page_size", page_size)
         self.limits = _limits(limits, limit_options)
@@ -532,6 +532,14 @@ class Server:
     async def wait_ready(self, timeout: float = 5.0) -> None:
         """Wait until the server is ready to serve; TimedOut if that takes too long (R23)."""
         await self._startup.wait_ready(timeout)
+
+    @property
+    def name(self) -> str:
+        return self.info.name
+
+    @property
+    def version(self) -> str:
+        return self.info.version
 
     @property
     def lifespan_state(self) -> Any:

@@ -811,3 +811,9 @@ def test_an_endpoint_option_that_does_not_exist_is_refused() -> None:
     for options in wrong:
         with pytest.raises(ConfigError):
             Server("x").engine(**options)
+
+
+def test_a_server_knows_its_name_version_and_instructions() -> None:
+    server = Server("boat", version="1.2.0", instructions="Ask first.")
+    assert (server.name, server.version, server.instructions) == ("boat", "1.2.0", "Ask first.")
+    assert Server("boat").instructions is None
