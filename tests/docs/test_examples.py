@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 
 from ..fault.model_provider import Answer, AnthropicWire
 from .pages import ROOT
 
 EXAMPLES = ROOT / "examples"
-PATIENCE = 10.0
 MODERN = "2026-07-28"
 P = "io.modelcontextprotocol/"
 FORMS = {"elicitation": {"form": {}}}

@@ -22,7 +22,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 10.0  # seconds; far more than anything here takes
+from tests.patience import PATIENCE
+
 MODERN = "2026-07-28"
 LEGACY = "2025-11-25"
 P = "io.modelcontextprotocol/"
@@ -417,7 +418,7 @@ class Child:
     def signal(self, number: int = signal.SIGTERM) -> None:
         self.process.send_signal(number)
 
-    def wait(self, seconds: float) -> int:
+    def wait(self, seconds: float = PATIENCE) -> int:
         """Its exit code; fails if it does not end in time."""
         try:
             return self.process.wait(seconds)

@@ -294,7 +294,7 @@ def test_a_child_reads_lines_split_at_any_byte() -> None:
             child.write(line[at:])
             assert child.answer(number)["result"]["structuredContent"] == number + 1
         child.end_input()
-        assert child.wait(3) == 0
+        assert child.wait() == 0
 
 
 # --- ASGI ------------------------------------------------------------------------------------------------------------

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 
 from .rig import call, http, modern_http
-
-PATIENCE = 30.0
 
 SERVER = """
 import asyncio, os, resource, sys

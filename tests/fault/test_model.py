@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.patience import PATIENCE
 
 from trimaran import Context, Host, Server, ToolError, content
 from trimaran.client import Sampling
@@ -42,8 +43,6 @@ from trimaran.types import CallToolResult
 from ..ports import find_port
 from . import model_provider
 from .model_provider import KEY, MODEL, Answer, AnthropicWire, Break, OpenAIWire, SilentWire, Status, Wire
-
-PATIENCE = 10.0  # seconds
 
 # Importing takes seconds on a busy machine; the deadline is for what the tests do.
 pytestmark = pytest.mark.deadline(60)

@@ -28,7 +28,7 @@ def test_stray_output_goes_to_stderr(way: str) -> None:
         for n in range(3):
             assert child.ask(call("pollute", {"way": way}, n))["result"]["content"][0]["text"] == way
         child.end_input()
-        assert child.wait(3) == 0
+        assert child.wait() == 0
         assert_clean(child)
         assert child.process.stderr is not None
         shown = child.process.stderr.read().decode()
@@ -40,7 +40,7 @@ def test_output_at_exit_goes_to_stderr(way: str) -> None:
     with Child("stdio") as child:
         child.ask(call("pollute", {"way": way}, 1))
         child.end_input()
-        assert child.wait(3) == 0
+        assert child.wait() == 0
         assert_clean(child)
 
 
@@ -60,7 +60,7 @@ def test_output_before_run_does_not_reach_the_stream() -> None:
         wait_for(is_shown, "the late print is on stderr", 5)
         assert b"pollution before run" in shown
         child.end_input()
-        assert child.wait(3) == 0
+        assert child.wait() == 0
         assert_clean(child)
 
 
@@ -71,7 +71,7 @@ def test_a_child_process_does_not_eat_the_servers_input() -> None:
         assert answers[2]["result"]["structuredContent"] == 2
         assert "isError" not in answers[1]["result"] or not answers[1]["result"]["isError"]
         child.end_input()
-        assert child.wait(3) == 0
+        assert child.wait() == 0
 
 
 @pytest.mark.slow
@@ -87,7 +87,7 @@ def test_a_full_stderr_pipe_stops_nobody() -> None:
             assert child.ask(call("add", {"a": n, "b": 1}, n + 2))["result"]["structuredContent"] == n + 1
         assert time.monotonic() - started < 20
         child.end_input()
-        assert child.wait(4) == 0
+        assert child.wait() == 0
         assert_clean(child)
 
 
@@ -97,10 +97,10 @@ def test_a_stderr_that_is_closed_or_broken_is_no_trouble(closed: str) -> None:
     with Child(command=shell, stderr=subprocess.DEVNULL) as child:
         for way in ("print", "write", "child"):
             child.send(call("pollute", {"way": way}, way))
-            child.answer(way, 5)
+            child.answer(way)
         assert child.ask(call("add", {"a": 1, "b": 1}))["result"]["structuredContent"] == 2
         child.end_input()
-        child.wait(3)
+        child.wait()
         assert_clean(child)
 
 
@@ -115,7 +115,7 @@ def test_a_stderr_whose_reader_has_gone_is_no_trouble() -> None:
             child.answer(f"p{n}", 20)
         assert child.ask(call("add", {"a": 1, "b": 1}))["result"]["structuredContent"] == 2
         child.end_input()
-        assert child.wait(4) == 0
+        assert child.wait() == 0
 
 
 def test_a_stdout_whose_reader_has_gone_ends_the_server_quietly() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.patience import PATIENCE
 
 from trimaran import episode
 from trimaran.errors import ConfigError, TimedOut
@@ -36,7 +37,6 @@ from trimaran.state import (
 from ..unit.state.redis_server import RedisServer, redis_server
 from .disks import small_disk
 
-PATIENCE = 15.0
 WORKER = Path(__file__).with_name("store_worker.py")
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.patience import PATIENCE
 
 from trimaran import Context, Server, ToolError, connect
 from trimaran.errors import CallError, ProtocolError
@@ -26,7 +27,6 @@ from trimaran.state import Health, MemoryStore, StoreClosed, StoreFull, StoreUna
 
 from ..wire.harness import serve
 
-PATIENCE = 10.0
 LEASE = 0.3
 TASKS = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
 

@@ -1,4 +1,4 @@
-"""A Redis for each file that wants one; and the shared checks explain their failures like tests do."""
+"""A Redis for each file that wants one."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 from tests.unit.state.redis_server import RedisServer, redis_server
-
-pytest.register_assert_rewrite("tests.fleet.rig", "tests.fleet.verdict")
 
 
 @pytest.fixture(scope="module")

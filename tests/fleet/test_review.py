@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
+from tests.patience import PATIENCE
 from tests.unit.state.redis_server import RedisServer
 from tests.wire.client.peers import Site, result, tool
 from tests.wire.client.peers import error as refused
@@ -280,10 +281,10 @@ async def test_a_change_that_was_missed_is_told_though_later_ones_were_heard(fil
             hear = fleet._hear["change"]
             fleet.on("change", late.append)
             one.server.notify.tools_changed()
-            assert await log.wait("~fleet", "changes", 0, timeout=3)
+            assert await log.wait("~fleet", "changes", 0, timeout=PATIENCE)
             two.server.notify.prompts_changed()
             assert (await stream.message())["method"] == PROMPTS
-            assert await log.wait("~fleet", "changes", 1, timeout=3)
+            assert await log.wait("~fleet", "changes", 1, timeout=PATIENCE)
             one.server.notify.resources_changed()
             await until(lambda: len(late) == 2, "both were told")
             fleet.on("change", hear)
@@ -402,7 +403,7 @@ async def test_a_stream_that_was_taken_over_before_it_began_leaves_the_other_its
 
         monkeypatch.setattr(shared, "take_stream", held)
         first = asyncio.ensure_future(session.get())
-        await asyncio.wait_for(came.wait(), 3)
+        await asyncio.wait_for(came.wait(), PATIENCE)
         async with await session.get() as second:
             await second.raw_event()
             go.set()
@@ -462,7 +463,7 @@ async def test_a_call_that_is_cancelled_before_anything_of_it_is_written_ends_pr
         store.events = slow = Slow(store.events)
         slow.gate.clear()
         calling = asyncio.ensure_future(session.call("work", id=5, progress="p"))
-        await asyncio.wait_for(slow.asked.wait(), 3)
+        await asyncio.wait_for(slow.asked.wait(), PATIENCE)
         assert (await session.cancel(5)).status == 202
         assert (await calling).status == 200
         log = inner(one).outlet.log

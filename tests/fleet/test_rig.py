@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE
 
 from trimaran import connect
 
@@ -60,7 +60,7 @@ async def test_a_refused_cable_resets_and_refuses_until_it_is_mended() -> None:
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", cable.port)
             writer.write(b"one")
-            assert await asyncio.wait_for(reader.readexactly(3), 5) == b"one"
+            assert await asyncio.wait_for(reader.readexactly(3), PATIENCE) == b"one"
             cable.cut("refused")
             with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
                 await asyncio.wait_for(reader.readexactly(1), 5)
@@ -70,7 +70,7 @@ async def test_a_refused_cable_resets_and_refuses_until_it_is_mended() -> None:
             cable.mend()
             reader, writer = await asyncio.open_connection("127.0.0.1", cable.port)
             writer.write(b"two")
-            assert await asyncio.wait_for(reader.readexactly(3), 5) == b"two"
+            assert await asyncio.wait_for(reader.readexactly(3), PATIENCE) == b"two"
             writer.close()
         finally:
             cable.stop()
@@ -83,7 +83,7 @@ async def test_a_silent_cable_holds_what_was_sent_until_it_is_mended() -> None:
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", cable.port)
             writer.write(b"one")
-            assert await asyncio.wait_for(reader.readexactly(3), 5) == b"one"
+            assert await asyncio.wait_for(reader.readexactly(3), PATIENCE) == b"one"
             cable.cut("silent")
             writer.write(b"two")
             later, late = await asyncio.open_connection("127.0.0.1", cable.port)
@@ -91,11 +91,9 @@ async def test_a_silent_cable_holds_what_was_sent_until_it_is_mended() -> None:
             for silent in (reader, later):
                 with pytest.raises(TimeoutError):
                     await asyncio.wait_for(silent.readexactly(1), 0.1)
-            began = time.monotonic()
             cable.mend()
-            assert await asyncio.wait_for(reader.readexactly(3), 5) == b"two"
-            assert await asyncio.wait_for(later.readexactly(3), 5) == b"six"
-            assert time.monotonic() - began < 5
+            assert await asyncio.wait_for(reader.readexactly(3), PATIENCE) == b"two"
+            assert await asyncio.wait_for(later.readexactly(3), PATIENCE) == b"six"
             writer.close()
             late.close()
         finally:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 from tests.unit.state.redis_server import RedisServer
 from tests.wire.harness import LEGACY, Session, Wire, encode, initialize, notification, request, serve, until
 
@@ -219,7 +220,7 @@ async def test_a_cancellation_reaches_the_process_that_works(store: str) -> None
     async with pair(store) as (one, two):
         session = await one.wire.initialize()
         calling = asyncio.ensure_future(session.call("hold", id=7))
-        await asyncio.wait_for(one.started.wait(), 3)
+        await asyncio.wait_for(one.started.wait(), PATIENCE)
         assert (await two.at(session).cancel(7)).status == 202
         assert (await calling).body == b""
         assert one.outcome == "cancelled True"

@@ -429,7 +429,7 @@ async def answers(port: int, data: bytes, *, pieces: int = 0) -> bytes:
         raw.setblocking(False)
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            await asyncio.wait_for(speak(raw), 3)
+            await asyncio.wait_for(speak(raw), 20)
         except TimeoutError:
             pytest.fail(f"the connection stays open after {bytes(said)!r}")
     return bytes(said)

@@ -17,13 +17,12 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 
 from trimaran import Host, Server, connect, serve
 from trimaran.errors import ConfigError
 from trimaran.serve import HttpServer
 from trimaran.server.limits import Limits
-
-PATIENCE = 5.0
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import DataReceived, ResponseReceived, StreamEnded, StreamReset
 from h2.exceptions import ProtocolError as H2Error
+from tests.patience import PATIENCE
 
 from trimaran import Server
 from trimaran.legacy.duplex import LegacyDuplex
@@ -37,7 +38,6 @@ MODERN = "2026-07-28"
 LEGACY = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 P = "io.modelcontextprotocol/"
 BOTH = "application/json, text/event-stream"
-PATIENCE = 3.0
 NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 Pairs = list[tuple[str, str]]

@@ -10,6 +10,7 @@ import threading
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 
 from trimaran import Context, Limits, Server
 from trimaran.errors import ConfigError
@@ -229,7 +230,7 @@ async def test_the_share_of_a_session_holds_on_a_channel() -> None:
             await channel.send(request("tools/call", {"name": "hold"}, n))
         await until(lambda: len(arrived) >= 2)
         refused = asyncio.ensure_future(channel.receive())
-        await asyncio.wait({refused}, timeout=0.2)
+        await asyncio.wait({refused}, timeout=PATIENCE)
         gate.set()
         replies = [await refused, await channel.receive(), await channel.receive()]
         assert len(arrived) == 2
@@ -450,7 +451,7 @@ async def test_late_cancellations_are_not_hoarded(binding: str) -> None:
         assert len(inner.cancelled_early) < 100
         await session.cancel("early")
         reply = asyncio.ensure_future(session.call("hold", id="early"))
-        done, _ = await asyncio.wait({reply}, timeout=0.3)
+        done, _ = await asyncio.wait({reply}, timeout=PATIENCE)
         gates.set()
         assert (await reply).body == b"", "the early cancellation was forgotten"
         assert done

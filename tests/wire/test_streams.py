@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 
 from trimaran import Context, Limits, Server
 from trimaran.errors import Disconnected, TimedOut
@@ -320,7 +321,7 @@ async def test_an_event_id_that_never_was_is_told_so_and_cuts_nothing_off(bindin
             await until(lambda: next(iter(server.sessions)).outlet.is_open, "the stream is open")
             server.broadcast("notifications/n", {"n": "live"})
             heard: list[Any] = []
-            async with asyncio.timeout(1.0):
+            async with asyncio.timeout(PATIENCE):
                 while not heard or heard[-1].get("params", {}).get("n") != "live":
                     heard.append(await stream.message())
             assert [m["method"] for m in heard].count("notifications/replay_truncated") == 1

@@ -1,4 +1,4 @@
-"""The shared checks explain their failures like tests do; every peer and every client of a test is ended with it."""
+"""Every peer and every client of a test is ended with it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-
-pytest.register_assert_rewrite("tests.fault.client.peers")
 
 
 @pytest.fixture

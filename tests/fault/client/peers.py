@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from tests.patience import PATIENCE
 
 from trimaran import Client, connect, errors
 
@@ -45,7 +46,6 @@ __all__ = [
     "until",
 ]
 
-PATIENCE = 10.0
 EVIL = Path(evil.__file__)
 ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
 WIRES = pytest.mark.parametrize("wire", ["json", "sse", "stdio"])

@@ -114,8 +114,8 @@ async def test_a_slow_log_handler_holds_up_nobody(dock: Dock, wire: str, era: st
         noisy = asyncio.create_task(client.call_tool("logs", {"n": 4000, "pad": 50_000}))
         started = time.monotonic()
         if wire == "sse":  # on a pipe, an answer stands in line behind what was said before it
-            await assert_usable(client, 5)
-            assert time.monotonic() - started < 5
+            await assert_usable(client, 15)
+            assert time.monotonic() - started < 15
         assert (await bounded(noisy, 25)).text == "done"
         await assert_usable(client)
         assert handled > 0

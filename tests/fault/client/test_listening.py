@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 
 from trimaran import Client, Server, connect, errors
 from trimaran.serve import HttpServer
@@ -407,7 +408,7 @@ async def test_no_listener_misses_a_change_while_others_come_and_go(era: Any) ->
                 async with client.listen(resources=[uri]) as changes:
                     server.notify.resource_updated(uri)
                     try:
-                        async with asyncio.timeout(3):
+                        async with asyncio.timeout(PATIENCE):
                             change = await anext(changes)
                             while change.kind == "reconnected":
                                 change = await anext(changes)

@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 
 from trimaran import Context, Server, SyncClient, errors
 
 from ..rig import is_alive, wait_for
 from .peers import Journal, evil_command
 
-SECONDS = 10.0
+SECONDS = PATIENCE
 ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
 
 

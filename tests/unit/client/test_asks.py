@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.patience import PATIENCE
 
 from trimaran.client.asks import Asks, Deferred
 from trimaran.client.options import Options
@@ -413,7 +414,7 @@ async def test_plain_handlers_run_in_a_thread_and_may_wait() -> None:
         return {}
 
     task = asyncio.ensure_future(asks(on_request=on_request).answer("x", {}))
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(PATIENCE):
         while not threads:
             await asyncio.sleep(0)
         gate.set()
@@ -440,7 +441,7 @@ async def test_a_deferred_answer_may_come_from_another_thread() -> None:
         return kept[0]
 
     task = asyncio.ensure_future(elicit(on_elicit))
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(PATIENCE):
         while not kept:
             await asyncio.sleep(0)
         assert not task.done()
@@ -473,7 +474,7 @@ async def test_a_plain_handler_may_defer_too() -> None:
         return kept[0]
 
     task = asyncio.ensure_future(asks(on_request=on_request).answer("x", {}))
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(PATIENCE):
         while not kept and not task.done():
             await asyncio.sleep(0)
         for one in kept:

@@ -174,7 +174,7 @@ async def test_every_call_has_a_limit_of_its_own(options: Any, limit: float) -> 
         begun = time.monotonic()
         with pytest.raises(errors.TimedOut, match=r"tools/call.*0\.05 s"):
             await bounded(client.call_tool("t", **options))
-        assert time.monotonic() - begun < 2
+        assert time.monotonic() - begun < 4.5
 
 
 async def test_an_asynchronous_progress_callback_is_heard_out_before_the_result() -> None:

@@ -8,6 +8,7 @@ import logging
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 
 from trimaran.client.mailbox import Mailbox, is_async
 
@@ -110,7 +111,7 @@ async def test_a_callback_may_close_its_own_mailbox() -> None:
         done.set()
 
     mail.post(callback)
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(PATIENCE):
         await done.wait()
     await mail.drained()
 

@@ -8,6 +8,7 @@ import itertools
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 
 from trimaran.client import meeting
 from trimaran.client.dialect import Welcome
@@ -135,7 +136,7 @@ class World:
 
     async def meet(self, era: Any = "auto", version: str | None = None, patience: float = 5.0) -> Any:
         make: Any = functools.partial(FakeDialect, self)
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(PATIENCE):
             return await meet(
                 self,  # pyright: ignore[reportArgumentType]
                 FakeInbox,

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 
 from trimaran.client.link import Postmortem
 from trimaran.client.pipeline import Pipeline
@@ -95,7 +96,7 @@ def ok(id: Any, value: Any = None) -> dict[str, Any]:
 
 
 async def done(task: asyncio.Task[Any]) -> Any:
-    return await asyncio.wait_for(task, 2)
+    return await asyncio.wait_for(task, PATIENCE)
 
 
 async def finish(*tasks: asyncio.Task[Any]) -> None:

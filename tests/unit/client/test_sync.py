@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 
 from trimaran import Context, Server, SyncClient, errors
 from trimaran.ext.tasks import Tasks
 
 from ...wire.client.peers import P, Pipe, tell
 
-SECONDS = 3.0
+SECONDS = PATIENCE
 
 
 @pytest.fixture(autouse=True)

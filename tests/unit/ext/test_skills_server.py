@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 
 from trimaran import Server, connect
 from trimaran.auth import Principal
@@ -20,8 +21,6 @@ from trimaran.ext.skills.entry import digest_of
 from trimaran.server import threads
 
 from .skill_folders import FORMS, PDF, PNG, REFUNDS, manifest, skills_in, write
-
-PATIENCE = 5.0
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -15,6 +15,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 from msgspec import UNSET, Raw
+from tests.patience import PATIENCE
 
 from trimaran import Context, ProtocolError, Server
 from trimaran.auth import Principal
@@ -257,7 +258,7 @@ async def test_everyone_who_waits_is_woken_by_a_change_and_nobody_is_left_on_the
     waiting[0].cancel()
     await asyncio.wait(waiting[:1])
     await kept.end(task.id, "completed")
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(PATIENCE):
         await asyncio.gather(*waiting[1:])
     assert kept.keeper._bells == {}
 

@@ -8,6 +8,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tests.patience import PATIENCE
+
 from trimaran import Server
 from trimaran.legacy.duplex import LegacyDuplex
 from trimaran.transports.memory import MemoryChannel
@@ -16,7 +18,6 @@ MODERN = "2026-07-28"
 LEGACY = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 P = "io.modelcontextprotocol/"
 ALL = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}, "context": {}}, "roots": {}}
-PATIENCE = 5.0
 
 
 class Peer:

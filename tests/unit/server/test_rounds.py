@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 
 from trimaran import Context, Server
 
@@ -219,7 +220,7 @@ async def test_a_body_that_asks_again_after_it_was_suspended_does_not_hang(how: 
         return f"{first.action} {second.action}"
 
     async with Peer(serving(asks_on)) as peer:
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(PATIENCE):
             found, _ = await play(peer, {"elicit-1": named(""), "elicit-2": named("")})
     assert texts(found) in (["accept accept"], ["both"])
 
@@ -242,7 +243,7 @@ async def test_a_branch_that_asks_late_is_not_left_waiting_for_ever() -> None:
         first = await peer.call("t", caps=ALL)
         assert list(first["inputRequests"]) == ["a"]
         gate.set()
-        done, waiting = await asyncio.wait(late, timeout=1)
+        done, waiting = await asyncio.wait(late, timeout=PATIENCE)
         for task in waiting:
             task.cancel()
         assert not waiting, "the branch waits for an answer that cannot come"
@@ -296,7 +297,7 @@ async def test_a_question_inside_a_step_does_not_hang() -> None:
         return await ctx.step("confirm", confirm, ctx)
 
     async with Peer(serving(buy)) as peer:
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(PATIENCE):
             found, _ = await play(peer, {"elicit-1": named("")})
     assert "error" in found or texts(found) == ["accept"]
 

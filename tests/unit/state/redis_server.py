@@ -14,11 +14,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.patience import PATIENCE
+
 from ...ports import find_port
 
 ROOT = Path(__file__).resolve().parents[3]
 BINARY = ROOT / ".tools" / "redis" / "redis-server"
-PATIENCE = 10.0
 
 
 class RedisServer:

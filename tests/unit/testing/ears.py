@@ -7,9 +7,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from trimaran.errors import Error
+from tests.patience import PATIENCE
 
-PATIENCE = 5.0
+from trimaran.errors import Error
 
 
 class Ears:

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 
 from trimaran.errors import ConnectFailed, ConnectionLost, ProtocolError
 from trimaran.testing import ScriptedPeer
@@ -307,7 +308,7 @@ async def test_closing_does_not_wait_for_a_function_that_waits() -> None:
         await peer.send(request(1, "a"))
         for _ in range(3):
             await asyncio.sleep(0)
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(PATIENCE):
             await asyncio.gather(peer.close(), peer.close())
     assert ears.losses == []
     with pytest.raises(AssertionError, match="left are: expect a"):

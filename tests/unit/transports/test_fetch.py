@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 
 from trimaran.errors import AuthorizationFailed, Closed, UnsafeUrl
 from trimaran.oauth.effects import HttpRequest
@@ -26,7 +27,7 @@ from trimaran.transports import fetch
 from trimaran.transports.fetch import Fetcher
 
 LOOPS = ("asyncio", "uvloop")
-SECONDS = 5.0
+SECONDS = PATIENCE
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 PUBLIC = "127.0.0.2"  # stands for the internet
 INSIDE = "127.0.0.1"

@@ -17,13 +17,14 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from tests.patience import PATIENCE
 
 from trimaran.errors import AuthorizationFailed, ConfigError, UnsafeUrl
 from trimaran.transports import loopback
 from trimaran.transports.loopback import LoopbackLogin
 
 LOOPS = ("asyncio", "uvloop")
-SECONDS = 5.0
+SECONDS = PATIENCE
 PAGE = "https://as.example.com/authorize?client_id=a&state=right"
 STATE = "r1ght-state_~"
 

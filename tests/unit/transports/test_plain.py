@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 
 from trimaran.errors import ConfigError, ConnectFailed, ConnectionLost, LocalProtocolError, RemoteProtocolError
 from trimaran.protocol.http1 import chunk
@@ -20,7 +21,7 @@ from trimaran.transports import plain
 from trimaran.transports.plain import PlainPool, PlainResponse
 
 LOOPS = ("asyncio", "uvloop")
-SECONDS = 5.0  # for anything that must happen soon
+SECONDS = PATIENCE
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 HEAD_ONLY = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -468,7 +469,7 @@ async def test_an_answer_that_came_before_its_request_was_read_frees_no_connecti
     async with meeting(script) as (pool, peer, url):
         response = await pool.request("POST", url, {}, bytes(20_000_000))
         assert (response.status, await response.read()) == (413, b"")
-        async with asyncio.timeout(1.0):
+        async with asyncio.timeout(SECONDS):
             assert await get(pool, url) == b"ok"
         assert peer.visits == 2
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 
 from trimaran.client.link import Channel
 from trimaran.errors import ConfigError, ConnectFailed, ConnectionLost, Error, LocalProtocolError, NotReady
@@ -31,7 +32,6 @@ pytestmark = pytest.mark.slow  # nearly all of them start a child, and many wait
 LOOPS = ("asyncio", "uvloop")
 HERE = Path(__file__).parent
 GRACE = 0.2  # seconds between the rungs of the ladder, for children that will not go
-PATIENCE = 10.0  # for those that will, however busy the machine
 OBEDIENT = {"about", "big", "breed", "die", "echo", "flood", "mutter", "shout"}
 
 Open = Callable[..., Any]
@@ -650,7 +650,7 @@ async def test_a_loss_is_not_kept_back_by_who_holds_the_pipes_open(start: Open) 
         began = time.monotonic()
         assert (await log.loss()).exit_code == -9
         await channel.close()
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 20
         assert is_running(pid)
     finally:
         os.kill(pid, signal.SIGKILL)
@@ -755,7 +755,7 @@ async def test_close_asks_by_eof_then_by_term_then_kills(start: Open, words: lis
     await channel.close()
     assert channel.postmortem().exit_code == code
     assert not is_running(pid)
-    assert time.monotonic() - began < 2 * GRACE + 2
+    assert time.monotonic() - began < 2 * GRACE + 15
     assert log.losses == []
 
 

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 from aiohttp import web
+from tests.patience import PATIENCE
 
 from trimaran.client.link import Owner, Postmortem
 from trimaran.errors import ConnectionLost
@@ -23,7 +24,6 @@ from trimaran.errors import ConnectionLost
 P = "io.modelcontextprotocol/"
 MODERN = "2026-07-28"
 V11, V06, V03, V24 = "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"
-PATIENCE = 3.0
 
 ALL = {"tools": {}, "resources": {"subscribe": True}, "prompts": {}, "completions": {}, "logging": {}}
 

@@ -8,6 +8,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 
 import trimaran
 from trimaran import connect, errors
@@ -658,7 +659,7 @@ async def test_listening_word_for_word_and_again_after_a_loss(site: Site) -> Non
     site.modern().on("subscriptions/listen", stream(first), stream(second))
     heard: list[Any] = []
     async with connect(site.url) as client:
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(PATIENCE):
             async for change in client.listen(tools=True, resources=["config://app"]):
                 heard.append((change.kind, change.uri))
                 if len(heard) == 4:

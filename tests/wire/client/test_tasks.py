@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 
 from trimaran import Context, Server, ToolError, connect, errors
 from trimaran.auth import Principal
@@ -164,7 +165,7 @@ async def test_updates_tell_of_the_end(table: Table) -> None:
     async with table.dial() as client:
         task = await client.start_task("brew", {"cups": 1})
         seen: list[TaskUpdate] = []
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(PATIENCE):
             async for update in task:
                 seen.append(update)
                 table.kitchen.gate.set()
