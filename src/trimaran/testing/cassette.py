@@ -16,6 +16,7 @@ ids, progress tokens, the client's name and version, trace context, and what was
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -94,8 +95,13 @@ class Recorder:
 
     def __init__(self, path: Path, *, target: Any, date: str | None, redact: Iterable[str]) -> None:
         self._mask = _Mask(redact)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file: TextIO | None = path.open("w", encoding="utf-8", newline="\n")
+        self._path = path
+        self._file: TextIO | None = None
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("w", encoding="utf-8", newline="\n")
+        except OSError as error:
+            raise self._unwritten(error) from None
         header: dict[str, Any] = {"cassette": _VERSION, "target": self._mask.target(target)}
         self._write({**header, "date": date} if date else header)
 
@@ -118,9 +124,21 @@ class Recorder:
             file.close()
 
     def _write(self, line: dict[str, Any]) -> None:
-        if self._file is not None:
+        if self._file is None:
+            return
+        try:
             self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
             self._file.flush()
+        except OSError as error:
+            file, self._file = self._file, None
+            with contextlib.suppress(OSError):  # it still has what could not be written
+                file.close()
+            raise self._unwritten(error) from None
+
+    def _unwritten(self, error: OSError) -> ConfigError:
+        return ConfigError(
+            f"the cassette {self._path} cannot be written ({error.strerror or error}): make room, or choose another path"
+        )
 
     def __enter__(self) -> Self:
         return self

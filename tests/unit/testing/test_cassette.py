@@ -53,6 +53,12 @@ def test_a_tap_writes_each_message_on_a_line_of_its_own(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full is Linux's")
+def test_a_cassette_on_a_full_disk_is_said_so() -> None:
+    with pytest.raises(ConfigError, match=r"the cassette /dev/full cannot be written \(No space left on device\)"):
+        record("/dev/full")
+
+
 def test_a_header_without_a_date_has_none(tmp_path: Path) -> None:
     with record(tmp_path / "a.jsonl"):
         pass
