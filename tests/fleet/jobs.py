@@ -20,7 +20,7 @@ TASKS = ("voyage", "errand")
 BOARDS = [f"harbour://board/{number}" for number in range(50)]
 """What is posted to, one after the other: so many that what is heard of one can hardly be what was posted there before."""
 
-SLACK = 1.5
+SLACK = 10.0
 """Seconds by which a busy machine may be late in noticing that a deadline has passed."""
 PAUSES = (0.02, 0.25)
 """Seconds a client thinks after an answer, so that there is time for something to happen to the fleet, and after a failure,

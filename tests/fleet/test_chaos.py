@@ -33,7 +33,7 @@ PACE = 3.0 if IS_FULL else 2.0  # seconds from the recovery of one process to th
 AWAY = 10.0 if IS_FULL else 3.0  # seconds the network is cut
 PYTHON = TOOLS / "peers" / "sdk" / "bin" / "python"
 
-pytestmark = pytest.mark.deadline(3600 if IS_FULL else 120)
+pytestmark = pytest.mark.deadline(3600 if IS_FULL else 400)
 
 Fate = Callable[[Rig], Coroutine[Any, Any, None]]
 

@@ -652,7 +652,7 @@ async def test_a_session_is_ended_by_its_id_from_any_process(store: str) -> None
         await until(lambda: [info.calls for info in one.server.list_sessions()] == [1], "the call is at work")
         assert two.server.list_sessions() == []
         assert await two.server.end_session(session.id, "the yard is closing")
-        reply = await asyncio.wait_for(waiting, 10)
+        reply = await asyncio.wait_for(waiting, PATIENCE)
         assert reply.verdict == (200, -32600, "h")
         assert "the yard is closing" in reply.error["message"]
         assert (await one.at(session).ask("ping")).status == 404

@@ -30,9 +30,9 @@ PATIENCE = {"kill": 0.5, "term": 0.5, "roll": 0.5, "orphan": 0.5, "redis": 5.0, 
 """Seconds after a fault is over in which calls may still fail for it: the store is tried again with a growing pause."""
 OUTAGES = ("redis", "cut")
 """Faults of the store. All others befall a process."""
-HEARING = 10.0
+HEARING = 30.0
 """Seconds within which a change must have been heard: the SDK comes back for a broken stream after one."""
-RELISTENING = 15.0
+RELISTENING = 30.0
 """The same after the store was away: a client that could not listen for want of it comes back with growing pauses."""
 
 
