@@ -1,10 +1,11 @@
 """HTTP/1.1 framing, the strict half of RFC 9112: heads in and out, chunked bodies both ways; a server's side and a client's.
 
-Pure. Requests are read by llhttp (httptools), the parser of Node: its cost per byte is small and the same for every byte,
-so no framing that a client chooses can hold up the others. It accepts what every correct client sends and refuses most of
+Pure. llhttp (httptools), the parser of Node, reads both: its cost per byte is small and the same for every byte,
+so no framing that a peer chooses can hold up the others. It accepts what every correct client sends and refuses most of
 what two parsers could read differently, which is what request smuggling lives on: a bare CR or LF, a folded header,
 blanks before a colon, two lengths, a length beside a transfer coding. `RequestReader` refuses the rest: a coding other
-than chunked, two Hosts, targets that are no path, heads and framing without bounds.
+than chunked, two Hosts, targets that are no path, heads and framing without bounds. `ResponseReader` does the same for
+answers, and takes a bare LF in a head, as servers have always sent it.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ __all__ = [
     "TOO_LARGE",
     "Head",
     "KnownHead",
-    "PieceReader",
     "RequestReader",
     "ResponseHead",
+    "ResponseReader",
     "chunk",
     "read_head",
     "read_length",
@@ -45,11 +46,7 @@ __all__ = [
 
 END_OF_BODY: Final = b"0\r\n\r\n"
 
-_TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
-_STATUS_LINE: Final = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: ([^\x00-\x08\x0a-\x1f\x7f]*))?\r?\n")
-# A client takes what servers have always sent: a bare LF ends a line too, and what follows a name may hold any text.
-_LENIENT_FIELD: Final = re.compile(rb"(" + _TOKEN + rb"):([^\x00\r\n]*)\r?\n")
-_NAME: Final = re.compile(_TOKEN.decode())
+_NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _MAX_FIELDS: Final = 100  # what Apache and Node allow
 _MAX_EMPTY_BYTES: Final = 4  # two empty lines: some old clients send one behind a body
 # Chunks of one byte take five more; extensions and trailers, which nobody reads, must not take without bounds.
@@ -536,47 +533,14 @@ def read_response_head(raw: bytes) -> ResponseHead:
     Raises:
         RemoteProtocolError: it is not HTTP/1, or its framing can be read in two ways.
     """
-    line = _STATUS_LINE.match(raw)
-    if line is None:
-        raise _garbled("the status line is malformed")
-    headers: dict[str, str] = {}
-    position, end, count = line.end(), len(raw) - (2 if raw.endswith(b"\r\n") else 1), 0
-    while position < end:
-        field = _LENIENT_FIELD.match(raw, position)
-        if field is None:
-            raise _garbled(f"the header field at byte {position} is malformed")
-        name, value = field[1].decode().lower(), field[2].strip(b" \t").decode("latin-1")
-        if name in headers:
-            if name in ("content-length", "transfer-encoding") and headers[name] != value:
-                raise _garbled(f"{name} is given twice")
-            if name == "set-cookie":
-                value = f"{headers[name]}\n{value}"  # the one field whose values hold commas of their own
-            elif name not in ("content-length", "transfer-encoding"):
-                value = f"{headers[name]}, {value}"
-        headers[name] = value
-        position = field.end()
-        count += 1
-        if count > _MAX_FIELDS:
-            raise _garbled(f"more than {_MAX_FIELDS} header fields")
-    status, coding = int(line[2]), headers.get("transfer-encoding")
-    length = None
-    if status == 101:
-        raise _garbled("it switches to a protocol nobody asked for")
-    if status < 200 or status in (204, 304):
-        length, coding = 0, None
-    elif coding is not None:
-        if coding.lower() != "chunked":
-            raise _garbled(f"the transfer coding {coding[:40]!r} is not known")
-    elif "content-length" in headers:
-        length = read_length(headers["content-length"])
-    if "content-length" in headers and read_length(headers["content-length"]) is None:
-        raise _garbled("content-length is not a number")
-    options = [option.strip().lower() for option in headers.get("connection", "").split(",")]
-    keep_alive = "close" not in options if line[1] == b"1" else "keep-alive" in options
-    # A length beside a coding counts for nothing, and whoever sends both is not trusted with a second answer.
-    is_clear = (length is not None) != (coding is not None) and not (coding and "content-length" in headers)
-    reason = (line[3] or b"").decode("latin-1")
-    return ResponseHead(status, reason, headers, coding is not None, length, keep_alive and is_clear)
+    reader = ResponseReader(max_head=_NO_LIMIT, max_interim=0)
+    try:
+        reader.feed(raw)
+        if reader.head is None:
+            raise _garbled("the head has no end")
+        return reader.head
+    finally:
+        reader.close()
 
 
 def _garbled(reason: str) -> RemoteProtocolError:
@@ -584,44 +548,72 @@ def _garbled(reason: str) -> RemoteProtocolError:
 
 
 @final
-class PieceReader:
-    """Reads a chunked body piece by piece, as it comes: for a client, who may be reading a stream.
+class ResponseReader:
+    """Reads one answer as it comes: for a client, who may be reading a stream.
 
-    `feed` returns the pieces, those of one read joined. Once `is_done`, `has_rest` says whether something followed the body.
+    `feed` returns the pieces of the body, those of one read joined. `head` is there once it is read; interim answers (1xx)
+    before it are skipped. Once `is_done`, `has_rest` says whether something followed. Where neither length nor coding
+    frames the body, it goes on until the connection ends, and `is_done` stays false.
     """
 
-    __slots__ = ("_framing", "_parser", "_payload", "_pieces", "has_rest", "is_done")
-
-    def __init__(self) -> None:
+    def __init__(self, *, max_head: int, max_interim: int) -> None:
+        self.head: ResponseHead | None = None
         self.is_done = False
         self.has_rest = False
+        self._max_head = max_head
+        self._max_interim = max_interim
+        self._interim = 0
+        self._head_bytes = 0
         self._pieces: list[bytes] = []
         self._payload = 0
         self._framing = 0
+        self._clear()
         self._parser = HttpResponseParser(self)
-        # RFC 9112, 7.1.1 lets a server write blanks there, and nobody stands between us who would read them otherwise.
-        self._parser.set_dangerous_leniencies(lenient_spaces_after_chunk_size=True)
-        self._parser.feed_data(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        # A client takes what servers have always sent: a bare LF ends a line of the head too. And RFC 9112, 7.1.1 lets
+        # blanks stand behind the size of a chunk. Nobody stands between us who would read either otherwise.
+        self._parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True)
+
+    def _clear(self) -> None:
+        self._headers: dict[str, str] = {}
+        self._reason = b""
+        self._number = 0
 
     def feed(self, data: bytes) -> list[bytes]:
         """Read on.
 
         Raises:
-            RemoteProtocolError: the chunks are malformed, or larger than what they carry.
+            RemoteProtocolError: it is not HTTP/1, can be read in two ways, or carries less than it weighs.
         """
+        has_head = self.head is not None
+        if not has_head and not self._head_bytes and data[:1] in (b"\r", b"\n"):
+            raise _garbled("an empty line where the status line should be")  # llhttp skips any number of them
         try:
             self._parser.feed_data(data)
+        except HttpParserCallbackError as error:
+            raise error.__context__ or error from None
         except HttpParserError as error:
             if not self.is_done:
-                raise _garbled(f"in a chunked body: {error}") from None
+                where = "the head is malformed" if self.head is None else "in a chunked body"
+                raise _garbled(f"{where}: {error}") from None
             self.has_rest = True
+        if self.head is None:
+            self._head_bytes += len(data)
+            self._check_head(self._head_bytes // (1 + self._interim))
         pieces, self._pieces = self._pieces, []
+        if has_head and not self.is_done:
+            self._check_framing(len(data), pieces)
+        return pieces if len(pieces) < 2 else [b"".join(pieces)]
+
+    def _check_framing(self, read: int, pieces: list[bytes]) -> None:
         size = sum(map(len, pieces))
         self._payload += size
-        self._framing += len(data) - size
-        if not self.is_done and self._framing > _MAX_FRAMING_BYTES + _MAX_FRAMING_RATIO * self._payload:
+        self._framing += read - size
+        if self._framing > _MAX_FRAMING_BYTES + _MAX_FRAMING_RATIO * self._payload:
             raise _garbled("the chunks are larger than what they carry")
-        return pieces if len(pieces) < 2 else [b"".join(pieces)]
+
+    def _check_head(self, size: int) -> None:
+        if size > self._max_head:
+            raise _garbled(f"a head of more than {self._max_head} bytes")
 
     def close(self) -> None:
         """Let go of the parser, which refers back to us."""
@@ -632,12 +624,71 @@ class PieceReader:
     def on_message_begin(self) -> None:
         self.has_rest = self.is_done
 
+    def on_status(self, status: bytes) -> None:
+        self._reason += status
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self.head is not None:
+            return  # a trailer
+        key, text = name.decode("ascii").lower(), value.strip(b" \t").decode("latin-1")
+        headers = self._headers
+        self._number += 1
+        if self._number > _MAX_FIELDS:
+            raise _garbled(f"more than {_MAX_FIELDS} header fields")
+        if key in headers:
+            if key in ("content-length", "transfer-encoding"):
+                if headers[key] != text:
+                    raise _garbled(f"{key} is given twice")
+            else:
+                # set-cookie is the one field whose values hold commas of their own.
+                text = f"{headers[key]}{chr(10) if key == 'set-cookie' else ', '}{text}"
+        headers[key] = text
+
+    def on_headers_complete(self) -> None:
+        if self.is_done:
+            return
+        status = self._parser.get_status_code()
+        if status < 100 or b"\0" in self._reason:
+            raise _garbled("the status line is malformed")
+        self._check_head(sum(len(name) + len(value) + 4 for name, value in self._headers.items()))
+        if status == 101:
+            raise _garbled("it switches to a protocol nobody asked for")
+        if status < 200 and self._max_interim:
+            self._interim += 1
+            if self._interim > self._max_interim:
+                raise _garbled(f"more than {self._max_interim} interim answers (1xx)")
+            self._clear()
+            return
+        self._parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=False)  # in the head only
+        self.head = _framed(
+            status, self._reason.decode("latin-1"), self._headers, is_old=self._parser.get_http_version() == "1.0"
+        )
+
     def on_body(self, data: bytes) -> None:
         if not self.is_done:
             self._pieces.append(data)
 
     def on_message_complete(self) -> None:
-        self.is_done = True
+        self.is_done = self.head is not None
+
+
+def _framed(status: int, reason: str, headers: Mapping[str, str], *, is_old: bool) -> ResponseHead:
+    """A head, with what its fields say about the body."""
+    coding, length = headers.get("transfer-encoding"), None
+    if status < 200 or status in (204, 304):
+        length, coding = 0, None
+    elif coding is not None:
+        if coding.lower() != "chunked":
+            raise _garbled(f"the transfer coding {coding[:40]!r} is not known")
+    elif "content-length" in headers:
+        length = read_length(headers["content-length"])
+    if "content-length" in headers and read_length(headers["content-length"]) is None:
+        raise _garbled("content-length is not a number")
+    options = [option.strip().lower() for option in headers.get("connection", "").split(",")]
+    keep_alive = "keep-alive" in options if is_old else "close" not in options
+    return ResponseHead(
+        status, reason, headers, coding is not None, length, keep_alive and (length is not None or coding is not None)
+    )
 
 
 def request_head(verb: str, target: str, host: str, headers: Mapping[str, str], length: int | None) -> bytes:

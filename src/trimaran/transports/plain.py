@@ -18,8 +18,8 @@ from time import monotonic
 from typing import Any, Final, Protocol, final
 from urllib.parse import quote, urlsplit
 
-from trimaran.errors import CODE_INVALID_REQUEST, ConfigError, ConnectFailed, ConnectionLost, Error, RemoteProtocolError
-from trimaran.protocol.http1 import PieceReader, ResponseHead, read_response_head, request_head
+from trimaran.errors import ConfigError, ConnectFailed, ConnectionLost, Error, RemoteProtocolError
+from trimaran.protocol.http1 import ResponseHead, ResponseReader, request_head
 
 from .reasons import connection_hint, connection_reason
 
@@ -33,7 +33,6 @@ _HIGH_WATER: Final = 1024 * 1024  # unread bytes of a body before the connection
 _MEMO_ENTRIES: Final = 256
 _MEMO_BYTES: Final = 2048
 _TIMEOUT: Final = re.compile(r"(?:^|[\s,])timeout=([0-9]{1,6})(?![0-9])", re.IGNORECASE)
-_END_OF_HEAD: Final = re.compile(rb"\n\r?\n")
 _MAX_COOKIES: Final = 20
 
 
@@ -70,6 +69,7 @@ class Response(Protocol):
 class PlainResponse:
     def __init__(self, url: str, head: ResponseHead, line: _Line) -> None:
         self.url = url
+        self.head = head
         self.status = head.status
         self.reason = head.reason
         self.headers = head.headers
@@ -142,13 +142,9 @@ class _Line(asyncio.Protocol):
     def __init__(self, pool: PlainPool) -> None:
         self._pool = pool
         self._transport: Any = None
-        self._buffer = b""
         self._head: asyncio.Future[PlainResponse] | None = None
         self._response: PlainResponse | None = None
-        self._framing: ResponseHead | None = None
-        self._pieces: PieceReader | None = None
-        self._left = 0
-        self._interim = 0
+        self._reader: ResponseReader | None = None
         self._url = ""
         self._is_paused = False
         self._is_aborted = False
@@ -158,7 +154,6 @@ class _Line(asyncio.Protocol):
     async def request(self, url: str, data: bytes) -> PlainResponse:
         """Send a request and wait for the head of its answer."""
         self._url = url
-        self._interim = 0
         head = self._head = asyncio.get_running_loop().create_future()
         self._transport.write(data)
         try:
@@ -176,88 +171,76 @@ class _Line(asyncio.Protocol):
         self.is_open = True
 
     def data_received(self, data: bytes) -> None:
-        try:
-            if self._response is None:
-                self._read_head(data)
-            else:
-                self._read_body(data)
-        except RemoteProtocolError as error:
-            self._fail(RemoteProtocolError(error.code, f"{self._url} answered what is not HTTP: {error.message}"))
-
-    def _read_head(self, data: bytes) -> None:
-        if self._head is None or self._head.done():
-            self.abort()  # nobody asked
-            return
-        data = self._buffer + data if self._buffer else data
-        while True:
-            found = _END_OF_HEAD.search(data)
-            end = found.end() if found is not None else 0
-            if (end or len(data)) > _MAX_HEAD:
-                raise RemoteProtocolError(CODE_INVALID_REQUEST, f"a head of more than {_MAX_HEAD} bytes")
-            if not end:
-                if not data.startswith(b"HTTP/1."[: len(data)]):
-                    raise RemoteProtocolError(CODE_INVALID_REQUEST, "the status line is malformed")
-                self._buffer = data
+        if self._response is None:
+            if self._head is None or self._head.done():
+                self.abort()  # nobody asked
                 return
-            head = self._pool.head_of(data[:end])
-            data = data[end:]
-            if head.status >= 200:
-                break
-            self._interim += 1
-            if self._interim > _MAX_INTERIM:
-                raise RemoteProtocolError(CODE_INVALID_REQUEST, f"more than {_MAX_INTERIM} interim answers (1xx)")
-        self._buffer, rest = b"", data
-        response = PlainResponse(self._url, head, self)
-        self._response, self._framing = response, head
-        self._pieces = PieceReader() if head.is_chunked else None
-        self._left = -1 if head.length is None else head.length
-        waiting, self._head = self._head, None
+            if self._reader is None and self._take_known(data):
+                return
+        reader = self._reader or self._begin()
         try:
-            self._read_body(rest)
-        finally:
-            waiting.set_result(response)  # also where the body goes wrong: who reads it hears of that
+            pieces = reader.feed(data)
+        except RemoteProtocolError as error:
+            self._answer(reader)  # also where the body goes wrong at once: who reads it hears of that
+            self._fail(RemoteProtocolError(error.code, f"{self._url} answered what is not HTTP: {error.message}"))
+            return
+        response = self._answer(reader)
+        if response is None:
+            return
+        for piece in pieces:
+            response.put(piece)
+        if reader.is_done:
+            self._pool.learn(data, response, pieces)
+            self._complete(response, has_rest=reader.has_rest)
 
-    def _read_body(self, data: bytes) -> None:
-        response = self._response
-        assert response is not None
-        if self._pieces is not None:
-            for piece in self._pieces.feed(data):
-                response.put(piece)
-            if self._pieces.is_done:
-                self._complete(has_rest=self._pieces.has_rest)
-        elif self._left < 0:
-            response.put(data)  # until the connection ends
-        else:
-            response.put(data[: self._left])
-            rest = data[self._left :]
-            self._left -= len(data) - len(rest)
-            if not self._left:
-                self._complete(has_rest=bool(rest))
+    def _begin(self) -> ResponseReader:
+        self._reader = ResponseReader(max_head=_MAX_HEAD, max_interim=_MAX_INTERIM)
+        return self._reader
 
-    def _complete(self, *, has_rest: bool) -> None:
-        response, self._response = self._response, None
-        self._drop_pieces()
-        assert response is not None
-        assert self._framing is not None
+    def _take_known(self, data: bytes) -> bool:
+        """A whole answer with a head that came before needs no parser. False if it is something else."""
+        end = data.find(b"\r\n\r\n") + 4
+        head = self._pool.known.get(data[:end]) if end > 3 else None
+        if head is None or head.length != len(data) - end or self._head is None:
+            return False
+        response = PlainResponse(self._url, head, self)
+        response.put(data[end:])
+        waiting, self._head = self._head, None
+        self._complete(response, has_rest=False)
+        waiting.set_result(response)
+        return True
+
+    def _answer(self, reader: ResponseReader) -> PlainResponse | None:
+        """The answer, given to whoever waits for it once its head is there."""
+        if self._response is None and reader.head is not None and self._head is not None:
+            self._response = PlainResponse(self._url, reader.head, self)
+            waiting, self._head = self._head, None
+            waiting.set_result(self._response)
+        return self._response
+
+    def _complete(self, response: PlainResponse, *, has_rest: bool) -> None:
+        self._response = None
+        self._drop_reader()
         response.finish()
         # A server that answers before it has read the request may never read the rest of it.
-        if has_rest or not self._framing.keep_alive or self._transport.get_write_buffer_size():
+        if has_rest or not response.head.keep_alive or self._transport.get_write_buffer_size():
             self.abort()
         else:
             self.resume()
-            self._pool.give_back(self, _patience(self._framing.headers.get("keep-alive")))
+            self._pool.give_back(self, _patience(response.headers.get("keep-alive")))
 
-    def _drop_pieces(self) -> None:
-        if self._pieces is not None:
-            self._pieces.close()
-            self._pieces = None
+    def _drop_reader(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_open = False
         self._pool.forget(self)
         response = self._response
-        is_end = self._left < 0 and self._pieces is None and exc is None and not self._is_aborted
-        self._drop_pieces()
+        is_framed = response is None or response.head.is_chunked or response.head.length is not None
+        is_end = not is_framed and exc is None and not self._is_aborted
+        self._drop_reader()
         if response is not None and is_end:
             self._response = None
             response.finish()
@@ -317,7 +300,8 @@ class PlainPool:
         self._connect_seconds = connect_seconds
         self._idle: deque[_Line] = deque()
         self._lines: set[_Line] = set()
-        self._heads: dict[bytes, ResponseHead] = {}
+        self.known: dict[bytes, ResponseHead] = {}
+        """What identical bytes meant before."""
         self._url = url
         self._target = _target_of(url)
         self._cookies: dict[str, str] | None = {} if cookies else None
@@ -387,16 +371,15 @@ class PlainPool:
         self._lines.add(line)
         return line
 
-    def head_of(self, raw: bytes) -> ResponseHead:
-        """A server says much the same each time: what identical bytes meant is remembered."""
-        found = self._heads.get(raw)
-        if found is None:
-            found = read_response_head(raw)
-            if len(raw) <= _MEMO_BYTES:
-                if len(self._heads) >= _MEMO_ENTRIES:
-                    self._heads.clear()
-                self._heads[raw] = found
-        return found
+    def learn(self, data: bytes, response: PlainResponse, pieces: list[bytes]) -> None:
+        """Remember a head that came in one read with all of its body: a server says much the same each time."""
+        length = response.length
+        end = len(data) - (length or 0)
+        is_whole = length is not None and sum(map(len, pieces)) == length and data.find(b"\r\n\r\n") == end - 4
+        if is_whole and end <= _MEMO_BYTES:
+            if len(self.known) >= _MEMO_ENTRIES:
+                self.known.clear()
+            self.known[data[:end]] = response.head
 
     def give_back(self, line: _Line, seconds: float) -> None:
         if self._is_closed or len(self._idle) >= _MAX_IDLE:

@@ -941,7 +941,7 @@ async def test_a_pool_remembers_no_more_than_it_must() -> None:
     async with meeting(script) as (pool, _, url):
         for _ in range(300):
             await get(pool, url)
-        assert sum(map(len, pool._heads)) < 1024 * 1024
+        assert sum(map(len, pool.known)) < 1024 * 1024
 
 
 def test_a_response_is_what_the_protocol_says() -> None:
