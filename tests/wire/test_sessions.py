@@ -290,6 +290,29 @@ async def test_a_full_server_lets_idle_sessions_go(binding: str) -> None:
         assert (await wire.post(initialize())).status == 200
 
 
+async def test_a_full_server_ends_what_nobody_uses_of_whoever_has_most(
+    binding: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """R94: one caller that begins sessions and leaves them keeps nobody out for longer than a minute."""
+    server = demo(max_sessions=4)
+    async with serve(binding, server) as wire:
+        mine, greedy = await wire.initialize(), [await wire.initialize() for _ in range(3)]
+        places = {session.id: session for session in server.sessions}
+        for one in greedy:
+            places[one.id].place = "192.0.2.7"
+        assert (await wire.post(initialize())).status == 503, "all of them are in use"
+        for session in server.sessions:
+            session.seen -= 61
+        places[greedy[2].id].seen -= 100
+        async with await greedy[0].get():
+            server.sessions._room_again = 0.0
+            assert (await wire.post(initialize())).status == 200
+            assert (await greedy[2].ask("ping")).status == 404, "it was idle for longest"
+            assert [(await one.ask("ping")).status for one in (mine, *greedy[:2])] == [200, 200, 200]
+            assert (await wire.post(initialize())).status == 503
+    assert [one.levelname for one in caplog.records if "no room for more sessions" in one.message] == ["WARNING"]
+
+
 async def test_init_runs_for_each_session(binding: str, caplog: pytest.LogCaptureFixture) -> None:
     """R5: its value is ctx.state; a failure answers initialize with 500, redacted, and frees the slot."""
     made: list[int] = []

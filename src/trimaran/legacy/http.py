@@ -18,13 +18,14 @@ from trimaran.protocol.inbound import Answer, Batch, Call, Message, Notice, chec
 from trimaran.protocol.meta import Peer
 from trimaran.protocol.sse import COMMENT
 from trimaran.protocol.versions import V2024_11, V2025_03, is_legacy
-from trimaran.server.access import InsufficientScope
+from trimaran.server.access import InsufficientScope, owner_text
 from trimaran.server.dispatch import Serve
 from trimaran.server.exchange import SENT, Exchange
 from trimaran.server.flights import Abandoned, GoesOnElsewhere, timed_out
 from trimaran.server.handlers import incident
 from trimaran.state.budget import ByteBudget
 from trimaran.transports.engine import JSON, Engine, HttpSink, Pairs, Request, release_connection
+from trimaran.transports.place import place_of
 
 from .handshake import Handshake, negotiate
 from .session import Session
@@ -191,6 +192,9 @@ class LegacyHttp:
             session, result = await self._handshake.open(call, self._outlet, request.principal, self)
             outlet: Any = session.outlet
             outlet.introduce(session, self._retry)
+            session.place = (
+                place_of(request.caller_address) if request.principal is None else owner_text(request.principal)
+            )
             if self._shared is not None:
                 await self._shared.enroll(session, request.principal)
         except ProtocolError as error:

@@ -14,11 +14,13 @@ import asyncio
 import itertools
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 import msgspec
 
+from trimaran.episode import Episode
 from trimaran.errors import CallError, Disconnected, ProtocolError, TimedOut
 from trimaran.protocol.inbound import Answer, RequestId
 from trimaran.protocol.meta import LOG_LEVELS, Peer
@@ -27,7 +29,7 @@ from trimaran.server.access import owner_text, same_principal
 from trimaran.server.changes import LIST_CHANGED, RESOURCE_UPDATED
 from trimaran.server.context import ASK_TIMEOUT
 from trimaran.server.exchange import Exchange, Sink
-from trimaran.server.handlers import call_any, incident
+from trimaran.server.handlers import call_any, incident, logger
 from trimaran.server.sessions import SessionInfo
 from trimaran.types import CreateMessageResult, ElicitResult, Json, ListRootsResult, Root, as_object
 
@@ -41,7 +43,10 @@ if TYPE_CHECKING:
 __all__ = ["Outlet", "Session", "Sessions"]
 
 _TOO_OLD: Final = "it has lived for session_max_lifetime"  # an idle one has no calls that could be told
+_GAVE_WAY: Final = "the server had no room for more sessions, and this one had not been used for a while"
 _SWEEP_SECONDS: Final = 15.0
+# So long a session must have lain idle to give way to another when the server is full: longer than a model thinks.
+_SPARE_SECONDS: Final = 60.0
 BROADCAST: Final = "broadcast"
 """A change that is not one: something to be told to every session."""
 
@@ -76,6 +81,8 @@ class Session:
         self.state: Any = None
         self.owner: Any = None
         """The door it came in by."""
+        self.place = ""
+        """Who began it, or from where: for the sake of others, when there is no room."""
         self.shared: Shared | None = None
         """The way to the other processes that serve it, if there may be any."""
         self.owner_key: str | None = None
@@ -285,6 +292,9 @@ class Sessions:
         self.shared: Shared | None = None
         """The records of sessions that other processes serve, too."""
         self._sweeper: asyncio.TimerHandle | None = None
+        self._room_again = 0.0
+        self._fullness = Episode(logger, "there is room for sessions again")
+        server.shortages.append(self._shortage)
 
     def __len__(self) -> int:
         return len(self._live)
@@ -297,12 +307,18 @@ class Sessions:
     ) -> Session:
         """A new session; 503 beyond the cap, counted before `init` runs so that it holds under a rush (R94)."""
         most = self._limits.max_sessions
-        if most is not None and len(self._live) + self._reserved >= most:
+        if self._is_full():
             self._sweep_now()
-            if len(self._live) + self._reserved >= most:
+            self._make_room()
+            if self._is_full():
+                self._fullness.failed(
+                    f"no room for more sessions: {most} are open (max_sessions), and new ones are refused; those that nobody "
+                    f"has used for {_SPARE_SECONDS:g} s give way"
+                )
                 raise ProtocolError.internal_error(
                     f"the server is full: {most} sessions are open; try again later", status=503
                 )
+        self._fullness.succeeded()
         self._reserved += 1
         try:
             session = Session(self._server, f"mcp_{secrets.token_hex(16)}", peer, outlet(), principal)
@@ -312,6 +328,29 @@ class Sessions:
             self._reserved -= 1
         self.add(session)
         return session
+
+    def _is_full(self) -> bool:
+        most = self._limits.max_sessions
+        return most is not None and len(self._live) + self._reserved >= most
+
+    def _shortage(self) -> str | None:
+        return "there is no room for more sessions" if self._is_full() else None
+
+    def _make_room(self) -> None:
+        """End some that nobody uses, of whoever has most: one caller must not keep all others out until its own are too old.
+
+        Not those of a store: what this process has not seen for a while may be in use by way of another. Once a second at
+        most, since all are looked at.
+        """
+        now = time.monotonic()
+        if not self._is_full() or now < self._room_again:
+            return
+        self._room_again = now + 1.0
+        spare = [one for one in self if one.shared is None and not one.is_busy and now - one.seen > _SPARE_SECONDS]
+        crowds = Counter(session.place for session in self)
+        spare.sort(key=lambda session: (-crowds[session.place], session.seen))
+        for session in spare[: max(1, len(self._live) // 100)]:
+            self.end(session, _GAVE_WAY)
 
     def add(self, session: Session) -> None:
         self._live[session.id] = session

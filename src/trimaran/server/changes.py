@@ -11,12 +11,14 @@ import threading
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, final
 
+from trimaran.episode import Episode
 from trimaran.errors import ProtocolError
 from trimaran.protocol.inbound import Call
 from trimaran.protocol.meta import KEY_SUBSCRIPTION_ID
 from trimaran.types import ListenResult, NotificationFilter
 
 from .access import at_expiry
+from .handlers import logger
 
 if TYPE_CHECKING:
     from .server import Server
@@ -179,13 +181,18 @@ class Listeners:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._open = 0
+        self._fullness = Episode(logger, "there is room for listeners again")
 
     async def listen(self, call: Call) -> ListenResult:
         """Serve one listen stream: acknowledge first, then every change it asked for, until either side ends it."""
         server = self._server
         limits, changes = server.limits, server.changes
         if limits.max_listen_streams is not None and self._open >= limits.max_listen_streams:
+            self._fullness.failed(
+                f"no room for more listeners: {self._open} streams are open (max_listen_streams); others are refused"
+            )
             raise ProtocolError.internal_error("the server is busy: too many listen streams are open", status=503)
+        self._fullness.succeeded()
         call.exchange.limit(float("inf"))
         await server.start()  # so that other processes are heard
         honoured = await self._honoured(call.params.notifications, call)

@@ -12,10 +12,12 @@ import types
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, final
 
+from trimaran.episode import Episode
 from trimaran.errors import ProtocolError
 from trimaran.protocol.inbound import Call
 
 from .exchange import Exchange
+from .handlers import logger
 from .limits import Limits
 
 __all__ = ["Abandoned", "Flights", "GoesOnElsewhere", "resume"]
@@ -54,6 +56,7 @@ class Flights:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self.open: set[Exchange] = set()
+        self._fullness = Episode(logger, "there is room for calls again")
         self._listening = 0
         """Those of them that only listen: they do no work, and have a limit of their own."""
         self._is_stopping = False
@@ -75,10 +78,15 @@ class Flights:
         listens = exchange.call.method == "subscriptions/listen"
         if not listens and len(self.open) - self._listening >= self._limits.max_concurrent_calls:
             coroutine.close()
-            raise ProtocolError.internal_error(
-                f"the server is busy: {self._limits.max_concurrent_calls} calls are at work; try again later",
-                status=503,
+            most = self._limits.max_concurrent_calls
+            self._fullness.failed(
+                f"no room for more calls: {most} are at work (max_concurrent_calls); others are refused"
             )
+            raise ProtocolError.internal_error(
+                f"the server is busy: {most} calls are at work; try again later", status=503
+            )
+        if self._fullness.is_open:
+            self._fullness.succeeded()
         call = exchange.call
         loop = asyncio.get_running_loop()
         task = asyncio.current_task()

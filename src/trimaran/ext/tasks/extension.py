@@ -52,6 +52,7 @@ from trimaran.server.flights import GoesOnElsewhere
 from trimaran.server.results import call_result
 from trimaran.server.tools import ToolEntry
 from trimaran.state.contracts import StoreClosed, StoreError, TaskRecord
+from trimaran.transports.place import place_of
 from trimaran.types import CallToolResult, ListParams, Params
 from trimaran.types.wire import Name
 
@@ -60,7 +61,6 @@ from .journal import JournalFull, Reply, read_journal, write_journal
 from .keeper import Keeper, store_errors
 from .model import EXTENSION, RELATED, inputs_of, legacy_form, modern_form, read_error, unknown, write_inputs
 from .origin import Extra, write_extra, write_origin
-from .room import place_of
 from .run import Run
 from .voice import TaskVoice
 
@@ -276,7 +276,7 @@ class Tasks:
             timeout=entry.timeout,
             is_resumable=is_resumable,
             is_mortal=ttl_ms is not None,
-            place=place_of(outer.sink),
+            place=place_of(getattr(outer.sink, "address", None)),
         )
         if at_once:
             await run.voice.detach()

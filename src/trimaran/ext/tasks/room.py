@@ -17,8 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from ipaddress import IPv6Address, ip_address
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from trimaran.errors import ProtocolError
 from trimaran.server.handlers import logger
@@ -26,7 +25,7 @@ from trimaran.server.handlers import logger
 if TYPE_CHECKING:
     from .run import Run
 
-__all__ = ["GAVE_WAY", "Room", "is_anonymous", "place_of"]
+__all__ = ["GAVE_WAY", "Room", "is_anonymous"]
 
 GAVE_WAY: Final = "the server had no room for another task, and this one had waited longest for an answer of its client, so it was ended"
 _PLACES: Final = 10
@@ -36,20 +35,6 @@ _QUIET_SECONDS: Final = 60.0
 
 def is_anonymous(owner: str) -> bool:
     return not owner or owner.startswith("session:")
-
-
-def place_of(sink: Any) -> str:
-    """Where a call comes from, as far as its transport knows."""
-    address = getattr(sink, "address", None)
-    if not isinstance(address, str):
-        return ""
-    try:
-        parsed = ip_address(address.partition("%")[0])
-    except ValueError:
-        return address[:100]
-    if isinstance(parsed, IPv6Address):
-        return str(parsed.ipv4_mapped or IPv6Address(int(parsed) >> 64 << 64))
-    return str(parsed)
 
 
 @final

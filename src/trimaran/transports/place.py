@@ -1,0 +1,20 @@
+"""Where an anonymous caller comes from, as a word to tell callers apart by. It is no proof of anything."""
+
+from __future__ import annotations
+
+from ipaddress import IPv6Address, ip_address
+
+__all__ = ["place_of"]
+
+
+def place_of(address: str | None) -> str:
+    """A network address as a place: IPv6 by its first 64 bits, which is what one customer of a provider has. Empty if unknown."""
+    if address is None:
+        return ""
+    try:
+        parsed = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address[:100]
+    if isinstance(parsed, IPv6Address):
+        return str(parsed.ipv4_mapped or IPv6Address(int(parsed) >> 64 << 64))
+    return str(parsed)
