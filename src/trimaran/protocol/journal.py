@@ -101,7 +101,7 @@ def write_journal(journal: Journal) -> bytes:
     try:
         data = msgspec.msgpack.encode(msgspec.structs.replace(journal, stateless=False))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise Error(_unwritable(journal, error)) from error
+        raise Error(_unwritable(journal)) from error
     if len(data) > MAX_JOURNAL_BYTES:
         raise Error(
             f"the journal of this call has grown to {len(data)} bytes, and {MAX_JOURNAL_BYTES} can travel: "
@@ -151,13 +151,13 @@ def require_answer(key: str, response: Any) -> None:
         raise ProtocolError.invalid_params(f"inputResponses[{key!r}] must be a result object, not {kind}")
 
 
-def _unwritable(journal: Journal, error: Exception) -> str:
+def _unwritable(journal: Journal) -> str:
     for name, result in journal.steps.items():
         try:
             msgspec.msgpack.encode(result)
-        except (TypeError, ValueError, OverflowError, RecursionError) as fault:
-            return f"the result of step {name!r} cannot be kept: {fault}; return plain data from a step"
-    return f"the journal of this call cannot be written: {error}"
+        except (TypeError, ValueError, OverflowError, RecursionError):
+            return f"the result of step {name!r} cannot be kept: return plain data from a step"
+    return "the journal of this call cannot be written: return plain data from steps"
 
 
 def _largest(journal: Journal) -> str:

@@ -207,7 +207,11 @@ def _fill_in_defaults(value: Any) -> None:
 
 
 class OutputMismatch(Exception):
-    """The tool's own result does not fit its output schema."""
+    """The tool's own result does not fit its output schema. `told` says so without the value, which nobody meant to send."""
+
+    def __init__(self, message: str, told: str = "") -> None:
+        super().__init__(message)
+        self.told = told or message
 
 
 def _check(value: Any, output: Validator) -> None:
@@ -218,7 +222,8 @@ def _check(value: Any, output: Validator) -> None:
         if fault is not None and fault.is_unchecked:  # schema and value are the author's own: nobody attacks here
             return
         where = f"{fault.reason} (at {fault.path})" if fault else "it does not validate"
-        raise OutputMismatch(f"the tool's result does not match its output schema: {where}")
+        what = "the tool's result does not match its output schema"
+        raise OutputMismatch(f"{what}: {where}", f"{what} at {fault.path}" if fault else what)
 
 
 def _mismatch(message: str) -> CallToolResult:

@@ -362,7 +362,7 @@ class Tools:
             return error_result(error)
         if isinstance(error, OutputMismatch):
             number = incident(f"tool {entry.key!r}", error)
-            text = str(error) if self._server.expose_internal_errors else f"{error} (error {number})"
+            text = str(error) if self._server.expose_internal_errors else f"{error.told} (error {number})"
             return CallToolResult.error(text)
         if is_answer(error) or ends_the_call(error):
             raise error
