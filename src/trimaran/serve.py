@@ -307,14 +307,18 @@ def _certificates(tls: Any, http2: bool | None) -> Any:
 
 def _protocols(http2: bool | None) -> list[str]:
     """What a TLS bind offers by ALPN: HTTP/2 where its extra is installed, unless told otherwise."""
-    from importlib.util import find_spec
+    from importlib import import_module
 
-    has_http2 = http2 is not False and find_spec("h2") is not None
-    if http2 and not has_http2:
-        raise ConfigError('http2=True needs the extra `http2`: pip install "trimaran[http2]"')
-    if http2 is None and not has_http2:
+    if http2 is False:
+        return ["http/1.1"]
+    try:
+        import_module("trimaran.transports.http2")  # now, and not while the first client waits
+    except ImportError:
+        if http2:
+            raise ConfigError('http2=True needs the extra `http2`: pip install "trimaran[http2]"') from None
         logger.info('HTTP/1.1 is served; for HTTP/2 on the same port: pip install "trimaran[http2]"')
-    return ["h2", "http/1.1"] if has_http2 else ["http/1.1"]
+        return ["http/1.1"]
+    return ["h2", "http/1.1"]
 
 
 def _free_port(host: str) -> int:

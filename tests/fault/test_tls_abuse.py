@@ -303,7 +303,7 @@ async def test_a_handshake_that_is_never_finished_is_ended(wordy: tuple[Wordy, H
         async with asyncio.timeout(PATIENCE):
             with contextlib.suppress(ConnectionError):
                 assert await reader.read() == b""
-        assert (carrier.connections, carrier.tls_failures) == (set(), 1)
+        assert (carrier.connections, carrier.engine.tls_failures) == (set(), 1)
     finally:
         writer.close()
         with contextlib.suppress(ConnectionError):
@@ -364,7 +364,7 @@ async def test_what_is_no_tls_is_closed_and_counted(
         with contextlib.suppress(ConnectionError):
             await writer.wait_closed()
     await until(lambda: not carrier.connections, "the end of the connection")
-    assert carrier.tls_failures == 1
+    assert carrier.engine.tls_failures == 1
     assert not [record for record in caplog.records if record.levelno > logging.DEBUG or record.exc_info]
 
 
@@ -429,7 +429,7 @@ async def test_a_byte_in_each_record_for_long_ends_the_connection(
                     hand._tls.write(b" ")
                 await hand._flush()
         await until(lambda: not carrier.connections, "the end of the connection")
-    assert carrier.tls_failures == 1
+    assert carrier.engine.tls_failures == 1
 
 
 async def test_a_client_that_speaks_only_http_2_is_told_what_is_missing(

@@ -501,6 +501,7 @@ async def test_gauges_tell_what_is_open_and_at_work() -> None:
             "queue_depth": 0,
             "bus_poisoned": 0,
             "bus_overflowed": 0,
+            "tls_failures": 0,
             "store_up": None,
         }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
+import sys
 from pathlib import Path
 
 import httpx
@@ -99,7 +100,7 @@ def test_http2_without_its_extra_is_told_how_to_get_it(
     certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Asked for, it is an error; else HTTP/1.1 is served, and the log says what is missing."""
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "trimaran.transports.http2", None)
     with pytest.raises(ConfigError, match=r'pip install "trimaran\[http2\]"'):
         HttpServer(make_server(), port=0, tls=certificate, http2=True)
     caplog.set_level("INFO")

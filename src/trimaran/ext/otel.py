@@ -70,6 +70,7 @@ _GAUGES: Final = (
     ("uptime", "gauge", "trimaran.server.uptime", "s", "Since the endpoint was started."),
     ("bus_poisoned", "counter", "trimaran.bus.poisoned", "{message}", "Messages of workers that could not be read."),
     ("bus_overflowed", "counter", "trimaran.bus.overflowed", "{message}", "Messages of workers that were dropped."),
+    ("tls_failures", "counter", "trimaran.tls.failures", "{connection}", "TLS connections that failed."),
     ("store_up", "gauge", "trimaran.store.up", "1", "1 if the store answered when it was last asked, else 0."),
 )
 

@@ -396,6 +396,8 @@ class Engine:
         """Plain JSON-RPC over HTTP never streams, so its clients need not say that they could read one."""
         self.listeners = 0
         """Open `subscriptions/listen` calls."""
+        self.tls_failures = 0
+        """TLS connections that failed, as the carrier counts them."""
         self.health = health
         if health is not None:
             health.attach(self)

@@ -85,6 +85,8 @@ class Gauges(msgspec.Struct, frozen=True, kw_only=True):
     """Messages of other workers that could not be read, since the start."""
     bus_overflowed: int
     """Messages of other workers that were dropped because nobody read them in time, since the start."""
+    tls_failures: int
+    """TLS connections that failed, most of them in the handshake, since the start."""
     store_up: bool | None
     """Whether the store could be read and written when it was last asked; None where there is none, or nobody asked."""
 
@@ -128,6 +130,7 @@ _READ: Final[Mapping[str, Callable[[Server, Iterable[Engine]], Any]]] = {
     "queue_depth": lambda server, engines: server.threads.waiting,
     "bus_poisoned": _poisoned,
     "bus_overflowed": lambda server, engines: 0 if server.fleet is None else server.fleet.store.bus.overflowed,
+    "tls_failures": lambda server, engines: sum(engine.tls_failures for engine in engines),
     "store_up": _store_up,
 }
 

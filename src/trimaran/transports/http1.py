@@ -54,9 +54,6 @@ LINGER_SECONDS: Final = 30.0
 class Http1Server:
     """Listens, and knows its connections."""
 
-    tls_failures = 0
-    """TLS connections that failed, most of them in the handshake."""
-
     def __init__(
         self,
         engine: Engine,

@@ -20,10 +20,13 @@ import datetime
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, NoReturn, Protocol, cast, final
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, cast, final
 
 from trimaran.errors import ConfigError
 from trimaran.server.handlers import logger
+
+if TYPE_CHECKING:
+    from .engine import Engine
 
 __all__ = ["Certificates", "TlsConnection"]
 
@@ -210,7 +213,7 @@ class Listener(Protocol):
 
     connections: set[Any]
     now: float
-    tls_failures: int
+    engine: Engine
 
     def converse(self, protocol: str | None) -> asyncio.Protocol:
         """Who speaks what was chosen by ALPN."""
@@ -387,7 +390,7 @@ class TlsConnection(asyncio.Protocol):
 
     def _note_failure(self, why: str) -> None:
         """Scanners and clients that do not trust us do this all day: count it, and tell who asks for it."""
-        self._listener.tls_failures += 1
+        self._listener.engine.tls_failures += 1
         logger.debug("TLS with %s failed: %s", self._raw.get_extra_info("peername"), why)
 
     def _refuse_plain(self, data: bytes) -> None:

@@ -351,6 +351,7 @@ async def test_what_an_endpoint_has_open_is_observed(server: Server, recorded: R
             "trimaran.server.queue_depth": {"weather": 0},
             "trimaran.bus.poisoned": {"weather": 0},
             "trimaran.bus.overflowed": {"weather": 0},
+            "trimaran.tls.failures": {"weather": 0},
         }, "and nothing of a store, where there is none"
 
 

@@ -193,8 +193,7 @@ async def test_client_certificates_are_demanded_where_an_authority_for_them_is_g
         assert await peer_of(http.port, known)
         with pytest.raises((ssl.SSLError, ConnectionError, AssertionError)):
             await peer_of(http.port, unknown)
-        failures: Any = http._carrier.tls_failures  # type: ignore[attr-defined]
-        assert failures == 1
+        assert http.engine.gauges().tls_failures == 1
 
 
 async def test_a_context_of_ones_own_is_used_as_it_is(authority: Authority) -> None:
