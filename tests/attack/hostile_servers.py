@@ -18,7 +18,7 @@ import time
 import zlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from logging import CRITICAL, disable
+from logging import CRITICAL, NOTSET, disable
 from typing import Any, Final
 
 from trimaran import connect
@@ -446,6 +446,7 @@ async def attack_client(names: list[str], honest_url: str) -> list[Outcome]:
         await asyncio.gather(calling, return_exceptions=True)
         process.kill()
         await process.wait()
+        disable(NOTSET)
     return outcomes
 
 

@@ -11,7 +11,7 @@ from .__main__ import Row, Run, attack_client, chosen, show
 from .hostile_clients import ATTACKS, SMUGGLING
 from .rig import Latency, Sample
 
-pytestmark = [pytest.mark.slow, pytest.mark.deadline(60)]
+pytestmark = [pytest.mark.slow, pytest.mark.deadline(120)]
 
 
 async def assault(name: str, folder: Path) -> Row:

@@ -12,7 +12,7 @@ from .figures import Limit, Series, show
 
 
 @pytest.mark.slow
-@pytest.mark.deadline(90)
+@pytest.mark.deadline(120)
 async def test_some_seconds_of_mixed_load_fail_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Whether something leaks takes longer to know."""
     soak = Soak(tmp_path, seconds=10)
