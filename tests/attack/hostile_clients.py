@@ -596,6 +596,19 @@ async def session_streams(peer: Peer) -> None:
     await peer.crowd(worker, 4)
 
 
+@attack("events that nobody comes back for")
+async def kept_events(peer: Peer) -> None:
+    """Every session keeps what it was sent, for a client that reconnects."""
+
+    async def worker() -> None:
+        while peer.goes_on:
+            connection, session = await peer.open_session()
+            await peer.ask(connection, legacy_http(legacy_call("report", {"count": 250}, token="t"), session))
+            connection.vanish()
+
+    await peer.crowd(worker, 8)
+
+
 @attack("questions nobody answers")
 async def questions(peer: Peer) -> None:
     """A legacy client is asked on the stream of its call, and goes; a modern one gets the question and never comes back."""

@@ -32,6 +32,7 @@ from .rig import ROOT, Latency, Sample
 TIMEOUT: Final = 2.0  # seconds of a call
 MAX_SECONDS: Final = 3.0  # until it has ended: room for a busy machine
 MAX_P99: Final = 100.0  # ms of the other connection
+TRIES: Final = 3
 BLOCK: Final = 16_384
 EVENTS: Final = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 SCHEMA: Final = {"type": "object", "properties": {"value": {}}}
@@ -382,6 +383,16 @@ async def meet(attack: Attack, url: str) -> str:
 
 
 async def measure(attack: Attack, url: str, neighbour: Neighbour, idle: Latency) -> Outcome:
+    """Three times at most, if a limit is broken: see `Run.measure`."""
+    outcomes: list[Outcome] = []
+    while len(outcomes) < TRIES:
+        outcomes.append(await measure_once(attack, url, neighbour, idle))
+        if not outcomes[-1].faults:
+            break
+    return outcomes[-1]
+
+
+async def measure_once(attack: Attack, url: str, neighbour: Neighbour, idle: Latency) -> Outcome:
     outcome = Outcome(attack.name)
     begin = time.monotonic()
     try:
