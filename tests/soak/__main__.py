@@ -32,6 +32,7 @@ from ..fleet.rig import Program
 from ..ports import find_port
 from .figures import Limit, Series, measure_process, show
 from .load import Account, User
+from .served import trim
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -118,6 +119,7 @@ class Soak:
         async with connect(url, timeout=30) as client:
             while self.goes_on:
                 gc.collect()
+                trim(0)
                 mine = {"tasks": len(asyncio.all_tasks()), "threads": threading.active_count()}
                 self.add("client", {**measure_process(os.getpid()), **mine, "objects": len(gc.get_objects())})
                 try:
