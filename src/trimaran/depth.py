@@ -26,6 +26,7 @@ from typing import Any, Final, TypeVar, overload
 import msgspec
 
 __all__ = [
+    "MAX_ANSWER_MEMBERS",
     "MAX_CONTAINERS",
     "MAX_DEPTH",
     "MAX_EXTREME_NUMBERS",
@@ -51,6 +52,8 @@ does not let go of the event loop: 8 MiB of `[]` are half a gigabyte and more th
 
 
 MAX_MEMBERS: Final = 100_000
+MAX_ANSWER_MEMBERS: Final = 400_000
+"""In one message of a server: tables are answers more often than arguments, and few of their names are new."""
 MAX_VALUES: Final = 500_000
 """Members of objects, and values, in one message to a server. Reading a member takes up to 1 us and a value 0.1 us: 8 MiB
 of them would be a second. So many take up to 0.1 s. A hundred embeddings of 1,536 numbers pass."""
@@ -75,7 +78,6 @@ _NOT_STRUCTURE: Final = bytes(code for code in range(256) if code not in b'[]{}"
 _ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
 _NOT_COUNTED: Final = bytes(code for code in range(256) if code not in b'":,')
 _FIRST_LOOK: Final = 1_500_000  # bytes
-_COUNTED: Final = ((b":", MAX_MEMBERS, "members of objects"), (b",", MAX_VALUES, "values"))
 _RUN: Final = re.compile(rb"\[+|\]+")
 _EXTREMES_BYTES: Final = MAX_EXTREME_NUMBERS * len("1e300,")  # the shortest text with so many
 _EXPONENTS: Final = bytes.maketrans(b"E2", b"e3")
@@ -84,7 +86,11 @@ _EXTREME: Final = re.compile(rb"[eE][+-]?0*[23][0-9]{2}")
 
 
 def check_depth(
-    data: bytes | bytearray | memoryview | msgspec.Raw | str, *, inside: int = 0, max_containers: int | None = None
+    data: bytes | bytearray | memoryview | msgspec.Raw | str,
+    *,
+    inside: int = 0,
+    max_containers: int | None = None,
+    max_members: int = MAX_MEMBERS,
 ) -> None:
     """Refuse JSON that nests too deeply, or is slow to parse. What is not JSON may pass: a parser stops where it goes wrong.
 
@@ -92,6 +98,7 @@ def check_depth(
         data: the text.
         inside: levels around it, for a part of a text.
         max_containers: arrays and objects there may be; then members and values are counted, too.
+        max_members: members of objects there may be, then.
 
     Raises:
         TooDeep: It does.
@@ -111,7 +118,7 @@ def check_depth(
             raise TooDeep
     if len(data) > _EXTREMES_BYTES and _has_more(data, (b",",), MAX_EXTREME_NUMBERS):
         if max_containers is not None:
-            _count_parts(data)
+            _count_parts(data, max_members)
         _count_extremes(data)
 
 
@@ -170,9 +177,10 @@ def _without_escapes(data: bytes) -> bytes:
     return data.replace(rb"\\", b"").replace(rb"\"", b"") if b"\\" in data else data
 
 
-def _count_parts(data: bytes) -> None:
+def _count_parts(data: bytes, max_members: int) -> None:
     """Refuse a text with too many members or values. A colon or a comma in a string does not count."""
-    if not any(len(data) > 2 * most and data.count(mark) > most for mark, most, _ in _COUNTED):
+    counted = ((b":", max_members, "members of objects"), (b",", MAX_VALUES, "values"))
+    if not any(len(data) > 2 * most and data.count(mark) > most for mark, most, _ in counted):
         return
     for part in (data[:_FIRST_LOOK], data):  # what is made to be slow is so from its beginning
         marks = _without_escapes(part).translate(None, _NOT_COUNTED)
@@ -181,7 +189,7 @@ def _count_parts(data: bytes) -> None:
         ):  # so many strings are slow to take out, and too many values
             raise TooDeep(f"more than {MAX_VALUES} values in one message")
         marks = _outside_strings(marks)
-        for mark, most, what in _COUNTED:
+        for mark, most, what in counted:
             if marks.count(mark) > most:
                 raise TooDeep(f"more than {most} {what} in one message")
 

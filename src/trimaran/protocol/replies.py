@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, final
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from trimaran.depth import MAX_CONTAINERS, TooDeep, check_depth
+from trimaran.depth import MAX_ANSWER_MEMBERS, MAX_CONTAINERS, TooDeep, check_depth
 from trimaran.errors import (
     CODE_HEADER_MISMATCH,
     CODE_INVALID_REQUEST,
@@ -119,7 +119,7 @@ def read_frame(message: bytes) -> Frame:
     try:
         if not message.isascii():
             message.decode()  # parts that stay raw would hide what is not text
-        check_depth(message, max_containers=MAX_CONTAINERS)
+        check_depth(message, max_containers=MAX_CONTAINERS, max_members=MAX_ANSWER_MEMBERS)
         frame = _decode_frame(message)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _refusal(message, error) from None
@@ -139,7 +139,7 @@ def split_batch(message: bytes) -> list[bytes]:
     if message.lstrip()[:1] != b"[":
         return [message]
     try:
-        check_depth(message, max_containers=MAX_CONTAINERS)
+        check_depth(message, max_containers=MAX_CONTAINERS, max_members=MAX_ANSWER_MEMBERS)
         parts = _decode_list(message) if message.count(b",") <= _MAX_COMMAS else None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _refusal(message, error) from None
@@ -175,7 +175,7 @@ def id_in(head: bytes, tail: bytes) -> RequestId | None:
 def id_of_malformed(message: bytes) -> RequestId | None:
     """The id of a reply that is not quite one."""
     try:
-        check_depth(message, max_containers=MAX_CONTAINERS)
+        check_depth(message, max_containers=MAX_CONTAINERS, max_members=MAX_ANSWER_MEMBERS)
         members = _decode_members(message)
         id: Any = _decode_any(members["id"]) if "id" in members else None
     except msgspec.ValidationError:

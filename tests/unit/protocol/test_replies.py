@@ -256,13 +256,19 @@ def test_a_batch_is_bounded() -> None:
     notice = b'{"jsonrpc":"2.0","method":"n"}'
     assert len(split_batch(b"[%b]" % b",".join([notice] * 100))) == 100
     for many in (b",".join([notice] * 101), b",".join([b"1"] * 1_000_000), b",".join([b"{}"] * 1_000_000)):
-        with pytest.raises(RemoteProtocolError, match=r"over 100 messages|200000 arrays and objects"):
+        with pytest.raises(RemoteProtocolError, match=r"over 100 messages|200000 arrays and objects|500000 values"):
             split_batch(b"[%b]" % many)
 
 
 def test_a_message_of_nothing_but_brackets_is_refused() -> None:
     with pytest.raises(RemoteProtocolError, match="more than 200000 arrays and objects in one message"):
         read_frame(b'{"jsonrpc":"2.0","id":1,"result":[%b]}' % b",".join([b"[]"] * 300_000))
+
+
+def test_a_large_table_is_read() -> None:
+    rows = [{"id": number, "name": "n", "size": 1, "kind": None} for number in range(40_000)]
+    frame = read_frame(encode({"jsonrpc": "2.0", "id": 1, "result": {"structuredContent": {"rows": rows}}}))
+    assert frame.is_reply
 
 
 def test_the_memory_of_a_message_counts_its_parts() -> None:
