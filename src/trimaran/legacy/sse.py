@@ -6,7 +6,6 @@ than the stream did is passed on to it; the session's id has its name in it.
 
 from __future__ import annotations
 
-import asyncio
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
@@ -19,6 +18,7 @@ from trimaran.protocol.inbound import Batch
 from trimaran.protocol.sse import COMMENT, encode_event
 from trimaran.server.access import at_expiry, owner_text, same_principal
 from trimaran.state.contracts import NoAnswer, StoreError
+from trimaran.transports.bytequeue import ByteQueue
 from trimaran.transports.duplex import Duplex
 from trimaran.transports.engine import EVENTS, Engine, Request
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["SseDoor"]
 
 _NAME = re.compile(r"[0-9a-f]{12}")
-_WAITING = 1000  # messages for a client that does not read, before the handlers wait with it
 
 
 @final
@@ -40,7 +39,7 @@ class _Connection:
     def __init__(self, server: Server, request: Request) -> None:
         self.heard = True
         self._request = request
-        self._queue: asyncio.Queue[bytes | None] = asyncio.Queue(_WAITING)
+        self._queue = ByteQueue()
         self.duplex = Duplex(server, self._queue.put, legacy=LegacyDuplex, principal=request.principal)
         self._expiry = at_expiry(request.principal, self.end)
 
@@ -76,9 +75,7 @@ class _Connection:
             self._expiry = None
 
     def end(self) -> None:
-        if self._queue.full():
-            self._queue.get_nowait()
-        self._queue.put_nowait(None)
+        self._queue.end()
 
 
 @final

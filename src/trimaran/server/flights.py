@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import types
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, final
+from typing import Any, Final, final
+
+from msgspec import UNSET, Raw
 
 from trimaran.episode import Episode
 from trimaran.errors import ProtocolError
@@ -21,6 +23,11 @@ from .handlers import logger
 from .limits import Limits
 
 __all__ = ["Abandoned", "Flights", "GoesOnElsewhere", "resume"]
+
+# Bytes of the arguments of all calls at work: ten thousand calls of 8 MiB would be 80 GB. Decoded they take some times as
+# much. A small call is let in all the same: it is not what fills the memory.
+_MOST_BYTES: Final = 128 * 1024 * 1024
+_SMALL: Final = 64 * 1024
 
 
 class GoesOnElsewhere(Exception):
@@ -57,6 +64,8 @@ class Flights:
         self._limits = limits
         self.open: set[Exchange] = set()
         self._fullness = Episode(logger, "there is room for calls again")
+        self._bytes = 0
+        """Of the arguments of all calls at work."""
         self._listening = 0
         """Those of them that only listen: they do no work, and have a limit of their own."""
         self._is_stopping = False
@@ -76,18 +85,11 @@ class Flights:
     async def carry(self, exchange: Exchange, coroutine: Coroutine[Any, Any, Any], awaited: Any) -> Any:
         """Carry a started call to its end. Abandoned if its client cancelled it; an error if its time ran out."""
         listens = exchange.call.method == "subscriptions/listen"
-        if not listens and len(self.open) - self._listening >= self._limits.max_concurrent_calls:
-            coroutine.close()
-            most = self._limits.max_concurrent_calls
-            self._fullness.failed(
-                f"no room for more calls: {most} are at work (max_concurrent_calls); others are refused"
-            )
-            raise ProtocolError.internal_error(
-                f"the server is busy: {most} calls are at work; try again later", status=503
-            )
-        if self._fullness.is_open:
-            self._fullness.succeeded()
         call = exchange.call
+        size = _size_of(call)
+        if busy := self._lacks_room(size, listens=listens):
+            coroutine.close()
+            raise ProtocolError.internal_error(busy, status=503)
         loop = asyncio.get_running_loop()
         task = asyncio.current_task()
         exchange.task = task
@@ -105,6 +107,7 @@ class Flights:
 
         exchange.rearm = rearm
         self.open.add(exchange)
+        self._bytes += size
         self._listening += listens
         try:
             # Cancelled between the first step and here (by a thread, or by the step itself): still applies (R67).
@@ -133,7 +136,24 @@ class Flights:
             exchange.rearm = None
             exchange.task = None
             self.open.discard(exchange)
+            self._bytes -= size
             self._listening -= listens
+
+    def _lacks_room(self, size: int, *, listens: bool) -> str:
+        """Why a call with arguments of so many bytes cannot be taken; nothing if it can."""
+        most = self._limits.max_concurrent_calls
+        if not listens and len(self.open) - self._listening >= most:
+            self._fullness.failed(
+                f"no room for more calls: {most} are at work (max_concurrent_calls); others are refused"
+            )
+            return f"the server is busy: {most} calls are at work; try again later"
+        if size > _SMALL and 0 < self._bytes > _MOST_BYTES - size:
+            held = self._bytes >> 20
+            self._fullness.failed(f"no room for large calls: the arguments of those at work take {held} MiB")
+            return f"the server is busy: the arguments of calls at work take {held} MiB; try again later"
+        if self._fullness.is_open:
+            self._fullness.succeeded()
+        return ""
 
     def cancel_all(self) -> None:
         """End every call with an error that says so; used when the server stops and its patience is over."""
@@ -141,6 +161,11 @@ class Flights:
         for exchange in tuple(self.open):
             if exchange.task is not None:
                 exchange.task.cancel()
+
+
+def _size_of(call: Call) -> int:
+    arguments = getattr(call.params, "arguments", UNSET)
+    return len(arguments) if isinstance(arguments, Raw) else 0
 
 
 def timed_out(call: Call) -> ProtocolError:

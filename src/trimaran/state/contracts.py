@@ -66,6 +66,7 @@ MAX_EVENTS: Final = 256
 MAX_EVENT_BYTES: Final = 4 * 1024 * 1024
 # A subscriber this far behind hears of a gap instead: it must look again anyway.
 MAX_QUEUED: Final = 1000
+MAX_QUEUED_BYTES: Final = 8 * 1024 * 1024
 # What a client may wait for a store within one call; a healthy one takes a thousandth of it.
 PATIENCE: Final = 5.0
 

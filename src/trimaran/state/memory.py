@@ -24,10 +24,12 @@ from msgspec.structs import replace
 
 from trimaran.errors import ConfigError, Error, TimedOut
 
+from .budget import ByteBudget
 from .contracts import (
     MAX_EVENT_BYTES,
     MAX_EVENTS,
     MAX_QUEUED,
+    MAX_QUEUED_BYTES,
     TERMINAL,
     Event,
     EventsPage,
@@ -56,6 +58,11 @@ T = TypeVar("T")
 
 # Questions one worker answers at the same time; more are dropped, and their askers run into their timeouts.
 _MOST_ANSWERING: Final = 1000
+_MOST_ANSWERING_BYTES: Final = (
+    64 * 1024 * 1024
+)  # what was POSTed to one worker may be passed on to another as a question
+# Bytes of all events, and again of all tasks. A process that keeps more of either needs a database.
+_MOST_HELD_BYTES: Final = 256 * 1024 * 1024
 # Expired entries looked at with each write: more than a write adds, so they never pile up.
 _PURGED: Final = 4
 
@@ -164,17 +171,22 @@ class Mailbox:
         self._board = board
         self._size = size
         self._queue: deque[Message | Gap] = deque()
+        self._bytes = 0
         self._waiter: asyncio.Future[None] | None = None
         self._over = False
         self._tap = Tap(topics, self._receive, self._gap)
 
     def _receive(self, message: Message) -> None:
-        if len(self._queue) >= self._size:
+        is_large = self._bytes + len(message.data) > MAX_QUEUED_BYTES and bool(self._queue)
+        if len(self._queue) >= self._size or is_large:
             # All at once, not one by one: a reader this slow has to look again anyway, and then it is up to date.
             self._board.overflowed += len(self._queue)
             self._queue.clear()
-            self._queue.append(Gap(f"more than {self._size} messages were waiting to be read"))
+            self._bytes = 0
+            much = f"{MAX_QUEUED_BYTES >> 20} MiB" if is_large else f"{self._size} messages"
+            self._queue.append(Gap(f"more than {much} were waiting to be read"))
         self._queue.append(message)
+        self._bytes += len(message.data)
         self._wake()
 
     def _gap(self, reason: str) -> None:
@@ -209,7 +221,10 @@ class Mailbox:
                 await self._waiter
             finally:
                 self._waiter = None
-        return self._queue.popleft()
+        news = self._queue.popleft()
+        if isinstance(news, Message):
+            self._bytes -= len(news.data)
+        return news
 
 
 async def wait_for_news(
@@ -269,6 +284,7 @@ class Router:
         self._reply_topic = f"answers/{name}"
         self._waiting: dict[str, asyncio.Future[bytes]] = {}
         self._answering: set[asyncio.Task[None]] = set()
+        self._answering_bytes = 0
         self._tap: Tap | None = None
         self._opening: asyncio.Lock = asyncio.Lock()
 
@@ -327,10 +343,13 @@ class Router:
             except msgspec.MsgspecError:
                 self._board.drop("not a question")
                 return
-            if len(self._answering) >= _MOST_ANSWERING:
+            size = len(message.data)
+            if len(self._answering) >= _MOST_ANSWERING or self._answering_bytes + size > _MOST_ANSWERING_BYTES:
                 self._board.overflowed += 1
                 return
+            self._answering_bytes += size
             task = asyncio.ensure_future(self._respond(question, respond))
+            task.add_done_callback(lambda _: self._answered(size))
             for tasks in (mine, self._answering):
                 tasks.add(task)
                 task.add_done_callback(tasks.discard)
@@ -342,6 +361,9 @@ class Router:
         finally:
             self._board.remove(tap)
             await _end(mine)
+
+    def _answered(self, size: int) -> None:
+        self._answering_bytes -= size
 
     async def _respond(self, question: _Question, respond: Callable[[bytes], Awaitable[bytes]]) -> None:
         try:
@@ -520,7 +542,7 @@ class _Sessions:
 
 @final
 class _Log:
-    __slots__ = ("_max_bytes", "_size", "events", "held_bytes", "is_ended", "last")
+    __slots__ = ("__weakref__", "_max_bytes", "_size", "events", "held_bytes", "is_ended", "last")
 
     def __init__(self, size: int, max_bytes: int) -> None:
         self._size = size
@@ -535,7 +557,16 @@ class _Log:
         self.events.append(Event(number, bytes(data)))
         self.held_bytes += len(data)
         while len(self.events) > self._size or (self.held_bytes > self._max_bytes and len(self.events) > 1):
-            self.held_bytes -= len(self.events.popleft().data)
+            self._drop()
+
+    def halve(self) -> None:
+        """Give up the older half of the bytes, so that all streams together fit."""
+        most = self.held_bytes // 2
+        while self.events and self.held_bytes > most:
+            self._drop()
+
+    def _drop(self) -> None:
+        self.held_bytes -= len(self.events.popleft().data)
 
 
 def page_of(events: list[Event], last: int, is_ended: bool, after: int) -> EventsPage:
@@ -562,6 +593,7 @@ class _Events:
         self._bus = bus
         self._streams: dict[str, set[str]] = {}
         self._logs: _Expiring[_Log] = _Expiring(ground.clock, self._forget)
+        self._budget = ByteBudget(_MOST_HELD_BYTES)
 
     def _forget(self, key: str, _log: _Log) -> None:
         session, _, stream = key.partition("\0")
@@ -579,6 +611,7 @@ class _Events:
             self._logs.pop(key)
             self._ground.require_room(self._logs.size)
             log = _Log(self._ground.max_events, self._ground.max_event_bytes)
+            self._budget.join(log)
             self._streams.setdefault(session, set()).add(stream)
         self._logs.put(key, log, self._ground.after(ttl))
         return log
@@ -586,6 +619,7 @@ class _Events:
     async def append(self, session: str, stream: str, data: bytes, *, ttl: float) -> int:
         log = self._open(session, stream, ttl)
         log.append(log.last + 1, data)
+        self._budget.grew(len(data))
         self._bus.tell(topic_of(session, stream))
         return log.last
 
@@ -606,6 +640,7 @@ class _Events:
                 log.is_ended = True
             elif number > log.last:
                 log.append(number, write.data)
+                self._budget.grew(len(write.data))
             self._bus.tell(topic_of(write.session, write.stream))
 
     async def read(self, session: str, stream: str, after: int, *, limit: int = 100) -> EventsPage:
@@ -641,9 +676,11 @@ class _Tasks:
         self._live: _Expiring[TaskRecord] = _Expiring(ground.clock, self._forget)
         self._owned: dict[str, list[tuple[int, str]]] = {}
         """By owner, in the order of creation."""
+        self._bytes = 0
         self._working: dict[str, None] = {}
 
     def _forget(self, id: str, record: TaskRecord) -> None:
+        self._bytes -= _size_of(record)
         self._working.pop(id, None)
         owned = self._owned.get(record.owner, [])
         place = bisect_right(owned, (record.created_ms, id)) - 1
@@ -652,7 +689,8 @@ class _Tasks:
         if not owned:
             self._owned.pop(record.owner, None)
 
-    def _keep(self, record: TaskRecord) -> TaskRecord:
+    def _keep(self, record: TaskRecord, before: TaskRecord | None = None) -> TaskRecord:
+        self._bytes += _size_of(record) - (_size_of(before) if before is not None else 0)
         self._live.put(record.id, record, record.expires_ms)
         if record.status == "working":
             self._working.setdefault(record.id)
@@ -672,6 +710,13 @@ class _Tasks:
         ):
             raise too_many("tasks of this caller", most)
         self._ground.require_room(self._live.size)
+        if self._bytes >= _MOST_HELD_BYTES:
+            self._live.purge(self._live.size)
+        if self._bytes >= _MOST_HELD_BYTES:
+            raise StoreFull(
+                f"the tasks in memory take {self._bytes >> 20} MiB, their most: use a database, store='redis://...'",
+                limit=_MOST_HELD_BYTES,
+            )
         insort(self._owned.setdefault(record.owner, []), (record.created_ms, record.id))
         return self._keep(replace(record, stamp=1, worker="", lease_ms=0))
 
@@ -693,7 +738,8 @@ class _Tasks:
                 stamp=held.stamp + 1,
                 worker="" if is_over else held.worker,
                 lease_ms=0 if is_over else held.lease_ms,
-            )
+            ),
+            held,
         )
 
     async def claim(self, id: str, worker: str, *, seconds: float) -> TaskRecord | None:
@@ -701,18 +747,20 @@ class _Tasks:
         held = self._live.get(id)
         if held is None or held.is_terminal or held.lease_ms > self._ground.clock():
             return None
-        return self._keep(replace(held, stamp=held.stamp + 1, worker=worker, lease_ms=self._ground.after(seconds)))
+        return self._keep(
+            replace(held, stamp=held.stamp + 1, worker=worker, lease_ms=self._ground.after(seconds)), held
+        )
 
     async def renew(self, id: str, worker: str, *, seconds: float) -> bool:
         held = self._held_by(id, worker)
         if held is not None:
-            self._keep(replace(held, lease_ms=self._ground.after(seconds)))
+            self._keep(replace(held, lease_ms=self._ground.after(seconds)), held)
         return held is not None
 
     async def release(self, id: str, worker: str) -> bool:
         held = self._held_by(id, worker)
         if held is not None:
-            self._keep(replace(held, worker="", lease_ms=0))
+            self._keep(replace(held, worker="", lease_ms=0), held)
         return held is not None
 
     def _held_by(self, id: str, worker: str) -> TaskRecord | None:
@@ -766,6 +814,11 @@ def cut_page(found: list[TaskRecord], limit: int) -> TasksPage:
 
 def taken(what: str) -> StoreConflict:
     return StoreConflict(f"there is a {what} with this id already: make ids by chance, secrets.token_hex(16)")
+
+
+def _size_of(record: TaskRecord) -> int:
+    parts = (record.arguments, record.result, record.error, record.inputs, record.journal, record.extra)
+    return 500 + sum(len(part) for part in parts if part)
 
 
 def too_many(what: str, most: int) -> StoreFull:

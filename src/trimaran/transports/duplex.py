@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["Duplex", "LegacyHalf"]
 
 
-# Notifications that wait for a client which does not read; what comes on top of them is lost to it.
+# Notifications that wait for a client which does not read, and their bytes; what comes on top of them is lost to it.
 _UNSENT_MOST: Final = 1000
+_UNSENT_BYTES: Final = 8 * 1024 * 1024  # as much as the stream of one call may carry over HTTP
 
 
 class LegacyHalf(Protocol):
@@ -69,7 +70,7 @@ class Duplex:
         self.flights = Flights(server.limits)
         self.reader = server.reader(legacy=legacy is not None)
         self.legacy = legacy(self) if legacy is not None else None
-        self._unsent = 0
+        self._unsent = self._unsent_bytes = 0
         self._held: list[bytes] | None = None
         self._starting: dict[RequestId, bool] = {}
         """Calls whose task has not begun, and whether they were cancelled meanwhile (R67)."""
@@ -257,15 +258,18 @@ class Duplex:
 
     def put(self, data: bytes) -> None:
         """Put a message on the channel without waiting for it to leave; dropped where too many wait already."""
-        if self._unsent < _UNSENT_MOST:
+        if self._unsent < _UNSENT_MOST and (not self._unsent or self._unsent_bytes + len(data) <= _UNSENT_BYTES):
+            # Counted now, not when the task begins: many may come before it does.
+            self._unsent += 1
+            self._unsent_bytes += len(data)
             self._spawn(self._put(data))
 
     async def _put(self, data: bytes) -> None:
-        self._unsent += 1
         try:
             await self.write(data)
         finally:
             self._unsent -= 1
+            self._unsent_bytes -= len(data)
 
     def _spawn(self, awaitable: Awaitable[None]) -> None:
         task = asyncio.ensure_future(awaitable if asyncio.iscoroutine(awaitable) else _whole(awaitable))

@@ -8,7 +8,6 @@ for, which is how a test acts as somebody.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, final
 
@@ -19,6 +18,7 @@ from trimaran.protocol.inbound import RequestId
 from trimaran.protocol.replies import Frame, read_frame
 from trimaran.server.exchange import SENT
 
+from .bytequeue import ByteQueue
 from .duplex import Duplex, LegacyHalf
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class MemoryChannel:
         capacity: int = 1000,
         principal: Any = None,
     ) -> None:
-        self._incoming: asyncio.Queue[bytes | None] = asyncio.Queue(capacity)
+        self._incoming = ByteQueue(capacity)
         self._duplex = Duplex(server, self._incoming.put, legacy=legacy, principal=principal)
         self.closed = False
 
@@ -62,9 +62,7 @@ class MemoryChannel:
             return
         self.closed = True
         await self._duplex.close(patience=0.0)
-        if self._incoming.full():
-            self._incoming.get_nowait()
-        self._incoming.put_nowait(None)
+        self._incoming.end()
 
 
 @final

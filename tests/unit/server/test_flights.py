@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
 from trimaran import Limits, Server
 from trimaran.errors import ProtocolError
@@ -15,6 +16,7 @@ from trimaran.protocol.meta import RequestMeta
 from trimaran.server import exchange as exchanges
 from trimaran.server.exchange import Exchange
 from trimaran.server.flights import Abandoned, Flights, resume
+from trimaran.types import CallToolParams
 
 from .peer import Peer, soon, texts, until
 
@@ -264,3 +266,38 @@ async def test_closing_the_channel_ends_what_is_at_work() -> None:
         await peer.start("tools/call", {"name": "work"})
         await until(lambda: len(peer._channel._duplex.flights) == 1)
     await soon(ended.wait())
+
+
+def large(size: int) -> Exchange:
+    params = CallToolParams(name="x", arguments=Raw(b"x" * size))
+    call = Call(1, "tools/call", None, params, Caller("2026-07-28", {}), b"{}", RequestMeta(), None)  # pyright: ignore[reportArgumentType]
+    return Exchange(call, Sink(), None)  # pyright: ignore[reportArgumentType]
+
+
+async def test_calls_at_work_are_bounded_by_the_bytes_of_their_arguments_too() -> None:
+    """Ten thousand calls of 8 MiB would be 80 GB. A small call is let in all the same, and all room comes back."""
+    gate = asyncio.Event()
+
+    async def work() -> None:
+        await gate.wait()
+
+    flights, _ = flight()
+    tasks: list[asyncio.Task[None]] = []
+    for _ in range(16):
+        coroutine = work()
+        tasks.append(asyncio.ensure_future(flights.carry(large(8 << 20), coroutine, coroutine.send(None))))
+        await asyncio.sleep(0)
+    with pytest.raises(ProtocolError, match="the arguments of calls at work take 128 MiB") as refusal:
+        await carry(flights, large(8 << 20), work())
+    assert refusal.value.status == 503
+    coroutine = work()
+    tasks.append(asyncio.ensure_future(flights.carry(large(1000), coroutine, coroutine.send(None))))
+    await asyncio.sleep(0)
+    assert len(flights) == 17
+    gate.set()
+    await soon(asyncio.gather(*tasks))
+    await carry(flights, large(8 << 20), work_at_once())
+
+
+async def work_at_once() -> None:
+    await asyncio.sleep(0)

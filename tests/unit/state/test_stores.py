@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from trimaran.errors import TimedOut
 from trimaran.state import MemoryStore, Message, RedisStore, SessionRecord, SqliteStore, Store, StoreFull, TaskRecord
 from trimaran.testing import STORE_CHECKS, check_store
 
@@ -145,3 +146,72 @@ async def test_a_subscription_ends_its_loop_when_it_is_left() -> None:
             reading = asyncio.ensure_future(read())
             await asyncio.sleep(0)
         assert await reading == [b"1"]
+
+
+async def test_a_slow_reader_of_the_bus_is_bounded_in_bytes() -> None:
+    """It hears of a gap instead, as if too many had waited; one message is heard whatever its size is."""
+    async with MemoryStore() as store, store.bus.subscribe("news") as subscription:
+        await store.bus.publish("news", b"x" * (9 << 20))
+        heard = subscription.__aiter__()
+        first = await heard.__anext__()
+        assert isinstance(first, Message)
+        for number in range(20):
+            await store.bus.publish("news", b"%02d" % number * (1 << 19))
+        gap = await heard.__anext__()
+        assert "more than 8 MiB" in getattr(gap, "reason", "")
+        rest = [await heard.__anext__() for _ in range(4)]
+        assert [message.data[:2] for message in rest if isinstance(message, Message)] == [b"16", b"17", b"18", b"19"]
+        assert store.bus.overflowed >= 16
+
+
+async def test_questions_to_a_worker_are_bounded_in_bytes() -> None:
+    """Those on top are dropped, and their askers run into their timeouts."""
+    gate = asyncio.Event()
+
+    async def respond(question: bytes) -> bytes:
+        await gate.wait()
+        return b"done"
+
+    async with MemoryStore() as store, store.bus.answer("w", respond):
+        asking = [asyncio.ensure_future(store.bus.request("w", b"x" * (20 << 20), timeout=10)) for _ in range(3)]
+        await asyncio.sleep(0)
+        late = asyncio.ensure_future(store.bus.request("w", b"x" * (20 << 20), timeout=0.3))
+        with pytest.raises(TimedOut):
+            await late
+        gate.set()
+        assert await asyncio.gather(*asking) == [b"done"] * 3
+        assert await store.bus.request("w", b"x" * (20 << 20), timeout=10) == b"done"
+
+
+async def test_the_tasks_in_memory_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new one is refused; those at work may still write what came of them, and all room comes back."""
+    monkeypatch.setattr("trimaran.state.memory._MOST_HELD_BYTES", 100_000)
+    async with MemoryStore() as store:
+        first = await store.tasks.create(TaskRecord(id="1", expires_ms=2**53, arguments=b"x" * 60_000))
+        second = await store.tasks.create(TaskRecord(id="2", expires_ms=2**53, arguments=b"x" * 60_000))
+        with pytest.raises(StoreFull, match="use a database") as full:
+            await store.tasks.create(TaskRecord(id="3", expires_ms=2**53))
+        assert full.value.limit == 100_000
+        assert await store.tasks.update(replace(second, status="completed", result=b"x" * 10_000, arguments=b"{}"))
+        claimed = await store.tasks.claim("1", "w", seconds=60)
+        assert claimed is not None
+        assert await store.tasks.update(replace(claimed, arguments=b"{}", result=b"y"))
+        assert await store.tasks.create(TaskRecord(id="3", expires_ms=2**53))
+        for id in ("1", "2", "3"):
+            assert await store.tasks.delete(id)
+        assert store.tasks._bytes == 0
+        assert first.stamp == 1
+
+
+async def test_the_events_in_memory_are_bounded_in_bytes_for_all_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trimaran.state.memory._MOST_HELD_BYTES", 100_000)
+    async with MemoryStore() as store:
+        await store.events.append("small", "g", b"x", ttl=60)
+        for number in range(100):
+            for _ in range(5):
+                await store.events.append(f"s{number}", "g", b"x" * 1000, ttl=60)
+        held = [await store.events.read(f"s{number}", "g", 0) for number in range(100)]
+        assert sum(len(event.data) for page in held for event in page.events) <= 110_000
+        assert (await store.events.read("small", "g", 0)).events
+        assert held[0].last == 5
+        assert held[0].is_truncated

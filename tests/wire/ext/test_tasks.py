@@ -302,6 +302,19 @@ async def test_a_finished_task_holds_the_very_result_of_the_call(binding: str, s
         assert (await get(wire, structured["taskId"]))["result"] == structured["result"]
 
 
+async def test_a_result_too_large_to_be_kept_is_a_failed_task(
+    binding: str, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be kept for an hour, and there may be a thousand of them."""
+    monkeypatch.setattr("trimaran.ext.tasks.run.MAX_RESULT", 1000)
+    stage.go.set()
+    async with serve(binding, working(stage)) as wire:
+        found = await reach(wire, await start(wire, "slow", {"text": "x" * 2000}), "completed", "failed")
+        assert found["status"] == "failed"
+        assert "a task keeps at most 1000" in found["error"]["message"]
+        assert (await reach(wire, await start(wire, "slow", {"text": "small"}), "completed"))["status"] == "completed"
+
+
 async def test_what_a_tool_calls_a_failure_is_a_completed_task(binding: str, stage: Stage) -> None:
     async with serve(binding, working(stage)) as wire:
         for name in ("failing", "crashing"):

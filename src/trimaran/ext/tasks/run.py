@@ -42,6 +42,8 @@ __all__ = ["Run"]
 
 # What is waited for a store that is back sooner than its own advice; it is doubled up to two seconds.
 _PAUSE: Final = 0.05
+# Bytes of the result of a task: it is kept for an hour and more. Base64 of a 12 MB image fits.
+MAX_RESULT: Final = 16 * 1024 * 1024
 # A body that has lost its task is cancelled at once. This is for whatever it left running on its own.
 _HELD_SECONDS: Final = 5.0
 # For all of it when the server stops: a step that ends, a body that lets go, a last write.
@@ -339,6 +341,12 @@ class Run:
                 number = incident(f"the result of task {self.call.params.name!r}", fault)
                 error = ProtocolError.internal_error(f"the result cannot be written (error {number})")
                 status, message = "failed", error.message
+            else:
+                if len(data) > MAX_RESULT:
+                    error = ProtocolError.internal_error(
+                        f"the result has {len(data)} bytes, and a task keeps at most {MAX_RESULT}: return a link to it"
+                    )
+                    data, status, message = UNSET, "failed", error.message
         try:
             if not self.keeper.is_shared:
                 await self.voice.flush()

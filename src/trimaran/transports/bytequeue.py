@@ -1,0 +1,47 @@
+"""A queue of messages towards a client that may not read them: bounded by their number and by their bytes.
+
+Whoever puts waits while it is full, as before a full pipe. One message always fits, whatever its size is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, final
+
+if TYPE_CHECKING:
+    from collections import deque
+
+__all__ = ["ByteQueue"]
+
+# What the buffers of a socket hold on top of it, times four: a client that is a little late is not waited for.
+_MOST_BYTES: Final = 1024 * 1024
+
+
+@final
+class ByteQueue(asyncio.Queue["bytes | None"]):
+    """None is the end: it has room in a full queue, and takes the place of what was not read."""
+
+    _queue: deque[bytes | None]
+
+    def __init__(self, most: int = 1000, most_bytes: int = _MOST_BYTES) -> None:
+        super().__init__(most)
+        self._most_bytes = most_bytes
+        self.held_bytes = 0
+
+    def full(self) -> bool:
+        return super().full() or self.held_bytes >= self._most_bytes
+
+    def end(self) -> None:
+        """Nothing more comes; of what is not read yet, the oldest gives way where there is no room."""
+        while self.full():
+            self.get_nowait()
+        self.put_nowait(None)
+
+    def _get(self) -> bytes | None:
+        data = self._queue.popleft()
+        self.held_bytes -= len(data or b"")
+        return data
+
+    def _put(self, item: bytes | None) -> None:
+        self.held_bytes += len(item or b"")
+        self._queue.append(item)
