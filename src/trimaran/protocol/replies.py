@@ -193,7 +193,8 @@ def _refusal(message: bytes, error: Exception) -> RemoteProtocolError:
             CODE_INVALID_REQUEST, f"the server sent JSON that is no JSON-RPC message ({error}): {excerpt(message)}"
         )
     reason = TooDeep() if isinstance(error, RecursionError) else error
-    return RemoteProtocolError(CODE_PARSE, f"the server sent what is not JSON ({reason}): {excerpt(message)}")
+    what = "JSON that is not read" if isinstance(reason, TooDeep) else "what is not JSON"
+    return RemoteProtocolError(CODE_PARSE, f"the server sent {what} ({reason}): {excerpt(message)}")
 
 
 def excerpt(message: bytes) -> str:
