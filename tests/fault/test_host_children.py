@@ -131,3 +131,32 @@ async def test_no_child_survives_however_it_ends(tmp_path: Path, way: str, caplo
     assert isinstance(end, asyncio.CancelledError) if way == "cancel" else end is None, end
     await gone()
     assert "ahoy from stubborn" in caplog.text
+
+
+async def test_a_host_tells_once_which_variable_a_server_seems_to_miss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """R228 yields: children get no secret that nobody named, so whoever relied on that is told."""
+    monkeypatch.setenv("BOAT_TOKEN", "hunter2")
+    script = tmp_path / "keyed.py"
+    script.write_text(
+        "from trimaran import Server, ToolError\n"
+        "server = Server('keyed')\n"
+        "@server.tool\n"
+        "def look() -> str:\n"
+        "    raise ToolError('BOAT_TOKEN is not set')\n"
+        "server.run()\n"
+    )
+    servers = {
+        "without": [sys.executable, str(script)],
+        "named": {"command": sys.executable, "args": [str(script)], "env": {"BOAT_TOKEN": "x"}},
+        "open": {"command": sys.executable, "args": [str(script)], "inherit_env": True},
+    }
+    async with Host(servers, allow=["*"], environ={}) as host:
+        for _ in range(2):
+            for name in servers:
+                assert (await soon(host.call(f"mcp__{name}__look"))).is_error
+    told = [one.getMessage() for one in caplog.records if "not passed on" in one.getMessage()]
+    assert len(told) == 1
+    assert told[0].startswith("the server 'without': BOAT_TOKEN is set here but is not passed on")
+    assert "hunter2" not in caplog.text

@@ -367,6 +367,7 @@ class Host:
             problem=problem,
             problem_kind=failed.problems[0].kind if failed is not None and failed.problems else "invalid_rule",
             mask=plan.mask,
+            missing=plan.missing,
             changed=self._changed,
             forgotten=self._mentions.forget,
         )
@@ -937,6 +938,7 @@ class Host:
             raise
         if result.is_error:
             self._raise_lost(address.server, lost_before, result.text)
+            server.look_for_missing(result.text)
         return self._limited(result, server, name)
 
     def _raise_lost(self, server: str, before: ConsentLost | None, text: str) -> None:

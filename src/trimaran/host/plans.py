@@ -23,6 +23,7 @@ from trimaran.dialers import connect, take_apart
 from trimaran.errors import ConfigError
 from trimaran.oauth.urls import is_loopback_host
 from trimaran.protocol.mask import Mask, secrets_in
+from trimaran.transports.inheritance import child_environment, missing_variables
 
 from .config.model import UNATTENDED, ServerEntry, ToolEntry
 from .config.values import read_duration
@@ -68,6 +69,17 @@ class Plan(Struct, frozen=True, kw_only=True):
         details = self.entry.oauth_config if self.entry is not None else None
         secrets = [*([auth] if isinstance(auth, str) else []), *(details.secrets if details is not None else ())]
         return _mask_of(self.target, [*secrets, *secrets_in(self.options.get("headers"))])(text)
+
+    def missing(self, text: str) -> list[str]:
+        """The variables that the text names, that are set here, and that a child of this plan does not get."""
+        target: Any = self.target
+        table: Mapping[str, Any] = cast("Mapping[str, Any]", target) if isinstance(target, Mapping) else {}
+        names = missing_variables(text, os.environ, ())
+        if not names or self.transport != "stdio" or self.options.get("inherit_env") or table.get("inherit_env"):
+            return []
+        env: dict[str, str] = {**(table.get("env") or {}), **(self.options.get("env") or {})}
+        passed = child_environment(os.environ, env)
+        return [name for name in names if name not in passed]
 
     @property
     def no_login(self) -> str:

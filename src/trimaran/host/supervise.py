@@ -21,7 +21,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, final
 
 from msgspec import Struct
@@ -43,6 +43,7 @@ from trimaran.errors import (
     UnsafeUrl,
     Unsupported,
 )
+from trimaran.transports.inheritance import describe_missing
 from trimaran.types import Tool
 
 from .plain import shortened
@@ -145,6 +146,7 @@ class Supervised:
         startup_limit: seconds after which a start is given up; None: 180 for a child, 30 for another.
         can_log_in: could a person's login help where the server wants credentials?
         mask: what may be told of a text that may hold a secret of the configuration.
+        missing: the variables that a text names, that are set here, and that the server did not get.
         changed: called whenever state or tools are others than before.
         forgotten: called when the server's resources are, or may be, others than before.
     """
@@ -165,6 +167,7 @@ class Supervised:
         problem: str = "",
         problem_kind: str = "config",
         mask: Callable[[str], str] = str,
+        missing: Callable[[str], Sequence[str]] = lambda text: (),
         changed: Callable[[Supervised], None] = lambda server: None,
         forgotten: Callable[[str], None] = lambda name: None,
     ) -> None:
@@ -188,6 +191,8 @@ class Supervised:
         self._problem_kind = problem_kind
         self._kind = ""
         self._mask = mask
+        self._missing = missing
+        self._told_missing: set[str] = set()
         self._changed = changed
         self._forgotten = forgotten
         self._stderr: deque[str] = deque(maxlen=_TAIL)
@@ -348,6 +353,13 @@ class Supervised:
             self._settled.set()
         self._enter(state, reason)
 
+    def look_for_missing(self, text: str) -> None:
+        """Tell, once for each, which variables the server seems to miss. One that died says so in its reason."""
+        names = [name for name in self._missing(text) if name not in self._told_missing]
+        if names and self.state == "connected":
+            self._told_missing.update(names)
+            log.warning("the server %r: %s", self.name, describe_missing(names))
+
     def suspect(self, error: Error) -> None:
         """A call ended with this: have a look whether the server is still there, or still wants us."""
         if isinstance(error, Unauthorized) and (error.status == 401 or isinstance(error, LoginRequired)):
@@ -372,6 +384,7 @@ class Supervised:
     def _heard(self, line: str) -> None:
         self._stderr.append(line)
         self._lines_heard += 1
+        self.look_for_missing(line)
         if self.state == "starting" and self._telling is None:
             self._telling = asyncio.get_running_loop().call_later(_REST, self._tell)
 

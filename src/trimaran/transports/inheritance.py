@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
 from trimaran.protocol.mask import TOKEN
@@ -87,10 +87,10 @@ def _is_safe(name: str, value: str, names: frozenset[str]) -> bool:
     return is_listed and not _CREDENTIALS.search(value)
 
 
-def missing_variables(text: str, environ: Mapping[str, str], passed: Iterable[str]) -> list[str]:
+def missing_variables(text: str, environ: Mapping[str, str], passed: Container[str]) -> list[str]:
     """The variables that the text names, that are set here, and that the child did not get; each once, in their order."""
     names = dict.fromkeys(_VARIABLE.findall(text))
-    return [name for name in names if environ.get(name) and name not in frozenset(passed)]
+    return [name for name in names if environ.get(name) and name not in passed]
 
 
 def describe_missing(names: Iterable[str]) -> str:
