@@ -15,6 +15,7 @@ import asyncio
 import gc
 import itertools
 import json
+import ssl
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -176,15 +177,24 @@ class Run:
         )
 
 
+def any_certificate() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
 async def _drive(
-    port: int, templates: Sequence[messages.Template], expected: bytes, seconds: float, limit: int
+    port: int, templates: Sequence[messages.Template], expected: bytes, seconds: float, limit: int, tls: bool
 ) -> Outcome:
     loop = asyncio.get_running_loop()
-    run = Run(expected, seconds, limit)
+    context = any_certificate() if tls else None
+    run = Run(expected, seconds + 10, limit)  # shaking hands may take longer than the run
     transports: list[asyncio.Transport] = []
     try:
         for template in templates:
-            transport, _ = await loop.create_connection(lambda t=template: Connection(run, t), "127.0.0.1", port)
+            transport, _ = await loop.create_connection(
+                lambda t=template: Connection(run, t), "127.0.0.1", port, ssl=context
+            )
             transports.append(transport)
         # The clock starts once every connection is up; the answers before that are dropped.
         run.answers, run.latencies = 0, []
@@ -210,12 +220,13 @@ def measure(
     expected: bytes = messages.ANSWER,
     seconds: float,
     limit: int = 5_000_000,
+    tls: bool = False,
 ) -> Outcome:
     """Load a server with one connection per template; return the counts."""
     gc.collect()
     gc.disable()
     try:
-        return uvloop.run(_drive(port, templates, expected, seconds, limit))
+        return uvloop.run(_drive(port, templates, expected, seconds, limit, tls))
     finally:
         gc.enable()
 

@@ -107,6 +107,7 @@ def call_rate(
     era: messages.Era,
     costs: list[float] | None = None,
     more: Mapping[str, str] | None = None,
+    tls: bool = False,
 ) -> Callable[[], float]:
     """Return a function that loads the server for one slice and returns answers per second; warms it up here.
 
@@ -116,13 +117,13 @@ def call_rate(
         return unavailable(live)
     try:
         templates = load.call_templates(live.port, tool, era, CONNECTIONS, more)
-        load.measure(live.port, templates, seconds=0.3)
+        load.measure(live.port, templates, seconds=0.3, tls=tls)
     except Exception as error:
         return unavailable(str(error) or type(error).__name__)
 
     def measure() -> float:
         before = cpu_seconds(live.process.pid)
-        outcome = load.measure(live.port, templates, seconds=plan.seconds)
+        outcome = load.measure(live.port, templates, seconds=plan.seconds, tls=tls)
         if costs is not None:
             costs.append((cpu_seconds(live.process.pid) - before) / outcome.answers * 1e6)
         return outcome.rate

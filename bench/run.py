@@ -35,12 +35,14 @@ from sections import (
     stdio,
     stores,
     tasks,
+    tls,
     workers,
 )
 
 SECTIONS: dict[str, Callable[[Plan], report.Section]] = {
     "http": calls.run_async,
     "sync": calls.run_sync,
+    "tls": tls.run,
     "auth": auth.run,
     "stdio": stdio.run,
     "imports": imports.run,

@@ -24,8 +24,14 @@ def parse(description: str) -> argparse.Namespace:
         "--stateless", action="store_true", help="legacy era without sessions, where the rival has that switch"
     )
     parser.add_argument("--auth", default="none", metavar="KIND", help="who may call, by BENCH_AUTH")
+    parser.add_argument("--tls", default="", metavar="DIRECTORY", help="serve TLS with cert.pem and key.pem of it")
     parser.add_argument("--time-registration", action="store_true", help="register, print the seconds as JSON, exit")
     return parser.parse_args()
+
+
+def certificate(directory: str) -> tuple[str, str] | None:
+    """The files of a certificate and its key, if TLS is to be served."""
+    return (f"{directory}/cert.pem", f"{directory}/key.pem") if directory else None
 
 
 def auth_facts() -> dict[str, str]:

@@ -32,7 +32,7 @@ async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": answer})
 
 
-def serve_uvicorn(port: int) -> None:
+def serve_uvicorn(port: int, tls: str) -> None:
     import uvicorn
 
     uvicorn.run(
@@ -45,10 +45,14 @@ def serve_uvicorn(port: int) -> None:
         ws="none",
         log_level="error",
         access_log=False,
+        ssl_certfile=f"{tls}/cert.pem" if tls else None,
+        ssl_keyfile=f"{tls}/key.pem" if tls else None,
     )
 
 
-def serve_granian(port: int) -> None:
+def serve_granian(port: int, tls: str) -> None:
+    from pathlib import Path
+
     from granian import Granian
     from granian.constants import Interfaces, Loops
 
@@ -62,6 +66,8 @@ def serve_granian(port: int) -> None:
         workers=1,
         websockets=False,
         log_enabled=False,
+        ssl_cert=Path(tls, "cert.pem") if tls else None,
+        ssl_key=Path(tls, "key.pem") if tls else None,
     ).serve()
 
 
@@ -70,10 +76,11 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--server", choices=("uvicorn", "granian"), default="uvicorn")
     parser.add_argument("--extra-path", default="")
+    parser.add_argument("--tls", default="", metavar="DIRECTORY")
     options = parser.parse_args()
     if options.extra_path:
         sys.path.append(options.extra_path)
-    {"uvicorn": serve_uvicorn, "granian": serve_granian}[options.server](options.port)
+    {"uvicorn": serve_uvicorn, "granian": serve_granian}[options.server](options.port, options.tls)
 
 
 if __name__ == "__main__":

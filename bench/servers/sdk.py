@@ -4,7 +4,7 @@ import sys
 from typing import Any
 
 import uvicorn
-from common import auth_facts, fillers, parse, report_registration
+from common import auth_facts, certificate, fillers, parse, report_registration
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp_types import SubscriptionsListenRequestParams
@@ -88,8 +88,17 @@ def main() -> None:
         server.run("stdio")
         return
     app = server.streamable_http_app(json_response=True, stateless_http=options.stateless)
+    cert, key = certificate(options.tls) or (None, None)
     uvicorn.run(
-        app, host="127.0.0.1", port=options.port, loop="uvloop", http="httptools", log_level="error", access_log=False
+        app,
+        host="127.0.0.1",
+        port=options.port,
+        loop="uvloop",
+        http="httptools",
+        log_level="error",
+        access_log=False,
+        ssl_certfile=cert,
+        ssl_keyfile=key,
     )
 
 

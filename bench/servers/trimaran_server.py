@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from common import auth_facts, fillers, parse, report_registration
+from common import auth_facts, certificate, fillers, parse, report_registration
 
 from trimaran import Server
 
@@ -71,7 +71,8 @@ def main() -> None:
     if options.stdio:
         server.run()
     else:
-        server.run("http", host="127.0.0.1", port=options.port, auth=provider(options.auth))
+        tls = certificate(options.tls)
+        server.run("http", host="127.0.0.1", port=options.port, auth=provider(options.auth), tls=tls)
 
 
 if __name__ == "__main__":
