@@ -67,15 +67,12 @@ def fuzz(name: str, seconds: int, *, keep: bool) -> bool:
         if broken or outcome.returncode:
             print("\n".join("  " + line for line in outcome.stderr.splitlines()[-40:] if line.strip()))
         if keep:
-            minimal = folder / "minimal"
-            minimal.mkdir()
-            run(name, "-merge=1", *limits, str(minimal), str(grown))
-            keep_inputs(name, read_inputs(minimal))
+            keep_inputs(name, read_inputs(grown))
     return not broken and not outcome.returncode
 
 
 def keep_inputs(name: str, inputs: list[bytes]) -> None:
-    """The shortest of those that reach something new, as many as there is room for; what was there stays."""
+    """What reached something new, the shortest first, as many as there is room for; what was there stays."""
     kept, size = read_corpus(name), 0
     for data in sorted(set(inputs) | set(kept), key=len):
         size += len(repr(data)) + 1
