@@ -424,7 +424,7 @@ def _run_one(
 
 def run_loop(main: Any) -> None:
     """Run a coroutine on the fastest loop there is."""
-    from trimaran.transports.executor import own_process
+    from trimaran.executor import own_process
 
     try:
         import uvloop

@@ -21,7 +21,7 @@ LAYERS = [
     {"errors"},
     {"types"},
     {"schema", "protocol", "oauth"},
-    {"episode"},
+    {"episode", "executor"},
     {"server", "client", "auth", "state"},
     {"transports"},
     {"fleet"},

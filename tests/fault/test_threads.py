@@ -20,6 +20,7 @@ from tests.patience import PATIENCE
 
 import trimaran.server.threads as threads
 from trimaran import Context, Server, ToolError
+from trimaran.auth import Custom
 from trimaran.errors import ProtocolError
 from trimaran.serve import HttpServer
 from trimaran.server.threads import ThreadPool
@@ -471,37 +472,73 @@ async def test_a_thread_that_cannot_be_started_costs_no_place_in_the_pool(
 HANGING = """
 import asyncio, sys, time
 from trimaran import Server
+from trimaran.auth import Custom
 
 server = Server("hanging", version="1")
 
-@server.tool
-async def hang() -> str:
+def hang():
     print("hanging", flush=True, file=sys.stderr)
-    await asyncio.to_thread(time.sleep, 600)
+    time.sleep(600)
+
+@server.tool
+async def call() -> str:
+    await asyncio.to_thread(hang)
     return "never"
 
-server.run("http", port=int(sys.argv[1]), on_ready=lambda http: print("ready", flush=True, file=sys.stderr))
+def check(token, state):
+    hang()
+
+options = {"auth": Custom(authenticate=check)} if sys.argv[2] == "auth" else {}
+server.run("http", port=int(sys.argv[1]), on_ready=lambda http: print("ready", flush=True, file=sys.stderr), **options)
 print("over", flush=True, file=sys.stderr)
 """
 
 
 @pytest.mark.slow
-def test_a_function_that_hangs_in_to_thread_does_not_keep_the_process_from_ending(
-    tmp_path: Path, free_port: int
+@pytest.mark.parametrize("where", ["tool", "auth"])
+def test_a_function_that_hangs_in_a_thread_does_not_keep_the_process_from_ending(
+    where: str, tmp_path: Path, free_port: int
 ) -> None:
     file = tmp_path / "hanging.py"
     file.write_text(HANGING)
-    with subprocess.Popen([sys.executable, str(file), str(free_port)], stderr=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, str(file), str(free_port), where]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:
             assert process.stderr.readline() == "ready\n"
             with socket.create_connection(("127.0.0.1", free_port)) as client:
-                client.sendall(modern_http(call("hang")))
+                client.sendall(modern_http(call("call"), Authorization="Bearer x"))
                 assert process.stderr.readline() == "hanging\n"
                 process.terminate()
-                assert process.wait(20) == 0
+                assert process.wait(PATIENCE) == 0
             left = process.stderr.read()
         finally:
             process.kill()
-    assert "1 functions still run in threads (asyncio.to_thread)" in left
+    if where == "tool":
+        assert "1 functions still run in threads (asyncio.to_thread)" in left
     assert left.endswith("over\n"), "what stands after run() is done"
+
+
+async def test_a_verdict_that_never_comes_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plain function that hangs over a credential keeps its thread, and not its caller."""
+    monkeypatch.setattr("trimaran.auth.provider._VERDICT_SECONDS", 0.2)
+    gate = threading.Event()
+    server = Server("slow to trust", version="1")
+
+    def check(token: str, state: Any) -> bool:
+        if token == "slow":
+            gate.wait(60)
+        return True
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    try:
+        async with HttpServer(server, port=0, auth=Custom(authenticate=check)) as http:
+            message = modern_http(call("add", {"a": 1, "b": 2}), Authorization="Bearer slow")
+            assert (await ask(http.port, message)).status == 500
+            message = modern_http(call("add", {"a": 1, "b": 2}), Authorization="Bearer quick")
+            assert (await ask(http.port, message)).status == 200
+    finally:
+        gate.set()

@@ -68,7 +68,9 @@ BAD: list[tuple[str, str, list[Job], list[dict[str, Any]]]] = [
 def test_nothing_is_held_against_what_may_happen(jobs: list[Job], entries: list[dict[str, Any]]) -> None:
     verdict = judge([Report("modern", jobs)], FAULTS, entries)
     assert verdict.problems == []
-    assert table(verdict).endswith("lost = 0, doubled = 0, misled = 0, late = 0, wrong = 0, unexplained = 0, unheard = 0")
+    assert table(verdict).endswith(
+        "lost = 0, doubled = 0, misled = 0, late = 0, wrong = 0, unexplained = 0, unheard = 0"
+    )
 
 
 @pytest.mark.parametrize(("what", "jobs", "entries"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])

@@ -17,12 +17,12 @@ import re
 import secrets
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol, TypeAlias, cast
 
 import msgspec
 
 from trimaran.errors import ConfigError
+from trimaran.executor import DaemonExecutor
 from trimaran.oauth.effects import HttpReply, HttpRequest
 
 from .extract import HeaderLookup
@@ -44,6 +44,8 @@ REMEMBERED_SECONDS: Final = 300.0
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 _THREADS: Final = 4
 """Functions of authors look things up, and passwords take a core for a while: more threads would not make them faster."""
+_VERDICT_SECONDS: Final = 30.0
+"""For one verdict, the wait for a thread included: whoever has not got an answer by then has left, or waits in vain."""
 _MAX_WAITING: Final = 256
 
 
@@ -151,8 +153,8 @@ def check_callable(option: str, function: Any) -> None:
 
 
 @functools.cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_THREADS, thread_name_prefix="trimaran-auth")
+def _pool() -> DaemonExecutor:
+    return DaemonExecutor(_THREADS, "trimaran-auth")
 
 
 _places = threading.BoundedSemaphore(_MAX_WAITING)
@@ -209,7 +211,8 @@ async def ask(function: Callable[..., Any], *arguments: Any) -> Any:
 async def consult(what: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """`ask` for a verdict. A function that fails has given none: that is our fault (500), not the caller's."""
     try:
-        return await ask(function, *arguments)
+        async with asyncio.timeout(_VERDICT_SECONDS):
+            return await ask(function, *arguments)
     except Refused:
         raise
     except Exception as error:

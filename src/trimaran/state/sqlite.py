@@ -19,7 +19,6 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar, final
@@ -28,6 +27,7 @@ import msgspec
 from msgspec.structs import replace
 
 from trimaran.errors import ConfigError, Error
+from trimaran.executor import DaemonExecutor
 
 from .condition import Condition
 from .contracts import (
@@ -133,7 +133,7 @@ class _Lane:
         self._patience = patience
         self._name = name
         self._meaning = meaning
-        self._pool: ThreadPoolExecutor | None = None
+        self._pool: DaemonExecutor | None = None
         self._connection: Connection | None = None
         self._identity: object = None
         self._looked = 0.0
@@ -145,7 +145,7 @@ class _Lane:
 
     async def run(self, work: Callable[[Connection], T]) -> T:
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(1, self._name)
+            self._pool = DaemonExecutor(1, self._name)
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._attempt, work)
 
     def _attempt(self, work: Callable[[Connection], T]) -> T:

@@ -21,10 +21,10 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, final
 
 from trimaran.errors import ProtocolError
+from trimaran.executor import own_process
 from trimaran.protocol.lines import LineReader, LineTooLong, write_line
 
 from .duplex import Duplex, LegacyHalf
-from .executor import own_process
 from .signals import ENDS, hangup, hear
 
 if TYPE_CHECKING:

@@ -1,8 +1,11 @@
-"""What `asyncio.to_thread` runs on in a process that is the server's own: threads that cannot keep it from ending.
+"""Threads that cannot keep a process from ending, as an executor.
 
-The loop's usual executor is waited for without a limit, when the loop closes and again when the interpreter ends: one
-function that hangs in a thread would make a server deaf to SIGTERM. Here it is waited for a moment, and then left behind.
-`server.run` and the command line use it; a loop of somebody else keeps its own.
+The executors of the standard library are waited for without a limit when the interpreter ends, and the loop's own one
+already when the loop closes: one function that hangs in a thread makes a server deaf to SIGTERM. These threads are waited
+for a moment, and then left behind.
+
+Plain authentication and the SQLite store run on them. So does `asyncio.to_thread` in a process that is the server's own
+(`server.run` and the command line); a loop of somebody else keeps its own executor.
 """
 
 from __future__ import annotations
@@ -32,42 +35,34 @@ _logger: Final = logging.getLogger("trimaran.server")
 class DaemonExecutor(ThreadPoolExecutor):  # asyncio takes no other
     """Like its base, on daemon threads."""
 
-    def __init__(self) -> None:
-        super().__init__(_SIZE)
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+    def __init__(self, size: int, name: str) -> None:
+        super().__init__(size)
+        self._size = size
+        self._name = name
+        self._jobs: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
         self._guard = threading.Lock()
         self._at_work: set[threading.Thread] = set()
         self._idle = 0
+        """Threads that have nothing to do; below zero, jobs that wait for one."""
         self._is_over = False
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         future: Future[T] = Future()
-
-        def run() -> None:
-            if not future.set_running_or_notify_cancel():
-                return
-            try:
-                future.set_result(fn(*args, **kwargs))
-            except BaseException as error:
-                future.set_exception(error)
-
         with self._guard:
             if self._is_over:
-                raise RuntimeError("the server is stopping: nothing more is run in threads")
-            if self._idle > 0:
-                self._idle -= 1
-            elif len(self._at_work) < _SIZE:
-                thread = threading.Thread(target=self._work, name="trimaran to_thread", daemon=True)
+                raise RuntimeError("this is over: nothing more is run in threads")
+            if self._idle <= 0 and len(self._at_work) < self._size:
+                thread = threading.Thread(target=self._work, name=self._name, daemon=True)
                 thread.start()
                 self._at_work.add(thread)
             else:
-                self._idle -= 1  # promised to the next that is free
-        self._jobs.put(run)
+                self._idle -= 1
+        self._jobs.put((future, lambda: fn(*args, **kwargs)))
         return future
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            job()
+            _carry_out(*job)
             del job
             with self._guard:
                 self._idle += 1
@@ -76,6 +71,13 @@ class DaemonExecutor(ThreadPoolExecutor):  # asyncio takes no other
         with self._guard:
             self._is_over = True
             threads = tuple(self._at_work)
+        while cancel_futures:
+            try:
+                job = self._jobs.get_nowait()
+            except queue.Empty:
+                break
+            if job is not None:
+                job[0].cancel()
         for _ in threads:
             self._jobs.put(None)
         if wait:
@@ -85,11 +87,22 @@ class DaemonExecutor(ThreadPoolExecutor):  # asyncio takes no other
             hanging = sum(thread.is_alive() for thread in threads)
             if hanging:
                 _logger.warning(
-                    "%d functions still run in threads (asyncio.to_thread): the process ends without them", hanging
+                    "%d functions still run in threads (%s): the process ends without them", hanging, self._name
                 )
+
+
+def _carry_out(future: Future[Any], run: Callable[[], Any]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        result = run()
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
 
 
 async def own_process(main: Coroutine[Any, Any, T]) -> T:
     """Run this in a process that nobody else has a say in."""
-    asyncio.get_running_loop().set_default_executor(DaemonExecutor())
+    asyncio.get_running_loop().set_default_executor(DaemonExecutor(_SIZE, "asyncio.to_thread"))
     return await main
