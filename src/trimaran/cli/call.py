@@ -120,8 +120,8 @@ def not_among(what: str, name: str, known: Sequence[str], *, owner: str = "the s
     near = difflib.get_close_matches(name, known, n=1)
     if near:
         return f"{owner} has no {what} {name!r}; did you mean {near[0]!r}?"
-    shown = ", ".join(in_one_line(one, 60) for one in known[:12]) + (", ..." if len(known) > 12 else "")
-    return f"{owner} has no {what} {name!r}; it has {shown or 'none at all'}"
+    listing = ", ".join(in_one_line(entry, 60) for entry in known[:12]) + (", ..." if len(known) > 12 else "")
+    return f"{owner} has no {what} {name!r}; it has {listing or 'none at all'}"
 
 
 def _schema_of(tool: Tool) -> dict[str, Any]:

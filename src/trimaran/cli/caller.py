@@ -86,11 +86,11 @@ async def _open_post(url: str, message: Params, headers: Mapping[str, str]) -> A
             try:
                 writer.write("\r\n".join([*lines, "", ""]).encode("ascii") + body)
                 status = int((await reader.readline()).split()[1])
-                found: dict[str, str] = {}
+                received: dict[str, str] = {}
                 while line := (await reader.readline()).decode("latin-1").strip():
                     name, _, value = line.partition(":")
-                    found[name.lower()] = value.strip()
-                yield _Response(status, found, reader)
+                    received[name.lower()] = value.strip()
+                yield _Response(status, received, reader)
             finally:
                 writer.close()
     except TimeoutError:

@@ -120,7 +120,7 @@ def _rule_problems(config: HostConfig) -> list[RuleProblem]:
     servers = dict.fromkeys((*config.servers, *config.failed))
     return [
         *reading.errors,
-        *(one for one in reading.problems if one.severity == "warning"),
+        *(problem for problem in reading.problems if problem.severity == "warning"),
         *check_rules(reading.rules, servers),
     ]
 
@@ -257,8 +257,8 @@ def trust(workspace: Path | None) -> int:
     from trimaran.host.plans import Logins
 
     logins = asyncio.run(Logins().kept(entry for entry in config.servers.values() if entry.source == source))
-    for one in untrusted_in(config, (source,), logins=logins):
-        screen.text(str(one))
+    for untrusted in untrusted_in(config, (source,), logins=logins):
+        screen.text(str(untrusted))
     store.add(source.file, digest)
     screen.note(f"{source.file} is trusted, until it changes. Take that back with: trimaran config untrust")
     return 0
@@ -320,11 +320,11 @@ def show(names: Sequence[str], file: Path | None, workspace: Path | None, as_jso
         rules = (f"# {rule.source.file}:{rule.line}\n# {rule.action} {rule.pattern}\n" for rule in config.rules)
         blocks.append("".join(rules))
     for name in chosen:
-        shown = _shown(config, name)
+        description = _shown(config, name)
         failed = config.failed.get(name)
         problems = failed.problems if failed is not None else ()
         head = "".join(f"# failed: {in_one_line(str(problem), 500)}\n" for problem in problems)
-        blocks.append(f"# {shown['where']}\n{head}{write_table(('server', name), shown['entry'])}")
+        blocks.append(f"# {description['where']}\n{head}{write_table(('server', name), description['entry'])}")
     if blocks:
         screen.text("\n".join(blocks))
     return 0
@@ -388,30 +388,30 @@ def take_over(
     screen = Screen()
     machine = Machine.here(workspace)
     whose, place, text = _find(source, client, machine, from_project)
-    found = import_servers(whose, text, str(place), machine)
-    known = [*found.tables, *found.skipped]
+    imported = import_servers(whose, text, str(place), machine)
+    known = [*imported.tables, *imported.skipped]
     if not known:
         screen.note(f"{place} has no servers.")
         return 0
     chosen = _chosen(names, known)
     for name in chosen:
-        where = f"{place}:{found.lines[name]}"
-        if name in found.skipped:
-            screen.note(f"{where}: {name} is not taken over: {found.skipped[name]}", "yellow")
-        for note in found.notes.get(name, ()):
+        where = f"{place}:{imported.lines[name]}"
+        if name in imported.skipped:
+            screen.note(f"{where}: {name} is not taken over: {imported.skipped[name]}", "yellow")
+        for note in imported.notes.get(name, ()):
             screen.note(f"{where}: {name}: {note}", "dim")
-    tables = {name: found.tables[name] for name in chosen if name in found.tables}
+    tables = {name: imported.tables[name] for name in chosen if name in imported.tables}
     target = machine.project_file if project else machine.user_file
     before = read_text(target)
-    made = merge_servers(before or "", str(target), tables, replace=replace)
+    merged = merge_servers(before or "", str(target), tables, replace=replace)
     if dry_run:
-        if made.written:
-            screen.text(write_servers({name: masked(tables[name]) for name in made.written}))
-    elif made.written:
-        backup = replace_text(target, made.text, before)
-        screen.text(f"{target} now has {', '.join(made.written)}.")
+        if merged.written:
+            screen.text(write_servers({name: masked(tables[name]) for name in merged.written}))
+    elif merged.written:
+        backup = replace_text(target, merged.text, before)
+        screen.text(f"{target} now has {', '.join(merged.written)}.")
         _say_backup(screen, backup)
-    return _ended(screen, made, str(target))
+    return _ended(screen, merged, str(target))
 
 
 def _place(client: Client, machine: Machine, *, project: bool) -> Path:
@@ -505,25 +505,25 @@ def send_out(
     """Put servers into a program's file, and say so; the exit code."""
     place = _place(client, machine, project=project)
     before = read_text(place)
-    made = export_servers(client, before or "", str(place), tables, machine, replace=replace, values=values)
-    for name, reason in made.skipped.items():
+    exported = export_servers(client, before or "", str(place), tables, machine, replace=replace, values=values)
+    for name, reason in exported.skipped.items():
         screen.problem(f"{name}: {reason}", remedy if "the value itself" in reason else "")
-    for name in made.written:
-        for note in made.notes.get(name, ()):
+    for name in exported.written:
+        for note in exported.notes.get(name, ()):
             screen.note(f"{name}: {note}", "dim")
-    if not dry_run and made.written:
+    if not dry_run and exported.written:
         if before is None and not Path(place).parent.is_dir() and client.user is not None and not project:
             screen.note(f"{Path(place).parent} is not there yet: is {client.title} installed?", "yellow")
-        backup = replace_text(place, made.text, before)
-        screen.text(f"{client.title} now has {', '.join(made.written)}: {place}")
+        backup = replace_text(place, exported.text, before)
+        screen.text(f"{client.title} now has {', '.join(exported.written)}: {place}")
         _say_backup(screen, backup)
         screen.note(f"{client.after}.")
-    elif made.written:
-        content = read_content(made.text, client.language, str(place))
-        entries = {name: masked(content[client.key][name]) for name in made.written}
+    elif exported.written:
+        content = read_content(exported.text, client.language, str(place))
+        entries = {name: masked(content[client.key][name]) for name in exported.written}
         screen.note(f"This would go to {place}:")
         screen.raw({client.key: entries})
-    return _ended(screen, made, client.title) or (FAILED if made.skipped else 0)
+    return _ended(screen, exported, client.title) or (FAILED if exported.skipped else 0)
 
 
 def _say_backup(screen: Screen, backup: Path | None) -> None:
@@ -545,10 +545,10 @@ def _ended(screen: Screen, made: Exported, where: str) -> int:
 
 def read_variables(given: Sequence[str]) -> dict[str, str]:
     """`--env NAME=value`, each."""
-    made: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise click.UsageError(f"--env {name!r} is not a variable: write --env NAME=value")
-        made[name] = value
-    return made
+        variables[name] = value
+    return variables

@@ -58,23 +58,23 @@ def command(ctx: click.Context, words: Sequence[str], as_json: bool, **given: An
         raise click.UsageError(f"list takes one TARGET, and {rest[0]!r} is one word too many")
     settings = read_settings(target, given)
     screen = Screen(quiet=settings.quiet)
-    wanted = [kind for kind in KINDS if given[kind]]
+    chosen = [kind for kind in KINDS if given[kind]]
 
     async def work(client: Client) -> int:
-        asked = wanted or list(KINDS)
-        found, failures = await _collect(client, asked)
-        if failures and not found:
+        kinds = chosen or list(KINDS)
+        listings, failures = await _collect(client, kinds)
+        if failures and not listings:
             raise next(iter(failures.values()))
         if as_json:
-            screen.raw(_as_json(client, found, failures, asked))
+            screen.raw(_as_json(client, listings, failures, kinds))
             return 0
         _show_server(screen, client)
-        for kind, items in found.items():
+        for kind, items in listings.items():
             _show_kind(screen, kind, items)
         for kind, error in failures.items():
             screen.note(f"The {_named(kind)} cannot be listed: {error}.")
-        missing = [kind for kind in wanted if kind not in found and kind not in failures]
-        if missing or not found:
+        missing = [kind for kind in chosen if kind not in listings and kind not in failures]
+        if missing or not listings:
             screen.note(f"The server offers no {' and no '.join(missing or KINDS[:1])}.")
         return 0
 
@@ -89,18 +89,18 @@ async def _collect(client: Client, wanted: Sequence[str]) -> tuple[dict[str, lis
         "templates": client.list_resource_templates_all,
         "prompts": client.list_prompts_all,
     }
-    found: dict[str, list[Any]] = {}
+    listings: dict[str, list[Any]] = {}
     failures: dict[str, Error] = {}
     for kind in wanted:
         try:
-            found[kind] = await ways[kind]()
+            listings[kind] = await ways[kind]()
         except Unsupported:
             continue
         except Unauthorized:
             raise
         except (ProtocolError, TransportError) as error:
             failures[kind] = error
-    return found, failures
+    return listings, failures
 
 
 def _as_json(
@@ -167,7 +167,7 @@ def _row(item: Any) -> tuple[Text, Text]:
             return _cells(
                 item.name,
                 item.description or item.title,
-                ", ".join(one.name if one.required else f"[{one.name}]" for one in listed),
+                ", ".join(argument.name if argument.required else f"[{argument.name}]" for argument in listed),
             )
         case _:
             return _cells(str(item), "")
@@ -175,7 +175,7 @@ def _row(item: Any) -> tuple[Text, Text]:
 
 def _cells(name: str, description: str | None, *more: str) -> tuple[Text, Text]:
     text = Text(in_one_line(description or "", _MOST_DESCRIPTION))
-    details = "; ".join(in_one_line(one, 600) for one in more if one)
+    details = "; ".join(in_one_line(detail, 600) for detail in more if detail)
     if details:
         text.append(("\n" if text else "") + details, style="dim")
     return Text(in_one_line(name, 500), style="green"), text
@@ -202,13 +202,13 @@ def _kind(field: Any) -> str:
     node = cast("dict[str, Any]", field)
     listed: Any = node.get("enum")
     if isinstance(listed, list) and 0 < len(cast("list[Any]", listed)) <= 5:
-        return "|".join(str(one) for one in cast("list[Any]", listed))
+        return "|".join(str(choice) for choice in cast("list[Any]", listed))
     declared: Any = node.get("type")
     if isinstance(declared, list):
-        return "|".join(str(one) for one in cast("list[Any]", declared))
+        return "|".join(str(kind) for kind in cast("list[Any]", declared))
     options: Any = node.get("anyOf", node.get("oneOf"))
     if declared is None and isinstance(options, list):
-        kinds = dict.fromkeys(_kind(one) or "any" for one in cast("list[Any]", options))
+        kinds = dict.fromkeys(_kind(option) or "any" for option in cast("list[Any]", options))
         return "any" if kinds.keys() >= _EVERY_KIND else "|".join(kinds)
     return str(declared or "")
 

@@ -164,13 +164,13 @@ def _import_module(target: Target) -> ModuleType:
 def _failure(what: str, error: BaseException, directory: Path) -> str:
     if isinstance(error, SystemExit):
         return f"{what} ended by itself while it was imported (sys.exit({error.code!r})); move that under if __name__ == '__main__':"
-    told = traceback.TracebackException.from_exception(error)
-    _keep_own_frames(told, directory)
-    shown = "".join(told.format()).rstrip()
+    trace = traceback.TracebackException.from_exception(error)
+    _keep_own_frames(trace, directory)
+    text = "".join(trace.format()).rstrip()
     hint = ""
     if isinstance(error, ImportError) and "relative import" in str(error):
         hint = "\nA file that is part of a package is served by its name: trimaran serve package.module:obj"
-    return f"cannot import {what}\n{shown}{hint}"
+    return f"cannot import {what}\n{text}{hint}"
 
 
 def _keep_own_frames(told: traceback.TracebackException, directory: Path) -> None:
@@ -187,20 +187,20 @@ def _keep_own_frames(told: traceback.TracebackException, directory: Path) -> Non
 
 
 def _named(module: ModuleType, target: Target) -> Server:
-    found: Any = module
+    value: Any = module
     assert target.obj is not None
     for part in target.obj.split("."):
-        if not hasattr(found, part):
+        if not hasattr(value, part):
             servers = sorted(_servers(module))
             raise BrokenFile(
                 f"{_origin(target)} has no {target.obj!r}"
                 + (f"; it has {_and(servers)}" if servers else f"; {_inventory(module)}")
             )
-        found = getattr(found, part)
-    if _is_server(found):
-        return found
+        value = getattr(value, part)
+    if _is_server(value):
+        return value
     raise BrokenFile(
-        f"{target.obj!r} in {_origin(target)} is a {_kind(found)}, not a trimaran.Server" + _call_it(target, found)
+        f"{target.obj!r} in {_origin(target)} is a {_kind(value)}, not a trimaran.Server" + _call_it(target, value)
     )
 
 

@@ -75,11 +75,11 @@ async def _find(target: Target, wanted: str | None) -> OAuth | None:
         return None
     from trimaran.oauth import Credentials, OAuth
 
-    held = Credentials.from_bytes(record)
-    if held is None:
+    credentials = Credentials.from_bytes(record)
+    if credentials is None:
         logger.warning("the login %r for %s cannot be read: log in anew", name_of(key), target.url)
         return None
-    return OAuth(store=store, name=name_of(key), dpop=held.proof_key is not None, allow_private=allow_private())
+    return OAuth(store=store, name=name_of(key), dpop=credentials.proof_key is not None, allow_private=allow_private())
 
 
 def _choose(keys: Mapping[str, str], target: Target, wanted: str | None) -> str | None:

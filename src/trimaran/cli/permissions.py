@@ -112,10 +112,10 @@ def _read(config: str | None, **given: Sequence[str]) -> tuple[HostConfig, Readi
 def _arguments(words: Sequence[str], args: str | None) -> dict[str, Any] | None:
     if not words and args is None:
         return None
-    found = read_args(args)
+    arguments = read_args(args)
     for word in read_words(words):
-        found[word.key] = _value(word.key, word.text) if word.is_json else word.text
-    return found
+        arguments[word.key] = _value(word.key, word.text) if word.is_json else word.text
+    return arguments
 
 
 def _value(key: str, text: str) -> Any:

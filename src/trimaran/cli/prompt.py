@@ -80,14 +80,16 @@ async def _check(client: Client, name: str, arguments: dict[str, str]) -> None:
         prompts = await client.list_prompts_all()
     except (Unsupported, ProtocolError):
         return
-    prompt = next((one for one in prompts if one.name == name), None)
+    prompt = next((listed for listed in prompts if listed.name == name), None)
     if prompt is None:
-        raise click.UsageError(not_among("prompt", name, [one.name for one in prompts]))
-    names = [one.name for one in prompt.arguments or []]
+        raise click.UsageError(not_among("prompt", name, [listed.name for listed in prompts]))
+    names = [argument.name for argument in prompt.arguments or []]
     unknown = next((key for key in arguments if key not in names), None)
     if unknown is not None:
         raise click.UsageError(not_among("argument", unknown, names, owner=f"the prompt {name!r}"))
-    missing = [one.name for one in prompt.arguments or [] if one.required and one.name not in arguments]
+    missing = [
+        argument.name for argument in prompt.arguments or [] if argument.required and argument.name not in arguments
+    ]
     if missing:
-        shown = " ".join(f"{in_one_line(one, 60)}=..." for one in missing)
-        raise click.UsageError(f"the prompt {name!r} needs more: add {shown}")
+        words = " ".join(f"{in_one_line(argument, 60)}=..." for argument in missing)
+        raise click.UsageError(f"the prompt {name!r} needs more: add {words}")

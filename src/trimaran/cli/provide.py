@@ -68,19 +68,19 @@ def _origin(target: Target) -> str:
 
 
 def _named(module: ModuleType, name: str, origin: str) -> Any:
-    found: Any = module
+    value: Any = module
     for part in name.split("."):
-        if not hasattr(found, part):
+        if not hasattr(value, part):
             raise BrokenFile(f"--auth: {origin} has no {name!r}{_instead(module, name)}")
-        found = getattr(found, part)
-    if isinstance(found, type):
+        value = getattr(value, part)
+    if isinstance(value, type):
         raise BrokenFile(f"--auth: {name!r} in {origin} is a class: write auth = {name}(...) there, and --auth auth")
-    if not _is_provider(found):
+    if not _is_provider(value):
         raise BrokenFile(
-            f"--auth: {name!r} in {origin} is a {type(found).__name__}, not a provider of trimaran.auth, such as "
+            f"--auth: {name!r} in {origin} is a {type(value).__name__}, not a provider of trimaran.auth, such as "
             f"ApiKey(...){_instead(module, name)}"
         )
-    return found
+    return value
 
 
 def _is_provider(value: Any) -> bool:
@@ -118,7 +118,7 @@ def read_keys(path: Path) -> dict[str, dict[str, Any]]:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigError(f"--auth apikeys: {str(path)!r} cannot be read: {reason}") from None
-    found: dict[str, dict[str, Any]] = {}
+    keys: dict[str, dict[str, Any]] = {}
     for number, line in enumerate(lines, 1):
         stored, *rest = line.split("#", 1)[0].split() or [""]
         if not stored:
@@ -130,14 +130,14 @@ def read_keys(path: Path) -> dict[str, dict[str, Any]]:
             )
         if is_keyed(stored) and not os.environ.get(PEPPER):
             raise ConfigError(f"{where} was made with a pepper: set {PEPPER} to it")
-        if stored in found:
+        if stored in keys:
             raise ConfigError(f"{where} is a key that stands further up already")
-        found[stored] = {"scopes": rest[1:], **({"subject": rest[0]} if rest else {})}
-    if not found:
+        keys[stored] = {"scopes": rest[1:], **({"subject": rest[0]} if rest else {})}
+    if not keys:
         raise ConfigError(
             f"--auth apikeys: {str(path)!r} holds no key, so nobody could call: trimaran auth hash --generate >> {path}"
         )
-    return found
+    return keys
 
 
 # --- an issuer -------------------------------------------------------------------------------------------------------

@@ -137,11 +137,11 @@ class Answerer:
             more = f" ({in_one_line(value, 40)})" if label != str(value) else ""
             say(Text(f"{number:>2}  {label}").append(more, style="dim"), indent=4)
         if field.name in content:  # the form is edited: what was said before is what an empty line means
-            offered, shown = content[field.name], _in_line(content[field.name])
+            offered, offer_text = content[field.name], _in_line(content[field.name])
         else:
-            offered, shown = field.default, in_one_line(field.default_text, 60) if field.has_default else ""
+            offered, offer_text = field.default, in_one_line(field.default_text, 60) if field.has_default else ""
         is_offered = field.has_default or field.name in content
-        hint = f"[{shown}]" if is_offered else "" if field.required else "(may be empty)"
+        hint = f"[{offer_text}]" if is_offered else "" if field.required else "(may be empty)"
         while True:
             text = await terminal.line(f"  {hint}> " if not hint else f"  {hint} > ")
             if text is None:
@@ -172,9 +172,9 @@ class Answerer:
             if text is None:
                 return None
             word = text.strip().lower()
-            found = known.get(word) or known.get(word[:1] if word in ("yes", "no", "edit") else word)
-            if found is not None:
-                return found
+            choice = known.get(word) or known.get(word[:1] if word in ("yes", "no", "edit") else word)
+            if choice is not None:
+                return choice
 
 
 def _wanted(field: Field) -> str:
@@ -184,9 +184,9 @@ def _wanted(field: Field) -> str:
 def _in_line(value: Any) -> str:
     if isinstance(value, dict):
         pairs = cast("dict[str, Any]", value).items()
-        return ", ".join(f"{name} = {_in_line(one)}" for name, one in pairs) or "nothing"
+        return ", ".join(f"{name} = {_in_line(member)}" for name, member in pairs) or "nothing"
     if isinstance(value, list):
-        return ", ".join(_in_line(one) for one in cast("list[Any]", value)) or "none"
+        return ", ".join(_in_line(item) for item in cast("list[Any]", value)) or "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
     return in_one_line(value if isinstance(value, str) else to_json(value), 120)

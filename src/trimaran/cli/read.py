@@ -61,17 +61,17 @@ def command(ctx: click.Context, words: Sequence[str], as_json: bool, out: Path |
 
     async def work(client: Client) -> int:
         result = await client.read_resource(uri)
-        blobs = [one for one in result.contents if isinstance(one, BlobResourceContents)]
+        blobs = [content for content in result.contents if isinstance(content, BlobResourceContents)]
         if as_json:
             screen.raw(result.raw)
             screen.files_on = screen.err
-            for one in blobs if out is not None else ():
-                screen.contents(one, saver)
+            for content in blobs if out is not None else ():
+                screen.contents(content, saver)
         elif len(blobs) == len(result.contents) == 1 and out is None and not screen.out.is_terminal:
             screen.write_bytes(result.blob)
         else:
-            for one in result.contents:
-                screen.contents(one, saver)
+            for content in result.contents:
+                screen.contents(content, saver)
         return 0
 
     return run(target, settings, screen, work)

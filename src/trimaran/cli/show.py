@@ -117,10 +117,10 @@ class Screen:
         """A log line of the server's."""
         if self.quiet:
             return
-        said = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=str)
+        text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=str)
         line = Text(f"{in_one_line(level, 20)}: ", style=_LEVEL_STYLES.get(level, "dim"))
         line.append(f"{in_one_line(source, 60)}: " if source else "", style="dim")
-        line.append(safe(said).rstrip("\n"), style="")
+        line.append(safe(text).rstrip("\n"), style="")
         self.err.print(line, soft_wrap=True)
 
     def child_line(self, line: str) -> None:
@@ -243,9 +243,9 @@ class ProgressView:
         """Show how far a call is."""
         if self._screen.quiet:
             return
-        said = in_one_line(message or name, 60)
+        label = in_one_line(message or name, 60)
         if not self._screen.err.is_terminal:
-            self._say_in_a_line(progress, total, said)
+            self._say_in_a_line(progress, total, label)
             return
         if self._waiting is not None:
             self.stop()
@@ -253,10 +253,10 @@ class ProgressView:
             self._bar = Progress(
                 BarColumn(30), _Count(), TimeElapsedColumn(), *_COLUMNS, console=self._screen.err, transient=True
             )
-            self._bar.add_task(said, total=total, completed=progress)  # pyright: ignore[reportArgumentType] - rich counts in ints, and adds up floats
+            self._bar.add_task(label, total=total, completed=progress)  # pyright: ignore[reportArgumentType] - rich counts in ints, and adds up floats
             self._bar.start()
             return
-        self._bar.update(self._bar.task_ids[0], completed=progress, total=total, description=said)
+        self._bar.update(self._bar.task_ids[0], completed=progress, total=total, description=label)
 
     def _say_in_a_line(self, progress: float, total: float | None, said: str) -> None:
         # A thousand steps of one text are a hundred lines at most.

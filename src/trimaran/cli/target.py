@@ -183,8 +183,8 @@ def read_settings(target: Target, given: Mapping[str, Any]) -> Settings:
     of_http, of_commands = ("header", *ways), ("env", "inherit-env")
     for name, wants_http in (*((name, True) for name in of_http), *((name, False) for name in of_commands)):
         if given.get("headers" if name == "header" else name.replace("-", "_")) and target.is_http is not wants_http:
-            what = "goes with a URL, and this target is a command" if wants_http else "goes with a command, not a URL"
-            raise click.UsageError(f"--{name} {what}")
+            rule = "goes with a URL, and this target is a command" if wants_http else "goes with a command, not a URL"
+            raise click.UsageError(f"--{name} {rule}")
     return Settings(
         era=given.get("era", "auto"),
         timeout=given["timeout"] or None,
@@ -205,17 +205,17 @@ def _bearer(target: Target, given: Mapping[str, Any]) -> str | None:
         return given["bearer"]
     variable = given.get("token_env")
     # Read here, not by click: a token in the environment is no mistake when the target is a command.
-    found = os.environ.get(variable or "TRIMARAN_TOKEN") or None
-    if variable is not None and found is None:
+    token = os.environ.get(variable or "TRIMARAN_TOKEN") or None
+    if variable is not None and token is None:
         raise click.UsageError(f"--token-env {variable}: this variable is not set, or empty")
-    return found
+    return token
 
 
 def _header(text: str) -> tuple[str, str]:
-    found = _HEADER.fullmatch(text.strip())
-    if found is None or "\n" in text or "\r" in text:
+    match = _HEADER.fullmatch(text.strip())
+    if match is None or "\n" in text or "\r" in text:
         raise click.UsageError(f"--header {text!r} is not a header: write --header X-Api-Key=value")
-    return found[1], found[2]
+    return match[1], match[2]
 
 
 def _variable(text: str) -> tuple[str, str]:
@@ -498,7 +498,7 @@ def _expand(value: Any, where: str) -> Any:
     if isinstance(value, str):
         return _REFERENCE.sub(look_up, value)
     if isinstance(value, list):
-        return [_expand(one, where) for one in cast("list[Any]", value)]
+        return [_expand(item, where) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
-        return {key: _expand(one, where) for key, one in cast("dict[str, Any]", value).items()}
+        return {key: _expand(item, where) for key, item in cast("dict[str, Any]", value).items()}
     return value

@@ -104,12 +104,12 @@ class Tour:
     # Stations
 
     async def _discover(self) -> None:
-        found = await self._modern.call("server/discover")
-        about = found["_meta"]["io.modelcontextprotocol/serverInfo"]
+        discovered = await self._modern.call("server/discover")
+        about = discovered["_meta"]["io.modelcontextprotocol/serverInfo"]
         self._say(
-            f"[bold]{escape(about.get('title') or about['name'])}[/] {about['version']}, speaks {', '.join(found['supportedVersions'])}"
+            f"[bold]{escape(about.get('title') or about['name'])}[/] {about['version']}, speaks {', '.join(discovered['supportedVersions'])}"
         )
-        self._say(f"It offers {', '.join(found['capabilities'])}.")
+        self._say(f"It offers {', '.join(discovered['capabilities'])}.")
 
     async def _list_tools(self) -> None:
         tools = (await self._modern.call("tools/list"))["tools"]
@@ -120,16 +120,16 @@ class Tour:
         self._table(table)
 
     async def _plain(self) -> None:
-        found = await self._tool("find_boat", {"name": "tern"})
-        boat = found["structuredContent"]
+        result = await self._tool("find_boat", {"name": "tern"})
+        boat = result["structuredContent"]
         self._say(f"find_boat(name='tern') -> {boat['name']}, a {boat['rig']} of {boat['metres']} m")
         missing = await self._tool("find_boat", {"name": "Titanic"})
         _expect(missing["isError"], "an unknown boat should be an error the model can read")
         self._say(f"find_boat(name='Titanic') -> [yellow]{escape(missing['content'][0]['text'])}[/]")
 
     async def _progress(self) -> None:
-        asked = {"name": "sail", "arguments": {"destination": "Gull Rock"}}
-        heard: list[Params] = []
+        call = {"name": "sail", "arguments": {"destination": "Gull Rock"}}
+        reports: list[Params] = []
         if self._console.is_terminal:
             columns = (
                 TextColumn("  "),
@@ -140,26 +140,26 @@ class Tour:
                 task = bar.add_task("", total=5)
 
                 def show(params: Params) -> None:
-                    heard.append(params)
+                    reports.append(params)
                     bar.update(task, completed=params["progress"], total=params["total"], description=params["message"])
 
-                result = await self._modern.call("tools/call", asked, on_progress=show)
+                result = await self._modern.call("tools/call", call, on_progress=show)
         else:
 
             def show(params: Params) -> None:
-                heard.append(params)
+                reports.append(params)
                 self._say(f"{params['progress']}/{params['total']} {params['message']}")
 
-            result = await self._modern.call("tools/call", asked, on_progress=show)
-        _expect(len(heard) == 5, f"expected five reports of progress, heard {len(heard)}")
+            result = await self._modern.call("tools/call", call, on_progress=show)
+        _expect(len(reports) == 5, f"expected five reports of progress, heard {len(reports)}")
         self._say(escape(result["content"][0]["text"]))
 
     async def _structured(self) -> None:
         result = await self._tool("tide_table", {"day": 1})
-        found = result["structuredContent"]
-        _expect(len(found["tides"]) == 4, "a day has four tides")
+        day = result["structuredContent"]
+        _expect(len(day["tides"]) == 4, "a day has four tides")
         table = Table("time", "tide", "height", box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-        for tide in found["tides"]:
+        for tide in day["tides"]:
             table.add_row(tide["time"], tide["kind"], f"{tide['metres']} m")
         self._table(table)
 
@@ -173,15 +173,15 @@ class Tour:
         self._say(f"TRIMARAN in signal flags: a PNG of {width} x {height} pixels, {len(data):,} bytes")
 
     async def _stream(self) -> None:
-        heard: list[str] = []
+        pieces: list[str] = []
 
         def show(params: Params) -> None:
-            heard.append(params["message"])
+            pieces.append(params["message"])
             self._say(escape(params["message"].rstrip()))
 
-        asked = {"name": "listen_in", "arguments": {"channel": 16}}
-        result = await self._modern.call("tools/call", asked, on_progress=show)
-        _expect("".join(heard) == result["content"][0]["text"], "what streamed in is not what the call returned")
+        call = {"name": "listen_in", "arguments": {"channel": 16}}
+        result = await self._modern.call("tools/call", call, on_progress=show)
+        _expect("".join(pieces) == result["content"][0]["text"], "what streamed in is not what the call returned")
 
     async def _question(self) -> None:
         before = await self._berths()
@@ -223,9 +223,13 @@ class Tour:
         listed = (await self._modern.call("resources/list"))["resources"]
         table = Table.grid(padding=(0, 2))
         for resource in listed:
-            held = await self._read(resource["uri"])
-            shown = f"{len(b64decode(held['blob'])):,} bytes" if "blob" in held else held["text"].partition("\n")[0]
-            table.add_row(f"[green]{resource['uri']}[/]", held["mimeType"], escape(shown))
+            contents = await self._read(resource["uri"])
+            summary = (
+                f"{len(b64decode(contents['blob'])):,} bytes"
+                if "blob" in contents
+                else contents["text"].partition("\n")[0]
+            )
+            table.add_row(f"[green]{resource['uri']}[/]", contents["mimeType"], escape(summary))
         self._table(table)
 
     async def _template(self) -> None:
@@ -235,9 +239,9 @@ class Tour:
         self._say(f"  {escape(page['text'])}")
 
     async def _prompt(self) -> None:
-        asked = {"name": "plan_passage", "arguments": {"destination": "Kelp Sound"}}
-        found = await self._modern.call("prompts/get", asked)
-        message = found["messages"][0]
+        request = {"name": "plan_passage", "arguments": {"destination": "Kelp Sound"}}
+        prompt = await self._modern.call("prompts/get", request)
+        message = prompt["messages"][0]
         self._say(f"{message['role']}: {escape(message['content']['text'])}")
 
     async def _completion(self) -> None:
@@ -245,10 +249,10 @@ class Tour:
             ({"type": "ref/prompt", "name": "plan_passage"}, "destination", "k"),
             ({"type": "ref/resource", "uri": "log://{day}"}, "day", "t"),
         ):
-            found = await self._modern.call(
+            completed = await self._modern.call(
                 "completion/complete", {"ref": ref, "argument": {"name": argument, "value": typed}}
             )
-            values = found["completion"]["values"]
+            values = completed["completion"]["values"]
             _expect(bool(values), f"nothing completes {argument} = {typed!r}")
             self._say(f"{argument} = {typed}... -> [green]{escape(', '.join(values))}[/]")
 

@@ -74,10 +74,10 @@ def _check(kind: str, given: dict[str, Any], needed: str) -> None:
 
 
 def _pepper(variable: str | None) -> str | None:
-    found = os.environ.get(variable or PEPPER) or None
-    if variable is not None and found is None:
+    pepper = os.environ.get(variable or PEPPER) or None
+    if variable is not None and pepper is None:
         raise click.UsageError(f"--pepper-env {variable}: this variable is not set, or empty")
-    return found
+    return pepper
 
 
 def _read(what: str) -> str:

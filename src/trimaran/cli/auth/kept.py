@@ -41,21 +41,21 @@ def command(as_json: bool) -> int:
     """List the logins that are kept: on which servers, from whom, for what, and until when. No token is shown."""
     screen = Screen()
     store = used_store()
-    found: list[Kept] = []
+    logins: list[Kept] = []
 
     async def read() -> int:
         if store is not None:
-            found.extend(await read_all(store))
+            logins.extend(await read_all(store))
         return 0
 
     with heard(screen, Settings()):
         code = run_loop(read())
     if as_json:
-        screen.raw([_as_json(one) for one in found])
-    elif not found:
+        screen.raw([_as_json(login) for login in logins])
+    elif not logins:
         screen.note("No logins are kept. `trimaran auth login URL` makes one.")
     else:
-        screen.lay_out(_table(found))
+        screen.lay_out(_table(logins))
     return code
 
 
@@ -63,12 +63,12 @@ async def read_all(store: TokenStore) -> list[Kept]:
     """All logins, by name."""
     from trimaran.oauth import Credentials
 
-    found: list[Kept] = []
+    logins: list[Kept] = []
     for key in sorted(await store.keys()):
         record = await store.load(key)
         if record is not None:
-            found.append(Kept(key, Credentials.from_bytes(record)))
-    return found
+            logins.append(Kept(key, Credentials.from_bytes(record)))
+    return logins
 
 
 def require_url(target: Target) -> str:
@@ -101,39 +101,41 @@ def expiry_in_words(moment: float | None, now: float | None = None) -> str:
     return f"in {words}" if left > 0 else f"{words} ago"
 
 
-def _table(found: list[Kept]) -> Table:
+def _table(logins: list[Kept]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold cyan")
     for title in ("name", "server, issuer", "scopes", "expires", "refreshable"):
         table.add_column(title, overflow="fold")
-    for one in found:
-        held = one.credentials
-        if held is None:
-            table.add_row(Text(in_one_line(one.name)), Text("cannot be read: log in anew", style="yellow"))
+    for login in logins:
+        credentials = login.credentials
+        if credentials is None:
+            table.add_row(Text(in_one_line(login.name)), Text("cannot be read: log in anew", style="yellow"))
             continue
-        about = Text(in_one_line(held.server_url, 500)).append(f"\n{in_one_line(held.issuer or '?', 500)}", style="dim")
+        about = Text(in_one_line(credentials.server_url, 500)).append(
+            f"\n{in_one_line(credentials.issuer or '?', 500)}", style="dim"
+        )
         table.add_row(
-            Text(in_one_line(one.name), style="green"),
+            Text(in_one_line(login.name), style="green"),
             about,
-            Text(in_one_line(" ".join(scopes_of(held)), 500)),
-            Text(expiry_in_words(held.expires_at) if held.access_token else "no token"),
-            Text("yes" if held.refresh_token else "no"),
+            Text(in_one_line(" ".join(scopes_of(credentials)), 500)),
+            Text(expiry_in_words(credentials.expires_at) if credentials.access_token else "no token"),
+            Text("yes" if credentials.refresh_token else "no"),
         )
     return table
 
 
-def _as_json(one: Kept) -> dict[str, Any]:
-    held = one.credentials
-    if held is None:
-        return {"name": one.name, "readable": False}
-    moment = held.expires_at
+def _as_json(login: Kept) -> dict[str, Any]:
+    credentials = login.credentials
+    if credentials is None:
+        return {"name": login.name, "readable": False}
+    moment = credentials.expires_at
     expires = None if moment is None else datetime.datetime.fromtimestamp(int(moment), datetime.UTC)
     return {
-        "name": one.name,
+        "name": login.name,
         "readable": True,
-        "url": held.server_url,
-        "issuer": held.issuer,
-        "scopes": list(scopes_of(held)),
+        "url": credentials.server_url,
+        "issuer": credentials.issuer,
+        "scopes": list(scopes_of(credentials)),
         "expires_at": None if expires is None else expires.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "expired": moment is not None and moment <= time.time(),
-        "refreshable": held.refresh_token is not None,
+        "refreshable": credentials.refresh_token is not None,
     }

@@ -108,7 +108,7 @@ def command(
         client_id=client_id,
         client_secret=_secret(client_secret_env, client_id),
         client_metadata_url=client_metadata_url,
-        scopes=[one for text in scopes for one in text.split()] or None,
+        scopes=[scope for text in scopes for scope in text.split()] or None,
         login=LoopbackLogin(port=port, open_browser=not no_browser, show=show, timeout=timeout),
         store=keeper,
         name=name or default_name(url),
@@ -119,11 +119,11 @@ def command(
     async def work(client: Client) -> int:
         with contextlib.suppress(Unsupported):
             await client.list_tools()
-        made = keeper.made
-        if made is None:
+        credentials = keeper.made
+        if credentials is None:
             screen.out.print(Text(f"{url} lists its tools without a login: none is needed, and none is kept."))
         else:
-            _report(screen, url, made, where(keeper.store))
+            _report(screen, url, credentials, where(keeper.store))
         return 0
 
     return run(target, Settings(auth=grant, debug=debug), screen, work)
@@ -134,10 +134,10 @@ def _secret(variable: str | None, client_id: str | None) -> str | None:
         return None
     if client_id is None:
         raise click.UsageError("--client-secret-env goes with --client-id, the client whose secret it is")
-    found = os.environ.get(variable)
-    if not found:
+    secret = os.environ.get(variable)
+    if not secret:
         raise click.UsageError(f"--client-secret-env {variable}: this variable is not set, or empty")
-    return found
+    return secret
 
 
 def _in_minutes(seconds: float) -> str:

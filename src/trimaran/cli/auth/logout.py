@@ -61,30 +61,30 @@ async def _log_out(screen: Screen, url: str | None, name: str | None) -> int:
     from trimaran.state import keys_of_url
 
     store = used_store()
-    kept = await read_all(store) if store is not None else []
+    logins = await read_all(store) if store is not None else []
     if url is not None:
-        kept = [one for one in kept if keys_of_url([one.key], url)]
+        logins = [login for login in logins if keys_of_url([login.key], url)]
     if name is not None:
-        kept = [one for one in kept if one.name == name]
-    if not kept or store is None:
+        logins = [login for login in logins if login.name == name]
+    if not logins or store is None:
         which = f"login {name!r}" if name is not None else "login"
         screen.note(f"There is no {which} to forget" + (f" for {url}." if url is not None else "."))
         return 0 if url is None and name is None else 1
-    for one in kept:
-        await _forget(screen, store, one)
+    for login in logins:
+        await _forget(screen, store, login)
     return 0
 
 
-async def _forget(screen: Screen, store: TokenStore, one: Kept) -> None:
+async def _forget(screen: Screen, store: TokenStore, login: Kept) -> None:
     from trimaran.oauth import Credentials
 
-    async with store.lock(one.key):
+    async with store.lock(login.key):
         # Read again: it may have been refreshed meanwhile, and then the old tokens are not the ones to withdraw.
-        record = await store.load(one.key)
-        await store.delete(one.key)
-    held = Credentials.from_bytes(record) if record is not None else None
-    url = held.server_url if held is not None else one.name
-    outcome = await _withdraw(held) if held is not None else "what was kept could not be read"
+        record = await store.load(login.key)
+        await store.delete(login.key)
+    credentials = Credentials.from_bytes(record) if record is not None else None
+    url = credentials.server_url if credentials is not None else login.name
+    outcome = await _withdraw(credentials) if credentials is not None else "what was kept could not be read"
     screen.out.print(Text("Logged out", style="bold").append(f" of {url}: {outcome}.", style="not bold"))
 
 

@@ -62,12 +62,12 @@ def command(ctx: click.Context, words: Sequence[str], as_json: bool, waived: Seq
         raise click.UsageError(f"doctor takes one TARGET, and {rest[0]!r} is one word too many")
     settings = read_settings(target, given)
     screen = Screen()
-    shown: list[Check] = []
+    printed: list[Check] = []
 
     def show(check: Check) -> None:
         screen.progress.stop()
-        print_check(screen, check, shown[-1] if shown else None)
-        shown.append(check)
+        print_check(screen, check, printed[-1] if printed else None)
+        printed.append(check)
         screen.progress.wait(f"examining {target.text}")
 
     async def examine() -> int:

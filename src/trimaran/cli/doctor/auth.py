@@ -46,8 +46,8 @@ def authorization_server_urls(issuer: str) -> list[str]:
 async def examine_authorization(report: Report, wire: Wire, url: str, refused: Answer) -> None:
     """Report on the answer to a request without, or with the wrong, credentials, and on what it points to."""
     report.section("Authorization")
-    told = refused.headers.get("www-authenticate", "")
-    challenges = parse_www_authenticate(told)
+    challenge = refused.headers.get("www-authenticate", "")
+    challenges = parse_www_authenticate(challenge)
     _report_refusal(report, url, refused, is_given=carries_credentials(wire.headers, challenges))
     token = challenge_for(challenges, "bearer", "dpop")
     named = token.parameters.get("resource_metadata") if token is not None else None
@@ -55,7 +55,7 @@ async def examine_authorization(report: Report, wire: Wire, url: str, refused: A
     if metadata is None and named is None and challenges:
         _report_without_oauth(report, challenges)
         return
-    _report_challenge(report, told, token)
+    _report_challenge(report, challenge, token)
     _report_resource(report, url, named, where, metadata, tried)
     servers = metadata.get("authorization_servers") if metadata else None
     if isinstance(servers, list) and servers and isinstance(servers[0], str):
@@ -75,39 +75,41 @@ async def report_admission(report: Report, wire: Wire, url: str) -> None:
     if answer.status not in (401, 403):
         report.skip("authorization", "authorization", "the server asks for no credentials; it did not need yours")
         return
-    told = in_one_line(answer.headers.get("www-authenticate") or "no challenge")
-    report.ok("authorization", "authorization", f"needed, and yours are good: HTTP {answer.status} without ({told})")
+    challenge = in_one_line(answer.headers.get("www-authenticate") or "no challenge")
+    report.ok(
+        "authorization", "authorization", f"needed, and yours are good: HTTP {answer.status} without ({challenge})"
+    )
 
 
 def _report_refusal(report: Report, url: str, refused: Answer, *, is_given: bool) -> None:
-    told = refused.headers.get("www-authenticate", "")
+    challenge = refused.headers.get("www-authenticate", "")
     if is_given:
         report.fail(
             "token",
             "credentials",
-            f"refused with HTTP {refused.status}: {in_one_line(told or 'no reason given')}",
+            f"refused with HTTP {refused.status}: {in_one_line(challenge or 'no reason given')}",
             "The rest cannot be examined without good ones.",
-            f"Get new ones for this server{_CHECKED if offers_login(told) else ''}. "
-            f"Then {', or '.join(how_to_pass(told, url))}.",
+            f"Get new ones for this server{_CHECKED if offers_login(challenge) else ''}. "
+            f"Then {', or '.join(how_to_pass(challenge, url))}.",
         )
         return
     report.ok("authorization", "authorization", f"needed: HTTP {refused.status} without credentials")
-    report.skip("token", "credentials", f"to examine the rest {', or '.join(how_to_pass(told, url))}")
+    report.skip("token", "credentials", f"to examine the rest {', or '.join(how_to_pass(challenge, url))}")
 
 
 def _report_without_oauth(report: Report, challenges: Sequence[Challenge]) -> None:
     """The server takes credentials that people pass by hand: no client can log in, and none is invited to."""
-    shown = ", ".join(_describe(challenge) for challenge in challenges)
+    schemes = ", ".join(_describe(challenge) for challenge in challenges)
     if any(challenge.scheme in ("bearer", "dpop") for challenge in challenges):
         report.warn(
             "challenge",
             "WWW-Authenticate",
-            f"{shown}, without resource_metadata",
+            f"{schemes}, without resource_metadata",
             "No client can find out where to get a token: people have to pass one by hand.",
             "That is fine for tokens that you give out yourself. For logins, publish RFC 9728 metadata and name it here.",
         )
     else:
-        report.ok("challenge", "WWW-Authenticate", shown)
+        report.ok("challenge", "WWW-Authenticate", schemes)
     report.skip("resource-metadata", "resource metadata", "the server has no OAuth")
 
 
@@ -159,11 +161,11 @@ async def _fetch(wire: Wire, urls: Sequence[str]) -> tuple[str, dict[str, Any] |
             continue
         if answer.status == 200:
             try:
-                found = as_object(decode_json(answer.body))
+                document = as_object(decode_json(answer.body))
             except ValueError:
-                found = None
-            if found is not None:
-                return url, found, tried
+                document = None
+            if document is not None:
+                return url, document, tried
         tried.append(f"{in_one_line(url)}: {answer.describe()}")
     return "", None, tried
 
@@ -205,11 +207,11 @@ def _report_resource(
 
 def _covers(resource: str, url: str) -> bool:
     """Is the resource this very URL, or a path above it on the same host?"""
-    own, asked = urlsplit(resource), urlsplit(url)
-    if (own.scheme.lower(), own.netloc.lower()) != (asked.scheme.lower(), asked.netloc.lower()):
+    own, requested = urlsplit(resource), urlsplit(url)
+    if (own.scheme.lower(), own.netloc.lower()) != (requested.scheme.lower(), requested.netloc.lower()):
         return False
     path = own.path.rstrip("/")
-    return asked.path.rstrip("/") == path or asked.path.startswith(f"{path}/")
+    return requested.path.rstrip("/") == path or requested.path.startswith(f"{path}/")
 
 
 async def _report_server(report: Report, wire: Wire, issuer: str) -> None:

@@ -91,13 +91,13 @@ def _describe(client: Client, seconds: float) -> str:
 
 def _report_absence(report: Report, era: str, error: Error, *, other_works: bool) -> None:
     # A page of HTML in the middle of a sentence tells nobody anything.
-    said, *more = in_our_words(error).partition(": <")[0].splitlines()
-    said, details = safe(said), [safe(line.strip()) for line in more]
+    summary, *more = in_our_words(error).partition(": <")[0].splitlines()
+    summary, details = safe(summary), [safe(line.strip()) for line in more]
     if not other_works:
         report.fail(
             era,
             _title(era),
-            said,
+            summary,
             "No client can use the server.",
             "See the checks around this one; the first failure is usually the cause.",
             details=details,
@@ -106,7 +106,7 @@ def _report_absence(report: Report, era: str, error: Error, *, other_works: bool
         report.warn(
             era,
             _title(era),
-            f"not spoken: {said}",
+            f"not spoken: {summary}",
             f"Clients that speak only {MODERN} cannot use the server; others fall back.",
             "Update the library the server is built with.",
             details=details,
@@ -115,7 +115,7 @@ def _report_absence(report: Report, era: str, error: Error, *, other_works: bool
         report.warn(
             era,
             _title(era),
-            f"not spoken: {said}",
+            f"not spoken: {summary}",
             f"Clients that speak {LATEST_LEGACY} or older cannot use the server, and most hosts still do.",
             "Let the server answer `initialize` too, if such clients matter to you.",
             details=details,
@@ -144,12 +144,12 @@ async def _time(report: Report, client: Client, legacy: Client | None) -> None:
     if "tools" in client.server_capabilities:
         ways.append(("list", "tools/list", lambda: client.request("tools/list")))
     for key, title, call in ways:
-        taken: list[float] = []
+        durations: list[float] = []
         try:
             for _ in range(_TRIALS):
                 begun = time.perf_counter()
                 await call()
-                taken.append(time.perf_counter() - begun)
+                durations.append(time.perf_counter() - begun)
         except Error as error:
             report.fail(
                 f"time-{key}",
@@ -159,7 +159,7 @@ async def _time(report: Report, client: Client, legacy: Client | None) -> None:
                 "Look into the server's log.",
             )
             continue
-        median = statistics.median(taken)
+        median = statistics.median(durations)
         seen = f"{1000 * median:,.1f} ms (median of {_TRIALS})"
         if median > _SLOW:
             report.warn(

@@ -64,7 +64,7 @@ async def reach(report: Report, url: str, seconds: float) -> bool:
     begun = time.perf_counter()
     try:
         async with asyncio.timeout(seconds):
-            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            resolved = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, TimeoutError, UnicodeError) as error:
         report.fail(
             "dns",
@@ -74,7 +74,7 @@ async def reach(report: Report, url: str, seconds: float) -> bool:
             "Check the spelling of the host, and your DNS or VPN.",
         )
         return False
-    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in resolved))
     report.ok("dns", "name", f"{', '.join(addresses[:4])} in {_ms(begun)}")
     begun = time.perf_counter()
     try:
@@ -131,11 +131,11 @@ async def _examine_tls(report: Report, host: str, port: int, seconds: float, con
             fix = "Install a certificate for this name, with its whole chain, and see that it has not expired."
         report.fail("tls", "TLS", _reason(error), why, fix)
         return False
-    taken = max(0.0, time.perf_counter() - begun - connecting)
+    duration = max(0.0, time.perf_counter() - begun - connecting)
     certificate: Mapping[str, Any] = secured.getpeercert() or {}
     expires = datetime.datetime.fromtimestamp(ssl.cert_time_to_seconds(certificate["notAfter"]), datetime.UTC)
     days = (expires - datetime.datetime.now(datetime.UTC)).days
-    seen = f"{secured.version()} in {1000 * taken:,.1f} ms, certificate good for {days} days"
+    seen = f"{secured.version()} in {1000 * duration:,.1f} ms, certificate good for {days} days"
     if days < _CERT_DAYS:
         report.warn("tls", "TLS", seen, "When it expires nobody can connect.", "Renew the certificate.")
     else:
@@ -240,21 +240,21 @@ class Endpoint:
         """No MCP at this path; is it at one of the usual ones?"""
         parts = urlsplit(self._url)
         own = parts.path or "/"
-        found: list[str] = []
+        endpoints: list[str] = []
         for path in _PATHS:
             url = urlunsplit((parts.scheme, parts.netloc, path, "", ""))
             with contextlib.suppress(Unanswered):
                 if path != own:
                     discovered = await self._wire.post(url, modern_request("server/discover"))
                     if discovered.status == 401 or await self._is_mcp(url, discovered):
-                        found.append(url)
+                        endpoints.append(url)
         others = ", ".join(path for path in _PATHS if path != own)
         self._report.fail(
             "path",
             "path",
-            f"no MCP at {own}: {answer.describe()}{_said(answer)}" + ("" if found else f"; nor at {others}"),
+            f"no MCP at {own}: {answer.describe()}{_said(answer)}" + ("" if endpoints else f"; nor at {others}"),
             "Clients use the URL exactly as it is given; what answers here is something else.",
-            f"Use {found[0]}" if found else "Look up the endpoint's URL in the configuration of the server.",
+            f"Use {endpoints[0]}" if endpoints else "Look up the endpoint's URL in the configuration of the server.",
         )
 
     async def examine(self, *, modern: bool, legacy: bool) -> None:
@@ -431,13 +431,13 @@ class Endpoint:
             self._report.warn("origin", "foreign Origin", seen, why, fix)
 
     async def _preflight(self) -> None:
-        asked = {
+        headers = {
             "Origin": _INSPECTOR,
             "Access-Control-Request-Method": "POST",
             "Access-Control-Request-Headers": ", ".join(_NEEDED_HEADERS),
         }
         # As a browser does it: a preflight carries no credentials.
-        answer = await self._wire.send("OPTIONS", self._url, asked, bare=True)
+        answer = await self._wire.send("OPTIONS", self._url, headers, bare=True)
         allowed = answer.headers.get("access-control-allow-origin")
         if allowed is None or answer.status >= 400:
             self._report.ok(

@@ -151,7 +151,9 @@ def _provider(report: Report, tools: Sequence[Any], profile: str, name: str) -> 
     whole = [tool for tool in tools if isinstance((as_object(tool) or {}).get("name"), str)]
     try:
         # Names are the host's to make: each makes them fit its provider, and unlike those of other servers.
-        refused = [one for one in lint(whole, profile) if one.weight == "refused" and one.rule != "name"]
+        refused = [
+            finding for finding in lint(whole, profile) if finding.weight == "refused" and finding.rule != "name"
+        ]
     except DeclarationError as error:  # told of above
         report.skip(profile, name, in_one_line(str(error), 300))
         return

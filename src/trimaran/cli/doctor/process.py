@@ -79,8 +79,8 @@ class Greeting(NamedTuple):
         if self.discovered is None:
             return "it does not answer server/discover"
         error: Any = self.discovered.get("error")
-        said = cast("dict[str, Any]", error) if isinstance(error, dict) else {}
-        return f"it answers server/discover with the error {said.get('code')}: {said.get('message')}"
+        details = cast("dict[str, Any]", error) if isinstance(error, dict) else {}
+        return f"it answers server/discover with the error {details.get('code')}: {details.get('message')}"
 
 
 async def examine_process(report: Report, target: Target, settings: Settings) -> Acquaintance | None:
@@ -88,11 +88,11 @@ async def examine_process(report: Report, target: Target, settings: Settings) ->
     report.section("Process")
     inherits = target.inherit_env or settings.inherit_env
     env = child_environment(os.environ, {**target.env, **settings.env}, inherit=inherits)
-    found = _resolve(report, target, env)
-    if found is None:
+    program = _resolve(report, target, env)
+    if program is None:
         return None
     patience = settings.timeout or 30.0
-    command = [found, *target.command[1:]]
+    command = [program, *target.command[1:]]
     try:
         child = await _Child.start(command, env, target.cwd)
     except OSError as error:
@@ -127,12 +127,12 @@ def _resolve(report: Report, target: Target, env: Mapping[str, str]) -> str | No
     if os.sep in word or "/" in word:
         # Relative to where the child starts, as the system sees it.
         path = Path(target.cwd or ".", word)
-        found = str(path.absolute()) if path.is_file() and os.access(path, os.X_OK) else None
+        program = str(path.absolute()) if path.is_file() and os.access(path, os.X_OK) else None
         where = f"{path} is not an executable file"
     else:
-        found = shutil.which(word, path=env.get("PATH"))
+        program = shutil.which(word, path=env.get("PATH"))
         where = f"{word} is in none of the {len(env.get('PATH', '').split(os.pathsep))} directories of PATH"
-    if found is None:
+    if program is None:
         report.fail(
             "command",
             "command",
@@ -141,8 +141,8 @@ def _resolve(report: Report, target: Target, env: Mapping[str, str]) -> str | No
             "Install it, or name it by its absolute path.",
         )
         return None
-    report.ok("command", "command", found)
-    return found
+    report.ok("command", "command", program)
+    return program
 
 
 async def _retry_in_the_old_way(
@@ -173,7 +173,7 @@ async def _retry_in_the_old_way(
 
 def _report_death(report: Report, child: _Child) -> None:
     code = child.process.returncode
-    said = f"it ended with exit code {code} without an answer" if code is not None else "it gave no answer"
+    ending = f"it ended with exit code {code} without an answer" if code is not None else "it gave no answer"
     fix = (
         f"{missing}."
         if (missing := child.missing())
@@ -181,7 +181,7 @@ def _report_death(report: Report, child: _Child) -> None:
     )
     if code == 0 and not child.stderr:
         fix = "It ended of itself, as a script does that never runs its server: call server.run() at its end, or use `trimaran serve FILE`."
-    report.fail("start", "start", said, "No client can use it.", fix, details=child.tail())
+    report.fail("start", "start", ending, "No client can use it.", fix, details=child.tail())
     _report_pollution(report, child)
 
 
@@ -376,9 +376,9 @@ class _Child:
             await asyncio.wait_for(self.process.wait(), seconds)
         except TimeoutError:
             return None
-        taken = time.perf_counter() - begun
+        duration = time.perf_counter() - begun
         await asyncio.wait(self._readers, timeout=1.0)
-        return taken
+        return duration
 
     async def aclose(self) -> None:
         """End it and all it started."""

@@ -90,8 +90,8 @@ def modern_request(
         "method": method,
         "params": {**(params or {}), "_meta": modern_meta()},
     }
-    made = {"MCP-Protocol-Version": MODERN, "Mcp-Method": method, **(headers or {})}
-    return made, json.dumps(message).encode()
+    request_headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": method, **(headers or {})}
+    return request_headers, json.dumps(message).encode()
 
 
 def legacy_hello() -> tuple[dict[str, str], bytes]:
@@ -127,10 +127,10 @@ class Wire:
 
     async def post(self, url: str, message: tuple[Mapping[str, str], bytes], **headers: str) -> Answer:
         """Send one message; keyword headers are written with underscores."""
-        made, body = message
+        own_headers, body = message
         extra = {name.replace("_", "-"): value for name, value in headers.items()}
         base = {"Content-Type": "application/json", "Accept": _ACCEPT}
-        return await self.send("POST", url, {**base, **made, **extra}, body)
+        return await self.send("POST", url, {**base, **own_headers, **extra}, body)
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -139,9 +139,9 @@ class Wire:
 
     async def post_bare(self, url: str, message: tuple[Mapping[str, str], bytes]) -> Answer:
         """Send one message without the person's own headers."""
-        made, body = message
+        own_headers, body = message
         base = {"Content-Type": "application/json", "Accept": _ACCEPT}
-        return await self.send("POST", url, {**base, **made}, body, bare=True)
+        return await self.send("POST", url, {**base, **own_headers}, body, bare=True)
 
     async def send(
         self,
@@ -184,11 +184,11 @@ class Wire:
     async def _read_stream(self, response: aiohttp.ClientResponse, answer: Answer, begun: float) -> None:
         """Read events until one answers, or holds still for a moment; a stream need not end."""
         parser = SSEParser()
-        held = 0
+        size = 0
         with contextlib.suppress(TimeoutError, TransportError):
             async with asyncio.timeout(min(self._seconds, 2.0)):
                 async for chunk in response.content.iter_any():
-                    held += len(chunk)
+                    size += len(chunk)
                     for event in parser.feed(chunk):
                         if answer.first_event is None:
                             answer.first_event = time.perf_counter() - begun
@@ -200,7 +200,7 @@ class Wire:
                             return
                         if message is not None and str(message.get("method", "")).endswith("acknowledged"):
                             return
-                    if held > _MAX_BODY:
+                    if size > _MAX_BODY:
                         return
 
 
