@@ -40,9 +40,9 @@ class ToolCall(tuple[str, dict[str, Json]]):
     """What the provider called it; the result must carry it. Empty where the provider gives none."""
 
     def __new__(cls, name: str, arguments: dict[str, Json], id: str = "") -> ToolCall:
-        made = super().__new__(cls, (name, arguments))
-        made.id = id
-        return made
+        call = super().__new__(cls, (name, arguments))
+        call.id = id
+        return call
 
     @property
     def name(self) -> str:
@@ -102,8 +102,8 @@ def _anthropic_calls(message: Any) -> Iterator[ToolCall]:
 def _openai_calls(message: Any) -> Iterator[ToolCall]:
     choices = _get(message, "choices")
     for choice in cast("list[Any]", choices) if isinstance(choices, list) else [message]:
-        held = _get(choice, "message")
-        for call in _list(choice if held is None else held, "tool_calls"):
+        answer = _get(choice, "message")
+        for call in _list(choice if answer is None else answer, "tool_calls"):
             yield from_openai_call(call)
 
 
@@ -133,15 +133,15 @@ _READERS: Final[dict[str, Callable[[Any], Iterable[ToolCall]]]] = {
 def _get(thing: Any, *names: str) -> Any:
     """A field of a mapping or of an object; None if there is none of these names."""
     for name in names:
-        found = cast("Mapping[str, Any]", thing).get(name) if isinstance(thing, Mapping) else getattr(thing, name, None)
-        if found is not None:
-            return found
+        value = cast("Mapping[str, Any]", thing).get(name) if isinstance(thing, Mapping) else getattr(thing, name, None)
+        if value is not None:
+            return value
     return None
 
 
 def _list(thing: Any, field: str) -> list[Any]:
-    found = cast("Any", thing) if isinstance(thing, list) else _get(thing, field)
-    return cast("list[Any]", found) if isinstance(found, list) else []
+    items = cast("Any", thing) if isinstance(thing, list) else _get(thing, field)
+    return cast("list[Any]", items) if isinstance(items, list) else []
 
 
 def _call(held: Any, name: Any, arguments: Any, call_id: Any, what: str) -> ToolCall:
@@ -199,30 +199,30 @@ def _restored(root: Schema, schemas: list[Any], value: Any, depth: int) -> Any:
     views = _views(root, schemas) if depth <= MAX_DEPTH else []
     if isinstance(value, list):
         items = [view["items"] for view in views if "items" in view]
-        return [_restored(root, items, one, depth + 1) for one in cast("list[Any]", value)]
+        return [_restored(root, items, item, depth + 1) for item in cast("list[Any]", value)]
     if not isinstance(value, dict):
         return value
-    made: dict[str, Json] = {}
+    restored: dict[str, Json] = {}
     for name, inner in cast("dict[str, Json]", value).items():
         known = [view for view in views if name in (as_schema(view.get("properties")) or {})]
         shapes = [view["properties"][name] for view in known]
         optional = any(name not in strings_of(view.get("required")) for view in known)
         if inner is None and optional and not any(admits_null(root, shape) for shape in shapes):
             continue
-        made[name] = _restored(root, shapes, inner, depth + 1)
-    return made
+        restored[name] = _restored(root, shapes, inner, depth + 1)
+    return restored
 
 
 def _views(root: Schema, schemas: list[Any]) -> list[Schema]:
     """The schemas a value may be held against: these, what they refer to, their branches; each once."""
-    found: dict[int, Schema] = {}
+    views: dict[int, Schema] = {}
     waiting = list(schemas)
     while waiting:
         node = as_schema(waiting.pop())
-        if node is None or id(node) in found:
+        if node is None or id(node) in views:
             continue
-        found[id(node)] = node
+        views[id(node)] = node
         waiting.append(resolve(root, node.get("$ref")))
         for key in ("anyOf", "oneOf", "allOf"):
             waiting.extend(list_of(node.get(key)))
-    return list(found.values())
+    return list(views.values())

@@ -111,14 +111,14 @@ def fit_as_far(schema: Schema, profile: str | Profile, fit: Fit) -> Fitted:
 def fit_schema(schema: Schema, profile: str | Profile, *, loose: bool = False) -> Fitted:
     """The schema as this provider takes it, as far as that can be done."""
     chosen = profile_named(profile)
-    found = check_schema(schema, chosen)
-    if not found or size_fault(schema) is not None:
-        return Fitted(schema, [], [], found)
+    findings = check_schema(schema, chosen)
+    if not findings or size_fault(schema) is not None:
+        return Fitted(schema, [], [], findings)
     work = _Fit(schema, chosen, loose=loose)
-    made = work.run()
-    if same(made, schema):
-        return Fitted(schema, [], [], found)
-    return Fitted(made, work.changes, work.lost, check_schema(made, chosen))
+    fitted = work.run()
+    if same(fitted, schema):
+        return Fitted(schema, [], [], findings)
+    return Fitted(fitted, work.changes, work.lost, check_schema(fitted, chosen))
 
 
 class _Fit:
@@ -135,8 +135,8 @@ class _Fit:
         pattern = self._profile.property_pattern
         names = {} if pattern is None else safe_properties(self._root, pattern)
         self._modern_definitions()
-        made = self._node((), self._top(self._root), ())
-        return self._with_names(self._without_spare_definitions(made), names)
+        fitted = self._node((), self._top(self._root), ())
+        return self._with_names(self._without_spare_definitions(fitted), names)
 
     def _with_names(self, root: Schema, names: dict[str, str]) -> Schema:
         """Arguments under names that the provider takes."""
@@ -219,28 +219,28 @@ class _Fit:
             if merged is not None:
                 self._changed((key,), "merged")
                 return merged
-        made = {k: v for k, v in root.items() if k not in (key, "additionalProperties", "unevaluatedProperties")}
+        reduced = {k: v for k, v in root.items() if k not in (key, "additionalProperties", "unevaluatedProperties")}
         # What the top describes holds whichever branch it is; by the convention above, a property that only some branches
         # describe is not anything at all in the others.
         offered: dict[str, list[Any]] = {}
         for branch in branches:
             for name, schema in (as_schema(branch.get("properties")) or {}).items():
                 offered.setdefault(name, []).append(schema)
-        made["properties"] = {
+        reduced["properties"] = {
             **{name: _any_of(schemas) for name, schemas in offered.items()},
-            **(as_schema(made.get("properties")) or {}),
+            **(as_schema(reduced.get("properties")) or {}),
         }
         every = [set(strings_of(branch.get("required"))) for branch in branches]
         shared = set[str]().union(*every) if key == "allOf" else set[str].intersection(*every) if every else set[str]()
-        required = [*strings_of(made.get("required")), *sorted(shared)]
+        required = [*strings_of(reduced.get("required")), *sorted(shared)]
         if required:
-            made["required"] = list(dict.fromkeys(required))
+            reduced["required"] = list(dict.fromkeys(required))
         word = {"allOf": "all", "anyOf": "at least one", "oneOf": "exactly one"}[key]
         groups = [
             ", ".join(strings_of(branch.get("required")) or (as_schema(branch.get("properties")) or {}))
             for branch in branches
         ]
-        _tell(made, f"{word} of: {' | '.join(group or 'anything' for group in groups)}"[:_LONGEST_NOTE])
+        _tell(reduced, f"{word} of: {' | '.join(group or 'anything' for group in groups)}"[:_LONGEST_NOTE])
         self.lost.append(
             Finding(
                 path=path_text((key,)),
@@ -251,7 +251,7 @@ class _Fit:
                 profile=self._profile.name,
             )
         )
-        return made
+        return reduced
 
     def _seen_through(self, schema: Any) -> Schema:
         """A branch, or what it refers to."""
@@ -284,9 +284,9 @@ class _Fit:
             if not self._knows(str(steps[0]), path):
                 return child
             loose, self._loose = self._loose, self._loose and steps[0] not in _CONTRARY
-            made = self._node((*path, *steps), child, () if steps[0] in ("$defs", "definitions") else stack)
+            fitted = self._node((*path, *steps), child, () if steps[0] in ("$defs", "definitions") else stack)
             self._loose = loose
-            return made
+            return fitted
 
         lost = len(self.lost)
         node = rebuild(node, inside)
@@ -401,7 +401,7 @@ class _Fit:
         types = types_of(node)
         values: Any = node.get("enum")
         listed = cast("list[Any]", values) if isinstance(values, list) else None
-        named = [one for one in types if one != "null" and (listed is None or any(_is_of(v, one) for v in listed))]
+        named = [kind for kind in types if kind != "null" and (listed is None or any(_is_of(v, kind) for v in listed))]
         null = "null" in types and null_verdict(self._root, {key: node[key] for key in node if key != "type"})
         if null is None:
             return node
@@ -423,11 +423,11 @@ class _Fit:
     def _type_by_type(self, node: Schema, named: list[str]) -> Schema:
         outer = {key: value for key, value in node.items() if key not in DECIDES and key != "format"}
         branches: list[Schema] = []
-        for one in named:
-            mine = FOR_TYPE.get(one, set[str]()) | (ANY_TYPE - {"type"})
-            branch: Schema = {"type": one, **{key: value for key, value in node.items() if key in mine}}
+        for kind in named:
+            own_keys = FOR_TYPE.get(kind, set[str]()) | (ANY_TYPE - {"type"})
+            branch: Schema = {"type": kind, **{key: value for key, value in node.items() if key in own_keys}}
             if isinstance(values := branch.get("enum"), list):
-                branch["enum"] = [v for v in cast("list[Any]", values) if _is_of(v, one)]
+                branch["enum"] = [v for v in cast("list[Any]", values) if _is_of(v, kind)]
             branches.append(branch)
         return {**outer, "anyOf": branches}
 
@@ -440,7 +440,7 @@ class _Fit:
         rest: Any = node.get("items", True)
         most: Any = len(first) if rest is False else node.get("maxItems")
         ends = kind_of(most) == "integer" and most <= len(first)
-        alike = all(same(one, first[0]) for one in first) and (ends or same(rest, first[0]))
+        alike = all(same(item, first[0]) for item in first) and (ends or same(rest, first[0]))
         if alike and (not ends or self._knows("maxItems", path)):
             made = {key: value for key, value in node.items() if key != "prefixItems"}
             made["items"] = first[0]
@@ -491,11 +491,11 @@ class _Fit:
                 self._changed((*path, "const"), "became the type null")
         values = [node["const"]] if "const" in node and "enum" not in node else list_of(node.get("enum"))
         if profile.needs_type and values and "type" not in node:
-            found = {kind_of(value) for value in values}
-            if "number" in found:
-                found.discard("integer")
-            if len(found) == 1 or profile.type_lists:
-                node["type"] = found.pop() if len(found) == 1 else sorted(found)
+            types = {kind_of(value) for value in values}
+            if "number" in types:
+                types.discard("integer")
+            if len(types) == 1 or profile.type_lists:
+                node["type"] = types.pop() if len(types) == 1 else sorted(types)
                 self._changed(path, "said to be of the type of its values")
         if self._loose and kinds is not None and "enum" in node and not {kind_of(v) for v in values} <= kinds:
             self._lose(path, node, "enum")
@@ -551,12 +551,12 @@ class _Fit:
         if isinstance(branches, list) and not node.keys() & {"type", "enum", "const"}:
             return {**node, "anyOf": [*cast("list[Any]", branches), {"type": "null"}]}
         if types_of(node) and not node.keys() & {"const", "$ref", "anyOf", "oneOf", "allOf"}:
-            made = {**node, "type": [*types_of(node), "null"]}
+            nullable = {**node, "type": [*types_of(node), "null"]}
             if isinstance(values := node.get("enum"), list):
-                made["enum"] = [*cast("list[Any]", values), None]
-            return made
-        told = {key: node[key] for key in ("title", "description") if key in node}
-        return {"anyOf": [{k: v for k, v in node.items() if k not in told}, {"type": "null"}], **told}
+                nullable["enum"] = [*cast("list[Any]", values), None]
+            return nullable
+        texts = {key: node[key] for key in ("title", "description") if key in node}
+        return {"anyOf": [{k: v for k, v in node.items() if k not in texts}, {"type": "null"}], **texts}
 
     def _arrays(self, path: Path, node: Schema) -> Schema:
         profile = self._profile
@@ -611,8 +611,8 @@ class _Fit:
     def _cut_recursion(self, path: Path, node: Schema) -> None:
         target = as_schema(resolve(self._root, node["$ref"])) or {}
         self._lose(path, node, "$ref", "the schema contains itself, and is not written out further")
-        for one in types_of(target)[:1]:
-            node.setdefault("type", one)
+        for kind in types_of(target)[:1]:
+            node.setdefault("type", kind)
 
 
 # --- small things ----------------------------------------------------------------------------------------------------
@@ -633,8 +633,8 @@ def _short(value: Json) -> str:
 
 
 def _tell(node: Schema, note: str) -> None:
-    said = node.get("description")
-    node["description"] = f"{said} ({note})" if isinstance(said, str) and said else note
+    description = node.get("description")
+    node["description"] = f"{description} ({note})" if isinstance(description, str) and description else note
 
 
 def _is_of(value: Json, type_name: str) -> bool:
@@ -655,5 +655,5 @@ def _renamed(node: Schema, old: str, new: str) -> Schema:
 
 def _any_of(schemas: list[Any]) -> Any:
     """One schema for all of these."""
-    kept = list({mark_of(schema): schema for schema in schemas}.values())
-    return kept[0] if len(kept) == 1 else {"anyOf": kept}
+    distinct = list({mark_of(schema): schema for schema in schemas}.values())
+    return distinct[0] if len(distinct) == 1 else {"anyOf": distinct}

@@ -25,9 +25,9 @@ def lint(tools: AnyTools, profile: str | Profile, *, fit: Fit = None) -> list[Fi
     """
     chosen = profile_named(profile)
     definitions = read_tools(tools)
-    found: list[Finding] = []
+    findings: list[Finding] = []
     if chosen.most_tools is not None and len(definitions) > chosen.most_tools:
-        found.append(
+        findings.append(
             Finding(
                 path="tools",
                 rule="size",
@@ -37,16 +37,16 @@ def lint(tools: AnyTools, profile: str | Profile, *, fit: Fit = None) -> list[Fi
             )
         )
     for definition in definitions:
-        found += _lint_one(definition, chosen, fit)
-    found += _twins(definitions, chosen)
-    return found
+        findings += _lint_one(definition, chosen, fit)
+    findings += _twins(definitions, chosen)
+    return findings
 
 
 def _lint_one(definition: Definition, profile: Profile, fit: Fit) -> list[Finding]:
     name, description, schema = definition
-    found: list[Finding] = []
+    findings: list[Finding] = []
     if not re.fullmatch(profile.name_pattern, name):
-        found.append(
+        findings.append(
             Finding(
                 path="name",
                 rule="name",
@@ -55,7 +55,7 @@ def _lint_one(definition: Definition, profile: Profile, fit: Fit) -> list[Findin
             )
         )
     if profile.most_description is not None and len(description) > profile.most_description:
-        found.append(
+        findings.append(
             Finding(
                 path="description",
                 rule="size",
@@ -64,8 +64,8 @@ def _lint_one(definition: Definition, profile: Profile, fit: Fit) -> list[Findin
                 weight="refused" if fit is None else "ignored",
             )
         )
-    found += fit_as_far(schema, profile, fit).left
-    return [replace(one, tool=name, profile=profile.name) for one in found]
+    findings += fit_as_far(schema, profile, fit).left
+    return [replace(finding, tool=name, profile=profile.name) for finding in findings]
 
 
 def _twins(definitions: list[Definition], profile: Profile) -> list[Finding]:

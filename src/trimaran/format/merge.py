@@ -76,8 +76,8 @@ def _merge_values(key: str, mine: Any, theirs: Any) -> Any:
 
 def _merge_types(mine: Any, theirs: Any) -> Any:
     left, right = types_of({"type": mine}), types_of({"type": theirs})
-    both = [one for one in left if one in right or (one == "integer" and "number" in right)]
-    both += [one for one in right if one == "integer" and "number" in left and one not in both]
+    both = [kind for kind in left if kind in right or (kind == "integer" and "number" in right)]
+    both += [kind for kind in right if kind == "integer" and "number" in left and kind not in both]
     return both[0] if len(both) == 1 else both or None
 
 
@@ -111,7 +111,7 @@ def _merge_required(mine: Any, theirs: Any) -> Any:
 
 def _merge_enums(mine: Any, theirs: Any) -> Any:
     marks = set(map(mark_of, list_of(theirs)))
-    return [one for one in list_of(mine) if mark_of(one) in marks] or None
+    return [value for value in list_of(mine) if mark_of(value) in marks] or None
 
 
 _MERGERS: Final[dict[str, Callable[[Any, Any], Any]]] = {
@@ -143,9 +143,9 @@ def _property(node: Schema, name: str) -> Schema:
 
 
 def _with_integers(types: tuple[str, ...]) -> Iterator[str]:
-    for one in types:
-        yield one
-        if one == "number":
+    for kind in types:
+        yield kind
+        if kind == "number":
             yield "integer"
 
 

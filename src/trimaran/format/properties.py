@@ -30,18 +30,18 @@ _SAME_OBJECT: Final = ("allOf", "anyOf", "oneOf", "if", "then", "else", "not")
 def safe_properties(schema: Schema, pattern: str) -> dict[str, str]:
     """The properties at the top whose names do not match, each with one that does. Those of no use are left out."""
     names = sorted(_names_of(schema, schema, set()))
-    taken = {name for name in names if re.fullmatch(pattern, name)}
+    matching = {name for name in names if re.fullmatch(pattern, name)}
     replacements: dict[str, str] = {}
     for name in names:
-        if name in taken:
+        if name in matching:
             continue
         safe = _OTHER.sub("_", name)[:_LONGEST] or "_"
-        if safe in taken or len(name) > _LONGEST:
+        if safe in matching or len(name) > _LONGEST:
             digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST]
             safe = f"{safe[: _LONGEST - _DIGEST - 1]}_{digest}"
-        if safe not in taken and re.fullmatch(pattern, safe):
+        if safe not in matching and re.fullmatch(pattern, safe):
             replacements[name] = safe
-            taken.add(safe)
+            matching.add(safe)
     return replacements
 
 
@@ -77,11 +77,11 @@ def _renamed(node: Schema, names: dict[str, str]) -> Schema:
         renamed["required"] = [names.get(name, name) for name in strings_of(node["required"])]
     if (needed := as_schema(renamed.get("dependentRequired"))) is not None:
         renamed["dependentRequired"] = {
-            name: [names.get(one, one) for one in strings_of(others)] for name, others in needed.items()
+            name: [names.get(other, other) for other in strings_of(others)] for name, others in needed.items()
         }
     for key in _SAME_OBJECT:
         if isinstance(node.get(key), list):
-            renamed[key] = [_branch(one, names) for one in list_of(node[key])]
+            renamed[key] = [_branch(branch, names) for branch in list_of(node[key])]
         elif key in node:
             renamed[key] = _branch(node[key], names)
     return renamed
@@ -95,11 +95,11 @@ def _branch(value: Any, names: dict[str, str]) -> Any:
 def _with_references(value: Any, names: dict[str, str]) -> Any:
     """References that lead through a renamed property, such as `#/properties/StartTime<`, lead there again."""
     if isinstance(value, list):
-        return [_with_references(one, names) for one in list_of(value)]
+        return [_with_references(item, names) for item in list_of(value)]
     node = as_schema(value)
     if node is None:
         return value
-    rewritten = {key: _with_references(one, names) for key, one in node.items()}
+    rewritten = {key: _with_references(member, names) for key, member in node.items()}
     ref = node.get("$ref")
     if isinstance(ref, str) and ref.startswith("#/properties/"):
         name, *rest = ref.removeprefix("#/properties/").split("/")

@@ -215,13 +215,13 @@ def result_to_anthropic(result: Any, tool_use_id: str) -> Shape:
     parts, is_error = _all_parts(
         result, _ANTHROPIC.__contains__, "left out: Anthropic takes no such content from a tool"
     )
-    made: Shape = {"type": "tool_result", "tool_use_id": tool_use_id}
+    shape: Shape = {"type": "tool_result", "tool_use_id": tool_use_id}
     # An empty text block is refused; an empty result has no content.
     if content := [_anthropic_block(part) for part in parts if part]:
-        made["content"] = content
+        shape["content"] = content
     if is_error:
-        made["is_error"] = True
-    return made
+        shape["is_error"] = True
+    return shape
 
 
 def _anthropic_block(part: Part) -> Shape:
@@ -350,12 +350,12 @@ def result_to_gemini(result: Any, name: str, call_id: str = "") -> Shape:
             response = {key: held.structured}
         else:
             response["structured"] = held.structured
-    made: Shape = {"name": name, "response": response}
+    shape: Shape = {"name": name, "response": response}
     if call_id:
-        made["id"] = call_id
+        shape["id"] = call_id
     if media := [{"inlineData": {"mimeType": p.mime_type, "data": p.data}} for p in parts if isinstance(p, Media)]:
-        made["parts"] = media
-    return {"functionResponse": made}
+        shape["parts"] = media
+    return {"functionResponse": shape}
 
 
 def result_from_gemini(part: Mapping[str, Json]) -> CallToolResult:
@@ -368,7 +368,7 @@ def result_from_gemini(part: Mapping[str, Json]) -> CallToolResult:
     parts: list[Part] = []
     if isinstance(said, str):
         parts = [said]
-    elif isinstance(said, list) and all(isinstance(one, str) for one in cast("list[Any]", said)):
+    elif isinstance(said, list) and all(isinstance(line, str) for line in cast("list[Any]", said)):
         parts = list(cast("list[str]", said))
     else:
         structured = cast("Json", said)

@@ -172,10 +172,12 @@ class _Check:
             self._add((*path, "type"), "type", "a list of types is refused", "use anyOf, or nullable")
         if profile.needs_type and path and "type" not in node and not node.keys() & _INSTEAD_OF_TYPE:
             self._add(path, "type", "no type is said", "say which type the value has")
-        said = node.get("format")
-        if profile.formats is not None and isinstance(said, str) and said not in profile.formats:
+        format_name = node.get("format")
+        if profile.formats is not None and isinstance(format_name, str) and format_name not in profile.formats:
             known = ", ".join(sorted(profile.formats))
-            self._add((*path, "format"), "format", f"the format {said!r} is refused", f"use one of {known}, or none")
+            self._add(
+                (*path, "format"), "format", f"the format {format_name!r} is refused", f"use one of {known}, or none"
+            )
         self._unions += "anyOf" in node or len(types_of(node)) > 1
 
     def _values(self, path: Path, node: Schema) -> None:
@@ -237,8 +239,8 @@ class _Check:
         profile, ref = self._profile, node.get("$ref")
         branches: Any = node.get("allOf")
         if not profile.all_of_refs and isinstance(branches, list):
-            held = [as_schema(branch) or {} for branch in cast("list[Any]", branches)]
-            if any("$ref" in branch for branch in held):
+            schemas = [as_schema(branch) or {} for branch in cast("list[Any]", branches)]
+            if any("$ref" in branch for branch in schemas):
                 self._add((*path, "allOf"), "ref", "allOf holds a reference", "write the schema out")
         if ref is None or not knows(profile, "$ref"):
             return
@@ -260,7 +262,7 @@ class _Check:
 
     def _totals(self) -> None:
         profile = self._profile
-        for have, most, what in (
+        for have, most, noun in (
             (self._properties, profile.most_properties, "properties"),
             (self._optional, profile.most_optional, "optional properties"),
             (self._unions, profile.most_unions, "places with several types"),
@@ -269,5 +271,5 @@ class _Check:
         ):
             if most is not None and have > most:
                 self._add(
-                    (), "size", f"{have} {what}, and at most {most} are taken", "split the tool, or describe less"
+                    (), "size", f"{have} {noun}, and at most {most} are taken", "split the tool, or describe less"
                 )

@@ -38,8 +38,8 @@ _DOTS: Final = " ..."
 
 
 def _declared(tools: AnyTools, write: Callable[[Definition], Shape]) -> Any:
-    made = [write(definition) for definition in read_tools(tools)]
-    return made[0] if is_one(tools) else made
+    shapes = [write(definition) for definition in read_tools(tools)]
+    return shapes[0] if is_one(tools) else shapes
 
 
 def _fitted(schema: Schema, profile: str, fit: Fit) -> Schema:
@@ -80,10 +80,10 @@ def to_anthropic(tools: AnyTools, *, fit: Fit = "exact", strict: bool = False) -
     """
 
     def write(tool: Definition) -> Shape:
-        made: Shape = {"name": tool.name, "description": tool.description}
+        shape: Shape = {"name": tool.name, "description": tool.description}
         held = _strict(tool.schema, "anthropic-strict", fit, wanted=strict)
-        made["input_schema"] = _fitted(tool.schema, "anthropic", fit) if held is None else held
-        return made if held is None else {**made, "strict": True}
+        shape["input_schema"] = _fitted(tool.schema, "anthropic", fit) if held is None else held
+        return shape if held is None else {**shape, "strict": True}
 
     return _declared(tools, write)
 
@@ -142,12 +142,12 @@ def to_gemini(tools: AnyTools, *, fit: Fit = "exact", openapi: bool = False) -> 
     """
 
     def write(tool: Definition) -> Shape:
-        made: Shape = {"name": tool.name, "description": tool.description}
+        shape: Shape = {"name": tool.name, "description": tool.description}
         if not openapi:
-            return {**made, "parametersJsonSchema": _fitted(tool.schema, "gemini", fit)}
+            return {**shape, "parametersJsonSchema": _fitted(tool.schema, "gemini", fit)}
         schema = _fitted(tool.schema, "gemini-openapi", fit)
         # An object without properties is refused there; a function without parameters leaves them out.
-        return {**made, "parameters": schema} if schema.get("properties") else made
+        return {**shape, "parameters": schema} if schema.get("properties") else shape
 
     return _declared(tools, write)
 

@@ -74,7 +74,7 @@ def list_of(value: Any) -> list[Any]:
 
 
 def strings_of(value: Any) -> list[str]:
-    return [one for one in list_of(value) if isinstance(one, str)]
+    return [item for item in list_of(value) if isinstance(item, str)]
 
 
 def size_fault(schema: Json) -> str | None:
@@ -88,13 +88,13 @@ def size_fault(schema: Json) -> str | None:
         return _TOO_DEEP
     except TypeError:  # an author's own, with something in it that is not JSON
         return _TOO_DEEP if _is_too_deep(schema) else None
-    for count, most, what in (
+    for count, most, noun in (
         (text.count(b"{"), _MAX_OBJECTS, "objects"),
         (text.count(b","), _MAX_PARTS, "parts"),
         (text.count(b'"$ref":'), _MAX_REFERENCES, "references"),
     ):
         if count > most:
-            return f"has over {most:,} {what}"
+            return f"has over {most:,} {noun}"
     return _TOO_DEEP if text.count(b"{") + text.count(b"[") > 2 * MAX_DEPTH and _is_too_deep(schema) else None
 
 
@@ -128,17 +128,17 @@ def children(node: Schema) -> Iterator[tuple[Path, Any]]:
 
 def rebuild(node: Schema, change: Callable[[Path, Any], Any]) -> Schema:
     """The same node with every schema directly inside it replaced by what `change` makes of it."""
-    made: Schema = dict(node)
+    copy: Schema = dict(node)
     for steps, child in children(node):
         new = change(steps, child)
         if len(steps) == 1:
-            made[str(steps[0])] = new
+            copy[str(steps[0])] = new
             continue
         key, inner = str(steps[0]), cast("Any", steps[1])
-        if made[key] is node[key]:
-            made[key] = node[key].copy()
-        made[key][inner] = new
-    return made
+        if copy[key] is node[key]:
+            copy[key] = node[key].copy()
+        copy[key][inner] = new
+    return copy
 
 
 def path_text(path: Path) -> str:
@@ -252,9 +252,9 @@ def same(one: Json, other: Json) -> bool:
 def mark_of(value: Json) -> Any:
     """Something hashable that two values have in common if, and only if, they are equal as JSON."""
     if isinstance(value, list):
-        return tuple(mark_of(one) for one in cast("list[Any]", value))
+        return tuple(mark_of(item) for item in cast("list[Any]", value))
     if isinstance(value, dict):
-        return frozenset((key, mark_of(one)) for key, one in cast("Schema", value).items())
+        return frozenset((key, mark_of(item)) for key, item in cast("Schema", value).items())
     return isinstance(value, bool), value
 
 
