@@ -40,9 +40,9 @@ __all__ = ["Http1Server"]
 IDLE_SECONDS: Final = 75.0  # what nginx keeps an idle connection
 READ_SECONDS: Final = 30.0  # to send a whole request: slower is a stuck client or a slow attack
 _SWEEP_SECONDS: Final = 5.0
-_LAST_LOOK: Final = (
-    0.02  # seconds for a request that is on its way, before the connection it comes by is closed as idle
-)
+# Seconds for requests that are on their way, before the connections they come by are closed as idle; and turns of the loop.
+_LAST_LOOK: Final = 0.1
+_LAST_TURNS: Final = 5
 _PIPELINED: Final = 256 * 1024  # bytes of following requests to hold while one is served
 HIGH_WATER: Final = 256 * 1024  # unsent bytes on a connection before its writers wait
 _TOGETHER: Final = 16 * 1024  # bytes of a stream that are sent at once, though more may be about to be said
@@ -75,6 +75,8 @@ class Http1Server:
         self._swept = 0.0
         self.connections: set[Any] = set()
         """Those that speak HTTP, and those that have not come to that."""
+        self.is_ending = False
+        """Is each answer the last on its connection?"""
         self.max_header_bytes = engine.server.limits.max_header_bytes
         self.now = 0.0
         """Coarse time, good to a sweep: enough to tell idle from busy."""
@@ -83,6 +85,7 @@ class Http1Server:
 
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
+        self.is_ending = False
         self._tick(loop)
         self.listener = Listener(self._factory(loop))
         try:
@@ -113,7 +116,8 @@ class Http1Server:
         return _Connection(self, asyncio.get_running_loop(), "https")
 
     def stop_listening(self) -> None:
-        """Take no more connections; those that are open go on."""
+        """Take no more connections. Those that are open are good for one more answer, which says so."""
+        self.is_ending = True
         listener, self.listener = self.listener, None
         if listener is not None:
             listener.stop()
@@ -124,6 +128,8 @@ class Http1Server:
             self._ticker.cancel()
         self.stop_listening()
         await asyncio.sleep(_LAST_LOOK)
+        for _ in range(_LAST_TURNS):  # what has come in is read, however busy the loop was
+            await asyncio.sleep(0)
         for connection in tuple(self.connections):
             connection.end_soon()
         loop = asyncio.get_running_loop()
@@ -347,7 +353,7 @@ class _Connection(asyncio.Protocol):
         self._since = self._server.now
         if self._gone:
             return
-        if not responder.is_complete or not head.keep_alive or self._ending:
+        if not responder.is_complete or not head.keep_alive or self._ending or self._server.is_ending:
             self.flush()
             if self._reader.is_over:
                 self._linger()
@@ -393,6 +399,11 @@ class _Connection(asyncio.Protocol):
     @property
     def is_gone(self) -> bool:
         return self._gone
+
+    @property
+    def is_last(self) -> bool:
+        """Is the answer the last on this connection, since the server stops?"""
+        return self._server.is_ending
 
     async def drain(self) -> None:
         if self._drained is not None:
@@ -488,11 +499,12 @@ class _Responder:
     def reply(self, status: int, headers: Pairs, body: bytes) -> None:
         self.is_complete = True
         connection, head = self._connection, self._head
-        if type(headers) is FixedHeaders and head.keep_alive and head.method == "POST":
+        keeps = head.keep_alive and not connection.is_last
+        if type(headers) is FixedHeaders and keeps and head.method == "POST":
             connection.fixed_reply(status, headers, body)
             return
         framing = "" if status == 204 else f"content-length: {len(body)}"
-        if not head.keep_alive:
+        if not keeps:
             framing += ("\r\n" if framing else "") + "connection: close"
         data = b"" if head.method == "HEAD" else body
         connection.write(connection.head(status, headers, framing) + b"\r\n" + data)
