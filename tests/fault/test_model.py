@@ -355,20 +355,11 @@ async def test_the_catalog_is_read_anew_for_each_request(wire: Wire) -> None:
         assert "mcp__other__count" not in json.dumps(talk.last)
 
 
-def deep(levels: int) -> dict[str, Any]:
-    return {"type": "object", "properties": {"a": deep(levels - 1) if levels else {"type": "string"}}}
+# The address is that of nothing: what a server names is not fetched.
+NO_SCHEMA = {"$schema": "http://127.0.0.1:9/none", "type": "object", "properties": {"a": {"type": "word"}}}
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [
-        deep(80),
-        # The address is that of nothing: what a server names is not fetched.
-        {"$schema": "http://127.0.0.1:9/none", "type": "object", "properties": {"a": {"type": "word"}}},
-    ],
-    ids=["too deep", "no schema"],
-)
-async def test_a_tool_that_the_provider_would_refuse_is_left_out_and_that_is_told_once(wire: Wire, schema: Any) -> None:
+async def test_a_tool_that_the_provider_would_refuse_is_left_out_and_that_is_told_once(wire: Wire) -> None:
     server = Server("odd", version="1.0.0")
     server.add_tool(lambda: "ok", name="odd")
     server.add_tool(lambda: "ok", name="even", description="y" * 5000)
@@ -378,7 +369,7 @@ async def test_a_tool_that_the_provider_would_refuse_is_left_out_and_that_is_tol
         listed = await call_next(call)
         return replace(
             listed,
-            tools=[{**tool, "inputSchema": schema} if tool["name"] == "odd" else tool for tool in listed.tools],
+            tools=[{**tool, "inputSchema": NO_SCHEMA} if tool["name"] == "odd" else tool for tool in listed.tools],
         )
 
     async with Talk(wire, {"odd": server}, separator=":") as talk:

@@ -155,7 +155,7 @@ class SessionLink:
             raise RemoteProtocolError(
                 CODE_INVALID_REQUEST, "the server accepted a request as if it were a notification"
             )
-        if not body:
+        if not body and response.status == 200:
             raise cut_off(self.wire.url, "it is empty")
         frames = self._take(body)
         if id in self._pending and not self._pending[id].done():

@@ -514,7 +514,7 @@ class HttpLink:
         return self._from_body(id, body, response)
 
     def _from_body(self, id: RequestId, body: bytes, response: Response) -> Frame:
-        if not body and response.status != 202:
+        if not body and response.status == 200:
             raise cut_off(self.wire.url, "it is empty")
         if self._tap is not None:
             self._tap("in", body)
