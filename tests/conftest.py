@@ -35,6 +35,9 @@ from .ports import find_port  # noqa: E402 - after the line above, which comes b
 # A test run in the background inherits a SIGINT that is ignored, and so would the programs it starts and interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+# The same with SIGHUP, under nohup: a server that ignores it does not restart its workers.
+if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # How somebody likes their own terminal is not how the tests want theirs; those that are about these variables set them.
 for variable in ("COLUMNS", "LINES", "COLORTERM", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):

@@ -114,6 +114,8 @@ async def weather(folder: Path, fate: Fate, vex: Fate = kill_in_turn, **options:
     ):
 
         def is_enough() -> bool:
+            for ended in (task for task in (struck, vexing) if task.done()):
+                ended.result()  # a fault that could not be brought about ends the run, which would wait for it
             return done.done() and len(modern.report.jobs) >= CALLS * 2 // 5 and len(legacy.report.jobs) >= CALLS // 5
 
         async def strike() -> None:
