@@ -44,12 +44,14 @@ class Peer:
         return None if data is None else json.loads(data)
 
     async def reply(self, id: Any) -> Any:
-        """The response to a request; what comes before it is kept in `heard`."""
-        while True:
-            message = await self.receive()
-            if "method" not in message and message["id"] == id:
+        """The response to a request; what comes before it is kept in `heard`. Plain functions end in any order."""
+        for message in self.heard:
+            if _answers(message, id):
+                self.heard.remove(message)
                 return message
+        while not _answers(message := await self.receive(), id):
             self.heard.append(message)
+        return message
 
     async def notice(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         await self.send({"jsonrpc": "2.0", "method": method, **({} if params is None else {"params": params})})
@@ -119,3 +121,7 @@ def texts(result: Any) -> list[str]:
     """The texts of a result, from the wire or from a local call."""
     content = result["content"] if isinstance(result, dict) else result.to_json()["content"]
     return [block["text"] for block in content]
+
+
+def _answers(message: Any, id: Any) -> bool:
+    return "method" not in message and message["id"] == id
