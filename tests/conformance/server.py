@@ -268,7 +268,7 @@ CAPITAL = "What is the capital of France?"
 @server.tool
 async def test_input_required_result_elicitation(ctx: Context) -> str:
     """Asks for a name."""
-    answer = await ctx.elicit("What is your name?", NAME_FORM, key="user_name")
+    answer = await ctx.elicit("What is your name?", NAME_FORM, key="user_name", early=True)
     return f"Hello, {answer.content['name'] if answer.accepted else 'stranger'}!"
 
 

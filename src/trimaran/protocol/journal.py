@@ -59,6 +59,8 @@ class Journal(msgspec.Struct, frozen=True, omit_defaults=True):
     answers: dict[str, Any] = {}
     steps: dict[str, Any] = {}
     asked: dict[str, Ask] = {}
+    offered: dict[str, Any] = {}
+    """Answers to what was never asked. Only a question that says `early=True` takes one. Not written either."""
     stateless: bool = False
     """Answers came without the state of the call that they answer: what the body did before it asked is not known.
 
@@ -123,7 +125,7 @@ def merge_responses(journal: Journal | None, responses: Mapping[str, Any]) -> Jo
         if journal is None or key in journal.asked:
             require_answer(key, response)
     if journal is None:
-        return Journal(stateless=True)
+        return Journal(offered=dict(responses), stateless=True)
     new = {key: response for key, response in responses.items() if key in journal.asked and key not in journal.answers}
     return msgspec.structs.replace(journal, answers={**journal.answers, **new}, stateless=False)
 

@@ -231,12 +231,14 @@ class Context:
         *,
         url: str | None = None,
         key: str | None = None,
+        early: bool = False,
         timeout: float | None = ASK_TIMEOUT,
     ) -> ElicitResult:
         """Ask the person: a form (a JSON Schema, a model class or a primitive type), or a page to visit (`url=`).
 
         `answer.action` is "accept", "decline" or "cancel"; on accept, `answer.content` is the filled form: a mapping,
         or an instance of the model. `key` names the question for the journal; the default is its place in the body.
+        With `early=True` a client of 2026-07-28 may send the answer under that key along with its first call.
         """
         if (schema is None) == (url is None):
             raise DeclarationError(
@@ -254,6 +256,8 @@ class Context:
             params = {"message": message, "requestedSchema": form.schema}
             if capability:
                 params = {"mode": "form", **params}
+        if early:
+            self._admit_early(key)
         raw = await self._ask("elicitation/create", params, key, timeout)
         answer = _read_answer(raw, ElicitResult, "elicitation/create")
         if form is not None and answer.action == "accept":
@@ -296,6 +300,13 @@ class Context:
         params.update({k: v for k, v in optional.items() if v is not None})
         raw = await self._ask("sampling/createMessage", params, key, timeout)
         return _read_answer(raw, CreateMessageResult, "sampling/createMessage")
+
+    def _admit_early(self, key: str | None) -> None:
+        if key is None:
+            raise DeclarationError("early=True needs key=: a client names the question that it answers by its key")
+        rounds = self._call.exchange.rounds
+        if rounds is not None:
+            rounds.admit_early(key)
 
     async def _ask(self, method: str, params: dict[str, Any], key: str | None, timeout: float | None) -> Any:
         check_seconds("timeout", timeout)

@@ -72,6 +72,13 @@ class Rounds:
         self._steps = 0
         self.suspended = False
 
+    def admit_early(self, key: str) -> None:
+        """Let the question with this key take the answer that came with the call, unasked, if there is one."""
+        journal = self._journal
+        if key in journal.offered:
+            answers = {**journal.answers, key: journal.offered[key]}
+            self._journal = msgspec.structs.replace(journal, answers=answers)
+
     def _place(self, kind: str) -> int:
         self._counts[kind] = place = self._counts.get(kind, 0) + 1
         return place
@@ -146,7 +153,7 @@ class Rounds:
 
     def journal(self) -> Journal:
         asked = {**self._journal.asked, **{key: ask for key, (ask, _) in self._outstanding.items()}}
-        return msgspec.structs.replace(self._journal, asked=asked, stateless=False)
+        return msgspec.structs.replace(self._journal, asked=asked, offered={}, stateless=False)
 
 
 @final

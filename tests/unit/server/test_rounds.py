@@ -58,6 +58,29 @@ async def test_a_question_ends_the_call_with_what_it_asks_and_a_state() -> None:
     assert texts(found) == ["Ada"]
 
 
+async def test_only_a_question_that_says_so_takes_an_answer_that_came_unasked() -> None:
+    async def ask(ctx: Context) -> str:
+        name = (await ctx.elicit("Who?", NAME, key="who", early=True)).content["name"]
+        town = (await ctx.elicit("Where?", NAME, key="where")).content["name"]
+        return f"{name} in {town}"
+
+    async with Peer(serving(ask)) as peer:
+        unasked = {"inputResponses": {"who": named("Ada"), "where": named("Paris"), "other": named("x")}}
+        first = await peer.call("t", more=unasked, caps=ALL)
+        assert list(first["inputRequests"]) == ["where"]
+        answered = {"requestState": first["requestState"], "inputResponses": {"where": named("Rome")}}
+        assert texts(await peer.call("t", more=answered, caps=ALL)) == ["Ada in Rome"]
+
+
+async def test_an_early_answer_needs_the_key_of_its_question(caplog: pytest.LogCaptureFixture) -> None:
+    async def ask(ctx: Context) -> str:
+        return (await ctx.elicit("Who?", NAME, early=True)).content["name"]
+
+    async with Peer(serving(ask)) as peer:
+        assert (await peer.call("t", caps=ALL))["isError"]
+    assert "early=True needs key=" in caplog.text
+
+
 async def test_one_after_the_other_each_question_is_one_round() -> None:
     async def ask(ctx: Context) -> str:
         first = await ctx.elicit("First?", NAME)
