@@ -7,6 +7,7 @@ SHELL := bash
 
 BIN := .venv/bin
 PYTHON_READY := .venv/.synced
+DEMO_READY := .venv/.installed
 NODE_READY := .tools/node/.ready
 PEERS_READY := .tools/peers/.ready
 SERVERS_READY := .tools/servers/.ready
@@ -22,13 +23,18 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: demo
-demo: $(PYTHON_READY) ## Show what Trimaran does (ONCE=1: run through once and exit)
+demo: $(DEMO_READY) ## Show what Trimaran does (ONCE=1: run through once and exit)
 	@$(BIN)/trimaran demo $(if $(ONCE),--once)
 
+# Four workers, on two cores too: most of the time goes to waiting for processes that tests start.
 .PHONY: test
 test: setup ## Run every test, and those of units and the wire on the other Pythons that are here
-	@$(BIN)/pytest -n 2 --dist loadfile
+	@$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
 	@scripts/test-versions
+
+.PHONY: coverage
+coverage: $(PYTHON_READY) $(REDIS_READY) ## Measure what the quick tests run, per module, and hold each package to its floor
+	@$(BIN)/python scripts/coverage
 
 # Linting first: it takes a second. Then the type checker, which keeps one core busy to the end, beside two runs of pytest,
 # which share the other: what a part has to say comes in one piece, when the part is over.
@@ -55,7 +61,7 @@ check-types: $(PYTHON_READY)
 	$(call part,types,$(BIN)/pyright)
 
 check-unit: $(PYTHON_READY) $(REDIS_READY)
-	$(call part,unit tests,$(QUICK) tests/unit $(patsubst %,--ignore=%,tests/unit/cli $(TALKING)))
+	$(call part,unit tests,$(QUICK) tests/unit $(patsubst %,--ignore=%,tests/unit/apps/cli $(TALKING)))
 
 check-wire: $(PYTHON_READY) $(REDIS_READY)
 	$(call part,wire and arch tests,$(QUICK) tests/wire tests/arch $(TALKING))
@@ -114,6 +120,9 @@ clean: ## Remove caches and outputs (ALL=1: also .venv and .tools)
 
 $(PYTHON_READY): pyproject.toml uv.lock scripts/setup-python
 	@scripts/setup-python
+
+$(DEMO_READY): pyproject.toml uv.lock scripts/setup-python
+	@scripts/setup-python --no-dev
 
 $(NODE_READY): scripts/setup-node
 	@scripts/setup-node

@@ -1,6 +1,6 @@
-"""A host: two servers as one catalogue, calls routed by name, a person asked before anything is changed.
+"""An agent: a host with two servers, a model, and the loop between them. A person is asked before anything is changed.
 
-python examples/agent_host.py              runs once, with answers of its own
+python examples/agent_host.py              runs once; the model is a script, so no key is needed
 python examples/agent_host.py --serve NAME is one of its servers, on stdio: stock or till
 claude mcp add till -- python /path/to/examples/agent_host.py --serve till
 """
@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from typing import Any
 
 from trimaran import Host, Server
-from trimaran.host import PermissionDenied, Question
+from trimaran.host import Question
 
 stock = Server("stock", version="1.0.0")
 till = Server("till", version="1.0.0")
@@ -27,12 +28,6 @@ def count(item: str) -> int:
         item: What to count.
     """
     return shelves.get(item, 0)
-
-
-@stock.resource("stock://list", name="list", mime_type="application/json")
-def listing() -> str:
-    """All that is on the shelves."""
-    return json.dumps(shelves)
 
 
 @till.tool
@@ -56,43 +51,50 @@ def refund(item: str) -> str:
     return f"took back one {item}"
 
 
-def answer(question: Question) -> None:
-    """The person. A real one would be asked; see docs/guides/host.md."""
+async def run_agent(host: Host, prompt: str) -> list[Any]:
+    """The loop. With a real model, `ask_model` is `client.messages.create` of the library `anthropic`."""
+    messages: list[Any] = [{"role": "user", "content": prompt}]
+    while True:
+        reply = await ask_model(messages=messages, tools=host.tools(format="anthropic"))
+        messages.append({"role": "assistant", "content": reply["content"]})
+        results = await host.answer(reply, format="anthropic")
+        if results is None:
+            return messages
+        messages.append(results)
+
+
+async def ask_model(messages: list[Any], tools: list[Any]) -> dict[str, Any]:
+    """A model with a script: three calls at once, of which one has a wrong name, then a refund, then an end."""
+    print(f"model: {len(messages)} messages, {len(tools)} tools")
+    turns: list[list[tuple[str, dict[str, Any]]]] = [
+        [
+            ("mcp__stock__count", {"item": "rope"}),
+            ("mcp__till__sell", {"item": "rope", "price": 9.5}),
+            ("mcp__stock__counts", {"item": "rope"}),
+        ],
+        [("mcp__till__refund", {"item": "rope"})],
+    ]
+    number = len(messages) // 2
+    calls = turns[number] if number < len(turns) else []
+    blocks = [{"type": "tool_use", "id": f"call_{name}", "name": name, "input": value} for name, value in calls]
+    return {"role": "assistant", "content": blocks or [{"type": "text", "text": "Done."}]}
+
+
+def person(question: Question) -> None:
+    """A real person would be asked; see docs/guides/host.md."""
     print(f"? {question.message} {json.dumps(question.arguments)}")
     question.allow("once")
 
 
-def model_says(name: str, **arguments: object) -> dict[str, object]:
-    """What a model's provider would send; shaped like a block of Anthropic's."""
-    return {"type": "tool_use", "id": "call_1", "name": name, "input": arguments}
-
-
 async def main() -> int:
     me = [sys.executable, __file__, "--serve"]
-    async with Host(
-        {"stock": [*me, "stock"], "till": [*me, "till"]},
-        allow=["mcp__stock__*"],
-        deny=["mcp__till__refund"],
-        on_question=answer,
-    ) as host:
-        for status in host.status():
-            print(status)
-        for tool in host.tools(format="anthropic"):
-            print(f"- {tool['name']}: {tool['description'].partition('.')[0]}")
-        blocks = [
-            model_says("mcp__stock__count", item="rope"),
-            model_says("mcp__till__sell", item="rope", price=9.5),
-            model_says("mcp__till__refund", item="rope"),
-        ]
-        for block in blocks:
-            call = host.from_call(block, "anthropic")
-            try:
-                result = await host.call(*call)
-            except PermissionDenied as refusal:
-                print(f"refused: {refusal}")
-            else:
-                print(host.to_result(result, call, "anthropic")["content"][0]["text"])
-        print((await host.expand("What is left? @stock:list")).text)
+    servers = {"stock": [*me, "stock"], "till": [*me, "till"]}
+    async with Host(servers, allow=["mcp__stock__*"], deny=["mcp__till__refund"], on_question=person) as host:
+        print(*host.status(), sep="\n")
+        for message in await run_agent(host, "Sell a rope, then take it back."):
+            for block in message["content"]:
+                if isinstance(block, dict) and block["type"] == "tool_result":
+                    print("error:" if block.get("is_error") else "result:", block["content"][0]["text"])
     return 0
 
 

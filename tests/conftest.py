@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import faulthandler
+import functools
 import gc
 import hashlib
 import inspect
@@ -28,9 +29,9 @@ from typing import Any
 import pytest
 
 # The checks that files share explain their failures like tests do. Here, since others may import them first.
-pytest.register_assert_rewrite("tests.fault.rig", "tests.fault.client.peers", "tests.fleet.rig", "tests.fleet.verdict")
+pytest.register_assert_rewrite("tests.support", "tests.fault.client.peers", "tests.fleet.rig", "tests.fleet.verdict")
 
-from .ports import find_port  # noqa: E402 - after the line above, which comes before every import of ours
+from tests.support.ports import find_port  # noqa: E402 - after the line above, which comes before every import of ours
 
 # A test run in the background inherits a SIGINT that is ignored, and so would the programs it starts and interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -44,7 +45,8 @@ for variable in ("COLUMNS", "LINES", "COLORTERM", "FORCE_COLOR", "NO_COLOR", "TT
     os.environ.pop(variable, None)
 
 DEADLINE = 90.0  # seconds; the slowest honest unit test takes about one, and a wait for what must come gives up before
-ARCH = Path(__file__).parent / "arch"
+TESTS = Path(__file__).resolve().parent
+ARCH = TESTS / "arch"
 GRACE = 10.0  # seconds in which what was told to end may still end
 
 
@@ -57,6 +59,10 @@ def free_port() -> int:
 
 CASES = 8  # of one test that are quick; half of all tests are cases of some 230 functions
 
+# The folders whose files take long come first: two workers share the files, one after the other, and none of them should be
+# left with minutes of work when the other is done (`--dist loadfile --no-loadscope-reorder`).
+LONG_FIRST = ("conformance", "interop", "fleet", "fault", "docs", "unit/apps", "typing", "attack", "soak", "wire")
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -65,6 +71,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Which ones is decided by a digest of their names: the same ones each time and everywhere, and some of every kind, while
     every second case might be all of one. A case in tests/arch is one of our own files: all of these are quick.
     """
+    items.sort(key=lambda item: _rank(item.path))
     tests: dict[tuple[Path, str], list[pytest.Item]] = {}
     for item in items:
         if " at 0x" in item.name:  # another name in every process, so two workers would not agree on the tests
@@ -74,6 +81,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for cases in tests.values():
         for item in sorted(cases, key=lambda item: hashlib.sha256(item.name.encode()).digest())[CASES:]:
             item.add_marker("slow")
+
+
+@functools.cache
+def _rank(file: Path) -> int:
+    path = file.relative_to(TESTS).as_posix() if file.is_relative_to(TESTS) else ""
+    return next((rank for rank, folder in enumerate(LONG_FIRST) if path.startswith(f"{folder}/")), len(LONG_FIRST))
 
 
 # --- nothing left behind ---------------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ def audio(
     return AudioContent(data=_base64(data), mime_type=mime_type, annotations=annotations, meta=meta or None)
 
 
-def resource_link(resource: Resource | str, name: str | None = None, **fields: Any) -> ResourceLink:
+def resource_link(resource: Resource | str, name: str | None = None, **fields: Json) -> ResourceLink:
     """A link to a resource: from its definition, or from a URI and a name."""
     if isinstance(resource, str):
         return ResourceLink(uri=resource, name=name or resource, **fields)
@@ -129,19 +129,19 @@ def assistant_message(content: str | ContentBlock | dict[str, Json]) -> PromptMe
     return message("assistant", content)
 
 
-def tool_error(content: str | Sequence[Any] | ContentBlock, meta: Meta = None) -> CallToolResult:
+def tool_error(content: str | Sequence[Json] | ContentBlock, meta: Meta = None) -> CallToolResult:
     """An `isError` result with this text or these blocks (R44)."""
     return CallToolResult.error([content] if isinstance(content, msgspec.Struct) else content, meta=meta or None)
 
 
-def structured(data: Json, content: str | Sequence[Any] | UnsetType = UNSET, meta: Meta = None) -> CallToolResult:
+def structured(data: Json, content: str | Sequence[Json] | UnsetType = UNSET, meta: Meta = None) -> CallToolResult:
     """A result with `structuredContent`; the content defaults to the data as JSON text (R45)."""
     if content is UNSET:
         content = msgspec.json.encode(data).decode()
     return CallToolResult.ok(content, structured=data, meta=meta or None)
 
 
-def result_meta(result: CallToolResult | str | Sequence[Any], meta: Mapping[str, Json]) -> CallToolResult:
+def result_meta(result: CallToolResult | str | Sequence[Json], meta: Mapping[str, Json]) -> CallToolResult:
     """The result with `_meta` on it; an empty mapping is left off (R46)."""
     full = result if isinstance(result, CallToolResult) else CallToolResult.ok(result)
     return msgspec.structs.replace(full, meta=dict(meta) or None)

@@ -92,7 +92,7 @@ def check_depth(
     max_containers: int | None = None,
     max_members: int = MAX_MEMBERS,
 ) -> None:
-    """Refuse JSON that nests too deeply, or is slow to parse. What is not JSON may pass: a parser stops where it goes wrong.
+    """Refuse JSON that nests too deeply, or is slow to parse. Invalid JSON may pass: a parser stops at the first error.
 
     Args:
         data: the text.
@@ -141,7 +141,7 @@ def decode_json(data: bytes | bytearray | memoryview | msgspec.Raw | str, type: 
 
 
 def _has_many_brackets(data: bytes, levels: int) -> bool:
-    """Are there more opening brackets than levels allowed?"""
+    """Whether there are more opening brackets than levels allowed."""
     if len(data) <= _SMALL:
         return data.count(b"[") + data.count(b"{") > levels
     return _has_more(data, (b"[", b"{"), levels)
@@ -189,9 +189,9 @@ def _count_parts(data: bytes, max_members: int) -> None:
         ):  # so many strings are slow to take out, and too many values
             raise TooDeep(f"more than {MAX_VALUES} values in one message")
         marks = _outside_strings(marks)
-        for mark, most, what in counted:
+        for mark, most, label in counted:
             if marks.count(mark) > most:
-                raise TooDeep(f"more than {most} {what} in one message")
+                raise TooDeep(f"more than {most} {label} in one message")
 
 
 def _structure(data: bytes) -> bytes:
@@ -200,7 +200,7 @@ def _structure(data: bytes) -> bytes:
 
 
 def _outside_strings(marks: bytes) -> bytes:
-    """What is outside of the strings of a text, or of the quotes and some other marks of it."""
+    """The parts of a text outside of its strings, or of the quotes and some other marks of it."""
     if b'"' not in marks:
         return marks
     # Two adjacent quotes, of one string or of two, can go: what is inside of a string stays inside.

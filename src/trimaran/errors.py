@@ -138,34 +138,34 @@ class ProtocolError(Error):
     request_id: int | str | None = None
     """The id of the request this answers, where one could be read."""
 
-    def __init__(self, code: int, message: str, data: Any = None, *, status: int | None = None) -> None:
+    def __init__(self, code: int, message: str, data: object = None, *, status: int | None = None) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
-        self.data = data
+        self.data: Any = data
         self.status = status if status is not None else _STATUS.get(code, 200)
 
     def __str__(self) -> str:
         return f"{self.message} ({self.code})"
 
     @classmethod
-    def parse_error(cls, message: str = "the message is not valid JSON", data: Any = None) -> Self:
+    def parse_error(cls, message: str = "the message is not valid JSON", data: object = None) -> Self:
         return cls(CODE_PARSE, message, data)
 
     @classmethod
-    def invalid_request(cls, message: str, data: Any = None, *, status: int | None = None) -> Self:
+    def invalid_request(cls, message: str, data: object = None, *, status: int | None = None) -> Self:
         return cls(CODE_INVALID_REQUEST, message, data, status=status)
 
     @classmethod
-    def method_not_found(cls, method: str, data: Any = None) -> Self:
+    def method_not_found(cls, method: str, data: object = None) -> Self:
         return cls(CODE_METHOD_NOT_FOUND, f"method not found: {method[:200]}", data)
 
     @classmethod
-    def invalid_params(cls, message: str, data: Any = None) -> Self:
+    def invalid_params(cls, message: str, data: object = None) -> Self:
         return cls(CODE_INVALID_PARAMS, message, data)
 
     @classmethod
-    def internal_error(cls, message: str = "internal error", data: Any = None, *, status: int | None = None) -> Self:
+    def internal_error(cls, message: str = "internal error", data: object = None, *, status: int | None = None) -> Self:
         return cls(CODE_INTERNAL, message, data, status=status)
 
     @classmethod
@@ -209,9 +209,9 @@ class InvalidOutput(RemoteProtocolError):
 
     kind = "invalid_output"
 
-    def __init__(self, message: str, *, result: Any = None) -> None:
+    def __init__(self, message: str, *, result: object = None) -> None:
         super().__init__(CODE_INTERNAL, message)
-        self.result = result
+        self.result: Any = result
 
 
 class CallError(ProtocolError):
@@ -265,9 +265,9 @@ class ToolError(Error):
 
     result: Any = None
 
-    def __init__(self, message: str = "", *, content: Any = None, meta: dict[str, Any] | None = None) -> None:
+    def __init__(self, message: str = "", *, content: object = None, meta: dict[str, object] | None = None) -> None:
         super().__init__(message)
-        self.content = content
+        self.content: Any = content
         self.meta = meta
 
 
@@ -345,13 +345,13 @@ class Unauthorized(TransportError):
         status: int = 401,
         www_authenticate: str = "",
         code: int | str | None = None,
-        data: Any = None,
+        data: object = None,
     ) -> None:
         super().__init__(message)
         self.status = status
         self.www_authenticate = www_authenticate
         self.code = code
-        self.data = data
+        self.data: Any = data
 
 
 class AuthorizationFailed(Unauthorized):

@@ -1,18 +1,17 @@
 """The fleet: all processes that serve one server on one store, and what they tell each other.
 
-A process alone needs none of this. With a shared store, a client's next request may reach any process, so whatever one of
-them knows and another may need goes one of three ways:
+A single process needs none of this. With a shared store, a client's next request may reach any process. Processes share
+what they know in three ways:
 
-- **records** in the store are what everybody may read: sessions, tasks, the events of streams;
-- **news** (`tell`) says that something happened. It is heard at most once, so nothing may hang on it: whoever misses it
-  finds out later, from the record, at the cost of time only. After a gap in hearing, everybody looks again;
-- **questions** (`ask`) go to one process, by its name, and come back answered, or with the fact that it is not there.
+- **records** in the store, which every process may read: sessions, tasks, the events of streams;
+- **news** (`tell`) that something happened. News arrives at most once, so nothing depends on it: a process that misses it
+  learns of it later from the record. After a gap in hearing, every process looks at the records again;
+- **questions** (`ask`) to one process, by its name. The answer comes back, or the fact that the process is gone.
 
-Changes (`server.notify`) are news that is also kept for a day in a log of its own, so that a session which had no stream
-open meanwhile still hears of them.
+Changes (`server.notify`) are news that a log keeps for a day, so that a session without an open stream still hears of them.
 
-The store may be away. What is said meanwhile waits here, for a while, and in order; what is asked for is refused at once, with
-StoreError; and it mends by itself.
+The store may be away. Then news waits here for a while, in order, and questions are refused at once with StoreError. The
+fleet recovers by itself.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from trimaran.server.access import owner_text
 from trimaran.server.changes import LIST_CHANGED
 from trimaran.server.handlers import incident, logger
 from trimaran.state import open_store
-from trimaran.state.contracts import Event, Gap, Health, NoAnswer, Store, StoreClosed, StoreError, StoreFull
+from trimaran.state.contracts import Gap, NoAnswer, Store, StoreClosed, StoredEvent, StoreError, StoreFull, StoreHealth
 
 if TYPE_CHECKING:
     from trimaran.server.server import Server
@@ -39,34 +38,34 @@ if TYPE_CHECKING:
 __all__ = ["Fleet", "owner_text", "unavailable"]
 
 Hear: TypeAlias = Callable[[Any], object]
-"""Takes a piece of news. Called on the loop, and must not wait; a coroutine it returns runs by itself."""
+"""Receives news. The loop calls it, so it must not block; a coroutine that it returns runs in a task."""
 Respond: TypeAlias = Callable[[Any], Awaitable[Any]]
 
 _TOPIC: Final = "fleet"
-# The log of changes, kept like the events of a session: long enough for any session that is still there.
+# The log of changes, stored like the events of a session, for as long as a session may live.
 _LOG: Final = ("~fleet", "changes")
 _LOG_SECONDS: Final = 86_400.0
-# What waits to be told while the store is away; beyond that the oldest give way.
+# News that waits while the store is away; beyond that the oldest are dropped.
 _MOST_WAITING: Final = 1000
 _PING_SECONDS: Final = 2.0
 _START_SECONDS: Final = 1.0
 _CLOSE_SECONDS: Final = 1.0
-# What must not be lost, and waits to be given to one process: beyond that it is lost all the same.
+# Questions that wait for one process; beyond that they are lost.
 _MOST_ASKING: Final = 1000
-# Numbers of changes may come in another order than they were given out; one that is later than this was missed.
+# Changes may arrive out of order; one that is later than this was missed.
 _HOLE_SECONDS: Final = 1.0
 
 _encode: Final = msgspec.msgpack.encode
 _decode: Final = msgspec.msgpack.Decoder(tuple[str, str, Any]).decode
 
 Change: TypeAlias = "tuple[str, str | None, dict[str, Any]]"
-"""What changed: its kind, its URI if it has one, and what goes with it."""
+"""A change: its kind, its URI if it has one, and further fields."""
 
 
 def unavailable(error: StoreError) -> ProtocolError:
-    """The refusal of what cannot be done without the store: 503, and the client may come back."""
+    """The refusal of a request that needs the store: 503, and the client may try again."""
     if not error.is_logged:
-        logger.warning("a request was refused for want of the store: %s", error)  # which may name a path or a host
+        logger.warning("a request needs the store and was refused: %s", error)  # its text may name a path or a host
     if isinstance(error, StoreFull):
         return ProtocolError.internal_error(
             "the server's store is full, and this needs room in it; try again", status=503
@@ -78,23 +77,23 @@ def unavailable(error: StoreError) -> ProtocolError:
 
 @final
 class Fleet:
-    """This process among those that share its store."""
+    """This process, as one of those that share its store."""
 
     def __init__(self, server: Server, store: Store | str) -> None:
         self.server = server
         self.name = secrets.token_hex(6)
-        """This process, as clients may see it in ids: it tells nothing, and is new with each."""
+        """The random name of this process; clients may see it in ids."""
         self._url = store if isinstance(store, str) else None
         self.store: Store = self._open(store) if isinstance(store, str) else store
         self.poisoned = 0
-        """News that could not be understood, and was dropped."""
+        """Messages that could not be decoded and were dropped."""
         self.seen_change = 0
-        """Every change up to this number has been heard of."""
+        """Every change up to this number has arrived."""
         self._ahead: set[int] = set()
-        """Those after it that have been, too: between them something is missing, or late."""
+        """Later changes that have arrived: those in between are missing or late."""
         self._waiting_for: asyncio.Task[Any] | None = None
         self.hearing = 0
-        """The number of the change that is being told at this moment, if it came from the log or another process."""
+        """The number of the change that is being delivered, if it came from the log or another process."""
         self._hear: dict[str, Hear] = {"change": self._hear_change}
         self._respond: dict[str, Respond] = {"ping": _pong}
         self._on_gap: list[Callable[[], object]] = [self._catch_up]
@@ -124,7 +123,7 @@ class Fleet:
         """May there be others?"""
         return self.store.is_shared
 
-    async def check(self) -> Health:
+    async def check(self) -> StoreHealth:
         return await self.store.check()
 
     # --- its life
@@ -285,14 +284,14 @@ class Fleet:
             try:
                 async with AsyncExitStack() as stack:
                     await stack.enter_async_context(self.store.bus.answer(self.name, self._answer))
-                    heard = await stack.enter_async_context(self.store.bus.subscribe(_TOPIC))
+                    messages = await stack.enter_async_context(self.store.bus.subscribe(_TOPIC))
                     if self._heard is not None and self._heard.is_set():
                         self._look_again()
                     elif self._heard is not None:
                         await self._find_place()
                         self._heard.set()
                     pause = 0.05
-                    async for message in heard:
+                    async for message in messages:
                         if isinstance(message, Gap):
                             self._look_again()
                         else:
@@ -437,13 +436,13 @@ class Fleet:
             self.hearing = 0
 
     async def _find_place(self) -> None:
-        """Where the log of changes is now: what came before us is old news."""
+        """Go to the end of the log: changes before our start do not matter."""
         self._settle(max(self.seen_change, (await self.store.events.read(*_LOG, 0, limit=1)).last))
 
     async def _catch_up(self) -> None:
-        """After a gap: hear of the changes that were missed."""
+        """After a gap: deliver the changes that were missed."""
         self._gaps += 1
-        mine = self._gaps
+        gap = self._gaps
         while True:
             try:
                 changes, last = await self._read_since(self.seen_change)
@@ -452,7 +451,7 @@ class Fleet:
                 return
             except StoreError as error:
                 await asyncio.sleep(max(0.05, error.retry_after))
-                if mine != self._gaps:
+                if gap != self._gaps:
                     return  # a later gap is being looked after
         missed = [(0, change) for change in _EVERYTHING] if changes is None else changes
         news = [(number, change) for number, change in missed if not number or self._is_news(number)]
@@ -461,20 +460,20 @@ class Fleet:
             self._deliver(number, change)
 
     async def changes_since(self, number: int) -> tuple[list[Change] | None, int]:
-        """The changes after a number, and the number of the last; None instead if some are no longer known."""
-        found, last = await self._read_since(number)
-        return None if found is None else [change for _, change in found], last
+        """The changes after a number, or None if the log no longer has all of them; and the number of the last."""
+        changes, last = await self._read_since(number)
+        return None if changes is None else [change for _, change in changes], last
 
     async def _read_since(self, number: int) -> tuple[list[tuple[int, Change]] | None, int]:
-        found: list[tuple[int, Change]] = []
+        changes: list[tuple[int, Change]] = []
         after = number
         while True:
             page = await self.store.events.read(*_LOG, after)
             if page.is_truncated:
                 return None, page.last
-            found += [(event.number, change) for event in page.events if (change := _read_change(event)) is not None]
+            changes += [(event.number, change) for event in page.events if (change := _read_change(event)) is not None]
             if not page.events or page.events[-1].number >= page.last:
-                return found, page.last
+                return changes, page.last
             after = page.events[-1].number
 
 
@@ -482,7 +481,7 @@ _EVERYTHING: Final[list[Change]] = [(kind, None, {}) for kind in LIST_CHANGED]
 _changes: Final = msgspec.msgpack.Decoder(tuple[str, str | None, dict[str, Any]])
 
 
-def _read_change(event: Event) -> Change | None:
+def _read_change(event: StoredEvent) -> Change | None:
     try:
         return _changes.decode(event.data)
     except msgspec.MsgspecError:

@@ -3,9 +3,9 @@
     decode(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')      # Request(id=1, method='ping', params=None)
     encode(Result(id=1, result={}))                          # b'{"jsonrpc":"2.0","id":1,"result":{}}'
 
-Pure. It knows envelopes and nothing of what is in them: which methods there are, and what their params look like, is for
-`Server` and `connect`. What is no message is refused with the code that the specification has for it: -32700 for what is not
-JSON, -32600 for what is no envelope, with the id of the request where there is one (`error.request_id`).
+Pure. It knows envelopes and not their content: methods and params belong to
+`Server` and `connect`. An invalid message is refused with the code of the specification: -32700 for invalid
+JSON, -32600 for an invalid envelope, with the id of the request if it has one (`error.request_id`).
 
 Ids are strings and integers; only an error may have none, which answers what could not be read. Batches, which are lists here,
 exist in 2025-03-26 alone.
@@ -30,7 +30,7 @@ from .errors import (
 )
 from .protocol.inbound import RequestId, as_request_id
 from .protocol.outbound import Writer
-from .protocol.replies import Frame
+from .protocol.read_reply import Frame
 from .protocol.versions import V2025_03
 from .types import Implementation, Json
 

@@ -10,7 +10,7 @@ A peer decides how many pages there are, so the number is bounded, and a cursor 
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from .errors import CODE_INVALID_REQUEST, RemoteProtocolError, TooManyPages
@@ -22,7 +22,7 @@ MAX_PAGES: Final = 1000
 
 
 async def walk_pages(
-    fetch: Callable[[str | None], Awaitable[Any] | Any], *, max_pages: int = MAX_PAGES, what: str = "the list"
+    fetch: Callable[[str | None], object], *, max_pages: int = MAX_PAGES, what: str = "the list"
 ) -> AsyncIterator[Any]:
     """Yield every entry of a list that comes in pages.
 

@@ -12,25 +12,36 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NoReturn, final
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, TypedDict, Unpack, final
 
+from trimaran import legacy_seam
 from trimaran.errors import ConfigError
+from trimaran.option_names import check_options, suggestion
 from trimaran.server.handlers import logger
-from trimaran.transports.engine import Authenticator, Engine
+from trimaran.transports.engine import Authenticator, Engine, engines_of
 from trimaran.transports.guard import Guard
 from trimaran.transports.health import choose_health
 from trimaran.transports.signals import ENDS, hangup, hear
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from trimaran.server.server import Server
     from trimaran.state import Store
+    from trimaran.transports.admission import RateLimiter
     from trimaran.transports.asgi import AsgiApp
-    from trimaran.transports.entrance import RateLimiter
     from trimaran.transports.middleware import AuthMiddleware, MetadataMiddleware
-    from trimaran.workers import Seat
+    from trimaran.transports.tls import Certificates
+    from trimaran.workers import WorkerChannel
 
-__all__ = ["AuthMiddleware", "HttpServer", "MetadataMiddleware", "asgi", "engine", "run", "serve", "share"]
+__all__ = ["AuthMiddleware", "HttpServer", "MetadataMiddleware", "asgi", "engine", "lifespan", "run", "serve", "share"]
+
+Path: TypeAlias = "str | os.PathLike[str]"
+Tls: TypeAlias = "tuple[Path, Path] | Mapping[str, Path] | SSLContext"
+"""`("cert.pem", "key.pem")`; a mapping with certfile, keyfile, cacertfile, password; or a ready context."""
+Transport: TypeAlias = Literal["stdio", "http", "streamable-http"]
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 9090
@@ -52,102 +63,111 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def _door(server: Server, legacy: Any, options: Mapping[str, Any]) -> Any:
-    if not legacy:
-        return None
-    from trimaran.legacy.http import LegacyHttp
+class LegacyHttpOptions(TypedDict, total=False):
+    """The options that concern clients of the revisions before 2026-07-28."""
 
-    return LegacyHttp(server, **options)
-
-
-_LEGACY_OPTIONS: Final = (
-    "require_session",
-    "enable_get",
-    "allow_delete",
-    "sse_path",
-    "sse_message_path",
-    "retry_ms",
-    "plain",
-    "validate_protocol_version",
-)
+    require_session: bool
+    enable_get: bool
+    allow_delete: bool
+    sse_path: str | None
+    sse_message_path: str | None
+    retry_ms: int | None
+    plain: bool
+    validate_protocol_version: bool
 
 
-def engine(
-    server: Server,
-    path: str = "/mcp",
-    *,
-    host: str | None = None,
-    legacy: bool = True,
-    allowed_origins: Iterable[str] | str | None = None,
-    allow_missing_origin: bool | None = None,
-    allowed_hosts: Iterable[str] | str | None = None,
-    auth: Authenticator | None = None,
-    rate_limit: RateLimiter | None = None,
-    public_url: str | None = None,
-    store: Store | str | None = None,
-    health: bool = True,
-    gauges: bool = False,
-    ready_needs_store: bool = False,
-    tasks: str | None = None,
-    **options: Any,
-) -> Engine:
-    """The endpoint, for any HTTP server to carry.
+class EndpointOptions(LegacyHttpOptions, total=False):
+    """The options of an endpoint, whichever HTTP server carries it."""
 
-    `store` is where sessions and tasks live, for more than one process or for longer than one: `sqlite:///boat.db`,
-    `redis://localhost`, or an object that `trimaran.testing.check_store` approves of.
+    legacy: bool
+    allowed_origins: Iterable[str] | None
+    allow_missing_origin: bool | None
+    allowed_hosts: Iterable[str] | None
+    auth: Authenticator | None
+    """A provider of `trimaran.auth`, or any object that can `authenticate(request)`."""
+    rate_limit: RateLimiter | None
+    """A `trimaran.auth.RateLimit`."""
+    public_url: str | None
+    """The URL of the endpoint as clients write it, behind a proxy."""
+    store: Store | str | None
+    """Where sessions and tasks live, for several processes or beyond the end of one: `sqlite:///boat.db`,
+    `redis://localhost`, or an object that passes `trimaran.testing.check_store`."""
+    health: bool
+    """Answers `/livez` and `/readyz`; on by default."""
+    gauges: bool
+    """Answers `/gauges`."""
+    ready_needs_store: bool
+    """The server is not ready while its store is away."""
+    tasks: Literal["docket"] | None
+    """Leaves long-running tools to `trimaran worker`."""
 
-    `health` answers `/livez` and `/readyz`, `gauges` also `/gauges`; with `ready_needs_store` the server is not ready while
-    its store is away. `tasks="docket"` leaves long-running tools to `trimaran worker`.
 
-    `auth` is a provider of `trimaran.auth`, or any object that can `authenticate(request)`. `rate_limit` is a
-    `trimaran.auth.RateLimit`. `public_url` is the URL of the endpoint as clients write it, where a proxy stands between.
-    """
-    unknown = [k for k in options if k not in _LEGACY_OPTIONS]
-    if unknown:
-        known = (
-            "host",
-            "legacy",
-            "allowed_origins",
-            "allow_missing_origin",
-            "allowed_hosts",
-            "auth",
-            "rate_limit",
-            "public_url",
-            "store",
-            "health",
-            "gauges",
-            "ready_needs_store",
-            "tasks",
-            *_LEGACY_OPTIONS,
-        )
-        raise ConfigError(f"unknown option {unknown[0]!r}; the endpoint takes {', '.join(known)}")
-    share(server, store)
-    _hand_on_tasks(server, tasks)
+class AsgiOptions(EndpointOptions, total=False):
+    """The options of `server.asgi` and `server.engine`."""
+
+    host: str | None
+    """The address that the HTTP server binds, if it is known: the guard trusts loopback more."""
+
+
+class HttpOptions(EndpointOptions, total=False):
+    """The options of `HttpServer`, and of `server.run` and `server.serve` over HTTP."""
+
+    host: str
+    port: int
+    path: str
+    tls: Tls | None
+    http2: bool | None
+    backlog: int
+    reuse_port: bool
+
+
+_HTTP_NAMES: Final = (*HttpOptions.__annotations__, "workers", "on_ready")
+
+
+class StdioOptions(TypedDict, total=False):
+    """The options of `server.run` and `server.serve` on stdio."""
+
+    legacy: bool
+    watch_parent: bool
+    store: Store | str | None
+
+
+class RunOptions(HttpOptions, total=False):
+    """The options of all transports."""
+
+    watch_parent: bool
+
+
+def engine(server: Server, path: str = "/mcp", **options: Unpack[AsgiOptions]) -> Engine:
+    """The endpoint, for any HTTP server to carry."""
+    check_options(options, AsgiOptions.__annotations__, "the endpoint")
+    auth, rate_limit, public_url = options.get("auth"), options.get("rate_limit"), options.get("public_url")
+    share(server, options.get("store"))
+    _hand_on_tasks(server, options.get("tasks"))
     _check_auth(auth)
     _check_rate_limit(rate_limit)
     _check_public_url(public_url)
     guard = Guard(
-        host,
-        allowed_origins=allowed_origins,  # pyright: ignore[reportArgumentType]
-        allow_missing_origin=allow_missing_origin,
-        allowed_hosts=allowed_hosts,  # pyright: ignore[reportArgumentType]
+        options.get("host"),
+        allowed_origins=options.get("allowed_origins"),
+        allow_missing_origin=options.get("allow_missing_origin"),
+        allowed_hosts=options.get("allowed_hosts"),
         public_url=public_url,
         headers=getattr(auth, "header_names", ()),
     )
-    door = _door(server, legacy, options)
-    made = Engine(
+    legacy_options = {name: value for name, value in options.items() if name in LegacyHttpOptions.__annotations__}
+    return Engine(
         server,
         guard,
         path=path,
-        legacy=door,
+        legacy=legacy_seam.http_endpoint(server, legacy_options) if options.get("legacy", True) else None,
         auth=auth,
         rate_limit=rate_limit,
         public_url=public_url,
-        health=choose_health(health, gauges, ready_needs_store),
+        health=choose_health(
+            options.get("health", True), options.get("gauges", False), options.get("ready_needs_store", False)
+        ),
     )
-    if door is not None:
-        door.attach(made)
-    return made
 
 
 def share(server: Server, store: Store | str | None) -> None:
@@ -225,7 +245,21 @@ def _kind(value: Any) -> str:
     return f"the class {value.__name__}" if isinstance(value, type) else repr(value)[:100]
 
 
-def asgi(server: Server, path: str = "/mcp", **options: Any) -> AsgiApp:
+@asynccontextmanager
+async def lifespan(server: Server) -> AsyncGenerator[None]:
+    """The life of a server that another application serves; see `Server.lifespan`."""
+    try:
+        await server.start()
+        for endpoint in engines_of(server):
+            await endpoint.start()
+        yield
+    finally:
+        for endpoint in engines_of(server):
+            await endpoint.drain(DRAIN_SECONDS)
+        await server.stop()
+
+
+def asgi(server: Server, path: str = "/mcp", **options: Unpack[AsgiOptions]) -> AsgiApp:
     """The endpoint as an ASGI app."""
     from trimaran.transports.asgi import AsgiApp
 
@@ -243,12 +277,13 @@ class HttpServer:
         host: str = DEFAULT_HOST,
         port: int = DEFAULT_PORT,
         path: str = "/mcp",
-        tls: Any = None,
+        tls: Tls | None = None,
         http2: bool | None = None,
         backlog: int = 2048,
         reuse_port: bool = False,
-        **options: Any,
+        **options: Unpack[EndpointOptions],
     ) -> None:
+        check_options(options, _HTTP_NAMES, "an HTTP server")
         if getattr(options.get("auth"), "needs_scope", False):
             raise ConfigError(
                 "FromScope reads what an ASGI application above has found out, and here nothing is above: mount "
@@ -260,14 +295,14 @@ class HttpServer:
         self.tls = tls is not None
         certificates = _certificates(tls, http2)
         self.engine = engine(server, path, host=host, **options)
-        from trimaran.transports.http1 import Http1Server
+        from trimaran.transports.http1_server import Http1Server
 
         self._carrier = Http1Server(self.engine, host, port, backlog=backlog, reuse_port=reuse_port, tls=certificates)
 
     @property
     def url(self) -> str:
-        shown = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'https' if self.tls else 'http'}://{shown}:{self.port}{self.engine.path}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.tls else 'http'}://{host}:{self.port}{self.engine.path}"
 
     async def start(self) -> None:
         """Listen. Returns once connections are accepted; an authenticator that cannot start keeps it from that (R166)."""
@@ -295,7 +330,7 @@ class HttpServer:
         await self.stop()
 
 
-def _certificates(tls: Any, http2: bool | None) -> Any:
+def _certificates(tls: Tls | None, http2: bool | None) -> Certificates | None:
     if tls is None:
         if http2:
             raise ConfigError("http2=True needs tls=: clients speak HTTP/2 only where a TLS handshake has chosen it")
@@ -312,7 +347,7 @@ def _protocols(http2: bool | None) -> list[str]:
     if http2 is False:
         return ["http/1.1"]
     try:
-        import_module("trimaran.transports.http2")  # now, and not while the first client waits
+        import_module("trimaran.transports.http2_server")  # now, and not while the first client waits
     except ImportError:
         if http2:
             raise ConfigError('http2=True needs the extra `http2`: pip install "trimaran[http2]"') from None
@@ -343,56 +378,70 @@ def _check_bindable(host: str, port: int) -> None:
             raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}; choose another port") from None
 
 
-def _stdio_options(options: dict[str, Any]) -> dict[str, Any]:
-    """The options of a channel, with the legacy half put in where it is wanted."""
-    legacy = options.pop("legacy", True)
-    if not legacy:
+def _stdio_options(server: Server, options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a channel. The legacy half is among them, unless it is switched off."""
+    for name in options:
+        if name not in StdioOptions.__annotations__ and name in _HTTP_NAMES:
+            raise ConfigError(f'{name}= is an option of HTTP, not of stdio: server.run("http", {name}=...)')
+    check_options(options, StdioOptions.__annotations__, "stdio")
+    share(server, options.pop("store", None))
+    if not options.pop("legacy", True):
         return options
-    from trimaran.legacy.duplex import LegacyDuplex
+    return {**options, "legacy": legacy_seam.duplex_half()}
 
-    return {**options, "legacy": LegacyDuplex}
+
+def _check_transport(transport: str) -> None:
+    known = ("stdio", "http", "streamable-http")
+    if transport not in known:
+        hint = suggestion(transport, known)
+        raise ConfigError(f'there is no transport {transport!r};{hint} use run() for stdio or run("http", port=9090)')
 
 
 async def serve(
-    server: Server, transport: str = "stdio", *, on_ready: Callable[[HttpServer], None] | None = None, **options: Any
+    server: Server,
+    transport: Transport = "stdio",
+    *,
+    on_ready: Callable[[HttpServer], object] | None = None,
+    **options: Unpack[RunOptions],
 ) -> None:
     """Serve inside a running loop until cancelled."""
+    _check_transport(transport)
     if transport == "stdio":
         from trimaran.transports.stdio import serve_stdio
 
-        share(server, options.pop("store", None))
-        await serve_stdio(server, **_stdio_options(options))
+        await serve_stdio(server, **_stdio_options(server, {**options}))
         return
-    if transport not in ("http", "streamable-http"):
-        raise ConfigError(f'there is no transport {transport!r}; use run() for stdio or run("http", port=9090)')
     async with HttpServer(server, **options) as http:
-        logger.info("serving %s on %s", server.info.name, http.url)
+        logger.info("serving %s on %s", server.name, http.url)
         if on_ready is not None:
             on_ready(http)
         await asyncio.Event().wait()
 
 
 def run(
-    server: Server, transport: str = "stdio", *, on_ready: Callable[[HttpServer], None] | None = None, **options: Any
+    server: Server,
+    transport: Transport = "stdio",
+    *,
+    workers: int = 1,
+    on_ready: Callable[[HttpServer], object] | None = None,
+    **options: Unpack[RunOptions],
 ) -> None:
-    """Serve until told to stop by EOF, SIGTERM or Ctrl-C. Over HTTP, from a terminal, the URL is shown there."""
+    """Serve until EOF, SIGTERM or Ctrl-C. Over HTTP, in a terminal, stderr shows the URL."""
+    _check_transport(transport)
     if transport == "stdio":
         from trimaran.transports.stdio import run_stdio
 
-        share(server, options.pop("store", None))
-        run_stdio(server, **_stdio_options(options))
+        run_stdio(server, **_stdio_options(server, {**options} if workers == 1 else {**options, "workers": workers}))
         return
-    if transport not in ("http", "streamable-http"):
-        raise ConfigError(f'there is no transport {transport!r}; use run() for stdio or run("http", port=9090)')
-    workers = options.pop("workers", 1)
-    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-        raise ConfigError(f"workers is a positive integer, not {workers!r}")
+    check_options(options, _HTTP_NAMES, "an HTTP server")
+    if type(workers) is not int or workers < 1:
+        raise ConfigError(f"workers must be a positive integer, not {workers!r}")
     if on_ready is None and sys.stderr is not None and sys.stderr.isatty():  # pyright: ignore[reportUnnecessaryComparison]
         on_ready = announce
     if workers == 1 and WORKER_VARIABLE not in os.environ:
-        _run_one(server, on_ready, options, (*ENDS, *hangup()))
+        _run_one(server, on_ready, {**options}, (*ENDS, *hangup()))
     else:
-        _run_many(server, workers, on_ready, options)
+        _run_many(server, workers, on_ready, {**options})
 
 
 def announce(http: HttpServer) -> None:
@@ -403,7 +452,7 @@ def announce(http: HttpServer) -> None:
 
 def _run_one(
     server: Server,
-    on_ready: Callable[[HttpServer], None] | None,
+    on_ready: Callable[[HttpServer], object] | None,
     options: dict[str, Any],
     ends: Iterable[signal.Signals],
 ) -> None:
@@ -424,7 +473,7 @@ def _run_one(
 
 def run_loop(main: Any) -> None:
     """Run a coroutine on the fastest loop there is."""
-    from trimaran.executor import own_process
+    from trimaran.daemon_threads import own_process
 
     try:
         import uvloop
@@ -435,7 +484,7 @@ def run_loop(main: Any) -> None:
 
 
 def _serve_seat(
-    server: Server, seat: Seat, on_ready: Callable[[HttpServer], None] | None, options: dict[str, Any]
+    server: Server, seat: WorkerChannel, on_ready: Callable[[HttpServer], object] | None, options: dict[str, Any]
 ) -> NoReturn:
     """The life of one of several workers."""
     from trimaran.workers import work
@@ -461,11 +510,11 @@ def _is_shared(store: Any) -> bool:
 
 
 def _run_many(
-    server: Server, workers: int, on_ready: Callable[[HttpServer], None] | None, options: dict[str, Any]
+    server: Server, workers: int, on_ready: Callable[[HttpServer], object] | None, options: dict[str, Any]
 ) -> None:
     if not hasattr(os, "fork"):
         raise ConfigError("workers needs a system with fork; run several servers on ports of their own instead")
-    from trimaran.workers import Post, adopt, supervise
+    from trimaran.workers import WorkerSettings, adopt, supervise
 
     _check_sharing(workers, options)
     options["reuse_port"] = True
@@ -479,10 +528,10 @@ def _run_many(
     server.fleet = None  # each worker is a process of its own in it
     _wait_until_bindable(options.get("host", DEFAULT_HOST), options["port"])
 
-    def begin(seat: Seat) -> NoReturn:
+    def begin(seat: WorkerChannel) -> NoReturn:
         _serve_seat(server, seat, on_ready if seat.index == 0 else None, {**options})
 
-    supervise(workers, Post(options["port"], tuple(keys), WORKER_VARIABLE), begin)
+    supervise(workers, WorkerSettings(options["port"], tuple(keys), WORKER_VARIABLE), begin)
 
 
 def _check_sharing(workers: int, options: dict[str, Any]) -> None:

@@ -14,17 +14,18 @@ import asyncio
 import contextlib
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import CancelledError
-from types import TracebackType
-from typing import Any, Self, TypeVar, final
+from types import TracebackType, UnionType
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack, final
 
-from trimaran.client.client import Client, OnProgress, Timeout
+from trimaran.client.client import Client, Timeout
 from trimaran.client.connection import Unset
-from trimaran.client.results import Page, PromptResult, ResourceResult, ToolResult
+from trimaran.client.options import ClientState
+from trimaran.client.results import D, Page, PromptResult, ResourceResult, ToolResult
+from trimaran.client.subscriptions import Change, ChangeStream, Subscription
 from trimaran.client.tasks import TaskHandle, TaskUpdate
-from trimaran.client.watch import Change, Changes, Subscription
-from trimaran.dialers import connect
+from trimaran.connecting import Target, connect
 from trimaran.errors import Closed, NotReady
 from trimaran.protocol.inbound import RequestId
 from trimaran.types import (
@@ -39,6 +40,10 @@ from trimaran.types import (
     Tool,
 )
 
+if TYPE_CHECKING:
+    from trimaran.client.option_types import CallOptions, ListenOptions, LogLevel, OnProgress, Roots, TaskOptions
+    from trimaran.connect_options import ConnectOptions
+
 __all__ = ["SyncClient", "SyncSubscription", "SyncTask"]
 
 _T = TypeVar("_T")
@@ -48,7 +53,7 @@ _T = TypeVar("_T")
 class SyncClient:
     """The same options and methods as `connect`, without `await`. Opened by `with` or `open`, ended by `close`."""
 
-    def __init__(self, target: Any, **options: Any) -> None:
+    def __init__(self, target: Target, **options: Unpack[ConnectOptions]) -> None:
         self._make: Callable[[], Client] = lambda: connect(target, **options)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -152,12 +157,12 @@ class SyncClient:
         return client
 
     @property
-    def state(self) -> str:
+    def state(self) -> ClientState:
         """new, connecting, ready, reconnecting or closed."""
         return self._client.state if self._client is not None else ("closed" if self._is_closed else "new")
 
     @property
-    def era(self) -> str:
+    def era(self) -> Literal["modern", "legacy"]:
         return self._async.era
 
     @property
@@ -193,49 +198,28 @@ class SyncClient:
     def call_tool(
         self,
         name: str,
-        arguments: Mapping[str, Any] | None = None,
+        arguments: Mapping[str, object] | None = None,
         *,
-        timeout: Timeout = Unset,
-        max_timeout: float | None = None,
-        on_progress: OnProgress | None = None,
-        into: Any = None,
-        raise_on_error: bool | None = None,
-        idempotent: bool | None = None,
-        meta: Mapping[str, Json] | None = None,
-    ) -> ToolResult:
+        into: type[D] | UnionType | None = None,
+        **options: Unpack[CallOptions],
+    ) -> ToolResult[D]:
         """Call a tool; see Client.call_tool."""
-        return self._run(
-            self._async.call_tool(
-                name,
-                arguments,
-                timeout=timeout,
-                max_timeout=max_timeout,
-                on_progress=on_progress,
-                into=into,
-                raise_on_error=raise_on_error,
-                idempotent=idempotent,
-                meta=meta,
-            )
-        )
+        return self._run(self._async.call_tool(name, arguments, into=into, **options))
 
     def start_task(
         self,
         name: str,
-        arguments: Mapping[str, Any] | None = None,
+        arguments: Mapping[str, object] | None = None,
         *,
-        ttl: float | None = None,
-        into: Any = None,
-        raise_on_error: bool | None = None,
-        timeout: Timeout = Unset,
-        meta: Mapping[str, Json] | None = None,
-    ) -> SyncTask:
+        into: type[D] | UnionType | None = None,
+        **options: Unpack[TaskOptions],
+    ) -> SyncTask[D]:
         """Call a tool as a task; see Client.start_task."""
-        call = self._async.start_task(
-            name, arguments, ttl=ttl, into=into, raise_on_error=raise_on_error, timeout=timeout, meta=meta
-        )
-        return SyncTask(self._run, self._run(call))
+        return SyncTask(self._run, self._run(self._async.start_task(name, arguments, into=into, **options)))
 
-    def task(self, id: str, *, into: Any = None, raise_on_error: bool | None = None) -> SyncTask:
+    def task(
+        self, id: str, *, into: type[D] | UnionType | None = None, raise_on_error: bool | None = None
+    ) -> SyncTask[D]:
         """A task that was begun before, perhaps by another run of this program."""
         return SyncTask(self._run, self._async.task(id, into=into, raise_on_error=raise_on_error))
 
@@ -292,16 +276,16 @@ class SyncClient:
     def ping(self, *, timeout: Timeout = Unset) -> None:
         self._run(self._async.ping(timeout=timeout))
 
-    def set_log_level(self, level: str) -> None:
+    def set_log_level(self, level: LogLevel) -> None:
         self._run(self._async.set_log_level(level))
 
-    def set_roots(self, roots: Iterable[Any]) -> None:
+    def set_roots(self, roots: Roots) -> None:
         self._run(self._async.set_roots(roots))
 
     def request(
         self,
         method: str,
-        params: Mapping[str, Any] | None = None,
+        params: Mapping[str, object] | None = None,
         *,
         timeout: Timeout = Unset,
         on_progress: OnProgress | None = None,
@@ -316,14 +300,14 @@ class SyncClient:
         return self._async.requests
 
     def cancel(self, request_id: RequestId, reason: str | None = None) -> bool:
-        """Give up a request of another thread's: its caller gets CallCancelled."""
+        """Cancel a request of another thread: its caller gets CallCancelled."""
 
         async def cancel() -> bool:
             return self._async.cancel(request_id, reason)
 
         return self._run(cancel())
 
-    def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+    def notify(self, method: str, params: Mapping[str, object] | None = None) -> None:
         self._run(self._async.notify(method, params))
 
     def list_tasks(self, cursor: str | None = None) -> dict[str, Json]:
@@ -338,23 +322,15 @@ class SyncClient:
     def task_result(self, task_id: str, *, timeout: Timeout = Unset) -> dict[str, Json]:
         return self._run(self._async.task_result(task_id, timeout=timeout))
 
-    def subscribe(self, uri: str, callback: Callable[[str], Any]) -> SyncSubscription:
+    def subscribe(self, uri: str, callback: Callable[[str], object]) -> SyncSubscription:
         """Have `callback(uri)` called, on the client's thread, whenever a resource changes."""
         return SyncSubscription(self._run, self._run(self._async.subscribe(uri, callback)))
 
-    def listen(
-        self,
-        *,
-        tools: bool = False,
-        prompts: bool = False,
-        resources_list: bool = False,
-        resources: Iterable[str] = (),
-    ) -> Iterator[Change]:
+    def listen(self, **options: Unpack[ListenOptions]) -> Iterator[Change]:
         """The server's announcements of change, until the client is closed; each step waits for the next one."""
-        changes = self._async.listen(tools=tools, prompts=prompts, resources_list=resources_list, resources=resources)
-        return self._iterate(changes)
+        return self._iterate(self._async.listen(**options))
 
-    def _iterate(self, changes: Changes) -> Iterator[Change]:
+    def _iterate(self, changes: ChangeStream) -> Iterator[Change]:
         async def step() -> Change | None:
             return await anext(changes, None)
 
@@ -382,10 +358,10 @@ class SyncSubscription:
 
 
 @final
-class SyncTask:
-    """One task; see TaskHandle. Whoever stops waiting, by Ctrl+C too, leaves it running: only `cancel` ends it."""
+class SyncTask(Generic[D]):
+    """One task; see TaskHandle. Ctrl+C ends the wait and not the task: only `cancel` ends the task."""
 
-    def __init__(self, run: Callable[[Coroutine[Any, Any, Any]], Any], handle: TaskHandle) -> None:
+    def __init__(self, run: Callable[[Coroutine[Any, Any, Any]], Any], handle: TaskHandle[D]) -> None:
         self._run = run
         self._handle = handle
 
@@ -406,16 +382,16 @@ class SyncTask:
     def is_over(self) -> bool:
         return self._handle.is_over
 
-    def result(self, timeout: float | None = None) -> ToolResult:
+    def result(self, timeout: float | None = None) -> ToolResult[D]:
         """Wait for the end: the tool's result; see TaskHandle.result."""
         return self._run(self._handle.result(timeout))
 
     def refresh(self) -> TaskUpdate:
-        """Ask the server how it stands, and answer what it wants to know."""
+        """Ask the server for the state of the task, and answer the task's questions."""
         return self._run(self._handle.refresh())
 
     def cancel(self) -> None:
-        """Tell the server that the task is not wanted any more. One that has ended stays as it is."""
+        """Ask the server to cancel the task. A task that has ended stays as it is."""
         self._run(self._handle.cancel())
 
     def __iter__(self) -> Iterator[TaskUpdate]:

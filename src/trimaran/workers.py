@@ -39,7 +39,7 @@ import msgspec
 from trimaran.errors import ConfigError, Error
 from trimaran.server.handlers import logger
 
-__all__ = ["NEVER_STARTED", "Post", "Seat", "adopt", "supervise", "work"]
+__all__ = ["NEVER_STARTED", "WorkerChannel", "WorkerSettings", "adopt", "supervise", "work"]
 
 # How a worker ends that never came to serve. If the very first ones do, nothing will be served.
 NEVER_STARTED: Final = 3
@@ -58,7 +58,7 @@ _LENGTH: Final = struct.Struct(">I")
 _ASKED_TO_END: Final = (0, -signal.SIGTERM, -signal.SIGINT)
 
 
-class Post(msgspec.Struct, frozen=True):
+class WorkerSettings(msgspec.Struct, frozen=True):
     """What all workers of a supervisor have in common, beside the code."""
 
     port: int
@@ -69,14 +69,14 @@ class Post(msgspec.Struct, frozen=True):
 
 class _Orders(msgspec.Struct, frozen=True):
     index: int
-    post: Post
+    post: WorkerSettings
 
 
 @final
-class Seat:
+class WorkerChannel:
     """A worker's side: which one it is, and the channel to its supervisor."""
 
-    def __init__(self, index: int, post: Post, channel: socket.socket) -> None:
+    def __init__(self, index: int, post: WorkerSettings, channel: socket.socket) -> None:
         self.index = index
         self.post = post
         self._channel = channel
@@ -100,7 +100,7 @@ class Seat:
             self._channel.send(b"+")
 
 
-def adopt(variable: str) -> Seat | None:
+def adopt(variable: str) -> WorkerChannel | None:
     """In a process that a supervisor started by its command line: its seat. None everywhere else."""
     number = os.environ.pop(variable, None)
     if number is None:
@@ -110,7 +110,7 @@ def adopt(variable: str) -> Seat | None:
     (length,) = _LENGTH.unpack(_receive(channel, _LENGTH.size))
     orders = msgspec.msgpack.decode(_receive(channel, length), type=_Orders)
     _forget_signals()
-    return Seat(orders.index, orders.post, channel)
+    return WorkerChannel(orders.index, orders.post, channel)
 
 
 def _receive(channel: socket.socket, count: int) -> bytes:
@@ -134,7 +134,7 @@ def _forget_signals() -> None:
         )  # not SIG_IGN, which programs that a tool starts would inherit
 
 
-def supervise(count: int, post: Post, work: Callable[[Seat], NoReturn]) -> None:
+def supervise(count: int, post: WorkerSettings, work: Callable[[WorkerChannel], NoReturn]) -> None:
     """Keep `count` workers at work until told to stop; `work` is the life of a forked one."""
     _Supervisor(count, post, work).run()
 
@@ -166,7 +166,7 @@ class _Child:
 
 @final
 class _Supervisor:
-    def __init__(self, count: int, post: Post, work: Callable[[Seat], NoReturn]) -> None:
+    def __init__(self, count: int, post: WorkerSettings, work: Callable[[WorkerChannel], NoReturn]) -> None:
         self._count = count
         self._post = post
         self._work = work
@@ -274,17 +274,17 @@ class _Supervisor:
     # --- workers
 
     def _start(self, index: int, *, reads_anew: bool = False) -> _Child:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            child = (self._execute if reads_anew or self._reads_anew else self._fork)(index, ours, theirs)
+        ours, channel = socket.socketpair()
+        with channel:
+            child = (self._execute if reads_anew or self._reads_anew else self._fork)(index, ours, channel)
         ours.setblocking(False)
         self._children.add(child)
         self._selector.register(ours, selectors.EVENT_READ, child)
         return child
 
-    def _fork(self, index: int, ours: socket.socket, theirs: socket.socket) -> _Child:
-        held = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
-        signal.pthread_sigmask(signal.SIG_BLOCK, held)  # until the child has its own handlers
+    def _fork(self, index: int, ours: socket.socket, channel: socket.socket) -> _Child:
+        blocked = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+        signal.pthread_sigmask(signal.SIG_BLOCK, blocked)  # until the child has its own handlers
         try:
             pid = os.fork()
             if pid == 0:
@@ -293,15 +293,15 @@ class _Supervisor:
                 for child in self._children:  # else it would hold the channels of the others open
                     child.channel.close()
         finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, held)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, blocked)
         if pid == 0:
-            self._work(Seat(index, self._post, theirs))
+            self._work(WorkerChannel(index, self._post, channel))
         return _Child(index, pid, ours, lambda: _poll(pid))
 
-    def _execute(self, index: int, ours: socket.socket, theirs: socket.socket) -> _Child:
+    def _execute(self, index: int, ours: socket.socket, channel: socket.socket) -> _Child:
         orders = msgspec.msgpack.encode(_Orders(index, self._post))
         ours.sendall(_LENGTH.pack(len(orders)) + orders)
-        number = theirs.fileno()
+        number = channel.fileno()
         process = subprocess.Popen(  # noqa: S603 - our own command line
             self._words, cwd=self._folder, env={**os.environ, self._post.variable: str(number)}, pass_fds=[number]
         )
@@ -323,9 +323,9 @@ class _Supervisor:
             self._selector.unregister(child.channel)
 
     def _kill(self, child: _Child) -> None:
-        what = "did not end" if child.is_leaving else "did not begin to serve"
+        failure = "did not end" if child.is_leaving else "did not begin to serve"
         seconds = _END_SECONDS if child.is_leaving else _LOAD_SECONDS
-        logger.error("worker %d (process %d) %s within %g s; it is killed", child.index, child.pid, what, seconds)
+        logger.error("worker %d (process %d) %s within %g s; it is killed", child.index, child.pid, failure, seconds)
         child.deadline = inf
         child.send(signal.SIGKILL)
 
@@ -409,7 +409,7 @@ def _has_terminal() -> bool:
     return True
 
 
-def work(seat: Seat, serve_one: Callable[[Callable[[], None]], None]) -> NoReturn:
+def work(seat: WorkerChannel, serve_one: Callable[[Callable[[], None]], None]) -> NoReturn:
     """The life of a worker, and its end: nothing of the supervisor's runs in it."""
     code = NEVER_STARTED
 

@@ -11,6 +11,7 @@ import importlib.util
 import inspect
 import os
 import re
+import typing
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -104,9 +105,15 @@ def describe_class(name: str, cls: type, public: set[type]) -> Iterator[str]:
         elif isinstance(value, property):
             yield f"    property {member}"
         elif inspect.isfunction(value):
-            yield f"    {'async ' if inspect.iscoroutinefunction(value) else ''}def {member}{signature(value)}"
+            yield from (f"    {line}" for line in describe_function(member, value))
         else:
             yield f"    {member}"
+
+
+def describe_function(name: str, value: Any) -> Iterator[str]:
+    """A line for each overload; without overloads, one."""
+    for overload in typing.get_overloads(value) or [value]:
+        yield f"{'async ' if inspect.iscoroutinefunction(overload) else ''}def {name}{signature(overload)}"
 
 
 def is_ours(value: Any) -> bool:
@@ -117,7 +124,7 @@ def describe(name: str, value: Any, public: set[type]) -> Iterator[str]:
     if is_ours(value):
         yield from describe_class(name, value, public)
     elif inspect.isroutine(value):
-        yield f"{'async ' if inspect.iscoroutinefunction(value) else ''}def {name}{signature(value)}"
+        yield from describe_function(name, value)
     elif isinstance(value, (bool, int, float, str)) and not name.startswith("__"):
         yield f"{name} = {value!r}"
     else:

@@ -21,16 +21,17 @@ LAYERS = [
     {"errors"},
     {"types"},
     {"schema", "protocol", "oauth"},
-    {"episode", "executor"},
+    {"outage_log", "daemon_threads"},
     {"server", "client", "auth", "state"},
     {"transports"},
     {"fleet"},
-    {"legacy", "ext"},
-    {"serve", "dialers"},
+    {"legacy", "ext", "openapi"},
+    {"legacy_seam"},
+    {"serve", "connecting"},
     {"sync", "testing", "host"},
-    {"conversation"},
-    {"inspector", "console", "demo"},
-    {"cli"},
+    {"apps.conversation"},
+    {"apps.inspector", "apps.console", "apps.demo"},
+    {"apps.cli"},
 ]
 
 # Top-level modules that belong to a unit of another name.
@@ -38,12 +39,16 @@ MEMBERS = {
     "content": "types",
     "format": "types",
     "jsonrpc": "protocol",
+    "lazy_names": "errors",
+    "option_names": "errors",
     "depth": "errors",
     "files": "errors",
     "paging": "errors",
-    "seconds": "errors",
+    "durations": "errors",
+    "connect_options": "connecting",
     "workers": "serve",
-    "__main__": "cli",
+    "__main__": "apps.cli",
+    "apps": "apps.cli",
 }
 
 # (importing module, imported unit) -> why. Keep it short: each is a hole in the picture.
@@ -51,6 +56,7 @@ DOORS: dict[tuple[str, str], str] = {
     ("trimaran.server.server", "serve"): "run, serve, asgi and engine hand the server to composition",
     ("trimaran.server.server", "transports"): "the type that asgi returns",
     ("trimaran.server.context", "auth"): "the type of ctx.auth",
+    ("trimaran.server.server", "openapi"): "from_openapi and from_fastapi make a server of a document",
     ("trimaran.server.server", "ext"): "a long-running tool switches tasks on",
 }
 
@@ -72,9 +78,11 @@ def module_name(path: Path) -> str:
 
 
 def unit_of(module: str) -> str:
-    """The unit a module belongs to; "trimaran" for the package's own `__init__`."""
-    first, _, rest = module.partition(".")
-    top = rest.split(".")[0] if first == "trimaran" and rest else first
+    """The unit a module belongs to; "trimaran" for the package's own `__init__`. Each application is a unit."""
+    parts = module.split(".")
+    if parts[0] != "trimaran" or len(parts) == 1:
+        return parts[0]
+    top = ".".join(parts[1:3]) if parts[1] == "apps" else parts[1]
     return MEMBERS.get(top, top)
 
 

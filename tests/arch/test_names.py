@@ -20,23 +20,20 @@ VAGUE = frozenset(
 
 # The most that a folder may have; "" are the modules beside the folders. A figure goes down, and never up.
 MOST = {
-    "": 18,
-    "auth": 79,
-    "cli": 1,
-    "client": 52,
-    "console": 140,
-    "conversation": 39,
-    "ext": 84,
-    "format": 31,
-    "host": 288,
-    "legacy": 21,
-    "oauth": 44,
-    "protocol": 42,
-    "schema": 25,
-    "server": 20,
-    "state": 43,
-    "testing": 64,
-    "transports": 52,
+    "": 0,
+    "apps": 0,
+    "auth": 0,
+    "client": 0,
+    "ext": 1,
+    "format": 0,
+    "host": 2,
+    "oauth": 4,
+    "protocol": 1,
+    "schema": 0,
+    "server": 0,
+    "state": 0,
+    "testing": 0,
+    "transports": 0,
 }
 SLACK = 10  # how far a figure may lag behind, so that not every change touches this file
 

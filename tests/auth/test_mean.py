@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.support.mean_authority import SINS, Mean
 
-from trimaran import connect, dialers, run_flow
-from trimaran.client.meeting import EraMemory
+from trimaran import connect, run_flow
 from trimaran.errors import AuthorizationFailed, LoginRequired, Unauthorized, UnsafeUrl
 from trimaran.oauth import (
     ClientCredentials,
@@ -31,9 +31,7 @@ from trimaran.oauth import (
     register_client,
 )
 from trimaran.transports.fetch import Fetcher
-from trimaran.transports.grants import GrantAuthority
-
-from .mean import SINS, Mean
+from trimaran.transports.oauth_driver import OAuthDriver
 
 PATIENCE = 25.0
 
@@ -42,12 +40,6 @@ ASM = "authorization server metadata"
 REGISTRATION = "client registration"
 LOGIN = "login"
 TOKEN = "token request"
-
-
-@pytest.fixture(autouse=True)
-def no_memories(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A port may have been another server's a moment ago."""
-    monkeypatch.setattr(dialers, "_memory", EraMemory())
 
 
 Enter = Callable[..., Any]
@@ -351,7 +343,7 @@ async def test_an_old_issuer_that_never_says_iss_is_taken_at_its_word(meet: Ente
 async def test_a_token_is_refreshed_before_it_runs_out(meet: Enter, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whose rule: R249."""
     moment = 1_000_000.0
-    assume(monkeypatch, GrantAuthority, now=lambda: moment)
+    assume(monkeypatch, OAuthDriver, now=lambda: moment)
     async with meet("rotation") as mean:
         async with connect(mean.url, auth=OAuth(login=mean.browse)) as client:
             await client.call_tool("whoami")

@@ -17,7 +17,7 @@ import pytest
 from click import Context, Group
 
 from trimaran import Server
-from trimaran.cli import COMMANDS
+from trimaran.apps.cli import COMMANDS
 from trimaran.serve import HttpServer
 
 from . import pages

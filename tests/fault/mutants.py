@@ -8,7 +8,19 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from .rig import INITIALIZED, MODERN, P, cancelled, encode, initialize, legacy_call, modern, modern_headers, notice, rpc
+from tests.support.faults import (
+    INITIALIZED,
+    MODERN,
+    P,
+    cancelled,
+    encode,
+    initialize,
+    legacy_call,
+    modern,
+    modern_headers,
+    notice,
+    rpc,
+)
 
 GOOD: list[dict[str, Any]] = [
     modern("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}),

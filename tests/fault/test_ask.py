@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-
-from .model_provider import Answer, AnthropicWire, Break, OpenAIWire, Status, Wire
-from .rig import is_alive
+from tests.support.faults import is_alive
+from tests.support.model_provider import Answer, AnthropicWire, Break, OpenAIWire, Status, Wire
 
 pytestmark = [pytest.mark.slow, pytest.mark.deadline(120)]
 
@@ -205,12 +204,12 @@ async def test_a_provider_that_fails_and_one_that_is_slow_have_codes_of_their_ow
     assert (await ask(claude, folder, "-p", "Go.")).code == 4
     never = asyncio.Event()
     claude.script = [Answer(["Soon"], before_end=never)]
-    child = await start(claude, folder, "-p", "Go.", "--timeout", "8")
+    child = await start(claude, folder, "-p", "Go.", "--timeout", "4")
     async with asyncio.timeout(LIMIT):
         out, err = await child.communicate(b"")
     never.set()
     assert child.returncode == 5, err
-    assert b"no answer within 8 s (--timeout)" in err
+    assert b"no answer within 4 s (--timeout)" in err
     assert out in (b"Soon\n", b"")
 
 

@@ -11,15 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
-from tests.patience import PATIENCE
-
-from trimaran import Context, Server
-from trimaran.legacy.duplex import LegacyDuplex
-from trimaran.serve import HttpServer
-from trimaran.server import exchange
-from trimaran.transports.memory import MemoryChannel
-
-from .rig import (
+from tests.support.faults import (
     INITIALIZED,
     Child,
     Connection,
@@ -33,8 +25,14 @@ from .rig import (
     modern,
     modern_http,
     open_session,
-    until,
 )
+from tests.support.until import PATIENCE, until
+
+from trimaran import Context, Server
+from trimaran.legacy.duplex import LegacyDuplex
+from trimaran.serve import HttpServer
+from trimaran.server import exchange
+from trimaran.transports.memory import MemoryChannel
 
 
 class Bench:
@@ -107,7 +105,7 @@ async def over_http(**options: Any) -> AsyncIterator[tuple[Bench, HttpServer]]:
     bench = Bench(**options)
     async with HttpServer(bench.server, port=0) as http:
         yield bench, http
-        await until(lambda: not len(http.engine.flights), "no call is left at work")
+        await until(lambda: not len(http.engine.running_calls), "no call is left at work")
 
 
 class Channel:
@@ -175,7 +173,7 @@ async def test_a_cancel_notice_stops_the_call_and_nothing_is_said(era: str, nois
             assert (await channel.receive())["method"] == "notifications/progress"
         await until(lambda: bench.started, "the call is at work")
         await channel.send(cancelled(7))
-        await until(lambda: bench.stopped, "the handler has heard", 1)
+        await until(lambda: bench.stopped, "the handler has heard")
         assert await channel.rest() == []
 
 
@@ -256,7 +254,7 @@ async def test_a_modern_client_that_goes_away_stops_its_call(noisy: bool, way: s
         if way == "reset":
             connection.vanish()
         await connection.close()
-        await until(lambda: bench.stopped, "the handler has heard", 1)
+        await until(lambda: bench.stopped, "the handler has heard")
 
 
 async def test_a_modern_client_that_goes_away_with_much_pipelined_stops_its_call() -> None:
@@ -270,9 +268,9 @@ async def test_a_modern_client_that_goes_away_with_much_pipelined_stops_its_call
         connection.vanish()
         await connection.close()
         try:
-            await until(lambda: bench.stopped, "the handler has heard", 2)
+            await until(lambda: bench.stopped, "the handler has heard")
         finally:
-            for exchange in tuple(http.engine.flights.open):
+            for exchange in tuple(http.engine.running_calls.open):
                 exchange.cancel()
 
 
@@ -289,7 +287,7 @@ async def test_a_legacy_client_that_goes_away_does_not_stop_its_call() -> None:
         assert not bench.stopped
         async with await Connection.open(http.port) as other:
             assert (await other.ask(legacy_http(cancelled(7), session))).status == 202
-        await until(lambda: bench.stopped, "the handler has heard", 1)
+        await until(lambda: bench.stopped, "the handler has heard")
 
 
 @pytest.mark.parametrize("noisy", [False, True])
@@ -307,7 +305,7 @@ async def test_a_legacy_cancel_notice_over_http_ends_the_reply_without_a_message
                 assert [m["method"] for m in reply.messages] == ["notifications/progress"]
             else:
                 assert reply.body == b""
-            await until(lambda: bench.stopped, "the handler has heard", 1)
+            await until(lambda: bench.stopped, "the handler has heard")
 
 
 @pytest.mark.parametrize("wrong", [None, [7], {"a": 1}, 7.5, True, "7", 99])
@@ -334,7 +332,7 @@ async def test_a_legacy_cancel_notice_that_overtakes_its_call_still_counts() -> 
             assert (await connection.ask(legacy_http(cancelled(7), session))).status == 202
             reply = await connection.ask(legacy_http(legacy_call("wait", {}, 7), session))
             assert (reply.status, reply.body) == (200, b"")
-            await until(lambda: bench.stopped, "the handler has heard", 1)
+            await until(lambda: bench.stopped, "the handler has heard")
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
@@ -449,7 +447,7 @@ async def test_a_plain_tool_out_of_time_sees_it_and_its_thread_ends() -> None:
     async with over_memory("modern", request_timeout=0.1) as (bench, channel):
         await channel.call("thread", {}, 7)
         assert "took longer" in (await channel.receive())["error"]["message"]
-        await until(bench.thread_saw.is_set, "the thread has seen it", 1)
+        await until(bench.thread_saw.is_set, "the thread has seen it")
 
 
 @ERAS
@@ -458,7 +456,7 @@ async def test_a_cancelled_plain_tool_sees_it_and_its_thread_ends(era: str) -> N
         await channel.call("thread", {}, 7)
         await until(bench.thread_started.is_set, "the tool runs")
         await channel.send(cancelled(7))
-        await until(bench.thread_saw.is_set, "the thread has seen it", 1)
+        await until(bench.thread_saw.is_set, "the thread has seen it")
         assert await channel.rest() == []
 
 
@@ -517,11 +515,11 @@ async def test_cancellation_at_any_await_leaves_no_task_behind(era: str, stage: 
         await channel.receive()
         await channel.send(INITIALIZED)
     await channel.call("handler", {}, 7)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await reached.wait()
     await channel.send(cancelled(7))
-    await until(lambda: clean, "the handler has cleaned up", 1)
-    await until(lambda: asyncio.all_tasks() <= before, "no task is left", 1)
+    await until(lambda: clean, "the handler has cleaned up")
+    await until(lambda: asyncio.all_tasks() <= before, "no task is left")
     assert await channel.rest() == []
     await channel.channel.close()
 
@@ -536,5 +534,5 @@ async def test_a_session_or_listen_stream_that_is_cancelled_leaves_nothing(era: 
         assert len(bench.server.changes) == base + 20
         for n in range(20):
             await channel.send(cancelled(n))
-        await until(lambda: len(bench.server.changes) == base, "the streams are gone", 1)
+        await until(lambda: len(bench.server.changes) == base, "the streams are gone")
         assert await channel.rest() == []

@@ -23,8 +23,7 @@ from typing import Any
 
 import pyte
 import pytest
-
-from .model_provider import KEY, MODEL, Answer, AnthropicWire
+from tests.support.model_provider import KEY, MODEL, Answer, AnthropicWire
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 25.0  # seconds for anything to appear, on a machine that has much else to do
@@ -33,7 +32,7 @@ CALC = str(ROOT / "examples" / "calculator.py")
 
 pytestmark = [pytest.mark.deadline(90), pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")]
 
-CONSOLE = "import sys; from trimaran.cli import main; sys.exit(main(['console', *sys.argv[1:]]))"
+CONSOLE = "import sys; from trimaran.apps.cli import main; sys.exit(main(['console', *sys.argv[1:]]))"
 
 
 class Terminal:
@@ -186,15 +185,11 @@ def test_a_person_connects_completes_calls_refuses_fills_in_a_form_and_leaves(
     terminal.press("calc:mu\t")
     terminal.shows("calc:multiply")
     terminal.line("a=6 b=7")
-    terminal.shows("May this call be made?", "calc:multiply", '"a": 6')
-    terminal.answer("\r")
-    terminal.shows("✗ Not allowed")
+    terminal.shows("✓ calc:multiply a=6 b=7", "42")
     terminal.press("\x1b[A")
     terminal.until(lambda: "a=6 b=7" in terminal.screen.display[23], "the line again")
-    terminal.press("\r")
-    terminal.shows("May this call be made?")
-    terminal.answer("y")
-    terminal.shows("✓ calc:multiply", "42")
+    terminal.press("\x7f8\r")
+    terminal.shows("✓ calc:multiply a=6 b=8", "48")
 
     terminal.line("shop:order kettle")
     terminal.shows("The server shop asks, in its own words:", "Where shall it go?", "name *")
@@ -217,6 +212,20 @@ def test_a_person_connects_completes_calls_refuses_fills_in_a_form_and_leaves(
     assert terminal.end() == 0
     assert terminal.is_restored()
     assert terminal.has_left_nobody()
+
+
+def test_what_is_typed_while_the_console_starts_is_sent_once_it_is_there(
+    open_terminal: Callable[..., Terminal],
+) -> None:
+    """From the first moment on, when the terminal is still in line mode, to the last, when the server starts."""
+    terminal = open_terminal("--server", f"calc={CALC}", "--no-pictures")
+    terminal.press("calc:add a=40 b=2\r")
+    terminal.until(lambda: b"\x1b[?1049h" in terminal.output, "the screen of the console")
+    terminal.press("calc:multiply a=7 b=6\rcalc:su\t")
+    terminal.shows("✓ calc:add a=40 b=2", "✓ calc:multiply a=7 b=6", "42")
+    terminal.press("\x11")
+    assert terminal.end() == 0
+    assert terminal.is_restored()
 
 
 # A server that hears neither the end of its input nor a kind signal.
@@ -263,9 +272,35 @@ def test_a_terminal_that_is_closed_ends_it_and_its_servers(
     assert terminal.has_left_nobody()
 
 
+COMMAND = "import sys; from trimaran.apps.cli import main; sys.exit(main(sys.argv[1:]))"
+SLOW = """
+import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("command", [["list"], ["call", "TARGET", "tool"], ["doctor"]], ids=lambda words: words[0])
+def test_a_command_shows_what_it_waits_for_and_ctrl_c_ends_it_at_once(
+    open_terminal: Callable[..., Terminal], tmp_path: Path, command: list[str]
+) -> None:
+    """Also where the server hears neither the end of its input nor SIGTERM, for which a transport gives it four seconds."""
+    (tmp_path / "slow.py").write_text(SLOW)
+    target = f"{sys.executable} slow.py"
+    words = [target if word == "TARGET" else word for word in command]
+    terminal = open_terminal(*words, *([] if target in words else [target]), program=COMMAND)
+    terminal.until(lambda: any(f"{word} " in terminal.text for word in ("starting", "examining")), "the spinner")
+    terminal.until(lambda: terminal.family, "the server")
+    began = time.monotonic()
+    terminal.press("\x03")
+    assert terminal.end() == 130
+    assert time.monotonic() - began < 3.5
+    assert terminal.has_left_nobody()
+
+
 BROKEN = f"""
 import sys
-from trimaran.console.app import ConsoleApp
+from trimaran.apps.console.app import ConsoleApp
 def break_down(self):
     if self.host.connected():
         password = "hunter2-in-a-local-variable"

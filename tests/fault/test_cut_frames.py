@@ -11,13 +11,7 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import pytest
-
-from trimaran import Context, Server
-from trimaran.legacy.duplex import LegacyDuplex
-from trimaran.serve import HttpServer
-from trimaran.transports.stdio import StdioPipes, serve_stdio
-
-from .rig import (
+from tests.support.faults import (
     Child,
     Connection,
     assert_serves,
@@ -31,8 +25,13 @@ from .rig import (
     modern_http,
     open_session,
     turns,
-    until,
 )
+from tests.support.until import PATIENCE, until
+
+from trimaran import Context, Server
+from trimaran.legacy.duplex import LegacyDuplex
+from trimaran.serve import HttpServer
+from trimaran.transports.stdio import StdioPipes, serve_stdio
 
 
 def make() -> Server:
@@ -116,7 +115,7 @@ async def test_a_request_cut_at_any_byte_harms_nobody(name: str, way: str) -> No
             await asyncio.gather(*(cut(at) for at in range(start, min(start + 40, len(frame)))))
         await until(lambda: connections(server) == 0, "the server has let go of the connections")
         assert not len(server.server.sessions)
-        assert not len(server.engine.flights)
+        assert not len(server.engine.running_calls)
         await assert_serves(server.port)
 
 
@@ -189,7 +188,7 @@ async def test_a_reader_may_leave_at_any_byte_of_a_stream(way: str) -> None:
             await connection.send(request)
             if after:
                 with contextlib.suppress(asyncio.IncompleteReadError):
-                    async with asyncio.timeout(5):
+                    async with asyncio.timeout(PATIENCE):
                         await connection.reader.readexactly(min(after, len(reply.body)))
             if way == "reset":
                 connection.vanish()
@@ -197,7 +196,7 @@ async def test_a_reader_may_leave_at_any_byte_of_a_stream(way: str) -> None:
 
         for start in range(0, total, 50):
             await asyncio.gather(*(leave(at) for at in range(start, start + 50)))
-        await until(lambda: not len(server.engine.flights) and not connections(server), "everything is let go")
+        await until(lambda: not len(server.engine.running_calls) and not connections(server), "everything is let go")
         await assert_serves(server.port)
 
 
@@ -208,7 +207,7 @@ async def test_leaving_a_stream_that_goes_on_ends_its_call(way: str, stage: int)
     async with serving() as server:
         connection = await Connection.open(server.port)
         await connection.send(modern_http(call("endless", {"n": stage}, progressToken="t")))
-        await until(lambda: len(server.engine.flights), "the call is at work")
+        await until(lambda: len(server.engine.running_calls), "the call is at work")
         if stage:
             await connection.head()
             for _ in range(stage):
@@ -216,7 +215,7 @@ async def test_leaving_a_stream_that_goes_on_ends_its_call(way: str, stage: int)
         if way == "reset":
             connection.vanish()
         await connection.close()
-        await until(lambda: not len(server.engine.flights), "the call has ended", 1.0)
+        await until(lambda: not len(server.engine.running_calls), "the call has ended")
         await assert_serves(server.port)
 
 
@@ -350,7 +349,7 @@ async def test_an_asgi_body_split_at_any_byte_is_answered() -> None:
     body = encode(message)
     for at in range(1, len(body)):
         request = Asgi(message, [body[:at], body[at:]])
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await app(request.scope, request.receive, request.send)
         assert request.sent[0]["status"] == 200
         assert json.loads(request.sent[1]["body"])["result"]["structuredContent"] == 3
@@ -363,7 +362,7 @@ async def test_an_asgi_client_that_leaves_within_its_body_is_served_nothing() ->
     body = encode(message)
     for at in range(len(body) + 1):
         request = Broken(message, [body[:at]] if at else [])
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await app(request.scope, request.receive, request.send)
         assert request.sent == []
     await app.aclose()
@@ -380,10 +379,10 @@ async def test_an_asgi_send_may_fail_at_any_stage(stage: int) -> None:
         if name == "endless":
             await until(lambda r=request: len(r.sent) == 6 or r.gone.is_set(), "the stream is under way")
             request.gone.set()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             with contextlib.suppress(OSError):  # what the server raised may come back to it
                 await task
-        assert not len(app.engine.flights)
+        assert not len(app.engine.running_calls)
     await app.aclose()
 
 
@@ -394,7 +393,7 @@ async def test_an_asgi_content_length_of_any_kind_is_no_trouble(length: str) -> 
     message = call("add", {"a": 1, "b": 2})
     request = Asgi(message, [encode(message)])
     request.scope["headers"].append((b"content-length", length.encode("latin-1")))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await app(request.scope, request.receive, request.send)
     assert request.sent[0]["status"] in (200, 400, 413)
     await app.aclose()
@@ -412,7 +411,7 @@ async def test_a_body_too_large_is_refused_with_413_though_the_client_goes_on_se
         for _ in range(5):
             with socket.socket() as raw:
                 raw.setblocking(False)
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(PATIENCE):
                     await loop.sock_connect(raw, ("127.0.0.1", server.port))
                     await loop.sock_sendall(raw, head)
                     with contextlib.suppress(ConnectionError):
@@ -425,10 +424,10 @@ async def test_a_body_too_large_is_refused_with_413_though_the_client_goes_on_se
 
 async def test_a_head_that_comes_a_byte_at_a_time_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """A whole request has its time: a client that keeps the head coming slowly does not keep the connection."""
-    from trimaran.transports import http1
+    from trimaran.transports import http1_server
 
-    monkeypatch.setattr(http1, "READ_SECONDS", 1.2)  # time is coarse there, to a second
-    monkeypatch.setattr(http1, "_SWEEP_SECONDS", 0.05)
+    monkeypatch.setattr(http1_server, "READ_SECONDS", 1.2)  # time is coarse there, to a second
+    monkeypatch.setattr(http1_server, "_SWEEP_SECONDS", 0.05)
     head = b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nX: "
     async with (
         serving() as server,

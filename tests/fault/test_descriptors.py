@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.patience import PATIENCE
-
-from .rig import call, http, modern_http
+from tests.support.faults import call, http, modern_http
+from tests.support.until import PATIENCE
 
 SERVER = """
 import asyncio, os, resource, sys

@@ -9,12 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.until import PATIENCE
 
 from trimaran import Host, Server
 from trimaran.errors import TimedOut
 from trimaran.host import supervise
-
-LIMIT = 20.0
 
 DIES = "import sys; sys.exit('the licence has run out')"
 HANGS = "import sys, time\nfor line in sys.stdin: pass"
@@ -82,7 +81,7 @@ async def test_children_that_misbehave_fail_alone_and_with_a_reason() -> None:
     bad = {"dies": DIES, "hangs": HANGS, "babbles": BABBLES, "floods": FLOODS, "lists": LISTS_FOR_EVER}
     servers = {name: [sys.executable, "-c", script] for name, script in bad.items()}
     environ = {"TRIMARAN_MCP_STARTUP_LIMIT": "2s"}
-    async with asyncio.timeout(LIMIT), Host({"calm": calm, **servers}, allow=["*"], environ=environ) as host:
+    async with asyncio.timeout(PATIENCE), Host({"calm": calm, **servers}, allow=["*"], environ=environ) as host:
         found = {status.name: status for status in host.status()}
         assert found["calm"].state == "connected"
         assert {found[name].state for name in bad} == {"failed"}, [str(one) for one in found.values()]
@@ -101,7 +100,7 @@ async def test_a_child_that_floods_stderr_is_heard_in_its_last_lines(tmp_path: P
     script.write_text(NOISY)
     environ = {"TRIMARAN_MCP_TIMEOUT": "15s"}
     async with Host({"noisy": [sys.executable, str(script)]}, allow=["*"], environ=environ) as host:
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(PATIENCE):
             assert (await host.call("mcp__noisy__shout", {"lines": 20_000})).data == "shouted"
             while not host.stderr("noisy")[-1:] == ["noise 19999"]:
                 await asyncio.sleep(0.01)
@@ -135,7 +134,7 @@ async def test_a_server_of_every_mood_is_lived_with(tmp_path: Path) -> None:
     script.write_text(MOODS)
     servers = {"good": [sys.executable, str(script)], "bad": [sys.executable, str(script), "hang_init"]}
     environ = {"TRIMARAN_MCP_TIMEOUT": "15s", "TRIMARAN_MCP_TOOL_TIMEOUT": "500ms"}
-    async with asyncio.timeout(LIMIT), Host(servers, allow=["*"], environ=environ, wait=False) as host:
+    async with asyncio.timeout(PATIENCE), Host(servers, allow=["*"], environ=environ, wait=False) as host:
         await host.wake("good")
         assert (await host.call("mcp__good__echo", {"text": "hello"})).text == "hello"
         failed = await host.call("mcp__good__fail")
@@ -168,7 +167,7 @@ async def test_a_child_that_hangs_is_ended_and_another_one_started(monkeypatch: 
             await changed.wait()
         return int((await host.call("mcp__hangs__pid")).text)
 
-    async with asyncio.timeout(LIMIT), host:
+    async with asyncio.timeout(PATIENCE), host:
         first = await connected()
         os.kill(first, signal.SIGSTOP)
         while host.status()[0].state == "connected":

@@ -6,15 +6,12 @@ import asyncio
 import logging
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.support.faults import is_alive
+from tests.support.until import soon, until
 
 from trimaran import Host
-
-from .rig import is_alive, until
-
-LIMIT = 20.0
 
 SCRIPT = """
 import os, signal, subprocess, sys, time
@@ -51,11 +48,6 @@ def write(folder: Path, *tables: str) -> Path:
     return file
 
 
-async def soon(coming: Any) -> Any:
-    async with asyncio.timeout(LIMIT):
-        return await coming
-
-
 async def test_a_child_runs_where_and_with_what_its_table_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """R228, R232: its variables are laid over the safe ones of ours, or over all where it says so; and without a directory
     of its own it has ours.
@@ -72,7 +64,7 @@ async def test_a_child_runs_where_and_with_what_its_table_says(tmp_path: Path, m
         f"cwd = '{tmp_path}/elsewhere'\nenv = {{ SHARED = 'from the file', THEIRS = 'a ${{OURS}}' }}",
     )
     async with Host.load(config, workspace=tmp_path, environ={}, allow=["*"]) as host:
-        assert host.list_clients() == ["open", "plain", "told"], [str(one) for one in host.status()]
+        assert host.connected() == ["open", "plain", "told"], [str(one) for one in host.status()]
         assert (await soon(host.call("mcp__plain__where"))).data == {
             "cwd": str(tmp_path),
             "OURS": None,

@@ -7,14 +7,13 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.support.faults import is_alive
+from tests.support.until import soon, until
 
 from trimaran import Host
 from trimaran.host import ServerUnavailable
-
-from .rig import is_alive, until
 
 pytestmark = pytest.mark.slow
 
@@ -95,11 +94,6 @@ def started(folder: Path) -> list[int]:
     return [int(line) for line in (folder / "started").read_text().split()]
 
 
-async def soon(coming: Any) -> Any:
-    async with asyncio.timeout(LIMIT):
-        return await coming
-
-
 async def test_twenty_slow_servers_come_up_by_themselves_and_none_is_started_twice(
     tmp_path: Path, gate: Gate, runner: Callable[..., list[str]]
 ) -> None:
@@ -121,7 +115,7 @@ async def test_twenty_slow_servers_come_up_by_themselves_and_none_is_started_twi
         assert status.reason == "resolving s03\ndownloading s03 ..."
         call = asyncio.ensure_future(host.call("mcp__s07__who"))
         gate.open()
-        assert (await soon(call)).text == "s07"
+        assert (await soon(call, LIMIT)).text == "s07"
         await until(lambda: len(host.connected()) == COUNT, "all are connected", LIMIT)
         assert len(host.tools()) == COUNT
         assert changes[-1] == COUNT
@@ -135,9 +129,9 @@ async def test_a_slow_server_does_not_hold_up_the_quick_ones(gate: Gate, runner:
     """R272."""
     servers = {"quick": runner("quick"), "slow": runner("slow", gate)}
     async with Host(servers, allow=["*"], environ={"TRIMARAN_MCP_TIMEOUT": "100ms"}) as host:
-        assert (await soon(host.call("mcp__quick__who"))).text == "quick"
+        assert (await soon(host.call("mcp__quick__who"), LIMIT)).text == "quick"
         with pytest.raises(ServerUnavailable, match=r"starting .*it is still starting") as refused:
-            await soon(host.call("mcp__slow__who", timeout=0.05))
+            await soon(host.call("mcp__slow__who", timeout=0.05), LIMIT)
         assert refused.value.status.state == "starting"
 
 
@@ -164,12 +158,12 @@ async def test_a_slow_start_that_is_closed_ends_its_child(
     assert not is_alive(started(tmp_path)[0])
 
 
-async def test_start_client_waits_until_the_tools_are_there(gate: Gate, runner: Callable[..., list[str]]) -> None:
+async def test_start_server_waits_until_the_tools_are_there(gate: Gate, runner: Callable[..., list[str]]) -> None:
     """R216."""
     async with Host({}, allow=["*"], environ={"TRIMARAN_MCP_TIMEOUT": "10ms"}) as host:
-        starting = asyncio.ensure_future(host.start_client("slow", runner("slow", gate)))
+        starting = asyncio.ensure_future(host.start_server("slow", runner("slow", gate)))
         await until(lambda: any("downloading" in one.text for one in host.status()), "it wrote to stderr", LIMIT)
         assert not starting.done()
         gate.open()
-        await soon(starting)
+        await soon(starting, LIMIT)
         assert [tool.name for tool in host.tools()] == ["mcp__slow__who"]

@@ -29,13 +29,13 @@ from hyperframe.frame import (
     SettingsFrame,
     WindowUpdateFrame,
 )
+from tests.support.certificates import Authority
+from tests.support.faults import call, encode, modern_headers
+from tests.support.until import PATIENCE, settled, until
 
 from trimaran import Context, Limits, Server
 from trimaran.serve import HttpServer
-from trimaran.transports import http1, http2
-
-from ..certificates import Authority
-from .rig import PATIENCE, call, encode, modern_headers, until
+from trimaran.transports import http1_server, http2_server
 
 PIECE = "x" * 50_000
 CALM = ErrorCodes.ENHANCE_YOUR_CALM
@@ -255,7 +255,7 @@ async def test_requests_that_are_reset_at_once_end_the_connection(harbour: Harbo
     await peer.send(*frames)
     assert await peer.goaway() == CALM
     assert harbour.calls < 1000
-    await until(lambda: not harbour.http.engine.flights.open, "the end of the calls")
+    await until(lambda: not harbour.http.engine.running_calls.open, "the end of the calls")
 
 
 async def test_some_cancelled_calls_are_nobodys_fault(harbour: Harbour, peer: Peer) -> None:
@@ -271,18 +271,18 @@ async def test_some_cancelled_calls_are_nobodys_fault(harbour: Harbour, peer: Pe
 async def test_a_flood_is_read_in_turns(harbour: Harbour, peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others are served in between: at no time are more than some hundred frames read at once."""
     sizes: list[int] = []
-    read = http2.H2Connection.receive_data
+    read = http2_server.H2Connection.receive_data
 
     def counted(self: Any, data: Any) -> Any:
         events = read(self, data)
         sizes.append(len(events))
         return events
 
-    monkeypatch.setattr(http2.H2Connection, "receive_data", counted)
-    monkeypatch.setattr(http2, "_TURN_SECONDS", -1.0)
+    monkeypatch.setattr(http2_server.H2Connection, "receive_data", counted)
+    monkeypatch.setattr(http2_server, "_TURN_SECONDS", -1.0)
     turns: list[object] = []
-    read_on = http2.Http2Connection._read_on
-    monkeypatch.setattr(http2.Http2Connection, "_read_on", lambda self: (turns.append(self), read_on(self)))
+    read_on = http2_server.Http2Connection._read_on
+    monkeypatch.setattr(http2_server.Http2Connection, "_read_on", lambda self: (turns.append(self), read_on(self)))
     await peer.send(*windows(peer))
     assert await peer.goaway() == CALM
     assert max(sizes) < 250
@@ -391,9 +391,9 @@ async def test_who_sends_on_after_a_refusal_is_reset_in_the_end(harbour: Harbour
     assert await peer.status() == "413"
     (connection,) = harbour.carrier.connections
     await until(lambda: connection._streams[1].is_sent, "the answer")
-    connection.check_time(harbour.carrier.now + http1.LINGER_QUIET - 1)
+    connection.check_time(harbour.carrier.now + http1_server.LINGER_QUIET - 1)
     assert connection._streams
-    connection.check_time(harbour.carrier.now + http1.LINGER_QUIET + 1)
+    connection.check_time(harbour.carrier.now + http1_server.LINGER_QUIET + 1)
     reset = await peer.until(lambda f: isinstance(f, RstStreamFrame))
     assert reset.error_code == ErrorCodes.NO_ERROR
     assert not connection._streams
@@ -414,7 +414,7 @@ async def test_bodies_that_are_never_finished_have_a_bound(harbour: Harbour, pee
         await peer.send(peer.head(), *[DataFrame(peer.number, b" " * 10_000)] * 9)
     assert await peer.status() == "503"
     (connection,) = harbour.carrier.connections
-    assert connection._bodies <= http2._BODIES * 100_000 + 100_000
+    assert connection._bodies <= http2_server._BODIES * 100_000 + 100_000
     await assert_serves(peer)
 
 
@@ -423,32 +423,21 @@ async def test_a_body_that_does_not_come_in_time_is_408(harbour: Harbour, peer: 
     (connection,) = harbour.carrier.connections
     await until(lambda: connection._streams, "the stream")
     now = harbour.carrier.now
-    connection.check_time(now + http1.READ_SECONDS - 1)
-    connection.check_time(now + http1.READ_SECONDS + 1)
+    connection.check_time(now + http1_server.READ_SECONDS - 1)
+    connection.check_time(now + http1_server.READ_SECONDS + 1)
     assert await peer.status() == "408"
     assert connection._bodies == 0
     await assert_serves(peer)
 
 
 async def test_more_streams_than_allowed_end_the_connection(harbour: Harbour, peer: Peer) -> None:
-    for _ in range(http2._MAX_STREAMS + 1):
+    for _ in range(http2_server._MAX_STREAMS + 1):
         await peer.send(*peer.call("wait"))
     assert await peer.goaway() != ErrorCodes.NO_ERROR
-    await until(lambda: not harbour.http.engine.flights.open, "the end of the calls")
+    await until(lambda: not harbour.http.engine.running_calls.open, "the end of the calls")
 
 
 # --- who does not read -----------------------------------------------------------------------------------------------
-
-
-async def settled(counter: Callable[[], int]) -> int:
-    """What a counter says, once it says the same for a while."""
-    before, quiet = -1, 0
-    async with asyncio.timeout(PATIENCE):
-        while quiet < 20:
-            await asyncio.sleep(0.01)
-            quiet = quiet + 1 if counter() == before else 0
-            before = counter()
-    return before
 
 
 @pytest.mark.parametrize("window", [0, 1, 65535])
@@ -482,9 +471,9 @@ async def test_a_stream_that_is_never_read_is_reset_in_the_end(harbour: Harbour,
         (connection,) = harbour.carrier.connections
         now = harbour.carrier.now
         connection.check_time(now)
-        connection.check_time(now + http1.IDLE_SECONDS - 1)
+        connection.check_time(now + http1_server.IDLE_SECONDS - 1)
         assert connection._streams
-        connection.check_time(now + http1.IDLE_SECONDS + 1)
+        connection.check_time(now + http1_server.IDLE_SECONDS + 1)
         reset = await peer.until(lambda f: isinstance(f, RstStreamFrame))
         assert reset.error_code == CALM
         await until(lambda: not connection._streams, "the end of the call")
@@ -500,7 +489,7 @@ async def test_a_client_that_never_reads_its_socket_is_let_go_in_the_end(
         (connection,) = harbour.carrier.connections
         now = harbour.carrier.now
         connection.check_time(now)
-        connection.check_time(now + http1.IDLE_SECONDS + 1)
+        connection.check_time(now + http1_server.IDLE_SECONDS + 1)
         await until(lambda: not harbour.carrier.connections, "the end of the connection")
 
 
@@ -560,7 +549,7 @@ async def test_an_idle_connection_is_closed_with_a_word(harbour: Harbour, peer: 
     await assert_serves(peer)
     (connection,) = harbour.carrier.connections
     await until(lambda: not connection._streams, "the end of the call")
-    connection.check_time(harbour.carrier.now + http1.IDLE_SECONDS + 1)
+    connection.check_time(harbour.carrier.now + http1_server.IDLE_SECONDS + 1)
     assert await peer.goaway() == ErrorCodes.NO_ERROR
     await until(lambda: not harbour.carrier.connections, "the end of the connection")
 

@@ -14,12 +14,12 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.support.faults import call, modern_http
+from tests.support.until import PATIENCE, settled
 
 from trimaran import Limits, Server
 from trimaran.serve import HttpServer
-from trimaran.transports import http1
-
-from .rig import PATIENCE, call, modern_http
+from trimaran.transports import http1_server
 
 BIG = 100_000  # bytes of one answer
 
@@ -57,17 +57,6 @@ async def connect(port: int, *, receive_buffer: int = 0) -> socket.socket:
     return raw
 
 
-async def settled(counted: Counted) -> int:
-    """How many calls were served, once no more are."""
-    before, quiet = -1, 0
-    async with asyncio.timeout(PATIENCE):
-        while quiet < 20:
-            await asyncio.sleep(0.01)
-            quiet = quiet + 1 if counted.calls == before else 0
-            before = counted.calls
-    return counted.calls
-
-
 async def test_a_client_that_pipelines_and_never_reads_is_served_no_further(
     abused: tuple[Counted, HttpServer],
 ) -> None:
@@ -76,7 +65,7 @@ async def test_a_client_that_pipelines_and_never_reads_is_served_no_further(
     loop = asyncio.get_running_loop()
     with await connect(server.port, receive_buffer=4096) as raw:
         await loop.sock_sendall(raw, CALL * 500)
-        served = await settled(counted)
+        served = await settled(lambda: counted.calls)
         assert 0 < served < 250
         received = 0
         async with asyncio.timeout(PATIENCE):
@@ -93,12 +82,12 @@ async def test_a_client_that_never_reads_is_let_go_with_all_that_waits_for_it(
     carrier: Any = server._carrier
     with await connect(server.port, receive_buffer=4096) as raw:
         await asyncio.get_running_loop().sock_sendall(raw, CALL * 500)
-        await settled(counted)
+        await settled(lambda: counted.calls)
         (connection,) = carrier.connections
         now = carrier.now
         connection.check_time(now)
         assert carrier.connections
-        connection.check_time(now + http1.IDLE_SECONDS + 1)
+        connection.check_time(now + http1_server.IDLE_SECONDS + 1)
         async with asyncio.timeout(PATIENCE):
             while carrier.connections:
                 await asyncio.sleep(0.01)
@@ -178,9 +167,9 @@ async def test_who_sends_on_after_a_refusal_is_cut_off_in_the_end(abused: tuple[
             while not (carrier.connections and next(iter(carrier.connections))._lingers_since is not None):
                 await asyncio.sleep(0.01)
             (connection,) = carrier.connections
-            connection.check_time(carrier.now + http1.LINGER_QUIET - 1)
+            connection.check_time(carrier.now + http1_server.LINGER_QUIET - 1)
             assert carrier.connections
-            connection.check_time(carrier.now + http1.LINGER_QUIET + 1)
+            connection.check_time(carrier.now + http1_server.LINGER_QUIET + 1)
             while carrier.connections:
                 await asyncio.sleep(0.01)
 

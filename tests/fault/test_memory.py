@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.faults import ask, assert_serves, call, legacy_call, legacy_http, modern, modern_http, open_session
 
 from trimaran import Server
 from trimaran.serve import HttpServer
-
-from .rig import ask, assert_serves, call, legacy_call, legacy_http, modern, modern_http, open_session
 
 TOO_MUCH = 1 << 60
 

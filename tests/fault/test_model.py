@@ -19,30 +19,29 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.patience import PATIENCE
+from tests.support import model_provider
+from tests.support.model_provider import KEY, MODEL, Answer, AnthropicWire, Break, OpenAIWire, SilentWire, Status, Wire
+from tests.support.ports import find_port
+from tests.support.until import PATIENCE
 
 from trimaran import Context, Host, Server, ToolError, content
-from trimaran.client import Sampling
-from trimaran.conversation.model import (
-    Called,
+from trimaran.apps.conversation.model import (
     Conversation,
-    Ended,
     Event,
-    Failed,
     ModelFailed,
     ModelUnavailable,
-    Noticed,
-    Refused,
-    Returned,
-    Said,
+    TextReceived,
+    ToolCallFailed,
+    ToolCallRefused,
+    ToolCallReturned,
+    ToolCallStarted,
+    TurnEnded,
+    UserNotice,
     open_model,
 )
+from trimaran.client import Sampling
 from trimaran.errors import ClientStateError, Closed, Error, ProtocolError
 from trimaran.types import CallToolResult
-
-from ..ports import find_port
-from . import model_provider
-from .model_provider import KEY, MODEL, Answer, AnthropicWire, Break, OpenAIWire, SilentWire, Status, Wire
 
 # Importing takes seconds on a busy machine; the deadline is for what the tests do.
 pytestmark = pytest.mark.deadline(60)
@@ -103,7 +102,8 @@ class Talk:
     def __init__(self, wire: Wire, servers: dict[str, Any] | None = None, **options: Any) -> None:
         self.wire = wire
         self.options = {key: options.pop(key) for key in ("max_turns", "max_tokens", "system") if key in options}
-        self.host = Host({"shop": shop()} if servers is None else servers, **{"allow": ["*"], **options})
+        options.setdefault("allow", ["*"])
+        self.host = Host({"shop": shop()} if servers is None else servers, **options)
 
     async def __aenter__(self) -> Talk:
         await self.host.start()
@@ -138,7 +138,7 @@ class Talk:
 
 
 def text_of(events: list[Event]) -> str:
-    return "".join(event.text for event in events if isinstance(event, Said))
+    return "".join(event.text for event in events if isinstance(event, TextReceived))
 
 
 def only(events: list[Event], *kinds: type) -> list[Any]:
@@ -154,7 +154,7 @@ COUNT = "mcp__shop__count"
 async def test_text_comes_in_bits_and_ends_with_what_was_spent(wire: Wire) -> None:
     async with Talk(wire, {}, system="Be brief.") as talk:
         events = await talk.say("Hello?", Answer(["Good ", "day", "."], tokens=(12, 7)))
-    assert events == [Said("Good "), Said("day"), Said("."), Ended("end_turn", 12, 7)]
+    assert events == [TextReceived("Good "), TextReceived("day"), TextReceived("."), TurnEnded("end_turn", 12, 7)]
     assert "tools" not in talk.last
     assert "Be brief." in json.dumps(talk.last)
     assert (talk.model.name, talk.model.provider) == (MODEL, wire.provider)
@@ -177,7 +177,7 @@ async def test_a_cleared_conversation_begins_anew(wire: Wire) -> None:
 
 async def test_an_answer_without_words_leaves_nothing_empty_behind(wire: Wire) -> None:
     async with Talk(wire) as talk:
-        assert await talk.say("One?", Answer([" \n"])) == [Said(" \n"), Ended("end_turn", 10, 5)]
+        assert await talk.say("One?", Answer([" \n"])) == [TextReceived(" \n"), TurnEnded("end_turn", 10, 5)]
         await talk.say("Two?", Answer(["2"]))
     assert talk.said == [("user", "One?"), ("user", "Two?")]
 
@@ -201,11 +201,11 @@ async def test_one_message_at_a_time(wire: Wire) -> None:
         end = asyncio.Event()
         wire.script.append(Answer(["Well"], before_end=end))
         async with aclosing(talk.model.send("One?")) as events:
-            assert await anext(events) == Said("Well")
+            assert await anext(events) == TextReceived("Well")
             with pytest.raises(ClientStateError, match="still answering"):
                 await talk.say("Two?")
             end.set()
-            assert await anext(events) == Ended("end_turn", 10, 5)
+            assert await anext(events) == TurnEnded("end_turn", 10, 5)
         await talk.say("Three?", Answer(["3"]))
     with pytest.raises(Closed):
         await talk.say("Four?")
@@ -221,18 +221,18 @@ async def test_a_tool_is_called_and_its_result_told(wire: Wire) -> None:
             Answer(["I look."], [("c1", COUNT, ['{"it', 'em": "ro', 'pe"}'])], tokens=(20, 9)),
             Answer(["There are 4."], tokens=(30, 6)),
         )
-    assert events[:2] == [Said("I look."), Called("c1", COUNT, {"item": "rope"})]
+    assert events[:2] == [TextReceived("I look."), ToolCallStarted("c1", COUNT, {"item": "rope"})]
     returned = events[2]
-    assert isinstance(returned, Returned)
+    assert isinstance(returned, ToolCallReturned)
     assert (returned.id, returned.name, returned.result.data) == ("c1", COUNT, 4)
-    assert events[3:] == [Said("There are 4."), Ended("end_turn", 50, 15)]
+    assert events[3:] == [TextReceived("There are 4."), TurnEnded("end_turn", 50, 15)]
     assert talk.answers == [("c1", "4", False)]
 
 
 async def test_names_are_the_catalogs_for_the_person_and_the_providers_for_the_model(wire: Wire) -> None:
     async with Talk(wire, separator=":") as talk:
         events = await talk.say("?", Answer([], [("c1", "shop__count", '{"item": "oar"}')]), Answer(["3"]))
-    assert events[0] == Called("c1", "shop:count", {"item": "oar"})
+    assert events[0] == ToolCallStarted("c1", "shop:count", {"item": "oar"})
     assert "shop:count" not in json.dumps(talk.last)
 
 
@@ -255,15 +255,15 @@ async def test_tools_asked_for_at_once_run_at_once_and_answer_in_the_order_asked
     async with Talk(wire, {"pair": server}) as talk:
         calls: Any = [("a", "mcp__pair__first", ""), ("b", "mcp__pair__second", "{}")]
         events = await talk.say("Go.", Answer([], calls), Answer(["Done."]))
-    assert [type(event) for event in events[:2]] == [Called, Called]
-    assert [event.id for event in only(events, Returned)] == ["b", "a"]
+    assert [type(event) for event in events[:2]] == [ToolCallStarted, ToolCallStarted]
+    assert [event.id for event in only(events, ToolCallReturned)] == ["b", "a"]
     assert talk.answers == [("a", "one", False), ("b", "two", False)]
 
 
 async def test_what_is_not_allowed_is_not_called_and_the_model_learns_why(wire: Wire) -> None:
     async with Talk(wire, deny=[COUNT]) as talk:
         events = await talk.say("?", Answer([], [("c1", COUNT, '{"item": "oar"}')]), Answer(["I may not."]))
-    assert isinstance(events[1], Refused)
+    assert isinstance(events[1], ToolCallRefused)
     assert (events[1].id, events[1].name) == ("c1", COUNT)
     assert "deny" in events[1].reason
     assert talk.answers == [("c1", events[1].reason, True)]
@@ -282,7 +282,7 @@ async def test_a_call_that_is_none_is_told_to_the_model(wire: Wire, name: str, a
     async with Talk(wire) as talk:
         calls: Any = [("c1", COUNT, '{"item": "oar"}'), ("c2", name, arguments)]
         events = await talk.say("?", Answer([], calls), Answer(["Oh."]))
-    (refused,) = only(events, Refused)
+    (refused,) = only(events, ToolCallRefused)
     assert (refused.id, refused.name) == ("c2", name)
     assert because in refused.reason
     assert talk.answers == [("c1", "3", False), ("c2", refused.reason, True)]
@@ -292,8 +292,8 @@ async def test_a_tool_that_fails_and_one_that_breaks_off(wire: Wire) -> None:
     async with Talk(wire) as talk:
         calls: Any = [("c1", "mcp__shop__fail", "{}"), ("c2", "mcp__shop__break_off", "{}")]
         events = await talk.say("?", Answer([], calls), Answer(["Oh."]))
-    (returned,) = only(events, Returned)
-    (failed,) = only(events, Failed)
+    (returned,) = only(events, ToolCallReturned)
+    (failed,) = only(events, ToolCallFailed)
     assert returned.result.is_error
     assert "burnt down" in failed.reason
     assert talk.answers == [("c1", "the drawer is stuck", True), ("c2", failed.reason, True)]
@@ -318,9 +318,9 @@ async def test_a_server_that_goes_away_while_its_tool_works(wire: Wire) -> None:
         stopping = asyncio.create_task(stop(talk.host))
         events = await talk.say("?", Answer([], [("c1", "mcp__slow__work", "{}")]), Answer(["Gone."]))
         await stopping
-    (failed,) = only(events, Failed)
+    (failed,) = only(events, ToolCallFailed)
     assert talk.answers == [("c1", failed.reason, True)]
-    assert events[-1] == Ended("end_turn", 20, 10)
+    assert events[-1] == TurnEnded("end_turn", 20, 10)
 
 
 async def test_a_mistake_of_the_clients_own_leaves_no_call_without_an_answer(
@@ -328,10 +328,10 @@ async def test_a_mistake_of_the_clients_own_leaves_no_call_without_an_answer(
 ) -> None:
     from_call, to_result = Host.from_call, Host.to_result
 
-    def read(self: Host, call: Any, format: str) -> Any:
+    def read(self: Host, call: Any, format: Any) -> Any:
         return 1 // 0 if call["id"] == "a" else from_call(self, call, format)
 
-    def write(self: Host, result: Any, call: Any, format: str) -> Any:
+    def write(self: Host, result: Any, call: Any, format: Any) -> Any:
         return 1 // 0 if call.id == "b" and not isinstance(result, Error) else to_result(self, result, call, format)
 
     monkeypatch.setattr(Host, "from_call", read)
@@ -375,9 +375,9 @@ async def test_a_tool_that_the_provider_would_refuse_is_left_out_and_that_is_tol
     async with Talk(wire, {"odd": server}, separator=":") as talk:
         first = await talk.say("?", Answer(["."]))
         second = await talk.say("?", Answer(["."]))
-    (notice,) = only(first, Noticed)
+    (notice,) = only(first, UserNotice)
     assert "not told of odd:odd" in notice.text
-    assert not only(second, Noticed)
+    assert not only(second, UserNotice)
     assert "odd__odd" not in json.dumps(talk.last)
     assert "odd__even" in json.dumps(talk.last)
 
@@ -387,7 +387,7 @@ async def test_more_tools_than_the_provider_takes_are_left_out(gpt: OpenAIWire) 
     for number in range(130):
         server.add_tool(lambda: "ok", name=f"tool{number:03}")
     async with Talk(gpt, {"many": server}) as talk:
-        (notice,) = only(await talk.say("?", Answer(["."])), Noticed)
+        (notice,) = only(await talk.say("?", Answer(["."])), UserNotice)
     assert "2 are left out, from mcp__many__tool128 to mcp__many__tool129" in notice.text
     assert len(talk.last["tools"]) == 128
 
@@ -412,8 +412,8 @@ async def test_a_model_that_never_stops_is_stopped_and_can_go_on(wire: Wire) -> 
     again = [Answer([], [(f"c{number}", COUNT, '{"item": "oar"}')]) for number in range(3)]
     async with Talk(wire, max_turns=2) as talk:
         events = await talk.say("?", *again[:2])
-        assert events[-1] == Ended("max_turns", 20, 10)
-        assert len(only(events, Returned)) == 2
+        assert events[-1] == TurnEnded("max_turns", 20, 10)
+        assert len(only(events, ToolCallReturned)) == 2
         await talk.say("Go on.", Answer(["Well."]))
     assert talk.said == [("user", "?"), ("user", "Go on.")]
 
@@ -423,7 +423,7 @@ async def test_calls_of_an_answer_that_is_not_whole_are_not_made(wire: Wire, rea
     async with Talk(wire) as talk:
         calls: Any = [("c1", COUNT, '{"item": "oar"}'), ("c2", COUNT, '{"it')]
         events = await talk.say("?", Answer(["I shall"], calls, reason=reason))
-        assert events == [Said("I shall"), Ended(reason, 10, 5)]
+        assert events == [TextReceived("I shall"), TurnEnded(reason, 10, 5)]
         await talk.say("Go on.", Answer(["."]))
     assert talk.said == [("user", "?"), ("assistant", "I shall"), ("user", "Go on.")]
 
@@ -457,7 +457,7 @@ async def test_a_picture_that_is_refused_does_not_end_the_conversation(wire: Wir
         events = await talk.say(
             "?", Answer([], [("c1", "mcp__painter__paint", "{}")]), Status(400, "no vision"), Answer(["Nice."])
         )
-        assert [type(event) for event in events[2:]] == [Noticed, Said, Ended]
+        assert [type(event) for event in events[2:]] == [UserNotice, TextReceived, TurnEnded]
         await talk.say("And?", Answer(["."]))
     assert PICTURE not in json.dumps(talk.last)
     assert "left out" in json.dumps(talk.last)
@@ -602,7 +602,7 @@ async def test_stopped_while_the_model_talks(wire: Wire) -> None:
     async with Talk(wire) as talk:
         wire.script.append(Answer(["It is "], before_end=never))
         events = talk.model.send("One?")
-        assert await anext(events) == Said("It is ")
+        assert await anext(events) == TextReceived("It is ")
         waiting = asyncio.ensure_future(anext(events))
         await asyncio.sleep(0)
         waiting.cancel()
@@ -650,7 +650,7 @@ async def test_stopped_while_tools_work(wire: Wire) -> None:
     wire.script.append(Answer(["Now."], calls))
     async with Talk(wire, {"slow": server}) as talk:
         events = talk.model.send("One?")
-        await until(events, Returned)
+        await until(events, ToolCallReturned)
         await asyncio.wait_for(is_working.wait(), PATIENCE)
         waiting = asyncio.ensure_future(anext(events))
         await asyncio.sleep(0)
@@ -667,7 +667,7 @@ async def test_stopped_before_a_tool_was_called(wire: Wire) -> None:
     async with Talk(wire) as talk:
         wire.script.append(Answer([], [("c1", COUNT, '{"item": "oar"}')]))
         async with aclosing(talk.model.send("One?")) as events:
-            await until(events, Called)
+            await until(events, ToolCallStarted)
         await talk.say("Two?", Answer(["2"]))
     assert talk.answers == [("c1", "cancelled by the person before it was made", True)]
 
@@ -676,7 +676,7 @@ async def test_a_conversation_that_nobody_listens_to_any_more(wire: Wire) -> Non
     async with Talk(wire) as talk:
         wire.script.append(Answer(["Well"], [("c1", COUNT, '{"item": "oar"}')]))
         async for event in talk.model.send("One?"):
-            if isinstance(event, Called):
+            if isinstance(event, ToolCallStarted):
                 break
         async with asyncio.timeout(PATIENCE):
             while talk.model._is_answering:  # the loop closes what was dropped
@@ -689,9 +689,9 @@ async def test_cleared_while_a_tool_works(wire: Wire) -> None:
     async with Talk(wire) as talk:
         wire.script += [Answer([], [("c1", COUNT, '{"item": "oar"}')]), Answer(["3"])]
         async with aclosing(talk.model.send("One?")) as events:
-            await until(events, Called)
+            await until(events, ToolCallStarted)
             talk.model.clear()
-            await until(events, Ended)
+            await until(events, TurnEnded)
         await talk.say("Two?", Answer(["2"]))
     assert talk.said == [("user", "Two?")]
 
@@ -794,8 +794,8 @@ async def test_a_compatible_server_with_ideas_of_its_own(ids: tuple[str, str]) -
     async with SilentWire() as wire, Talk(wire) as talk:
         calls: Any = [(ids[0], COUNT, '{"item": "oar"}'), (ids[1], COUNT, '{"item": "rope"}')]
         events = await talk.say("?", Answer([], calls), Answer(["7"]))
-        assert [event.result.data for event in only(events, Returned)] == [3, 4]
-        assert events[-1] == Ended("end_turn", 0, 0)
+        assert [event.result.data for event in only(events, ToolCallReturned)] == [3, 4]
+        assert events[-1] == TurnEnded("end_turn", 0, 0)
         assert [text for _, text, _ in talk.answers] == ["3", "4"]
         assert talk.last["messages"][1]["tool_calls"][0]["extra_content"] == {"thought": COUNT}
 

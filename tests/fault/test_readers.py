@@ -9,9 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.patience import PATIENCE
-
-from .rig import (
+from tests.support.faults import (
     INITIALIZED,
     Child,
     Connection,
@@ -30,8 +28,9 @@ from .rig import (
     rpc,
     rss,
 )
+from tests.support.until import PATIENCE
 
-pytestmark = [pytest.mark.slow, pytest.mark.deadline(60)]
+pytestmark = [pytest.mark.slow, pytest.mark.deadline(150)]
 
 GROWTH = 40.0  # MB that one reader who does not read may cost: its stream's budget (8 MB), buffers, and noise
 URIS = [f"memo://{'u' * 250}/{i}" for i in range(900)]
@@ -105,7 +104,7 @@ async def test_progress_for_a_client_that_does_not_read_is_bounded(tool: str, er
         slow.vanish()
         await slow.close()
         if era == "modern":
-            await server.until(lambda g: not g["flights"], "the call has ended", 2.0)
+            await server.until(lambda g: not g["flights"], "the call has ended")
 
 
 async def test_many_clients_that_do_not_read_cost_little_each() -> None:
@@ -189,7 +188,7 @@ def test_progress_on_a_stdout_that_nobody_reads_is_bounded(tool: str, era: str) 
             child.send(call(tool, {"n": 100_000}, 7, progressToken="t"))
         assert stdio_growth(child) < GROWTH
         # Once it is read again, all is well.
-        assert "result" in child.answer(7, 20)
+        assert "result" in child.answer(7, 2 * PATIENCE)
 
 
 def test_legacy_events_on_a_stdout_that_nobody_reads_are_bounded() -> None:
@@ -210,7 +209,7 @@ def test_a_flood_of_requests_whose_answers_nobody_reads_is_bounded() -> None:
         with contextlib.suppress(TimeoutError):  # not taking any more is the point
             deadline = time.monotonic() + 8
             while sent < 300 and time.monotonic() < deadline and rss(child.pid) - before < 200:
-                child.write(flood)
+                child.write(flood, 3.0)
                 sent += 1
         assert rss(child.pid) - before < GROWTH, f"after {sent * 1000} unread answers"
 
@@ -218,17 +217,17 @@ def test_a_flood_of_requests_whose_answers_nobody_reads_is_bounded() -> None:
 # --- who vanishes ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_vanished_modern_reader_ends_its_call_within_a_second() -> None:
+async def test_a_vanished_modern_reader_ends_its_call_at_once() -> None:
     async with remote() as server, contextlib.AsyncExitStack() as held:
         gone = await held.enter_async_context(await Connection.open(server.port))
         await gone.send(modern_http(call("nap", {"seconds": 60})))
         await server.until(lambda g: g["flights"] == 1, "the call is at work")
         gone.vanish()
         await gone.close()
-        await server.until(lambda g: not g["flights"] and g["ended"] == 1, "the call has ended", 1.0)
+        await server.until(lambda g: not g["flights"] and g["ended"] == 1, "the call has ended")
 
 
-async def test_a_vanished_listener_is_forgotten_within_a_second() -> None:
+async def test_a_vanished_listener_is_forgotten_at_once() -> None:
     async with remote() as server, contextlib.AsyncExitStack() as held:
         base = await server.gauges()
         gone = [await held.enter_async_context(await Connection.open(server.port)) for _ in range(50)]
@@ -242,7 +241,7 @@ async def test_a_vanished_listener_is_forgotten_within_a_second() -> None:
             one.vanish()
             await one.close()
         await server.until(
-            lambda g: not g["listeners"] and not g["flights"] and g["tasks"] <= base["tasks"], "they are forgotten", 1.0
+            lambda g: not g["listeners"] and not g["flights"] and g["tasks"] <= base["tasks"], "they are forgotten"
         )
 
 

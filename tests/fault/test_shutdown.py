@@ -16,14 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from trimaran import Server
-from trimaran.serve import HttpServer
-
-from .rig import (
+from tests.support.faults import (
     CHILD,
     INITIALIZED,
-    PATIENCE,
     Child,
     call,
     cancelled,
@@ -35,8 +30,11 @@ from .rig import (
     legacy_http,
     modern,
     modern_http,
-    wait_for,
 )
+from tests.support.until import PATIENCE, wait_until
+
+from trimaran import Server
+from trimaran.serve import HttpServer
 
 LISTEN = modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, "listen")
 SIGNALS = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
@@ -320,11 +318,11 @@ def test_a_stdio_server_dies_with_its_parent(stdin: str, busy: bool) -> None:
                     parent.send(call("nap", {"seconds": 60}, 7), LISTEN)
                     parent.consumed()
             else:
-                wait_for(lambda: len(list(Path(f"/proc/{pid}/task").iterdir())) > 2 or is_alive(pid), "it runs")
+                wait_until(lambda: len(list(Path(f"/proc/{pid}/task").iterdir())) > 2 or is_alive(pid), "it runs")
                 time.sleep(0.6)  # its start cannot be seen from here
             parent.process.kill()
             parent.process.wait(PATIENCE)
-            wait_for(lambda: not is_alive(pid), "the server has ended with its parent", 8 if busy else 3)
+            wait_until(lambda: not is_alive(pid), "the server has ended with its parent", 8 if busy else 3)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

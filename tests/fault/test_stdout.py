@@ -10,8 +10,8 @@ import time
 from typing import Any
 
 import pytest
-
-from .rig import CHILD, INITIALIZED, PATIENCE, Child, call, encode, initialize, wait_for
+from tests.support.faults import CHILD, INITIALIZED, Child, call, encode, initialize
+from tests.support.until import PATIENCE, wait_until
 
 WAYS = ["print", "write", "stdout_buffer", "dunder", "puts", "child"]
 
@@ -57,7 +57,7 @@ def test_output_before_run_does_not_reach_the_stream() -> None:
                 shown.extend(os.read(stderr.fileno(), 65536))
             return b"late" in shown
 
-        wait_for(is_shown, "the late print is on stderr", 5)
+        wait_until(is_shown, "the late print is on stderr")
         assert b"pollution before run" in shown
         child.end_input()
         assert child.wait() == 0

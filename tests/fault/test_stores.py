@@ -16,13 +16,15 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.patience import PATIENCE
+from tests.support.disks import small_disk
+from tests.support.redis import RedisServer, redis_server
+from tests.support.until import PATIENCE
 
-from trimaran import episode
+from trimaran import outage_log
 from trimaran.errors import ConfigError, TimedOut
 from trimaran.state import (
+    BusMessage,
     Gap,
-    Message,
     NoAnswer,
     RedisStore,
     SessionRecord,
@@ -33,9 +35,6 @@ from trimaran.state import (
     TaskRecord,
     open_store,
 )
-
-from ..unit.state.redis_server import RedisServer, redis_server
-from .disks import small_disk
 
 WORKER = Path(__file__).with_name("store_worker.py")
 
@@ -66,7 +65,7 @@ def task(**more: Any) -> TaskRecord:
     return TaskRecord(id=secrets.token_hex(8), **fields)
 
 
-async def heard(subscription: Any) -> Message | Gap:
+async def heard(subscription: Any) -> BusMessage | Gap:
     async with asyncio.timeout(PATIENCE):
         return await anext(subscription)
 
@@ -76,7 +75,7 @@ async def heard(subscription: Any) -> Message | Gap:
 
 async def test_redis_killed_and_restarted_loses_nothing_but_time(redis: RedisServer) -> None:
     """Whose rule: ours. Clear errors meanwhile, the gap told once, then everything as before."""
-    async with RedisStore(redis.url, patience=1) as store:
+    async with RedisStore(redis.url, timeout=1) as store:
         record = await store.tasks.create(task())
         await store.sessions.create(SessionRecord(id="s"), ttl=60)
         await store.events.append("s", "g", b"1", ttl=60)
@@ -88,7 +87,7 @@ async def test_redis_killed_and_restarted_loses_nothing_but_time(redis: RedisSer
             waiting = asyncio.ensure_future(store.events.wait("s", "g", 1, timeout=PATIENCE))
             assert await store.bus.request("w", b"x", timeout=PATIENCE) == b"x"
             redis.kill()
-            with pytest.raises(StoreUnavailable, match=r"redis://127\.0\.0\.1.* is not to be had") as caught:
+            with pytest.raises(StoreUnavailable, match=r"redis://127\.0\.0\.1.* is unavailable") as caught:
                 await store.tasks.get(record.id)
             assert 0 < caught.value.retry_after <= 2
             attempts: list[Callable[[], Awaitable[Any]]] = [
@@ -107,7 +106,7 @@ async def test_redis_killed_and_restarted_loses_nothing_but_time(redis: RedisSer
             assert await store.sessions.get("s")
             assert isinstance(await heard(news), Gap)
             await store.bus.publish("news", b"again")
-            assert await heard(news) == Message("news", b"again", store.bus.name)
+            assert await heard(news) == BusMessage("news", b"again", store.bus.name)
             assert await store.bus.request("w", b"y", timeout=PATIENCE) == b"y"
             # The number goes on: nobody hears of two different events by the same one.
             assert await store.events.append("s", "g", b"2", ttl=60) == 2
@@ -118,7 +117,7 @@ async def test_redis_killed_and_restarted_loses_nothing_but_time(redis: RedisSer
 
 async def test_redis_that_was_never_there_is_said_so_and_found_when_it_comes(tmp_path: Path) -> None:
     server = RedisServer(tmp_path)
-    store = RedisStore(server.url, patience=1)
+    store = RedisStore(server.url, timeout=1)
     try:
         with pytest.raises(StoreUnavailable):
             await store.start()
@@ -129,7 +128,7 @@ async def test_redis_that_was_never_there_is_said_so_and_found_when_it_comes(tmp
         await eventually("the recovery", lambda: store.sessions.create(SessionRecord(id="s"), ttl=60))
         async with store.bus.subscribe("x") as news:
             await store.bus.publish("x", b"1")
-            assert await heard(news) == Message("x", b"1", store.bus.name)
+            assert await heard(news) == BusMessage("x", b"1", store.bus.name)
     finally:
         await store.close()
         server.kill()
@@ -137,11 +136,11 @@ async def test_redis_that_was_never_there_is_said_so_and_found_when_it_comes(tmp
 
 async def test_redis_that_does_not_answer_holds_nobody_up(redis: RedisServer) -> None:
     """Stopped, not dead: connections are taken, and nothing comes back."""
-    async with RedisStore(redis.url, patience=0.3) as store:
+    async with RedisStore(redis.url, timeout=0.3) as store:
         await store.sessions.create(SessionRecord(id="s"), ttl=60)
         redis.pause()
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE):
                 outcomes = await asyncio.gather(*(store.sessions.get("s") for _ in range(100)), return_exceptions=True)
             assert {type(outcome) for outcome in outcomes} == {StoreUnavailable}
             # And now it is left alone for a while: refused at once, without a try.
@@ -158,18 +157,18 @@ async def test_a_listener_notices_silence_and_tells_of_the_gap(
     """A network that is cut says nothing; so does a process that is stopped."""
     monkeypatch.setattr("trimaran.state.redis._PING", 0.05)
     monkeypatch.setattr("trimaran.state.redis._SILENCE", 0.3)
-    async with RedisStore(redis.url, patience=0.3) as store, store.bus.subscribe("news") as news:
-        listening = store.bus._heard
+    async with RedisStore(redis.url, timeout=0.3) as store, store.bus.subscribe("news") as news:
+        listening = store.bus._pubsub
         redis.pause()
         try:
             async with asyncio.timeout(PATIENCE):
-                while store.bus._heard is listening:
+                while store.bus._pubsub is listening:
                     await asyncio.sleep(0.01)
         finally:
             redis.resume()
         assert isinstance(await heard(news), Gap)
         await eventually("a message", lambda: published(store))
-        assert await heard(news) == Message("news", b"x", store.bus.name)
+        assert await heard(news) == BusMessage("news", b"x", store.bus.name)
 
 
 async def published(store: RedisStore) -> bool:
@@ -179,7 +178,7 @@ async def published(store: RedisStore) -> bool:
 
 async def test_a_listener_without_a_redis_does_not_spin(redis: RedisServer) -> None:
     """Whoever takes its place hangs up at once: the listener tries again, ever more slowly."""
-    store = RedisStore(redis.url, patience=1)
+    store = RedisStore(redis.url, timeout=1)
     connections = 0
 
     def hang_up(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -277,7 +276,7 @@ def fail_to_save(redis: RedisServer) -> Callable[[], object]:
 async def test_redis_that_takes_no_writes_is_read_and_said_to_take_none(
     redis: RedisServer, harm: Any, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with RedisStore(redis.url, patience=2) as store:
+    async with RedisStore(redis.url, timeout=2) as store:
         await store.sessions.create(SessionRecord(id="s"), ttl=60)
         mend = harm(redis)
         for _ in range(5):
@@ -289,9 +288,7 @@ async def test_redis_that_takes_no_writes_is_read_and_said_to_take_none(
         assert [words in line for line in said(caplog)] == [True], said(caplog)
         async with contextlib.AsyncExitStack() as stack:  # a process that starts now reads, too
             late = (
-                await stack.enter_async_context(RedisStore(redis.url, patience=2))
-                if harm is not fail_to_save
-                else store
+                await stack.enter_async_context(RedisStore(redis.url, timeout=2)) if harm is not fail_to_save else store
             )
             assert await late.sessions.get("s")
         mend()
@@ -301,7 +298,7 @@ async def test_redis_that_takes_no_writes_is_read_and_said_to_take_none(
 
 async def test_redis_that_wants_another_password_meanwhile_is_away_and_no_crash(redis: RedisServer) -> None:
     """Whose rule: ours. ConfigError is for `start`; whoever asks later may come back."""
-    async with RedisStore(redis.url, patience=2) as store:
+    async with RedisStore(redis.url, timeout=2) as store:
         await store.sessions.create(SessionRecord(id="s"), ttl=60)
         redis.say("CONFIG", "SET", "requirepass", "new")
         redis.hang_up_on_all("new")
@@ -310,7 +307,7 @@ async def test_redis_that_wants_another_password_meanwhile_is_away_and_no_crash(
             try:
                 await store.sessions.get("s")
             except StoreUnavailable as error:
-                return "Look at user and password" in str(error)
+                return "Check the user and password" in str(error)
             return False
 
         await eventually("the refusal", is_refused)
@@ -323,7 +320,7 @@ async def test_poison_on_a_channel_of_redis_is_dropped_and_counted(redis: RedisS
         for poison in (b"", b"junk", b"\xc1", b"\x93\xa1m\xa1x\x01", b"\x90" * 10_000):
             redis.say("PUBLISH", "trimaran:{main}:bus:news", poison)
         await store.bus.publish("news", b"good")
-        assert await heard(news) == Message("news", b"good", store.bus.name)
+        assert await heard(news) == BusMessage("news", b"good", store.bus.name)
         assert store.bus.poisoned == 5
 
 
@@ -362,7 +359,7 @@ async def test_redis_cluster_and_sentinel_are_spoken_to(tmp_path: Path) -> None:
             f"redis+cluster://127.0.0.1:{node.port}",
             f"redis+sentinel://127.0.0.1:1,127.0.0.1:{watch.port}/chief/0",
         ):
-            store = open_store(url, patience=3)
+            store = open_store(url, timeout=3)
             try:
                 record = await eventually("the first answer", lambda store=store: store.tasks.create(task()))
                 assert await store.tasks.claim(record.id, "w", seconds=5)
@@ -370,7 +367,7 @@ async def test_redis_cluster_and_sentinel_are_spoken_to(tmp_path: Path) -> None:
                 assert await store.events.append("s", "g", b"1", ttl=5) == 1
                 async with store.bus.subscribe("x") as news:
                     await store.bus.publish("x", b"1")
-                    assert await heard(news) == Message("x", b"1", store.bus.name)
+                    assert await heard(news) == BusMessage("x", b"1", store.bus.name)
             finally:
                 await store.close()
 
@@ -380,7 +377,7 @@ async def test_redis_cluster_and_sentinel_are_spoken_to(tmp_path: Path) -> None:
 
 async def test_locked_file_is_waited_for_within_bounds_and_still_read(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    async with SqliteStore(path, patience=0.2) as store:
+    async with SqliteStore(path, timeout=0.2) as store:
         await store.sessions.create(SessionRecord(id="s"), ttl=60)
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
@@ -399,7 +396,7 @@ async def test_file_that_cannot_be_written_is_said_so_at_the_start(tmp_path: Pat
 
 
 async def test_file_that_becomes_read_only_refuses_writes_and_recovers(tmp_path: Path) -> None:
-    async with SqliteStore(tmp_path / "store.db", patience=0.2) as store:
+    async with SqliteStore(tmp_path / "store.db", timeout=0.2) as store:
         await store.sessions.create(SessionRecord(id="s"), ttl=60)
         # Root may write anything; so SQLite itself is told to refuse.
         await store._database.write(lambda connection: connection.execute("PRAGMA query_only = 1"))
@@ -467,7 +464,7 @@ async def test_disk_that_is_really_full_refuses_writes_alone_and_recovers_by_its
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whose rule: ours. Reading goes on, the check knows, and the log has one line for the whole time, and one at the end."""
-    monkeypatch.setattr(episode, "_QUIET", 0.05)
+    monkeypatch.setattr(outage_log, "_QUIET", 0.05)
     with small_disk(tmp_path / "disk") as disk:
         async with SqliteStore(disk.folder / "store.db") as store:
             record = await store.tasks.create(task())
@@ -531,7 +528,7 @@ async def test_file_that_is_removed_or_replaced_begins_anew_and_is_heard_of(
         await store.sessions.create(SessionRecord(id="s"), ttl=60)
         for _ in range(3):
             await store.bus.publish("news", b"before")
-            assert await heard(news) == Message("news", b"before", store.bus.name)
+            assert await heard(news) == BusMessage("news", b"before", store.bus.name)
         for file in tmp_path.iterdir():
             file.unlink()
 
@@ -544,13 +541,13 @@ async def test_file_that_is_removed_or_replaced_begins_anew_and_is_heard_of(
             assert await eventually("the other's session", lambda: store.sessions.get("t"))
             assert isinstance(await heard(news), Gap)
             await other.bus.publish("news", b"after")
-            assert await heard(news) == Message("news", b"after", other.bus.name)
+            assert await heard(news) == BusMessage("news", b"after", other.bus.name)
     assert any("was removed or replaced" in line for line in said(caplog))
 
 
 async def test_writes_that_wait_behind_a_lock_end_together_and_readers_wait_for_none(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    async with SqliteStore(path, patience=0.5) as store:
+    async with SqliteStore(path, timeout=0.5) as store:
         await store.sessions.create(SessionRecord(id="s"), ttl=60)
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
@@ -577,7 +574,7 @@ async def test_poison_in_the_table_of_messages_is_dropped_and_counted(tmp_path: 
                 other.execute("INSERT INTO messages (topic, sender, data, at) VALUES (?, 'x', ?, 0)", (topic, data))
             other.commit()
         await store.bus.publish("news", b"good")
-        assert await heard(news) == Message("news", b"good", store.bus.name)
+        assert await heard(news) == BusMessage("news", b"good", store.bus.name)
         assert store.bus.poisoned == 3
 
 
@@ -589,7 +586,7 @@ async def test_reader_that_slept_past_the_messages_hears_of_a_gap(tmp_path: Path
             other.execute("INSERT INTO messages (id, topic, sender, data, at) VALUES (200, 'news', 'x', x'31', 0)")
             other.commit()
         assert isinstance(await heard(news), Gap)
-        assert await heard(news) == Message("news", b"1", "x")
+        assert await heard(news) == BusMessage("news", b"1", "x")
 
 
 async def test_file_of_a_store_is_for_its_user_alone(tmp_path: Path) -> None:
@@ -777,20 +774,20 @@ async def test_who_subscribes_anew_hears_nothing_from_before(redis: RedisServer)
         heard: list[bytes] = []
 
         class Listener:
-            def receive(self, message: Message) -> None:
+            def receive(self, message: BusMessage) -> None:
                 heard.append(message.data)
 
-        bus.board._taps["t"] = {Listener()}
+        bus.board._listeners["t"] = {Listener()}
 
         def arrive(kind: str, data: bytes = b"") -> None:
             envelope = bus.sealed("t", data)[1] if kind == "message" else 1
-            bus._take({"type": kind, "channel": (bus._prefix + "t").encode(), "data": envelope})
+            bus._handle({"type": kind, "channel": (bus._prefix + "t").encode(), "data": envelope})
 
-        bus._asked["t"] = 2  # left and asked for twice, and not answered yet
+        bus._pending["t"] = 2  # left and asked for twice, and not answered yet
         arrive("message", b"old")
         arrive("subscribe")
         arrive("message", b"older than the last answer")
         arrive("subscribe")
         arrive("message", b"new")
         assert heard == [b"new"]
-        bus.board._taps.clear()
+        bus.board._listeners.clear()

@@ -17,12 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.ports import find_port
+from tests.support.redis import redis_server
 
 from trimaran import connect
 from trimaran.errors import CallError
-
-from ..ports import find_port
-from ..unit.state.redis_server import redis_server
 
 SERVER = Path(__file__).with_name("task_server.py")
 PATIENCE = 60.0
@@ -125,7 +124,7 @@ async def test_after_a_kill_each_task_is_resumed_or_failed_with_its_reason_and_n
         if tool == "question":
             steps = [f"{key} before", f"{key} after aye"]
         if end.startswith("failed"):
-            assert "whether that was done is not known" in end, (key, end)
+            assert "it is not known whether that step was done" in end, (key, end)
             continue
         assert end == (f"{key} arrived" if tool == "voyage" else f"{key} aye")
         assert all(after[step] == 1 for step in steps), (key, [line for line in after if line.startswith(f"{key} ")])
@@ -164,7 +163,7 @@ async def test_a_process_that_slept_through_its_lease_does_nothing_that_another_
                     try:
                         ends.append((await client.task(id).result(PATIENCE)).data)
                     except CallError as error:
-                        assert "whether that was done is not known" in str(error), error
+                        assert "it is not known whether that step was done" in str(error), error
                         ends.append("not known")
 
                 await asyncio.gather(*(follow(task.id) for task in begun))

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from tests.patience import PATIENCE
+from tests.support.badges import ALICE, BOB, Badges
+from tests.support.harness import serve
+from tests.support.redis import RedisServer, redis_server
+from tests.support.until import soon, until
 
 from trimaran import Client, Context, Server, ToolError, connect
 from trimaran.auth import Principal
@@ -24,10 +27,6 @@ from trimaran.ext.tasks import Tasks
 from trimaran.ext.tasks.journal import MAX_JOURNAL_BYTES
 from trimaran.fleet import Fleet
 from trimaran.state import StoreUnavailable, TaskRecord
-
-from ..unit.state.redis_server import RedisServer, redis_server
-from ..wire.auth.badges import ALICE, BOB, Badges
-from ..wire.harness import serve
 
 LEASE = 0.6
 UNKNOWN = "task_" + "0" * 32
@@ -54,6 +53,8 @@ class Harbour:
     def __init__(self) -> None:
         self.go = asyncio.Event()
         self.began = asyncio.Event()
+        self.waiting = 0
+        """Sturdy bodies whose steps so far are written down."""
         self.ledger: list[str] = []
         self.is_calm = False
         """After one leg, a voyage goes no further."""
@@ -105,6 +106,7 @@ def declare(server: Server, name: str, harbour: Harbour) -> None:
         harbour.enter(f"{name} sturdy")
         for leg in range(1, legs + 1):
             if leg == wait_at:
+                harbour.waiting += 1
                 harbour.began.set()
                 await harbour.go.wait()
             await ctx.step("leg", harbour.enter, f"leg {leg}")
@@ -191,25 +193,12 @@ async def fleet(url: str, *names: str, **options: Any) -> AsyncIterator[tuple[An
             await one.server.stop()
 
 
-async def until(what: str, is_so: Callable[[], Awaitable[Any]]) -> Any:
-    deadline = time.monotonic() + PATIENCE
-    while not (found := await is_so()):
-        assert time.monotonic() < deadline, f"{what} did not happen within {PATIENCE:g} s"
-        await asyncio.sleep(0.01)
-    return found
-
-
-async def soon(awaitable: Awaitable[Any]) -> Any:
-    async with asyncio.timeout(PATIENCE):
-        return await awaitable
-
-
 async def reach(process: Process, id: str, *statuses: str) -> TaskRecord:
     async def there() -> TaskRecord | None:
         record = await process.tasks.get(id)
         return record if record.status in statuses else None
 
-    return await until(f"{id} to be {' or '.join(statuses)}", there)
+    return await until(there, f"{id} to be {' or '.join(statuses)}")
 
 
 def reason(record: TaskRecord) -> str:
@@ -250,7 +239,7 @@ async def test_cancelling_anywhere_stops_the_body_where_it_runs(url: str) -> Non
         async def stopped() -> bool:
             return harbour.ledger == ["one fragile", "one stopped"]
 
-        await until("the end of the body", stopped)
+        await until(stopped, "the end of the body")
         assert (await reach(two, id, "cancelled")).result is None
 
 
@@ -343,7 +332,7 @@ async def test_the_host_ends_its_tasks_from_any_process_and_nobody_takes_them_fo
             # Long after the lease of a body would have run out, and they would have been dealt with.
             return time.time() * 1000 > (await two.tasks.get(probe)).created_ms + 600
 
-        await until("some looks at what is left", looked_often)
+        await until(looked_often, "some looks at what is left")
         assert [(await two.tasks.get(id)).status for id in ids] == ["working"] * 3
         assert await two.tasks.finish(ids[0], "landed")
         assert await two.tasks.fail(ids[1], "sunk")
@@ -361,7 +350,7 @@ async def test_many_notes_of_progress_are_few_writes(url: str) -> None:
         async def last() -> bool:
             return (await one.tasks.get(id)).status_message == "word 199"
 
-        await until("the last word", last)
+        await until(last, "the last word")
         assert (await one.tasks.get(id)).stamp < 15
 
 
@@ -406,14 +395,14 @@ async def test_a_tool_that_has_become_resumable_does_not_resume_what_kept_no_jou
 async def test_a_task_of_which_nobody_was_told_goes_and_one_of_the_host_stays(url: str) -> None:
     """Their process was killed after it had made them, and before it held them."""
     async with fleet(url, "one", lease=0.2) as (harbour, one):
-        keeper, store = one.tasks.keeper, one.server.fleet.store.tasks
-        lost = await store.create(keeper.draft("fragile"))
-        host = await store.create(keeper.draft("cargo", extra=b'{"is_host":true}'))
+        records, store = one.tasks.records, one.server.fleet.store.tasks
+        lost = await store.create(records.draft("fragile"))
+        host = await store.create(records.draft("cargo", extra=b'{"is_host":true}'))
 
         async def dealt_with() -> bool:
             return await store.get(lost.id) is None and bool((await one.tasks.get(host.id)).worker)
 
-        await until("somebody to find them", dealt_with)
+        await until(dealt_with, "somebody to find them")
         assert await one.tasks.finish(host.id, "landed")
         assert harbour.ledger == []
 
@@ -424,10 +413,7 @@ async def test_a_record_that_cannot_be_read_is_failed_and_hinders_no_other(url: 
     async with fleet(url, "one", "two") as (harbour, one, two), one.client() as client:
         ids = [await start(client, "sturdy") for _ in range(2)]
 
-        async def both() -> bool:
-            return harbour.ledger.count("leg 1") == 2
-
-        await until("both bodies", both)
+        await until(lambda: harbour.waiting == 2, "both bodies")
         await one.die()
         store = two.server.fleet.store.tasks
 
@@ -435,7 +421,7 @@ async def test_a_record_that_cannot_be_read_is_failed_and_hinders_no_other(url: 
             record = await store.get(ids[0])
             return await store.update(msgspec.structs.replace(record, **{part: b"\xffnonsense"}))
 
-        await until("the damage", spoilt)
+        await until(spoilt, "the damage")
         harbour.go.set()
         first, second = [await reach(two, id, "completed", "failed") for id in ids]
         assert text(second) == "3 legs for nobody"
@@ -489,7 +475,7 @@ async def test_a_task_that_waits_for_input_and_cannot_go_on_is_failed_when_someb
             look = await there.modern("tasks/get", {"taskId": id}, caps=caps, headers={"Mcp-Name": id})
             return look.result["status"] == "failed"
 
-        await until("the end", failed)
+        await until(failed, "the end")
         assert "the process that ran this task ended" in reason(await two.tasks.get(id))
 
 
@@ -582,10 +568,7 @@ async def test_a_server_that_stops_leaves_what_can_go_on_to_the_others_at_once(u
     async with fleet(url, "one", "two", lease=30.0) as (harbour, one, two), one.client() as client:
         ids = {name: await start(client, name) for name in ("fragile", "sturdy")}
 
-        async def both() -> bool:
-            return {"one fragile", "leg 1"} <= set(harbour.ledger)
-
-        await until("both bodies", both)
+        await until(lambda: "one fragile" in harbour.ledger and harbour.waiting, "both bodies")
         await one.server.stop()
         assert reason(await two.tasks.get(ids["fragile"])) == "the server stopped before the task was done"
         assert (await two.tasks.get(ids["sturdy"])).status == "working"
@@ -662,7 +645,7 @@ async def test_a_result_is_written_when_the_store_is_back(redis: RedisServer) ->
                 return "cannot use its store" in str(error)
             return False
 
-        await until("the refusal", refused)
+        await until(refused, "the refusal")
         with pytest.raises(CallError, match="cannot use its store"):
             await client.start_task("fragile", {})
         redis.start()
@@ -673,7 +656,7 @@ async def test_a_result_is_written_when_the_store_is_back(redis: RedisServer) ->
             except CallError:
                 return False
 
-        await until("the result", done)
+        await until(done, "the result")
         assert await one.tasks.count() == 1  # nothing half made
         assert harbour.ledger == ["one fragile"]
 
@@ -706,7 +689,7 @@ async def reach_again(process: Process, id: str, status: str) -> None:
         except ProtocolError:
             return False
 
-    await until(status, there)
+    await until(there, status)
 
 
 @pytest.mark.parametrize("how", ["killed", "paused"])
@@ -714,17 +697,14 @@ async def test_a_body_is_stopped_before_another_process_may_have_its_task(redis:
     async with fleet(redis.url, "one", lease=1.0) as (harbour, one), one.client() as client:
         ids = [await start(client, name) for name in ("fragile", "sturdy")]
 
-        async def both() -> bool:
-            return {"one fragile", "leg 1"} <= set(harbour.ledger)
-
-        await until("both bodies", both)
+        await until(lambda: "one fragile" in harbour.ledger and harbour.waiting, "both bodies")
         redis.kill() if how == "killed" else redis.pause()
         lost = time.monotonic()
 
         async def stopped() -> bool:
             return "one stopped" in harbour.ledger and not one.tasks.running
 
-        await until("the fence", stopped)
+        await until(stopped, "the fence")
         assert time.monotonic() - lost < 15  # long before a store that says nothing is given up
         harbour.go.set()
         redis.start() if how == "killed" else redis.resume()
@@ -736,7 +716,7 @@ async def test_a_body_is_stopped_before_another_process_may_have_its_task(redis:
                 return []
             return found if all(record.is_terminal for record in found) else []
 
-        fragile, sturdy = await until("what is left to be found", ended)
+        fragile, sturdy = await until(ended, "what is left to be found")
         assert "lost its store" in reason(fragile)
         assert text(sturdy) == "3 legs for nobody"
         assert [harbour.ledger.count(f"leg {leg}") for leg in (1, 2, 3)] == [1, 1, 1]
@@ -783,7 +763,7 @@ async def test_a_queue_that_cannot_take_a_task_leaves_none_behind(url: str) -> N
         async def none() -> bool:
             return await one.tasks.count() == 0
 
-        await until("the undoing", none)
+        await until(none, "the undoing")
 
 
 async def test_a_worker_that_is_stopped_gives_back_what_can_go_on_and_fails_the_rest(url: str) -> None:
@@ -805,7 +785,7 @@ async def test_a_worker_that_is_stopped_gives_back_what_can_go_on_and_fails_the_
         async def handed() -> bool:
             return len(queue.jobs) == 3 or (await two.tasks.get(id)).is_terminal
 
-        await until("somebody to take it up", handed)
+        await until(handed, "somebody to take it up")
         if len(queue.jobs) == 3:
             assert queue.jobs[2].stamp != queue.jobs[1].stamp
             await two.tasks.run_record(id)

@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.harness import BOTH, HttpCarrier, Pairs, Stream, encode, notification, request
+from tests.support.ports import find_port
 
 from trimaran import Context, Server, connect
 from trimaran.ext.tasks import Tasks
 from trimaran.serve import HttpServer
-
-from ..ports import find_port
-from ..wire.harness import BOTH, HttpCarrier, Pairs, Stream, encode, notification, request
 
 V11 = "2025-11-25"
 
@@ -212,7 +211,9 @@ async def test_waiters_are_told_what_came_of_their_tasks_whatever_happens_to_wor
     file.write_text(CODE)
     command = ["serve", str(file), "--port", str(port), "--workers", "2", "--store", f"sqlite:///{tmp_path}/yard.db"]
     with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen([sys.executable, "-m", "trimaran.cli", *command], stderr=log, start_new_session=True)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "trimaran.apps.cli", *command], stderr=log, start_new_session=True
+        )
     try:
         async with asyncio.timeout(SECONDS):
             while "is served at" not in (tmp_path / "log").read_text():

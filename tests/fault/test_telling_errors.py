@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.harness import BOTH, HttpCarrier, Wire, encode, initialize, notification, request
 
 from trimaran import Context, Server, connect
 from trimaran.auth import Custom, Introspection, ProtectedResource
 from trimaran.errors import ConfigError
 from trimaran.serve import HttpServer
-
-from ..wire.harness import BOTH, HttpCarrier, Wire, encode, initialize, notification, request
 
 PLACE = "hidden-harbour"
 """In the name of every file and host that a case uses."""
@@ -261,9 +260,9 @@ async def test_no_error_tells_the_address_of_a_store_that_is_away() -> None:
 
 @asynccontextmanager
 async def _asgi(engine: Any) -> AsyncIterator[Wire]:
-    from trimaran.transports.asgi import AsgiApp
+    from tests.support.harness import AsgiCarrier
 
-    from ..wire.harness import AsgiCarrier
+    from trimaran.transports.asgi import AsgiApp
 
     app = AsgiApp(engine)
     yield Wire(AsgiCarrier(app), engine.path, engine)

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.certificates import Authority
+from tests.support.faults import call, modern_http
+from tests.support.until import PATIENCE, settled, until
 
 from trimaran import Context, Limits, Server
 from trimaran.serve import HttpServer
-from trimaran.transports import http1, tls
-
-from ..certificates import Authority
-from .rig import PATIENCE, call, modern_http, until
+from trimaran.transports import http1_server, tls
 
 PIECE = "x" * 50_000
 
@@ -149,17 +149,6 @@ def version(context: ssl.SSLContext, name: str) -> ssl.SSLContext:
 # --- who does not read -----------------------------------------------------------------------------------------------
 
 
-async def settled(counter: Any) -> int:
-    """What a counter says, once it says the same for a while."""
-    before, quiet = -1, 0
-    async with asyncio.timeout(PATIENCE):
-        while quiet < 20:
-            await asyncio.sleep(0.01)
-            quiet = quiet + 1 if counter() == before else 0
-            before = counter()
-    return before
-
-
 async def test_a_stream_waits_for_a_client_that_does_not_read(
     wordy: tuple[Wordy, HttpServer], authority: Authority
 ) -> None:
@@ -198,7 +187,7 @@ async def test_a_client_that_never_reads_is_let_go_in_the_end(
         now = carrier.now
         connection.check_time(now)
         assert carrier.connections
-        connection.check_time(now + http1.IDLE_SECONDS + 1)
+        connection.check_time(now + http1_server.IDLE_SECONDS + 1)
         await until(lambda: not carrier.connections, "the end of the connection")
 
 

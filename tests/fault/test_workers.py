@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.ports import find_port
 
 from trimaran import connect
 from trimaran.errors import Error
-
-from ..ports import find_port
 
 pytestmark = [
     pytest.mark.slow,
@@ -145,8 +144,8 @@ def test_workers_end_with_a_killed_supervisor_and_the_next_finds_the_port(start:
     before = fleet.workers()
     fleet.process.kill()
     successor = start(fleet.port)
+    fleet.wait_for_all_to_end()  # until then the workers of the dead supervisor still answer on the port they share
     assert not successor.workers() & before
-    fleet.wait_for_all_to_end()
     assert "cannot listen" not in successor.log
 
 
@@ -256,9 +255,9 @@ def _lives(pid: int) -> bool:
 
 ALONE = """
 import os, sys, time
-import trimaran.cli.reload, trimaran.transports.stdio
+import trimaran.apps.cli.reload, trimaran.transports.stdio
 from trimaran import Server
-trimaran.cli.reload._STOP_SECONDS = trimaran.transports.stdio._ORPHAN_SECONDS = 1.0
+trimaran.apps.cli.reload._STOP_SECONDS = trimaran.transports.stdio._ORPHAN_SECONDS = 1.0
 server = Server("alone", version="1")
 @server.tool
 async def hang() -> int:
@@ -269,7 +268,7 @@ async def hang() -> int:
 CALL = b"""{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}\n"""
 PARENT = """
 import subprocess, sys
-child = subprocess.Popen([sys.executable, "-m", "trimaran.cli", "serve", sys.argv[1]], stdin=subprocess.PIPE)
+child = subprocess.Popen([sys.executable, "-m", "trimaran.apps.cli", "serve", sys.argv[1]], stdin=subprocess.PIPE)
 child.stdin.write(sys.stdin.buffer.readline())
 child.stdin.flush()
 sys.stdin.buffer.read()
@@ -315,7 +314,7 @@ def test_a_stdio_server_that_hangs_ends_when_its_client_is_killed(
 
 def test_a_worker_that_hangs_ends_with_a_killed_reloader(alone: Callable[..., subprocess.Popen[bytes]]) -> None:
     port = find_port()
-    front = alone("-m", "trimaran.cli", "serve", "FILE", "--reload", "--port", str(port))
+    front = alone("-m", "trimaran.apps.cli", "serve", "FILE", "--reload", "--port", str(port))
     assert front.stderr is not None
     _wait_for_line(front, b"is served at")
 
@@ -333,7 +332,7 @@ def test_a_worker_that_hangs_ends_with_a_killed_reloader(alone: Callable[..., su
 def test_a_server_alone_ends_in_order_when_its_terminal_is_closed(
     alone: Callable[..., subprocess.Popen[bytes]],
 ) -> None:
-    server = alone("-m", "trimaran.cli", "serve", "FILE", "--port", str(find_port()))
+    server = alone("-m", "trimaran.apps.cli", "serve", "FILE", "--port", str(find_port()))
     _wait_for_line(server, b"is served at")
     server.send_signal(signal.SIGHUP)
     assert server.wait(SECONDS) == 0

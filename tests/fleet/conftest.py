@@ -1,11 +1,13 @@
-"""A Redis for each file that wants one."""
+"""Stores for the tests of a fleet: a Redis for each file that wants one, and files."""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from tests.unit.state.redis_server import RedisServer, redis_server
+from tests.support.redis import RedisServer, redis_server
 
 
 @pytest.fixture(scope="module")
@@ -13,3 +15,15 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     """One Redis for the tests of a file."""
     with redis_server(tmp_path_factory.mktemp("redis")) as server:
         yield server
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, redis: RedisServer) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'fleet.db'}"
+    return f"{redis.url}?namespace={secrets.token_hex(4)}"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'fleet.db'}"

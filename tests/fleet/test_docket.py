@@ -14,24 +14,25 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import docket as library  # noqa: F401 - a second of work, which is to be nobody's in particular
 import pytest
+from tests.support.ports import find_port
+from tests.support.program import Program
+from tests.support.redis import RedisServer, redis_server
+from tests.support.until import until
 
 from trimaran import Client, connect
 from trimaran.errors import CallError
 from trimaran.ext.tasks import Tasks
-from trimaran.ext.tasks.crew import HANDED
 from trimaran.ext.tasks.docket import Docket
+from trimaran.ext.tasks.scheduler import HANDED
 from trimaran.serve import HttpServer
 
-from ..ports import find_port
-from ..unit.state.redis_server import RedisServer, redis_server
 from .docket_server import harbour
-from .rig import Program
 
 FILE = Path(__file__).with_name("docket_server.py")
 PATIENCE = 30.0  # seconds; everything here takes well below ten
@@ -44,7 +45,7 @@ class Worker:
         self.log = folder / f"worker-{len(list(folder.glob('worker-*')))}.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "trimaran.cli", "worker", f"{FILE}:{obj}", "--store", store, *options],
+                [sys.executable, "-m", "trimaran.apps.cli", "worker", f"{FILE}:{obj}", "--store", store, *options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -69,13 +70,6 @@ class Worker:
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
-
-
-async def until(is_so: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not is_so():
-        assert time.monotonic() < deadline, f"not within {PATIENCE:g} s: {what}"
-        await asyncio.sleep(0.02)
 
 
 class Harbour:
@@ -154,7 +148,7 @@ async def test_a_task_of_any_server_is_run_by_a_worker_and_known_to_every_server
         Program(
             f"server {number}",
             number,
-            [sys.executable, "-m", "trimaran.cli", "serve", f"{FILE}:plain", "--port", str(number)]
+            [sys.executable, "-m", "trimaran.apps.cli", "serve", f"{FILE}:plain", "--port", str(number)]
             + ["--store", port.redis.url, "--tasks", "docket"],
             port.folder / f"server-{number}.log",
             TRIMARAN_LEDGER_FOLDER=str(port.folder),
@@ -263,7 +257,7 @@ async def test_a_task_that_is_let_go_before_it_is_claimed_is_handed_over_again(p
         task = await client.start_task("where", {"key": "a"})
         tasks = Tasks.of(http.server)
         assert tasks is not None
-        assert await tasks.keeper.tasks.release(task.id, HANDED)
+        assert await tasks.records.tasks.release(task.id, HANDED)
         async with asyncio.timeout(PATIENCE):
             while (await tasks.get(task.id)).worker != HANDED:
                 await asyncio.sleep(0.05)

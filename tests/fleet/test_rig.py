@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.patience import PATIENCE
+from tests.support.until import PATIENCE
 
 from trimaran import connect
 

@@ -7,93 +7,17 @@ processes behind a real balancer.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import secrets
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.patience import PATIENCE
-from tests.unit.state.redis_server import RedisServer
-from tests.wire.harness import LEGACY, Session, Wire, encode, initialize, notification, request, serve, until
+from tests.support.harness import LEGACY, encode, initialize, notification, request, serve
+from tests.support.until import PATIENCE, until
 
-from trimaran import Context, Limits, Server
+from trimaran import Limits
 from trimaran.errors import ConfigError
 
-NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
-ABLE = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {"listChanged": True}}
-
-
-class Boat:
-    """One process: a server, its wire, and what its tools wait for."""
-
-    wire: Wire
-
-    def __init__(self, **options: Any) -> None:
-        self.started = asyncio.Event()
-        self.go = asyncio.Event()
-        self.outcome = ""
-        self.server = server = Server("boat", version="1", **options)
-
-        @server.tool
-        async def add(a: int, b: int) -> int:
-            return a + b
-
-        @server.tool
-        async def work(ctx: Context) -> str:
-            self.started.set()
-            await ctx.progress(1)
-            await self.go.wait()
-            await ctx.progress(2)
-            return "worked"
-
-        @server.tool
-        async def hold(ctx: Context) -> str:
-            self.started.set()
-            try:
-                await asyncio.Event().wait()
-            except asyncio.CancelledError:
-                self.outcome = f"cancelled {ctx.cancelled}"
-                raise
-            return "held"
-
-        @server.tool
-        async def ask(ctx: Context) -> str:
-            answer = await ctx.elicit("Name?", NAME)
-            return f"{answer.action} {answer.content and answer.content['name']}"
-
-        @server.tool
-        async def chat(ctx: Context) -> str:
-            await ctx.log("debug", "psst")
-            await ctx.log("warning", "loud")
-            return "said"
-
-        @server.resource("log://today")
-        def log() -> str:
-            return "calm"
-
-    def at(self, session: Session) -> Session:
-        """The same session, by way of this process."""
-        here = object.__new__(Session)
-        here.__dict__.update(session.__dict__)
-        here.wire = self.wire
-        return here
-
-
-@pytest.fixture(params=["sqlite", "redis"])
-def store(request: pytest.FixtureRequest, tmp_path: Path, redis: RedisServer) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'fleet.db'}"
-    return f"{redis.url}?namespace={secrets.token_hex(4)}"
-
-
-@contextlib.asynccontextmanager
-async def pair(store: str, binding: str = "http", **options: Any) -> AsyncIterator[tuple[Boat, Boat]]:
-    one, two = Boat(**options), Boat(**options)
-    async with serve(binding, one.server, store=store, sse_path="/sse") as one.wire:
-        async with serve(binding, two.server, store=store, sse_path="/sse") as two.wire:
-            yield one, two
+from .boats import ABLE, Boat, pair
 
 
 async def test_a_session_of_one_process_is_served_by_the_other(store: str) -> None:
@@ -330,7 +254,7 @@ async def test_the_stream_of_a_call_that_has_ended_is_replayed_by_the_other_proc
 
 
 async def test_whoever_comes_for_a_call_whose_process_died_is_told_so(store: str, monkeypatch: Any) -> None:
-    monkeypatch.setattr("trimaran.legacy.shared._LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("trimaran.legacy.fleet_sessions._LOOK_SECONDS", 0.05)
     async with pair(store) as (one, two):
         session = await one.wire.initialize()
         stream = await session.open_call("work", id="w", progress="p")
@@ -387,7 +311,7 @@ async def test_who_comes_back_for_a_call_that_nobody_knows_gets_its_error_and_th
 
 async def test_a_client_that_is_ahead_of_the_store_hears_of_the_loss_too(store: str, monkeypatch: Any) -> None:
     """Events are written behind, so a process that dies may take some with it that its client has heard."""
-    monkeypatch.setattr("trimaran.legacy.shared._LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("trimaran.legacy.fleet_sessions._LOOK_SECONDS", 0.05)
     async with pair(store) as (one, two):
         session = await one.wire.initialize()
         stream = await session.open_call("work", id="w", progress="p")

@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.fault.disks import small_disk
-from tests.unit.state.redis_server import RedisServer
-from tests.wire.harness import Reply, Stream, initialize, request, serve, until
+from tests.support.disks import small_disk
+from tests.support.harness import Reply, Stream, initialize, request, serve
+from tests.support.redis import RedisServer
+from tests.support.until import until
 
 from trimaran import Server
 from trimaran.errors import ConfigError
 from trimaran.serve import HttpServer
 from trimaran.state import MemoryStore, StoreFull, StoreUnavailable
 
-from .test_sessions import Boat, pair
+from .boats import Boat, pair
 
 ADD = {"a": 1, "b": 2}
 

@@ -20,7 +20,7 @@ import msgspec
 from trimaran import Server
 from trimaran.auth import Refused
 from trimaran.auth.extract import extract_api_key, extract_basic_auth, extract_bearer_token
-from trimaran.auth.keys import FixedKeys, import_secret, read_signed
+from trimaran.auth.jwt_keys import FixedKeys, import_secret, read_signed
 from trimaran.depth import MAX_DEPTH, TooDeep, check_depth, decode_json
 from trimaran.errors import DeclarationError, Error, ProtocolError, RemoteProtocolError, StateRejected
 from trimaran.ext.skills.frontmatter import Unreadable, read_frontmatter
@@ -32,11 +32,11 @@ from trimaran.host.config.tomltext import read_toml
 from trimaran.host.config.yamltext import read_yaml
 from trimaran.oauth.challenges import parse_www_authenticate
 from trimaran.protocol.headers import decode_value, encode_value, routing_name_matches
-from trimaran.protocol.http1 import Head, RequestReader, ResponseHead, ResponseReader
-from trimaran.protocol.inbound import Call, Reader
+from trimaran.protocol.http1_framing import Head, RequestReader, ResponseHead, ResponseReader
+from trimaran.protocol.inbound import IncomingCall, MessageReader
 from trimaran.protocol.journal import read_journal
-from trimaran.protocol.lines import LineReader
-from trimaran.protocol.replies import id_of_malformed, read_frame, split_batch
+from trimaran.protocol.json_lines import LineReader
+from trimaran.protocol.read_reply import id_of_malformed, read_frame, split_batch
 from trimaran.protocol.seal import Sealer
 from trimaran.protocol.sse import SSEParser
 from trimaran.protocol.uritemplate import UriTemplate
@@ -162,7 +162,7 @@ def read_response(parts: list[bytes]) -> tuple[ResponseHead | None, bytes, bool]
 # --- messages --------------------------------------------------------------------------------------------------------
 
 
-def make_readers() -> list[Reader]:
+def make_readers() -> list[MessageReader]:
     server = Server("fuzz", version="1")
 
     @server.tool(inline=True)
@@ -173,7 +173,7 @@ def make_readers() -> list[Reader]:
     async def memo(name: str) -> str:
         return name
 
-    return [server.reader(legacy=True), server.reader(legacy=False)]
+    return [server.dispatcher.reader(legacy=True), server.dispatcher.reader(legacy=False)]
 
 
 READERS: Final = make_readers()
@@ -184,7 +184,7 @@ def read_message(body: bytes, headers: dict[str, str] | None) -> None:
     for reader in READERS:
         try:
             message = reader.read(body, headers)
-            if isinstance(message, Call):
+            if isinstance(message, IncomingCall):
                 assert isinstance(message.meta, dict)
         except ProtocolError as error:
             assert error.code in CODES, error

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from trimaran import Server
 from trimaran.errors import ProtocolError
-from trimaran.protocol.http1 import Head, RequestReader
+from trimaran.protocol.http1_framing import Head, RequestReader
 from trimaran.serve import HttpServer
 
 LIMIT = 1 << 20

@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from trimaran.errors import Error, RemoteProtocolError
-from trimaran.protocol.http1 import chunk
-from trimaran.transports.plain import PlainPool, _Line
+from trimaran.protocol.http1_framing import chunk
+from trimaran.transports.http1_client import PlainPool, _Line
 
 LENIENCIES = ("illegal header line", "multiple Transfer-Encoding headers")
 UNFRAMED = ("bad Content-Length", "Only Transfer-Encoding: chunked")

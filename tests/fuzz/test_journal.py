@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trimaran.errors import ProtocolError, StateRejected
-from trimaran.protocol.journal import Ask, Journal, digest, merge_responses, read_journal, write_journal
+from trimaran.protocol.journal import InputRequest, Journal, digest, merge_responses, read_journal, write_journal
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 JSON = st.recursive(
@@ -22,7 +22,7 @@ JOURNALS = st.builds(
     Journal,
     answers=OBJECTS,
     steps=st.dictionaries(TEXT, JSON, max_size=3),
-    asked=st.dictionaries(TEXT, st.builds(Ask, TEXT, TEXT, TEXT), max_size=3),
+    asked=st.dictionaries(TEXT, st.builds(InputRequest, TEXT, TEXT, TEXT), max_size=3),
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trimaran.protocol.lines import LineReader, write_line
+from trimaran.protocol.json_lines import LineReader, write_line
 
 STREAMS = st.lists(
     st.sampled_from([b"\n", b"\r\n", b"\r", b" ", b"a", b"bcd", b"\xc3", b"0123456789"]), max_size=40

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from trimaran import Server
 from trimaran.errors import ProtocolError
-from trimaran.protocol.inbound import Answer, Batch, Call, Notice, Reader
+from trimaran.protocol.inbound import Batch, IncomingCall, IncomingNotification, IncomingReply, MessageReader
 
 PREFIX = "io.modelcontextprotocol/"
 CODES = {-32700, -32600, -32601, -32602, -32020, -32021, -32022}
 STATUSES = {400, 404}
 
 
-def make(*, legacy: bool = True) -> Reader:
+def make(*, legacy: bool = True) -> MessageReader:
     server = Server("fuzz", version="1")
 
     @server.tool(inline=True)
@@ -32,7 +32,7 @@ def make(*, legacy: bool = True) -> Reader:
     async def greet(name: str) -> str:
         return name
 
-    return server.reader(legacy=legacy)
+    return server.dispatcher.reader(legacy=legacy)
 
 
 READERS = [make(), make(legacy=False)]
@@ -48,7 +48,7 @@ def read(body: bytes, headers: dict[str, str] | None = None) -> list[Any]:
     for reader in READERS:
         try:
             message = reader.read(body, headers)
-            if isinstance(message, Call):
+            if isinstance(message, IncomingCall):
                 assert isinstance(message.meta, dict)  # read on demand, so it may be refused only now
         except ProtocolError as error:
             assert error.code in CODES, (error.code, error.message)
@@ -58,11 +58,11 @@ def read(body: bytes, headers: dict[str, str] | None = None) -> list[Any]:
             assert error.request_id is None or type(error.request_id) in (int, str)
             verdicts.append(error.code)
             continue
-        assert isinstance(message, (Call, Notice, Answer, Batch))
-        if isinstance(message, Call):
+        assert isinstance(message, (IncomingCall, IncomingNotification, IncomingReply, Batch))
+        if isinstance(message, IncomingCall):
             assert type(message.id) in (int, str)
             assert message.progress_token is None or type(message.progress_token) in (int, str)
-        elif isinstance(message, Notice):
+        elif isinstance(message, IncomingNotification):
             assert isinstance(message.params, dict)
         verdicts.append(message)
     return verdicts
@@ -243,5 +243,5 @@ def test_a_good_message_reads_back(method: str, id: Any) -> None:
         "params": {"name": "add", "uri": "memo://a", "_meta": meta},
     }
     for call in read(json.dumps(message).encode()):
-        assert isinstance(call, Call)
+        assert isinstance(call, IncomingCall)
         assert (call.id, call.method, call.modern) == (id, method, True)

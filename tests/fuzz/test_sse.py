@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trimaran.errors import RemoteProtocolError
-from trimaran.protocol.sse import Event, SSEParser, encode_event
+from trimaran.protocol.sse import SseEvent, SSEParser, encode_event
 
 PIECES = [
     b"\n",
@@ -44,8 +44,8 @@ def test_any_cutting_gives_the_same_events(stream: bytes, cuts: list[int]) -> No
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STREAMS, st.lists(st.integers(min_value=0), max_size=12), st.integers(0, 20))
 def test_any_cutting_meets_the_limit_after_the_same_events(stream: bytes, cuts: list[int], limit: int) -> None:
-    def read(chunks: list[bytes]) -> tuple[list[Event], bool]:
-        parser, found = SSEParser(limit), list[Event]()
+    def read(chunks: list[bytes]) -> tuple[list[SseEvent], bool]:
+        parser, found = SSEParser(limit), list[SseEvent]()
         try:
             for chunk in [*chunks, b""]:
                 found += parser.feed(chunk)
@@ -69,6 +69,6 @@ FIELD = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\
 def test_what_is_written_reads_back(data: bytes, event: str | None, id: str | None, retry: int | None) -> None:
     parser = SSEParser()
     assert parser.feed(encode_event(data, event=event, id=id, retry=retry)) == [
-        Event(data, event or "message", id or "")
+        SseEvent(data, event or "message", id or "")
     ]
     assert parser.retry == retry

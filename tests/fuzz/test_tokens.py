@@ -15,7 +15,7 @@ import pytest
 from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 from joserfc.jws import JWSRegistry
 
-from trimaran.auth import ApiKey, Basic, Bearer, Refused, Several
+from trimaran.auth import AnyOf, ApiKey, Basic, Bearer, Refused
 
 NOW = 1_800_000_000.0
 SECRET = "0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -242,7 +242,7 @@ def odd_value(dice: random.Random) -> str:
 async def test_no_header_opens_or_breaks_any_door() -> None:
     dice = random.Random("headers")
     doors = [door("HS256"), ApiKey(["k-0123456789abcdef"]), Basic({"ada": "geheim-0123456789"})]
-    doors.append(Several(*doors))
+    doors.append(AnyOf(*doors))
     for _ in range(ROUNDS * 3):
         headers = {name: odd_value(dice) for name in ("authorization", "x-api-key") if dice.random() < 0.7}
         await expect_refusal(dice.choice(doors), headers)

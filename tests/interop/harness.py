@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from ..ports import find_port
+from tests.support.ports import find_port
 
 HERE = Path(__file__).resolve().parent
 TOOLS = HERE.parents[1] / ".tools"

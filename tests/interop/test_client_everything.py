@@ -13,21 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.until import soon
 
 from trimaran import Client, connect, errors, types
 
 from .harness import DEADLINE
-from .servers.places import (
-    EVERYTHING,
-    EVERYTHING_OVER_SSE,
-    EVERYTHING_SCRIPT,
-    NODE,
-    Visit,
-    Visiting,
-    is_alive,
-    need,
-    soon,
-)
+from .servers.places import EVERYTHING, EVERYTHING_OVER_SSE, EVERYTHING_SCRIPT, NODE, Visit, Visiting, is_alive, need
 
 DEFAULTS = {
     "firstLine": "It was a dark and stormy night.",

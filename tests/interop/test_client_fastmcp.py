@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.until import soon
 
 from trimaran import errors
 
 from .harness import DEADLINE
 from .servers.contract import URI, Everything
 from .servers.lifecycle import OverHttp, OverPipes
-from .servers.places import FASTMCP, Visit, Visiting, names, soon
+from .servers.places import FASTMCP, Visit, Visiting, names
 
 pytestmark = [pytest.mark.slow, pytest.mark.deadline(DEADLINE)]
 

@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.until import soon
 
 from trimaran import SyncClient, connect, errors
+from trimaran.client.options import Era
 
 from .harness import DEADLINE
 from .servers.contract import URI, AskingByUrl, Calling, Everything, Introducing, Listening, Listing, Reading
 from .servers.lifecycle import OverHttp, OverPipes
-from .servers.places import LIMIT, PLAIN_SDK, SDK, Visit, Visiting, names, soon, until_told
+from .servers.places import LIMIT, PLAIN_SDK, SDK, Visit, Visiting, names, until_told
 
 pytestmark = [pytest.mark.slow, pytest.mark.deadline(DEADLINE)]
 
@@ -89,7 +91,7 @@ class TestAServerOfTheOfficialPythonSdkOverHttp(OverHttp):
     versions = ["2025-06-18", "2025-03-26", "2024-11-05"]
 
     @pytest.mark.parametrize("era", ["modern", "legacy"])
-    async def test_who_listens_is_told_of_a_restart_and_goes_on_listening(self, tmp_path: Path, era: str) -> None:
+    async def test_who_listens_is_told_of_a_restart_and_goes_on_listening(self, tmp_path: Path, era: Era) -> None:
         with SDK.over_http(tmp_path / "log").running() as running:
             async with connect(running.url(), era=era) as client:
                 changes: Any = client.listen(resources=[URI])

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.support.until import soon
 
 from trimaran import Host
 from trimaran.errors import TransportError
-from trimaran.host import Bridge, PermissionDenied, Question, ServerUnavailable
+from trimaran.host import ConsentBridge, PermissionDenied, Question, ServerUnavailable
 from trimaran.oauth import Credentials
 from trimaran.state import FileTokens
 
@@ -38,7 +39,6 @@ from .servers.places import (
     Program,
     is_alive,
     need,
-    soon,
 )
 
 pytestmark = [pytest.mark.slow, pytest.mark.deadline(DEADLINE)]
@@ -177,7 +177,7 @@ async def test_a_day_with_six_servers(tmp_path: Path, sdk: Listening, fastmcp: L
         async with Host.load(config, environ={}, **options) as host:
             found = {status.name: status for status in host.status()}
             there = ["everything", "fastmcp", "files", "many", "sdk"]
-            assert host.list_clients() == there, [str(status) for status in found.values()]
+            assert host.connected() == there, [str(status) for status in found.values()]
             assert (found["missing"].state, found["missing"].retries) == ("failed", True)
             assert (found["notes"].state, found["notes"].tools) == ("needs_auth", 0)
 
@@ -191,7 +191,7 @@ async def test_a_day_with_six_servers(tmp_path: Path, sdk: Listening, fastmcp: L
             assert len(person.asked) == 1
             await heal(host, watching)
             assert len(person.asked) == 1
-            assert host.list_clients() == sorted([*there, "notes"])
+            assert host.connected() == sorted([*there, "notes"])
 
             assert "ahoy from many" in host.stderr("many")
             clients = [host.whereis(name) for name in ("everything", "files", "many")]
@@ -304,11 +304,11 @@ async def heal(host: Host, watching: Watching) -> None:
     names = [tool.name for tool in host.tools()]
     pid = (await soon(host.call("mcp__many__pid"))).data
     os.kill(pid, signal.SIGKILL)
-    await watching.until(lambda: "many" not in host.list_clients())
+    await watching.until(lambda: "many" not in host.connected())
     assert not any(tool.name.startswith("mcp__many__") for tool in host.tools())
     assert (await soon(host.call("mcp__notes__whoami"))).data["subject"] == "grace"
     assert (await soon(host.call("mcp__sdk__add", {"a": 1, "b": 1}))).text == "2"
-    await watching.until(lambda: "many" in host.list_clients())
+    await watching.until(lambda: "many" in host.connected())
     assert [tool.name for tool in host.tools()] == names
     assert (await soon(host.call("mcp__many__pid"))).data != pid
 
@@ -332,7 +332,7 @@ async def test_a_form_is_answered_through_the_bridge(request: pytest.FixtureRequ
     async with Host({who: server.url()}, on_question=person, deny=[f"Elicit({who})"], **options) as host:
         assert (await soon(host.call(f"mcp__{who}__order", {"item": "tea"}))).text == "tea: decline"
         assert len(asked) == 2
-    async with Host({who: server.url()}, bridge=Bridge(), **options) as host:
+    async with Host({who: server.url()}, bridge=ConsentBridge(), **options) as host:
         assert (await soon(host.call(f"mcp__{who}__order", {"item": "tea"}))).text == "tea: decline"
 
 
@@ -363,16 +363,16 @@ async def test_a_killed_child_heals_and_the_others_notice_nothing(tmp_path: Path
         names = [tool.name for tool in host.tools()]
         pid = (await soon(host.call("mcp__many__pid"))).data
         os.kill(pid, signal.SIGKILL)
-        await watching.until(lambda: host.list_clients() == ["sdk"])
+        await watching.until(lambda: host.connected() == ["sdk"])
         status = host.status()[0]
         assert (status.state, status.retries) == ("failed", True)
         assert (await soon(host.call("mcp__sdk__add", {"a": 1, "b": 1}))).text == "2"
-        await watching.until(lambda: host.list_clients() == ["many", "sdk"])
+        await watching.until(lambda: host.connected() == ["many", "sdk"])
         assert [tool.name for tool in host.tools()] == names
         again = (await soon(host.call("mcp__many__pid"))).data
         assert again != pid
         os.kill(again, signal.SIGKILL)
-        await watching.until(lambda: host.list_clients() == ["sdk"])
+        await watching.until(lambda: host.connected() == ["sdk"])
         third = (await soon(host.call("mcp__many__pid"))).data  # a call that comes too early waits
         assert third not in (pid, again)
     assert not is_alive(third)
@@ -385,7 +385,7 @@ async def test_a_killed_http_server_is_told_of_and_heals(tmp_path: Path, era: st
     with SDK.over_http(tmp_path / "log").running() as server:
         options = {"environ": {"TRIMARAN_MCP_TIMEOUT": "20s"}, "options": {"era": era}, "allow": ["*"]}
         async with Host({"sdk": server.url()}, on_change=watching.wake, **options) as host:
-            assert host.list_clients() == ["sdk"]
+            assert host.connected() == ["sdk"]
             server.kill()
             with pytest.raises(TransportError):
                 await host.call("mcp__sdk__add", {"a": 1, "b": 1}, timeout=0.5)
@@ -462,11 +462,11 @@ async def test_a_server_of_the_oldest_kind_is_one_like_the_others(tmp_path: Path
             assert content in (await soon(host.expand(f"@{who}:{resource}"))).text
 
             server.kill()
-            await watching.until(lambda: host.list_clients() == [])
+            await watching.until(lambda: host.connected() == [])
             (status,) = host.status()
             assert (status.state, status.retries, host.tools()) == ("failed", True, [])
             await asyncio.to_thread(server.start)
-            await watching.until(lambda: host.list_clients() == [who], HEALING)
+            await watching.until(lambda: host.connected() == [who], HEALING)
             assert [tool.name for tool in host.tools()] == names
             await get(host, *they.add)
             await get(host, *they.ask)
@@ -487,7 +487,7 @@ async def test_whatever_the_transport_a_server_looks_the_same(tmp_path: Path, sd
             "pipes": "stdio",
             "sse": "sse",
         }, [str(status) for status in host.status()]
-        seen = [await seen_of(host, name) for name in host.list_clients()]
+        seen = [await seen_of(host, name) for name in host.connected()]
     assert seen[0] == seen[1] == seen[2]
 
 

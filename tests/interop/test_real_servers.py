@@ -211,7 +211,17 @@ async def trimaran(place: Place, *words: str) -> tuple[int, str, str]:
     """Run the command line on it; exit code, stdout, stderr."""
     passed = [word for name in (*place.server.env, "MARKER") for word in ("--env", name)]
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "trimaran.cli", *words, "--timeout", f"{PATIENCE:g}", *passed, "--", *place.command),
+        *(
+            sys.executable,
+            "-m",
+            "trimaran.apps.cli",
+            *words,
+            "--timeout",
+            f"{PATIENCE:g}",
+            *passed,
+            "--",
+            *place.command,
+        ),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -14,17 +14,17 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.shapes import PATTERNS, SHAPES, WRITTEN
 
 from trimaran.protocol.envelope import is_object, legacy_output
 from trimaran.schema import schema_of
 from trimaran.server.results import encode
 
-from ..shapes import PATTERNS, SHAPES, WRITTEN
 from .harness import DEADLINE, HERE, MODULES, NODE, TOOLS, need, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.deadline(DEADLINE)]
 
-SERVER = [sys.executable, str(HERE.parent / "shapes.py")]
+SERVER = [sys.executable, str(HERE.parent / "support" / "shapes.py")]
 COUNTS = {name: len(values) for name, (_, values) in {**SHAPES, **WRITTEN}.items()}
 TYPESCRIPT = [NODE, HERE / "shapes_client.mjs"]
 

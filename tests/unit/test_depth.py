@@ -18,7 +18,7 @@ from msgspec import Raw
 
 from trimaran import jsonrpc
 from trimaran.auth import Refused
-from trimaran.auth.keys import FixedKeys, import_secret, read_signed, split_signed
+from trimaran.auth.jwt_keys import FixedKeys, import_secret, read_signed, split_signed
 from trimaran.depth import (
     MAX_CONTAINERS,
     MAX_DEPTH,
@@ -30,15 +30,15 @@ from trimaran.depth import (
     decode_json,
 )
 from trimaran.errors import Error, RemoteProtocolError
-from trimaran.format.calls import from_openai_call
+from trimaran.format.openai import from_openai_call
 from trimaran.host.config.jsontext import read_json
 from trimaran.oauth.effects import HttpReply
 from trimaran.oauth.metadata import read_object
-from trimaran.protocol.inbound import Reader
+from trimaran.protocol.inbound import MessageReader
 from trimaran.protocol.methods import METHODS
-from trimaran.protocol.replies import read_frame, split_batch
+from trimaran.protocol.read_reply import read_frame, split_batch
 from trimaran.schema import Validator, compile_signature
-from trimaran.schema.words import parse_json
+from trimaran.schema.typed_values import parse_json
 
 SECRET = "x" * 32
 
@@ -222,7 +222,7 @@ def test_nothing_that_walks_a_value_gives_up_at_the_limit() -> None:
 
 # --- the doors -------------------------------------------------------------------------------------------------------
 
-READER = Reader(METHODS)
+READER = MessageReader(METHODS)
 
 
 def message(members: str, value: bytes) -> bytes:

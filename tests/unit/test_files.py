@@ -13,10 +13,10 @@ from typing import Any
 import click
 import pytest
 
-from trimaran.cli.arguments import read_args
-from trimaran.cli.provide import read_keys
-from trimaran.cli.target import parse_target
-from trimaran.console.history import History
+from trimaran.apps.cli.arguments import read_args
+from trimaran.apps.cli.serve_auth import read_keys
+from trimaran.apps.cli.target import parse_target
+from trimaran.apps.console.history import History
 from trimaran.errors import Error
 from trimaran.files import read_file
 from trimaran.host.config import load_config
@@ -29,7 +29,7 @@ from trimaran.host.config.model import ConfigUnusable, Source
 from trimaran.host.config.tomltext import MAX_TOML, read_toml
 from trimaran.host.trust import Trust
 from trimaran.testing import replay
-from trimaran.transports.vintage import newest_revision
+from trimaran.transports.old_sdk import newest_revision
 
 needs_unix = pytest.mark.skipif(sys.platform == "win32", reason="Windows has neither FIFOs nor /dev/zero")
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from trimaran.format import FORMATS, fit_schema, lint, restore_arguments, to_anthropic, to_openai, to_provider
 from trimaran.format.properties import original_names, safe_properties
-from trimaran.format.tools import profile_of
+from trimaran.format.providers import profile_of
 from trimaran.schema import Validator
 
 PATTERN = r"[a-zA-Z0-9_.-]{1,64}"

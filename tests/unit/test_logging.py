@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 import pytest
+from tests.support.until import PATIENCE
 
 from trimaran import Server
 from trimaran.legacy.duplex import LegacyDuplex
@@ -20,7 +21,7 @@ SCRIPT = """
 import logging, sys
 root = logging.getLogger()
 before = (list(root.handlers), root.level, logging.lastResort, logging.raiseExceptions, logging.getLoggerClass())
-import trimaran, trimaran.serve, trimaran.schema, trimaran.legacy.http, trimaran.transports.stdio, trimaran.transports.asgi
+import trimaran, trimaran.serve, trimaran.schema, trimaran.legacy.server_http, trimaran.transports.stdio, trimaran.transports.asgi
 server = trimaran.Server("x")
 server.add_tool(lambda: 1, name="t")
 server.asgi()
@@ -60,7 +61,7 @@ async def test_serving_leaves_the_root_logger_alone() -> None:
         "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
     }
     await channel.send(json.dumps(request).encode())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         assert await channel.receive()
     await channel.close()
     assert (list(root.handlers), root.level, root.filters[:]) == before

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.patience import PATIENCE
+from tests.support.until import PATIENCE
 
 from trimaran import Host, Server, connect, serve
 from trimaran.errors import ConfigError
@@ -95,9 +95,9 @@ async def test_plain_http_can_be_started_and_stopped_inside_a_loop(server: Serve
 
 async def test_there_is_no_other_transport(server: Server) -> None:
     with pytest.raises(ConfigError, match="there is no transport 'carrier pigeon'"):
-        await server.serve("carrier pigeon")
+        await server.serve("carrier pigeon")  # pyright: ignore[reportCallIssue, reportArgumentType]
     with pytest.raises(ConfigError, match="there is no transport 'carrier pigeon'"):
-        server.run("carrier pigeon")
+        server.run("carrier pigeon")  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
 STDIO = """

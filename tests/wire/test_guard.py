@@ -15,13 +15,12 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.routing import Mount
+from tests.support.harness import BOTH, AsgiCarrier, Wire, encode, initialize, notification, request, serve
 
 from trimaran import Limits, Server
 from trimaran.errors import ConfigError, ProtocolError
 from trimaran.serve import HttpServer
 from trimaran.transports.guard import Guard
-
-from .harness import BOTH, AsgiCarrier, Wire, encode, initialize, notification, request, serve
 
 LOCAL = "http://localhost:3000"
 VERBS = ["POST", "GET", "DELETE", "OPTIONS", "PUT"]
@@ -234,7 +233,7 @@ async def test_a_public_bind_wants_an_origin(binding: str) -> None:
     options: dict[str, Any] = {"host": "0.0.0.0", "allowed_origins": ["https://app.example"]}
     if binding == "http":
         async with HttpServer(server, port=0, **options) as http:
-            from .harness import HttpCarrier
+            from tests.support.harness import HttpCarrier
 
             await _public(Wire(HttpCarrier(http.port), "/mcp", http.engine))
         async with HttpServer(server, port=0, allow_missing_origin=True, **options) as http:
@@ -670,7 +669,7 @@ async def test_the_engine_takes_any_responder() -> None:
         assert collector.status == 200
     nonsense: Any
     for nonsense in (None, 5, ["Host: localhost"], [(5, "Host")]):
-        with pytest.raises(ConfigError, match="headers is a mapping, pairs"):
+        with pytest.raises(ConfigError, match="headers must be a mapping, pairs"):
             await engine.handle("POST", "/mcp", nonsense, body, Collector())
     refused = Collector()
     await engine.handle(

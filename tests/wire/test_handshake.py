@@ -9,12 +9,23 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from tests.support.harness import (
+    LEGACY,
+    MODERN,
+    Channel,
+    Session,
+    Wire,
+    by_name,
+    initialize,
+    notification,
+    request,
+    serve,
+)
+from tests.support.until import soon
 
 from trimaran import CallToolResult, Context, Server, content
 from trimaran.errors import ProtocolError
 from trimaran.types import PromptArgument
-
-from .harness import LEGACY, MODERN, Channel, Session, Wire, by_name, initialize, notification, request, serve, soon
 
 V11, V06, V03, V24 = LEGACY
 ICONS = [{"src": "https://x.example/i.png", "mimeType": "image/png"}]

@@ -10,20 +10,20 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.support.harness import AsgiCarrier, HttpCarrier, KeepAliveCarrier, Wire
+from tests.support.until import soon, until
 
 from trimaran import Context, Server
 from trimaran.auth import ApiKey, RateLimit
-from trimaran.legacy.http import LegacyHttp
-from trimaran.state import Health as StoreHealth
+from trimaran.legacy.server_http import LegacyHttp
 from trimaran.state import MemoryStore
+from trimaran.state import StoreHealth as StoreHealth
 from trimaran.transports import health
 from trimaran.transports.asgi import AsgiApp
 from trimaran.transports.engine import Engine
 from trimaran.transports.guard import Guard
-from trimaran.transports.health import Health
-from trimaran.transports.http1 import Http1Server
-
-from .harness import AsgiCarrier, HttpCarrier, KeepAliveCarrier, Wire, soon, until
+from trimaran.transports.health import HealthRoutes
+from trimaran.transports.http1_server import Http1Server
 
 TASKS = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
 
@@ -39,7 +39,7 @@ def endpoint(server: Server, *, legacy: bool = False, sse_path: str | None = Non
     """An endpoint with health routes, as one that listens on a loopback address."""
     ours = {name: options.pop(name) for name in ("gauges", "ready_needs_store") if name in options}
     door = LegacyHttp(server, sse_path=sse_path) if legacy else None
-    engine = Engine(server, Guard("127.0.0.1"), legacy=door, health=Health(**ours), **options)
+    engine = Engine(server, Guard("127.0.0.1"), legacy=door, health=HealthRoutes(**ours), **options)
     if door is not None:
         door.attach(engine)
     return engine

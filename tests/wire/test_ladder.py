@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from tests.support.harness import BOTH, MODERN, Channel, P, Wire, encode, meta, notification, replace, request, serve
 
 from trimaran import Server
-
-from .harness import BOTH, MODERN, Channel, P, Wire, encode, meta, notification, replace, request, serve
 
 PARSE, REQUEST, METHOD, PARAMS = -32700, -32600, -32601, -32602
 HEADER, CAPABILITY, VERSION = -32020, -32021, -32022

@@ -10,25 +10,14 @@ import threading
 from typing import Any
 
 import pytest
-from tests.patience import PATIENCE
+from tests.support.harness import LEGACY, MODERN, Channel, KeepAliveCarrier, initialize, meta, request, serve
+from tests.support.until import PATIENCE, until
 
 from trimaran import Context, Limits, Server
 from trimaran.errors import ConfigError
 from trimaran.legacy.session import Session as LegacySession
-from trimaran.protocol.inbound import Call
+from trimaran.protocol.inbound import IncomingCall
 from trimaran.server.exchange import Exchange
-
-from .harness import (
-    LEGACY,
-    MODERN,
-    Channel,
-    KeepAliveCarrier,
-    initialize,
-    meta,
-    request,
-    serve,
-    until,
-)
 
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}}
 
@@ -71,6 +60,7 @@ def holding(server: Server) -> tuple[asyncio.Event, list[int]]:
 
 COVERED = {
     "max_body_bytes": "test_max_body_bytes, test_guard",
+    "max_incoming_body_bytes": "tests/fault/test_incoming_bodies.py",
     "max_line_bytes": "test_stdio",
     "max_header_bytes": "test_max_header_bytes",
     "request_timeout": "test_request_timeout",
@@ -153,7 +143,7 @@ async def test_request_timeout(binding: str) -> None:
         session = await wire.initialize()
         reply = await session.call("hold", id="l")
         assert (reply.error["code"], reply.messages[-1]["id"]) == (-32603, "l")
-        await until(lambda: not wire.engine.flights.open)
+        await until(lambda: not wire.engine.running_calls.open)
 
 
 async def test_a_deaf_handler_is_answered_for() -> None:
@@ -389,7 +379,7 @@ async def test_a_refused_request_leaves_nothing_behind(binding: str) -> None:
                     assert reply.status >= 400, (body, headers, reply)
 
         await storm(10, "warm")
-        before = {kind: live(kind) for kind in (LegacySession, Exchange, Call)}
+        before = {kind: live(kind) for kind in (LegacySession, Exchange, IncomingCall)}
         gc.collect()
         start = sys.getallocatedblocks()
         await storm(125, "hot")
@@ -397,7 +387,7 @@ async def test_a_refused_request_leaves_nothing_behind(binding: str) -> None:
         grown = sys.getallocatedblocks() - start
         assert {kind: live(kind) for kind in before} == before
         assert len(server.sessions) == 0
-        assert not wire.engine.flights.open
+        assert not wire.engine.running_calls.open
         # Bounded memos may hold something: the heads of the last thousand requests, some two dozen objects each.
         assert grown < 40_000, f"{grown} objects are left of 2,000 refused requests"
 
@@ -471,5 +461,5 @@ async def test_a_vanished_client_leaves_nothing_behind(binding: str) -> None:
         for task in opening:
             task.cancel()
         await asyncio.wait(opening)
-        await until(lambda: not wire.engine.flights.open, "no call is in flight")
+        await until(lambda: not wire.engine.running_calls.open, "no call is in flight")
         await until(lambda: len(server.changes) == 0, "nobody listens")

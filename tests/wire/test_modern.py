@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 import pytest
 import pytest_asyncio
+from tests.support.harness import MODERN, Channel, P, Stream, Wire, meta, notification, request, serve
+from tests.support.until import soon, until
 
 from trimaran import CallToolResult, Context, Limits, Server, ToolError
 from trimaran.errors import ProtocolError
-
-from .harness import MODERN, Channel, P, Stream, Wire, meta, notification, request, serve, soon, until
 
 INFO = P + "serverInfo"
 SUBSCRIPTION = P + "subscriptionId"
@@ -375,7 +375,7 @@ async def test_leaving_cancels_the_call(binding: str, streaming: bool) -> None:
             opening.cancel()
             await asyncio.wait({opening})
         await soon(cancelled.wait())
-        await until(lambda: not wire.engine.flights.open, "no call is left in flight")
+        await until(lambda: not wire.engine.running_calls.open, "no call is left in flight")
 
 
 async def test_a_time_limit_answers_with_an_error(binding: str) -> None:

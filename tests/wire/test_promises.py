@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.harness import encode, initialize, request
+from tests.support.until import PATIENCE
 
 from trimaran import Context, Host, Server, connect
 from trimaran.serve import HttpServer
 
-from .harness import encode, initialize, request
-
 ROOT = Path(__file__).resolve().parents[2]
-LIMIT = 5.0
 
 
 def demo() -> Server:
@@ -68,7 +67,7 @@ async def ask(engine: Any, verb: str, headers: dict[str, str], body: bytes = b""
     whole = {"Host": "localhost", "Accept": "application/json, text/event-stream", **headers}
     if verb == "POST":
         whole["Content-Type"] = "application/json"
-    async with asyncio.timeout(LIMIT):
+    async with asyncio.timeout(PATIENCE):
         await engine.handle(verb, path, whole, body, responder)
     return responder
 
@@ -90,7 +89,7 @@ async def test_an_embedded_get_holds_until_it_is_over_and_leaves_nothing(ended_b
     stream = asyncio.ensure_future(
         engine.handle("GET", "/mcp", {"Host": "localhost", "Accept": "text/event-stream", **headers}, b"", responder)
     )
-    async with asyncio.timeout(LIMIT):
+    async with asyncio.timeout(PATIENCE):
         await responder.has_begun.wait()
         assert engine.count_streams() == 1
         assert not stream.done()

@@ -10,11 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 import pytest_asyncio
+from tests.support.harness import Channel, P, Reply, Wire, serve
 
 from trimaran import Context, Server
-from trimaran.server import rounds
-
-from .harness import Channel, P, Reply, Wire, serve
+from trimaran.server import input_rounds
 
 FORM = {"elicitation": {}}
 URL = {"elicitation": {"form": {}, "url": {}}}
@@ -377,7 +376,7 @@ async def test_a_state_expires(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> N
     """protocol.md 1.3, Limits.input_ttl: a late retry is refused and says so."""
     asked, state = required(await wire.call("greet", caps=FORM))
     now = time.time() + 15 * 60 + 1
-    monkeypatch.setattr(rounds.time, "time", lambda: now)
+    monkeypatch.setattr(input_rounds.time, "time", lambda: now)
     reply = await retry(wire, "greet", state, {next(iter(asked)): accept()})
     assert reply.verdict == (400, -32602, 2)
     assert "expired" in reply.error["message"]

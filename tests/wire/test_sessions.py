@@ -7,13 +7,12 @@ import time
 from typing import Any
 
 import pytest
-from tests.patience import PATIENCE
+from tests.support.harness import BOTH, LEGACY, encode, initialize, notification, request, serve
+from tests.support.until import PATIENCE, soon, until
 
 from trimaran import Context, Limits, Server
 from trimaran.errors import MissingCapability, ProtocolError
 from trimaran.legacy import session as session_module
-
-from .harness import BOTH, LEGACY, encode, initialize, notification, request, serve, soon, until
 
 V11, V06, V03, V24 = LEGACY
 

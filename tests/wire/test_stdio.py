@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-
-from .harness import P, encode, initialize, meta, notification, request, soon
+from tests.support.harness import P, encode, initialize, meta, notification, request
+from tests.support.until import soon
 
 pytestmark = pytest.mark.slow  # each starts a process
 

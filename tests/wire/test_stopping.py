@@ -6,6 +6,7 @@ import asyncio
 
 import httpx
 import pytest
+from tests.support.until import PATIENCE
 
 from trimaran import Server
 from trimaran.serve import HttpServer
@@ -35,13 +36,13 @@ async def test_while_it_stops_a_server_answers_its_calls_and_takes_no_new_connec
     await http.start()
     async with httpx.AsyncClient(trust_env=False) as client:
         reply = asyncio.ensure_future(client.post(http.url, json=CALL, headers=HEADERS))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await started.wait()
         stopping = asyncio.ensure_future(http.stop())
         await asyncio.sleep(0)
         with pytest.raises(OSError, match=r"."):
             await asyncio.open_connection("127.0.0.1", http.port)
         release.set()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             assert (await reply).json()["result"]["content"][0]["text"] == "in time"
             await stopping

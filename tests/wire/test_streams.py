@@ -7,12 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.patience import PATIENCE
-
-from trimaran import Context, Limits, Server
-from trimaran.errors import Disconnected, TimedOut
-
-from .harness import (
+from tests.support.harness import (
     LEGACY,
     Event,
     Reply,
@@ -24,9 +19,11 @@ from .harness import (
     notification,
     request,
     serve,
-    soon,
-    until,
 )
+from tests.support.until import PATIENCE, soon, until
+
+from trimaran import Context, Limits, Server
+from trimaran.errors import Disconnected, TimedOut
 
 V11, V06, V03, V24 = LEGACY
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}

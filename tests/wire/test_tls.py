@@ -6,6 +6,7 @@ import json
 import ssl
 import sys
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -100,7 +101,7 @@ def test_http2_without_its_extra_is_told_how_to_get_it(
     certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Asked for, it is an error; else HTTP/1.1 is served, and the log says what is missing."""
-    monkeypatch.setitem(sys.modules, "trimaran.transports.http2", None)
+    monkeypatch.setitem(sys.modules, "trimaran.transports.http2_server", None)
     with pytest.raises(ConfigError, match=r'pip install "trimaran\[http2\]"'):
         HttpServer(make_server(), port=0, tls=certificate, http2=True)
     caplog.set_level("INFO")
@@ -109,6 +110,6 @@ def test_http2_without_its_extra_is_told_how_to_get_it(
 
 
 @pytest.mark.parametrize("tls", [{"certfile": "nowhere.pem", "keyfile": "nowhere.key"}, {"certfile": "x"}, {"what": 1}])
-def test_tls_options_that_cannot_work_are_refused_at_once(tls: dict[str, object]) -> None:
+def test_tls_options_that_cannot_work_are_refused_at_once(tls: Any) -> None:
     with pytest.raises(ConfigError, match="tls"):
         HttpServer(make_server(), port=0, tls=tls)

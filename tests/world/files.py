@@ -25,7 +25,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..ports import find_port
+from tests.support.ports import find_port
+
 from .agents import AGENTS, Start
 from .catalog import read_programs
 from .guarded import KEY

@@ -15,7 +15,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..ports import find_port
+from tests.support.ports import find_port
+
 from .install import Packages
 from .sandbox import HERE, NODE_BIN, Finished, Sandbox, Target, wait_until_listening
 from .scenario import Call, check, is_name_of, tools_of

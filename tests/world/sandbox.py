@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..ports import find_port
+from tests.support.ports import find_port
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

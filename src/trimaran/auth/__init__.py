@@ -4,86 +4,58 @@ A provider goes to `run("http", auth=...)`. It looks at the headers of a request
 find as `ctx.auth`, or raises `Refused`, which becomes the status, the challenge and the body of the reply.
 """
 
-from __future__ import annotations
+from trimaran.lazy_names import lazy_names
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .anonymous import Anonymous
-    from .apikey import ApiKey
-    from .basic import Basic
-    from .bearer import Bearer
-    from .config import provider_from
-    from .custom import Custom
-    from .dpop import DPoP
-    from .exchange import TokenExchange
-    from .extract import extract_api_key, extract_basic_auth, extract_bearer_token
-    from .hashes import hash_key, hash_password, verify_key, verify_password
-    from .introspection import Introspection
-    from .limits import RateLimit
-    from .principal import Principal
-    from .provider import Provider
-    from .refusal import Refused
-    from .resource import JwtAuthorizer, ProtectedResource
-    from .scope import AsgiRequest, FromScope
-    from .several import Several
-
-__all__ = [
-    "Anonymous",
-    "ApiKey",
-    "AsgiRequest",
-    "Basic",
-    "Bearer",
-    "Custom",
-    "DPoP",
-    "FromScope",
-    "Introspection",
-    "JwtAuthorizer",
-    "Principal",
-    "ProtectedResource",
-    "Provider",
-    "RateLimit",
-    "Refused",
-    "Several",
-    "TokenExchange",
-    "extract_api_key",
-    "extract_basic_auth",
-    "extract_bearer_token",
-    "hash_key",
-    "hash_password",
-    "provider_from",
-    "verify_key",
-    "verify_password",
-]
-
-_HOMES = {
-    "anonymous": ("Anonymous",),
-    "apikey": ("ApiKey",),
-    "basic": ("Basic",),
-    "bearer": ("Bearer",),
-    "config": ("provider_from",),
-    "custom": ("Custom",),
-    "dpop": ("DPoP",),
-    "exchange": ("TokenExchange",),
-    "extract": ("extract_api_key", "extract_basic_auth", "extract_bearer_token"),
-    "hashes": ("hash_key", "hash_password", "verify_key", "verify_password"),
-    "introspection": ("Introspection",),
-    "limits": ("RateLimit",),
-    "principal": ("Principal",),
-    "provider": ("Provider",),
-    "refusal": ("Refused",),
-    "resource": ("JwtAuthorizer", "ProtectedResource"),
-    "scope": ("AsgiRequest", "FromScope"),
-    "several": ("Several",),
-}
-
-
-def __getattr__(name: str) -> Any:
-    import importlib
-
-    for home, names in _HOMES.items():
-        if name in names:
-            value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
-            globals()[name] = value
-            return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .anonymous import Anonymous as Anonymous
+    from .any_of import AnyOf as AnyOf
+    from .apikey import ApiKey as ApiKey
+    from .basic import Basic as Basic
+    from .bearer import Bearer as Bearer
+    from .config import provider_from as provider_from
+    from .custom import Custom as Custom
+    from .dpop import DPoP as DPoP
+    from .exchange import TokenExchange as TokenExchange
+    from .extract import (
+        extract_api_key as extract_api_key,
+        extract_basic_auth as extract_basic_auth,
+        extract_bearer_token as extract_bearer_token,
+    )
+    from .hashes import (
+        hash_key as hash_key,
+        hash_password as hash_password,
+        verify_key as verify_key,
+        verify_password as verify_password,
+    )
+    from .introspection import Introspection as Introspection
+    from .limits import RateLimit as RateLimit
+    from .principal import Principal as Principal
+    from .provider import Provider as Provider
+    from .refusal import Refused as Refused
+    from .resource import JwtAuthorizer as JwtAuthorizer, ProtectedResource as ProtectedResource
+    from .scope import AsgiRequest as AsgiRequest, FromScope as FromScope
+else:
+    __all__, __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "anonymous": "Anonymous",
+            "any_of": "AnyOf",
+            "apikey": "ApiKey",
+            "basic": "Basic",
+            "bearer": "Bearer",
+            "config": "provider_from",
+            "custom": "Custom",
+            "dpop": "DPoP",
+            "exchange": "TokenExchange",
+            "extract": "extract_api_key extract_basic_auth extract_bearer_token",
+            "hashes": "hash_key hash_password verify_key verify_password",
+            "introspection": "Introspection",
+            "limits": "RateLimit",
+            "principal": "Principal",
+            "provider": "Provider",
+            "refusal": "Refused",
+            "resource": "JwtAuthorizer ProtectedResource",
+            "scope": "AsgiRequest FromScope",
+        },
+    )

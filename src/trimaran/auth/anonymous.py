@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import final
 
 from .principal import Principal
-from .provider import Provider, Request
+from .provider import AuthRequest, Provider
 from .refusal import Refused
 
 __all__ = ["Anonymous"]
@@ -20,11 +20,11 @@ class Anonymous(Provider):
     def __init__(self) -> None:
         super().__init__()
 
-    def presents(self, request: Request) -> bool:
+    def presents(self, request: AuthRequest) -> bool:
         return False
 
     def challenge(self, refusal: Refused) -> str:
         return ""
 
-    async def identify(self, request: Request) -> Principal | None:
+    async def identify(self, request: AuthRequest) -> Principal | None:
         return None

@@ -17,9 +17,9 @@ from .hashes import KEYED, check_pepper, hash_key, is_keyed, is_legacy_hash
 from .principal import Principal
 from .provider import (
     REMEMBERED_SECONDS,
-    Memory,
+    AuthRequest,
     Provider,
-    Request,
+    VerifiedCredentials,
     check_callable,
     check_realm,
     consult,
@@ -51,9 +51,9 @@ class ApiKey(Provider):
 
     def __init__(
         self,
-        keys: Mapping[str, Any] | Iterable[str] | None = None,
+        keys: Mapping[str, object] | Iterable[str] | None = None,
         *,
-        verifier: Callable[[str], Any] | None = None,
+        verifier: Callable[[str], object] | None = None,
         header: str = "X-API-Key",
         hash_keys: bool = False,
         pepper: str | bytes | None = None,
@@ -80,15 +80,15 @@ class ApiKey(Provider):
         self._index_key = secrets.token_bytes(32)
         self._entries = {} if keys is None else self._read(keys)
         # The table does not change. What a verifier said may be otherwise by now.
-        self._memory = Memory(clock, REMEMBERED_SECONDS if verifier is None else 0.0)
+        self._memory = VerifiedCredentials(clock, REMEMBERED_SECONDS if verifier is None else 0.0)
 
-    def presents(self, request: Request) -> bool:
+    def presents(self, request: AuthRequest) -> bool:
         return request.headers.get(self._lower) is not None or presents(request.headers, "apikey")
 
     def challenge(self, refusal: Refused) -> str:
         return challenge("ApiKey", {"realm": self._realm, "header": self._header})
 
-    async def identify(self, request: Request) -> Principal | None:
+    async def identify(self, request: AuthRequest) -> Principal | None:
         key = api_key(request.headers, self._header)
         if key is None:
             raise Refused("missing")
@@ -97,16 +97,16 @@ class ApiKey(Provider):
             return known
         digest = self._memory.digest(key)
         if self._verifier is not None:
-            found = read_info("key verifier", await consult("key verifier", self._verifier, key), _subject(key))
+            principal = read_info("key verifier", await consult("key verifier", self._verifier, key), _subject(key))
         else:
-            found = self._find(key)
-        if found is None:
+            principal = self._find(key)
+        if principal is None:
             raise Refused("invalid_credentials", reason="an unknown key")
-        if found.expires_at is not None and self._clock() >= found.expires_at:
+        if principal.expires_at is not None and self._clock() >= principal.expires_at:
             raise Refused("invalid_credentials", reason="an expired key")
-        self._memory.put(digest, found, found.expires_at)
+        self._memory.put(digest, principal, principal.expires_at)
         self._memory.note(key, digest)
-        return found
+        return principal
 
     def _find(self, key: str) -> Principal | None:
         match: Principal | None = None

@@ -18,9 +18,9 @@ from .extract import basic_auth, presents
 from .hashes import DERIVED, derive, is_legacy_hash, read_derived, verify_password
 from .principal import Principal
 from .provider import (
-    Memory,
+    AuthRequest,
     Provider,
-    Request,
+    VerifiedCredentials,
     check_callable,
     check_realm,
     consult,
@@ -61,9 +61,9 @@ class Basic(Provider):
 
     def __init__(
         self,
-        credentials: Mapping[str, Any] | None = None,
+        credentials: Mapping[str, object] | None = None,
         *,
-        verifier: Callable[[str, str], Any] | None = None,
+        verifier: Callable[[str, str], object] | None = None,
         hash_passwords: bool | None = None,
         realm: str | None = "mcp",
         required_scopes: Iterable[str] = (),
@@ -83,33 +83,35 @@ class Basic(Provider):
         self._clock = clock
         if remember is None:
             remember = 0.0 if verifier is not None else _REMEMBERED_SECONDS
-        self._memory = Memory(clock, remember)
+        self._memory = VerifiedCredentials(clock, remember)
 
-    def presents(self, request: Request) -> bool:
+    def presents(self, request: AuthRequest) -> bool:
         return presents(request.headers, "basic")
 
     def challenge(self, refusal: Refused) -> str:
         return challenge("Basic", {"realm": self._realm, "charset": "UTF-8"})
 
-    async def identify(self, request: Request) -> Principal | None:
+    async def identify(self, request: AuthRequest) -> Principal | None:
         pair = basic_auth(request.headers)
         if pair is None:
             raise Refused("missing")
         digest = self._memory.keyed_digest(*pair)
-        found = self._memory.get(digest)
-        if found is not None:
-            return found
+        principal = self._memory.get(digest)
+        if principal is not None:
+            return principal
         if self._verifier is not None:
-            found = read_info("password verifier", await consult("password verifier", self._verifier, *pair), pair[0])
+            principal = read_info(
+                "password verifier", await consult("password verifier", self._verifier, *pair), pair[0]
+            )
         else:
             # Without PBKDF2 in the table there is nothing to wait for.
-            found = await in_thread(self._check, *pair) if self._cost else self._check(*pair)
-        if found is None:
+            principal = await in_thread(self._check, *pair) if self._cost else self._check(*pair)
+        if principal is None:
             raise Refused("invalid_credentials", reason="unknown user or wrong password")
-        if found.expires_at is not None and self._clock() >= found.expires_at:
+        if principal.expires_at is not None and self._clock() >= principal.expires_at:
             raise Refused("invalid_credentials", reason="an expired user")
-        self._memory.put(digest, found, found.expires_at)
-        return found
+        self._memory.put(digest, principal, principal.expires_at)
+        return principal
 
     def _check(self, name: str, password: str) -> Principal | None:
         user = self._users.get(name) or _User(_NOBODY, False, 0, None)

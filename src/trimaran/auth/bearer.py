@@ -13,14 +13,14 @@ from trimaran.errors import ConfigError
 
 from .extract import MAX_CREDENTIAL, bearer_token, presents, too_large
 from .jwks import FetchedKeys, from_function, from_issuer, from_url
-from .keys import ALGORITHMS, FixedKeys, Keys, import_key, import_secret, import_set, read_signed
+from .jwt_keys import ALGORITHMS, FixedKeys, Keys, import_key, import_secret, import_set, read_signed
 from .principal import Principal, read_time
 from .provider import (
     REMEMBERED_SECONDS,
+    AuthRequest,
     Fetch,
-    Memory,
     Provider,
-    Request,
+    VerifiedCredentials,
     check_callable,
     check_realm,
     consult,
@@ -69,9 +69,9 @@ class Bearer(Provider):
         self,
         *,
         secret: str | bytes | None = None,
-        key: Any = None,
-        jwks: Any = None,
-        verifier: Callable[[str], Any] | None = None,
+        key: object = None,
+        jwks: object = None,
+        verifier: Callable[[str], object] | None = None,
         issuer: str | Iterable[str] | None = None,
         audience: str | Iterable[str] | None = None,
         algorithms: Iterable[str] | None = None,
@@ -84,12 +84,12 @@ class Bearer(Provider):
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(required_scopes)
-        given = [
+        sources = [
             n for n, v in (("secret", secret), ("key", key), ("jwks", jwks), ("verifier", verifier)) if v is not None
         ]
-        if len(given) != 1:
-            shown = f"not {' and '.join(given)}" if given else "and none was given"
-            raise ConfigError(f"Bearer takes one of secret=, key=, jwks= and verifier=, {shown}")
+        if len(sources) != 1:
+            problem = f"not {' and '.join(sources)}" if sources else "and none was given"
+            raise ConfigError(f"Bearer takes one of secret=, key=, jwks= and verifier=, {problem}")
         check_callable("verifier", verifier)
         self._verifier = verifier
         self._issuers = _names("issuer", issuer)
@@ -106,8 +106,8 @@ class Bearer(Provider):
             remember = 0 if verifier is not None else REMEMBERED_SECONDS
         seconds = _seconds("remember", remember, 86_400)
         # Two memories, each keyed by exactly what was checked. A verified token may still lack a scope or be bound to a key.
-        self._verified_tokens = Memory(clock, seconds)
-        self._admitted_headers = Memory(clock, seconds)
+        self._verified_tokens = VerifiedCredentials(clock, seconds)
+        self._admitted_headers = VerifiedCredentials(clock, seconds)
 
     async def start(self, fetch: Fetch | None = None) -> None:
         if self._keys is not None and not self._audiences and "HS256" not in self._keys.algorithms:
@@ -124,13 +124,13 @@ class Bearer(Provider):
         if isinstance(self._keys, FetchedKeys):
             await self._keys.close()
 
-    def presents(self, request: Request) -> bool:
+    def presents(self, request: AuthRequest) -> bool:
         return presents(request.headers, "bearer")
 
     def challenge(self, refusal: Refused) -> str:
         return refusal.bearer_challenge(self._realm, self._metadata_url, scopes=self.required_scopes)
 
-    async def authenticate(self, request: Request) -> Principal | None:
+    async def authenticate(self, request: AuthRequest) -> Principal | None:
         # The way of nearly every request: a header that has passed every check below.
         header = request.headers.get("authorization")
         known = self._admitted_headers.seen(header) if header is not None else None
@@ -149,7 +149,7 @@ class Bearer(Provider):
             self._admitted_headers.put(digest, principal, until)
             self._admitted_headers.note(header, digest)
 
-    async def identify(self, request: Request) -> Principal | None:
+    async def identify(self, request: AuthRequest) -> Principal | None:
         token = bearer_token(request.headers)
         if token is None:
             raise Refused("missing")
@@ -158,7 +158,7 @@ class Bearer(Provider):
             raise Refused("invalid_token", "the token is bound to a key, and nothing here shows that the key is yours")
         return principal
 
-    async def authorize(self, token: str, auth: Any, request: Any) -> Principal:
+    async def authorize(self, token: str, auth: Any, request: AuthRequest) -> Principal:
         """As the authorizer of a `ProtectedResource`: without an audience of its own, tokens must be for that resource."""
         principal = await self.verify(token)
         if not self._audiences and auth.resource not in principal.audience:
@@ -205,13 +205,13 @@ class Bearer(Provider):
                 type(claims).__name__,
             )
             raise Refused("server_error")
-        found = dict(cast("Mapping[str, Any]", claims))
+        copied = dict(cast("Mapping[str, Any]", claims))
         for field, name in _FIELDS.items():  # who writes `subject` means `sub`
-            if field in found and name not in found:
-                found[name] = found[field]
+            if field in copied and name not in copied:
+                copied[name] = copied[field]
                 if field == "scopes":
-                    found["scp"] = None
-        return found
+                    copied["scp"] = None
+        return copied
 
     def _accept(self, claims: Mapping[str, Any], token: str) -> Principal:
         """Check what a token says of itself."""
@@ -249,10 +249,10 @@ def named(principal: Principal, token: str) -> Principal:
 def _names(option: str, value: str | Iterable[str] | None) -> frozenset[str]:
     if value is None:
         return frozenset()
-    found = frozenset([value] if isinstance(value, str) else value)
-    if not found or not all(isinstance(item, str) and item for item in found):  # pyright: ignore[reportUnnecessaryIsInstance]
+    names = frozenset([value] if isinstance(value, str) else value)
+    if not names or not all(isinstance(item, str) and item for item in names):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigError(f"{option} is a string or a list of strings, and not empty")
-    return found
+    return names
 
 
 def _seconds(option: str, value: Any, most: float) -> float:
@@ -282,21 +282,21 @@ def _keys(secret: Any, key: Any, jwks: Any, issuer: Any, clock: Callable[[], flo
         ) from None
 
 
-def _algorithms(asked: Iterable[str] | None, keys: Keys | None) -> frozenset[str]:
+def _algorithms(algorithms: Iterable[str] | None, keys: Keys | None) -> frozenset[str]:
     possible = keys.algorithms if keys is not None else frozenset[str]()
-    if asked is None:
+    if algorithms is None:
         return possible
     if keys is None:
         raise ConfigError("algorithms: a verifier decides that itself; leave it out")
-    wanted = frozenset([asked] if isinstance(asked, str) else asked)
-    unknown = sorted(wanted - ALGORITHMS)
-    if unknown or not wanted:
+    chosen = frozenset([algorithms] if isinstance(algorithms, str) else algorithms)
+    unknown = sorted(chosen - ALGORITHMS)
+    if unknown or not chosen:
         raise ConfigError(
             f"algorithms: {', '.join(unknown) or 'an empty list'} verifies nothing; there are {', '.join(sorted(ALGORITHMS))}"
         )
-    unfit = sorted(wanted - possible)
+    unfit = sorted(chosen - possible)
     if unfit:
         raise ConfigError(
             f"algorithms: the key given cannot verify {', '.join(unfit)}; it can {', '.join(sorted(possible))}"
         )
-    return wanted
+    return chosen

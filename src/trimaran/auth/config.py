@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, cast
 
 from trimaran.errors import ConfigError
+from trimaran.types import Json
 
 from .provider import Provider
 
@@ -16,7 +17,7 @@ _KEYS: Final = frozenset({"provider", "provider_opts", "required_scopes", "realm
 _RENAMED: Final = {"apikey": {"header_name": "header"}, "custom": {"module": "source"}}
 
 
-def provider_from(config: Mapping[str, Any] | Provider | Iterable[Mapping[str, Any] | Provider] | None) -> Provider:
+def provider_from(config: Mapping[str, Json] | Provider | Iterable[Mapping[str, Json] | Provider] | None) -> Provider:
     """The provider that a configuration describes:
 
     `{"provider": "bearer", "provider_opts": {"secret": ...}, "required_scopes": ["read"], "realm": "mcp"}`
@@ -24,7 +25,7 @@ def provider_from(config: Mapping[str, Any] | Provider | Iterable[Mapping[str, A
     `provider` is none, bearer, introspection, apikey, basic or custom; a list of configurations tries several.
     """
     from .anonymous import Anonymous
-    from .several import Several
+    from .any_of import AnyOf
 
     if config is None:
         return Anonymous()
@@ -33,8 +34,8 @@ def provider_from(config: Mapping[str, Any] | Provider | Iterable[Mapping[str, A
     if not isinstance(config, Mapping):
         if isinstance(config, (str, bytes)):
             raise ConfigError('auth is a mapping, {"provider": "bearer", "provider_opts": {...}}, not a string')
-        made = [provider_from(item) for item in config]
-        return made[0] if len(made) == 1 else Several(*made)
+        providers = [provider_from(item) for item in config]
+        return providers[0] if len(providers) == 1 else AnyOf(*providers)
     return _one(cast("Mapping[str, Any]", config))
 
 
@@ -46,11 +47,11 @@ def _one(config: Mapping[str, Any]) -> Provider:
     kinds = _kinds()
     if not isinstance(name, str) or name not in kinds:
         raise ConfigError(f"auth: there is no provider {name!r}; use one of {', '.join(kinds)}")
-    given: Any = config.get("provider_opts") or {}
-    if not isinstance(given, Mapping):
-        raise ConfigError(f"auth: provider_opts is a mapping, not {type(given).__name__}")
+    provider_options: Any = config.get("provider_opts") or {}
+    if not isinstance(provider_options, Mapping):
+        raise ConfigError(f"auth: provider_opts is a mapping, not {type(provider_options).__name__}")
     renamed = _RENAMED.get(name, {})
-    options = {renamed.get(key, key): value for key, value in cast("Mapping[str, Any]", given).items()}
+    options = {renamed.get(key, key): value for key, value in cast("Mapping[str, Any]", provider_options).items()}
     options |= {key: config[key] for key in ("required_scopes", "realm") if config.get(key) is not None}
     if name == "none":
         options.pop("realm", None)  # nobody is ever challenged

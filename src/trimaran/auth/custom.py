@@ -11,7 +11,7 @@ from trimaran.errors import ConfigError
 from .bearer import named
 from .extract import api_key, bearer_token, presents
 from .principal import Principal
-from .provider import Fetch, Provider, Request, ask, check_callable, check_realm, consult, read_info
+from .provider import AuthRequest, Fetch, Provider, ask, check_callable, check_realm, consult, read_info
 from .refusal import Refused, challenge
 
 __all__ = ["Custom"]
@@ -34,11 +34,11 @@ class Custom(Provider):
 
     def __init__(
         self,
-        source: Any = None,
-        opts: Any = None,
+        source: object = None,
+        opts: object = None,
         *,
-        authenticate: Callable[[str, Any], Any] | None = None,
-        init: Callable[[Any], Any] | None = None,
+        authenticate: Callable[..., object] | None = None,
+        init: Callable[..., object] | None = None,
         required_scopes: Iterable[str] = (),
         realm: str | None = "mcp",
         clock: Callable[[], float] = time.time,
@@ -47,7 +47,7 @@ class Custom(Provider):
         if (source is None) == (authenticate is None):
             raise ConfigError("Custom takes an object with authenticate(token, state), or authenticate=, and not both")
         if source is not None:
-            authenticate = getattr(source, "authenticate", source)
+            authenticate = cast("Any", getattr(source, "authenticate", source))
             init = init or getattr(source, "init", None)
         if authenticate is None or not callable(authenticate):
             raise ConfigError(f"Custom: {type(source).__name__} has no authenticate(token, state)")
@@ -63,7 +63,7 @@ class Custom(Provider):
         if self._init is not None:
             self._state = await ask(self._init, self._opts)
 
-    def presents(self, request: Request) -> bool:
+    def presents(self, request: AuthRequest) -> bool:
         return presents(request.headers, "bearer") or request.headers.get("x-api-key") is not None
 
     def challenge(self, refusal: Refused) -> str:
@@ -71,16 +71,16 @@ class Custom(Provider):
             return refusal.bearer_challenge(self._realm)
         return challenge("Bearer", {"realm": self._realm})
 
-    async def identify(self, request: Request) -> Principal | None:
+    async def identify(self, request: AuthRequest) -> Principal | None:
         token = bearer_token(request.headers) or api_key(request.headers)
         if token is None:
             raise Refused("missing")
         info: Any = await consult("custom authentication", self._authenticate, token, self._state)
         if isinstance(info, tuple) and len(cast("tuple[Any, ...]", info)) == 2:
             info, self._state = cast("tuple[Any, Any]", info)
-        found = read_info("custom authentication", info, None, kind="invalid_token")
-        if found is None:
+        principal = read_info("custom authentication", info, None, kind="invalid_token")
+        if principal is None:
             raise Refused("invalid_token", reason="refused by the custom authentication")
-        if found.expires_at is not None and self._clock() >= found.expires_at:
+        if principal.expires_at is not None and self._clock() >= principal.expires_at:
             raise Refused("expired_token")
-        return named(found, token)
+        return named(principal, token)

@@ -26,10 +26,11 @@ from urllib.parse import urlsplit
 import msgspec
 
 from trimaran.errors import ConfigError
+from trimaran.protocol.headers import HeaderLookup
 
-from .extract import MAX_CREDENTIAL, HeaderLookup
-from .keys import ALGORITHMS as VERIFIABLE
-from .keys import FixedKeys, VerifyKey, import_key, read_signed, split_signed
+from .extract import MAX_CREDENTIAL
+from .jwt_keys import ALGORITHMS as VERIFIABLE
+from .jwt_keys import FixedKeys, VerifyKey, import_key, read_signed, split_signed
 from .principal import Principal, read_time
 from .refusal import Refused
 
@@ -164,10 +165,10 @@ class DPoP:
         """
         text = one_header(headers)
         jwk = self._shown_key(text)
-        shown = thumbprint(jwk)
-        if not hmac.compare_digest(shown, key):
+        proof_key = thumbprint(jwk)
+        if not hmac.compare_digest(proof_key, key):
             raise Refused("invalid_token", "the token is bound to another key than the proof's")
-        claims = await self._signed_claims(text, shown, jwk)
+        claims = await self._signed_claims(text, proof_key, jwk)
         jti, issued = self._check_claims(claims, method, urls)
         nonce = self._check_nonce(claims.get("nonce"))
         now = self._clock()
@@ -175,7 +176,7 @@ class DPoP:
             raise ProofRefused("the proof is too old, or from the future: compare clocks")
         if claims.get("ath") != _segment(hashlib.sha256(token.encode()).digest()):
             raise ProofRefused("the proof is for another token (ath)")
-        await self._check_new(shown, jti, issued + self._window - now)
+        await self._check_new(proof_key, jti, issued + self._window - now)
         return nonce
 
     def fresh_nonce(self) -> str | None:
@@ -255,7 +256,7 @@ class DPoP:
                 is_new = await is_new
         except Exception as error:
             logger.error("the store of proofs failed: %s", type(error).__name__)
-            raise Refused("server_error") from None
+            raise Refused.failed(error) from None
         if is_new is not True:
             raise ProofRefused("the proof has been used before")
 
@@ -333,13 +334,13 @@ def _segment(octets: bytes) -> str:
 
 
 def _check_algorithms(algorithms: Iterable[str]) -> tuple[str, ...]:
-    found = (algorithms,) if isinstance(algorithms, str) else tuple(algorithms)
-    unknown = [name for name in found if name not in ALGORITHMS]
-    if unknown or not found:
+    names = (algorithms,) if isinstance(algorithms, str) else tuple(algorithms)
+    unknown = [name for name in names if name not in ALGORITHMS]
+    if unknown or not names:
         raise ConfigError(
             f"algorithms: {', '.join(map(repr, unknown)) or 'an empty list'} cannot sign a proof; use some of {', '.join(ALGORITHMS)}"
         )
-    return found
+    return names
 
 
 def _check_nonce_key(key: str | bytes | None, nonces: bool) -> bytes:
@@ -347,12 +348,12 @@ def _check_nonce_key(key: str | bytes | None, nonces: bool) -> bytes:
         return secrets.token_bytes(32)
     if not nonces:
         raise ConfigError("nonce_key is of use with nonces=True only")
-    found = key.encode() if isinstance(key, str) else key
-    if len(found) < _SHORTEST_KEY:
+    octets = key.encode() if isinstance(key, str) else key
+    if len(octets) < _SHORTEST_KEY:
         raise ConfigError(
-            f"nonce_key: {len(found)} bytes can be guessed; give at least {_SHORTEST_KEY} random ones, as secrets.token_urlsafe(32) makes"
+            f"nonce_key: {len(octets)} bytes can be guessed; give at least {_SHORTEST_KEY} random ones, as secrets.token_urlsafe(32) makes"
         )
-    return found
+    return octets
 
 
 def _check_replay(replay: Any, clock: Callable[[], float]) -> ReplayStore | None:

@@ -70,7 +70,7 @@ class Secret:
         raise TypeError("a Secret is neither pickled nor copied; reveal() gives what it holds")
 
 
-class _Kept(Struct, frozen=True):
+class _CachedToken(Struct, frozen=True):
     token: str
     until: float
 
@@ -122,8 +122,8 @@ class TokenExchange:
         self._requested_type = requested_token_type
         self._clock = clock
         self._fetch: Fetch | None = None
-        self._kept: dict[bytes, _Kept] = {}
-        self._busy: dict[bytes, _Turn] = {}
+        self._kept: dict[bytes, _CachedToken] = {}
+        self._busy: dict[bytes, _SharedRequest] = {}
 
     async def start(self, fetch: Fetch | None = None) -> None:
         """Take the function that does the fetching. `ProtectedResource(exchange=...)` calls this."""
@@ -132,7 +132,7 @@ class TokenExchange:
 
     async def token_for(
         self,
-        caller: Any,
+        caller: object,
         *,
         audience: str | None = None,
         resource: str | None = None,
@@ -153,9 +153,9 @@ class TokenExchange:
             raise ConfigError(f"token_for: scopes is a list of strings, not {scopes!r}")
         inbound, expires_at = _inbound(caller)
         name = _digest(inbound, audience, resource, *sorted(set(scopes)))
-        if not fresh and (kept := self._kept.get(name)) is not None and self._clock() < kept.until:
-            return kept.token
-        turn = self._busy.setdefault(name, _Turn())
+        if not fresh and (cached := self._kept.get(name)) is not None and self._clock() < cached.until:
+            return cached.token
+        turn = self._busy.setdefault(name, _SharedRequest())
         turn.waiting += 1
         try:
             async with turn.lock:
@@ -172,15 +172,15 @@ class TokenExchange:
 
     async def _ask(
         self, inbound: str, audience: str | None, resource: str | None, scopes: Sequence[str], expires_at: float | None
-    ) -> _Kept:
-        asked = self._clock()
+    ) -> _CachedToken:
+        sent_at = self._clock()
         signed = None
         if self._key is not None:
             signed = client_assertion(
                 self._key,
                 client_id=self._client.client_id,
                 audience=self._issuer,
-                now=asked,
+                now=sent_at,
                 jti=secrets.token_urlsafe(16),
             )
         flow = token_exchange(
@@ -202,31 +202,31 @@ class TokenExchange:
                 step=STEP,
                 url=self._endpoint,
             )
-        until = asked + (reply.expires_in or 0.0) - _EARLY_SECONDS
-        return _Kept(reply.access_token, until if expires_at is None else min(until, expires_at))
+        until = sent_at + (reply.expires_in or 0.0) - _EARLY_SECONDS
+        return _CachedToken(reply.access_token, until if expires_at is None else min(until, expires_at))
 
     async def _drive(self, flow: Flow[TokenReply]) -> TokenReply:
         reply: HttpReply | None = None
         while True:
             try:
-                wanted = flow.send(reply)
+                request = flow.send(reply)
             except StopIteration as done:
                 return done.value
-            if not isinstance(wanted, HttpRequest) or wanted.url != self._endpoint:
+            if not isinstance(request, HttpRequest) or request.url != self._endpoint:
                 raise AssertionError("the inbound token goes to the token endpoint only")
             if self._fetch is None:
                 raise ConfigError(
                     "this TokenExchange cannot fetch yet: give it to ProtectedResource(exchange=...), or call its start(fetch)"
                 )
-            reply = await self._fetch(wanted)
+            reply = await self._fetch(request)
 
-    def _keep(self, name: bytes, made: _Kept) -> None:
+    def _keep(self, name: bytes, made: _CachedToken) -> None:
         now = self._clock()
         self._kept.pop(name, None)
         if made.until <= now:
             return
         if len(self._kept) >= _CACHED:
-            self._kept = {key: kept for key, kept in self._kept.items() if kept.until > now}
+            self._kept = {key: cached for key, cached in self._kept.items() if cached.until > now}
             for key in list(self._kept)[: max(0, len(self._kept) - _CACHED * 9 // 10)]:
                 del self._kept[key]
         self._kept[name] = made
@@ -236,14 +236,14 @@ class TokenExchange:
 
 
 @final
-class _Turn:
+class _SharedRequest:
     """Those who want the same token at the same time: one asks, the others wait."""
 
     __slots__ = ("lock", "made", "waiting")
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
-        self.made: _Kept | None = None
+        self.made: _CachedToken | None = None
         self.waiting = 0
 
 
@@ -263,11 +263,11 @@ def _inbound(caller: Any) -> tuple[str, float | None]:
 
 
 def _digest(*parts: str | None) -> bytes:
-    made = hashlib.sha256()
+    digest = hashlib.sha256()
     for part in parts:
         octets = (part or "").encode()
-        made.update(b"%d:%d:" % (part is not None, len(octets)) + octets)
-    return made.digest()
+        digest.update(b"%d:%d:" % (part is not None, len(octets)) + octets)
+    return digest.digest()
 
 
 def _check_endpoint(url: Any, allow_insecure: bool) -> str:

@@ -6,7 +6,9 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping
-from typing import Final, Protocol, cast
+from typing import Final, cast
+
+from trimaran.protocol.headers import HeaderLookup
 
 from .refusal import Refused
 
@@ -19,12 +21,6 @@ list 200 groups, are about 11 KB."""
 _TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 _KEY: Final = re.compile(r"[\x21-\x2b\x2d-\x7e]+")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
-
-
-class HeaderLookup(Protocol):
-    """Headers by lower-case name, as a request has them."""
-
-    def get(self, key: str, /) -> str | None: ...
 
 
 def in_any_case(headers: HeaderLookup | Mapping[str, str]) -> HeaderLookup:
@@ -63,10 +59,10 @@ def extract_bearer_token(headers: HeaderLookup | Mapping[str, str]) -> str | Non
 
 
 def bearer_token(headers: HeaderLookup) -> str | None:
-    found = credential(headers, "bearer")
-    if found is not None and _TOKEN.fullmatch(found) is None:
+    token = credential(headers, "bearer")
+    if token is not None and _TOKEN.fullmatch(token) is None:
         raise Refused("invalid_request", "the Authorization header does not hold one bearer token")
-    return found
+    return token
 
 
 def extract_api_key(headers: HeaderLookup | Mapping[str, str], header: str = "X-API-Key") -> str | None:
@@ -78,14 +74,14 @@ def api_key(headers: HeaderLookup, header: str = "X-API-Key") -> str | None:
     value = headers.get(header.lower())
     if value is not None and len(value) > MAX_CREDENTIAL:
         raise too_large()
-    found = (value or "").strip(" \t") or None
+    key = (value or "").strip(" \t") or None
     other = credential(headers, "apikey")
-    if found is not None and other is not None and found != other:
+    if key is not None and other is not None and key != other:
         raise Refused("invalid_request", f"the request holds two API keys: in {header} and in Authorization")
-    found = found or other
-    if found is not None and not is_api_key(found):
+    key = key or other
+    if key is not None and not is_api_key(key):
         raise Refused("invalid_request", f"the request does not hold one API key in {header}")
-    return found
+    return key
 
 
 def is_api_key(text: str) -> bool:
@@ -99,11 +95,11 @@ def extract_basic_auth(headers: HeaderLookup | Mapping[str, str]) -> tuple[str, 
 
 
 def basic_auth(headers: HeaderLookup) -> tuple[str, str] | None:
-    found = credential(headers, "basic")
-    if found is None:
+    encoded = credential(headers, "basic")
+    if encoded is None:
         return None
     try:
-        text = base64.b64decode(found, validate=True).decode()
+        text = base64.b64decode(encoded, validate=True).decode()
     except (binascii.Error, ValueError):
         raise Refused("invalid_request", "the Authorization header does not hold base64 of UTF-8") from None
     user, colon, password = text.partition(":")

@@ -47,15 +47,15 @@ def verify_key(key: str, stored: str, pepper: str | bytes | None = None) -> bool
     """Is this the key that was stored, in either form? An HMAC form never matches without its pepper."""
     if not stored.startswith(KEYED):
         return hmac.compare_digest(hash_key(key).encode(), _bytes(stored))
-    made = hash_key(key, pepper if pepper is not None else secrets.token_bytes(32))
-    return hmac.compare_digest(made.encode(), _bytes(stored)) and pepper is not None
+    hashed = hash_key(key, pepper if pepper is not None else secrets.token_bytes(32))
+    return hmac.compare_digest(hashed.encode(), _bytes(stored)) and pepper is not None
 
 
 def check_pepper(pepper: str | bytes) -> bytes:
-    found = pepper.encode() if isinstance(pepper, str) else pepper
-    if not found:
+    octets = pepper.encode() if isinstance(pepper, str) else pepper
+    if not octets:
         raise ConfigError("pepper: an empty pepper protects nothing; give 32 random bytes, or leave it out")
-    return found
+    return octets
 
 
 def is_keyed(stored: str) -> bool:
@@ -76,8 +76,8 @@ def hash_password(
     if isinstance(iterations, bool) or not MIN_ITERATIONS <= iterations <= _MAX_ITERATIONS:
         raise ConfigError(f"iterations is a number from {MIN_ITERATIONS} to {_MAX_ITERATIONS}, not {iterations!r}")
     salt = secrets.token_bytes(_SALT_BYTES)
-    made = derive(password, salt, iterations)
-    return f"{DERIVED}{iterations}${base64.b64encode(salt).decode()}${base64.b64encode(made).decode()}"
+    derived = derive(password, salt, iterations)
+    return f"{DERIVED}{iterations}${base64.b64encode(salt).decode()}${base64.b64encode(derived).decode()}"
 
 
 def derive(password: str, salt: bytes, iterations: int) -> bytes:
@@ -96,13 +96,13 @@ def read_derived(stored: str) -> Derived | None:
     if not stored.startswith(DERIVED) or len(parts) != 3 or not re.fullmatch(r"[0-9]{1,8}", parts[0]):
         return None
     try:
-        salt, made = (base64.b64decode(part, validate=True) for part in parts[1:])
+        salt, derived = (base64.b64decode(part, validate=True) for part in parts[1:])
     except (binascii.Error, ValueError):
         return None
     iterations = int(parts[0])
-    if not 1 <= iterations <= _MAX_ITERATIONS or len(made) != 32:
+    if not 1 <= iterations <= _MAX_ITERATIONS or len(derived) != 32:
         return None
-    return Derived(iterations, salt, made)
+    return Derived(iterations, salt, derived)
 
 
 def is_legacy_hash(stored: str) -> bool:
@@ -112,8 +112,8 @@ def is_legacy_hash(stored: str) -> bool:
 def verify_password(password: str, stored: str) -> bool:
     """Is this the password that was stored? A match of the legacy form is logged, so that it gets replaced."""
     if is_legacy_hash(stored):
-        made = hashlib.sha256(_bytes(password)).hexdigest()
-        matches = hmac.compare_digest(made.encode(), stored.encode())
+        hashed = hashlib.sha256(_bytes(password)).hexdigest()
+        matches = hmac.compare_digest(hashed.encode(), stored.encode())
         if matches:
             logger.warning("a password is stored as sha256-hex, which is deprecated: store hash_password(...) instead")
         return matches

@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal, final
 from urllib.parse import quote_plus, urlencode
 
+from trimaran.durations import check_seconds
 from trimaran.errors import ConfigError, Error
 from trimaran.oauth.effects import HttpReply, HttpRequest
 from trimaran.oauth.metadata import read_object
-from trimaran.seconds import check_seconds
 
 from .bearer import Bearer
 from .jwks import check_url
 from .principal import Principal
-from .provider import Fetch, Provider, Request, logger
+from .provider import AuthRequest, Fetch, Provider, logger
 from .refusal import Refused
 
 __all__ = ["Introspection"]
@@ -104,19 +104,19 @@ class Introspection(Provider):
             )
         self._fetch = fetch
 
-    def presents(self, request: Request) -> bool:
+    def presents(self, request: AuthRequest) -> bool:
         return self._bearer.presents(request)
 
     def challenge(self, refusal: Refused) -> str:
         return self._bearer.challenge(refusal)
 
-    async def authenticate(self, request: Request) -> Principal | None:
+    async def authenticate(self, request: AuthRequest) -> Principal | None:
         return await self._bearer.authenticate(request)
 
-    async def identify(self, request: Request) -> Principal | None:
+    async def identify(self, request: AuthRequest) -> Principal | None:
         return await self._bearer.identify(request)
 
-    async def authorize(self, token: str, auth: Any, request: Any) -> Principal:
+    async def authorize(self, token: str, auth: Any, request: AuthRequest) -> Principal:
         """As the authorizer of a `ProtectedResource`: without an audience of its own, tokens must be for that resource."""
         return await self._bearer.authorize(token, auth, request)
 
@@ -139,7 +139,7 @@ class Introspection(Provider):
             task = asyncio.current_task()
             if asking.cancelled() and (task is None or not task.cancelling()):
                 # The provider was closed, not this caller: who waits gets an answer.
-                raise Refused("server_error", reason="the provider was closed") from None
+                raise Refused("unavailable", reason="the provider was closed") from None
             raise
 
     def _asked(self, digest: bytes, done: asyncio.Future[Any]) -> None:
@@ -156,12 +156,12 @@ class Introspection(Provider):
 
     async def _inquire(self, token: str) -> Mapping[str, Any] | None:
         reply = await self._post(urlencode({"token": token, **self._form}).encode())
-        found = read_object(reply) if reply.status == 200 else None
-        active: Any = None if found is None else found.get("active")
-        if found is None or not isinstance(active, bool):
+        document = read_object(reply) if reply.status == 200 else None
+        active: Any = None if document is None else document.get("active")
+        if document is None or not isinstance(active, bool):
             logger.error("introspection at %s answered %d without a verdict", self._endpoint, reply.status)
-            raise Refused("server_error")
-        return found if active else None
+            raise Refused("unavailable" if reply.status >= 500 or reply.status == 429 else "server_error")
+        return document if active else None
 
     async def _post(self, body: bytes) -> HttpReply:
         if self._fetch is None:
@@ -180,6 +180,6 @@ class Introspection(Provider):
             async with asyncio.timeout(self._timeout):
                 return await self._fetch(request)
         except Exception as error:
-            told = str(error) if isinstance(error, Error) else type(error).__name__
-            logger.error("introspection at %s failed: %s", self._endpoint, told)
-            raise Refused("server_error") from None
+            reason = str(error) if isinstance(error, Error) else type(error).__name__
+            logger.error("introspection at %s failed: %s", self._endpoint, reason)
+            raise Refused.failed(error) from None

@@ -20,7 +20,7 @@ from trimaran.oauth.discovery import authorization_server_urls
 from trimaran.oauth.effects import HttpRequest
 from trimaran.oauth.metadata import read_object, shown
 
-from .keys import ALGORITHMS, SHARED, VerifyKey, import_set, named, nameless
+from .jwt_keys import ALGORITHMS, SHARED, VerifyKey, import_set, named, nameless
 from .provider import Fetch
 from .refusal import Refused
 
@@ -49,6 +49,8 @@ class FetchedKeys:
         self._keys: tuple[VerifyKey, ...] = ()
         self._read_at = self._tried_at = float("-inf")
         self._reading: asyncio.Task[None] | None = None
+        self._failure = "server_error"
+        """Which refusal fits the last reading, if that failed."""
 
     async def start(self, fetch: Fetch | None) -> None:
         self._fetch = fetch
@@ -63,16 +65,16 @@ class FetchedKeys:
     async def find(self, kid: str | None) -> Sequence[VerifyKey]:
         if self._clock() - self._read_at >= KEEP_SECONDS:
             self._keys = ()
-        found = named(self._keys, kid)
-        if found:
+        keys = named(self._keys, kid)
+        if keys:
             if self._is_past(self._read_at, STALE_SECONDS):
                 self._begin()
-            return found
+            return keys
         reading = self._begin()
         if reading is not None and not nameless(self._keys):
             await asyncio.shield(reading)
         if not self._keys:
-            raise Refused("server_error", reason="no signing keys")
+            raise Refused(self._failure, reason="no signing keys")
         return named(self._keys, kid) or nameless(self._keys)
 
     async def renew(self) -> bool:
@@ -103,8 +105,9 @@ class FetchedKeys:
             await self._read()
         except Exception as error:
             # Our own errors have nothing secret in them; an author's function may say anything.
-            told = str(error) if isinstance(error, Error) else type(error).__name__
-            logger.warning("the signing keys could not be read: %s", told)
+            reason = str(error) if isinstance(error, Error) else type(error).__name__
+            logger.warning("the signing keys could not be read: %s", reason)
+            self._failure = Refused.failed(error).kind
 
     async def _read(self) -> None:
         self._tried_at = self._clock()
@@ -145,16 +148,16 @@ def from_issuer(issuer: str) -> Source:
         tried: list[str] = []
         for url in authorization_server_urls(issuer):
             reply = await fetch(_request(url, "authorization server metadata", issuer))
-            found = read_object(reply) if reply.status == 200 else None
-            if found is None or "issuer" not in found:
+            metadata = read_object(reply) if reply.status == 200 else None
+            if metadata is None or "issuer" not in metadata:
                 tried.append(f"{url} answered {reply.status}")
                 continue
-            if found["issuer"] != issuer:
+            if metadata["issuer"] != issuer:
                 raise ConfigError(
-                    f"issuer: the metadata at {url} is of {shown(str(found['issuer']))!r}, not of {issuer!r}; "
+                    f"issuer: the metadata at {url} is of {shown(str(metadata['issuer']))!r}, not of {issuer!r}; "
                     "the two must be the same to the byte, a trailing slash included"
                 )
-            jwks_uri: Any = found.get("jwks_uri")
+            jwks_uri: Any = metadata.get("jwks_uri")
             if not isinstance(jwks_uri, str):
                 raise ConfigError(f"issuer: the metadata at {url} names no jwks_uri; give the URL of its keys as jwks=")
             check_url("jwks_uri", jwks_uri)
@@ -179,11 +182,11 @@ def _request(url: str, step: str, trusted: str) -> HttpRequest:
 
 async def _get(fetch: Fetch, url: str, step: str, *, trusted: str) -> dict[str, Any]:
     reply = await fetch(_request(url, step, trusted))
-    found = read_object(reply) if reply.status == 200 else None
-    if found is None:
-        said = f"answered {reply.status}" if reply.status != 200 else "gave what is no JSON object"
-        raise ConfigError(f"jwks: {shown(url)} {said}; a JWK Set was expected")
-    return found
+    document = read_object(reply) if reply.status == 200 else None
+    if document is None:
+        problem = f"answered {reply.status}" if reply.status != 200 else "gave what is no JSON object"
+        raise ConfigError(f"jwks: {shown(url)} {problem}; a JWK Set was expected")
+    return document
 
 
 def check_url(option: str, url: str) -> None:

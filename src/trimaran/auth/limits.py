@@ -80,10 +80,10 @@ class Buckets:
 
 
 def read_rate(option: str, rate: Any) -> tuple[int, float]:
-    found = _RATE.fullmatch(rate) if isinstance(rate, str) else None
-    if found is None or int(found[1]) < 1:
+    match = _RATE.fullmatch(rate) if isinstance(rate, str) else None
+    if match is None or int(match[1]) < 1:
         raise ConfigError(f'{option} is a rate like "100/minute" (second, minute, hour or day), not {rate!r}')
-    return int(found[1]), _PERIODS[found[2]]
+    return int(match[1]), _PERIODS[match[2]]
 
 
 @final
@@ -136,18 +136,18 @@ class RateLimit:
 
         Everything left of that was written by the caller itself.
         """
-        found = address
+        nearest = address
         if not x_forwarded_for or not self._trusted or not self._is_trusted(address):
-            return found
+            return nearest
         hops = x_forwarded_for.rsplit(",", _MAX_HOPS)
         for hop in reversed(hops[-_MAX_HOPS:]):
             parsed = _parse(hop)
             if parsed is None:  # "unknown", or nonsense: further left nothing can be known
-                return found
-            found = str(parsed)
-            if not self._is_trusted(found):
-                return found
-        return found
+                return nearest
+            nearest = str(parsed)
+            if not self._is_trusted(nearest):
+                return nearest
+        return nearest
 
     def _is_trusted(self, address: str | None) -> bool:
         parsed = _parse(address) if address is not None else None
@@ -162,16 +162,16 @@ def _admit(buckets: Buckets, key: Hashable) -> None:
         raise Refused("rate_limited", retry_after=wait)
 
 
-def _networks(given: Iterable[str]) -> tuple[IPv4Network | IPv6Network, ...]:
-    if isinstance(given, str):
+def _networks(proxies: Iterable[str]) -> tuple[IPv4Network | IPv6Network, ...]:
+    if isinstance(proxies, str):
         raise ConfigError('trusted_proxies is a list: trusted_proxies=["10.0.0.0/8"], not one string')
-    found: list[IPv4Network | IPv6Network] = []
-    for item in given:
+    networks: list[IPv4Network | IPv6Network] = []
+    for item in proxies:
         try:
-            found.append(ip_network(item))
+            networks.append(ip_network(item))
         except ValueError as error:
             raise ConfigError(f"trusted_proxies: {error}; give addresses or networks like 10.0.0.0/8") from None
-    return tuple(found)
+    return tuple(networks)
 
 
 def _parse(text: str) -> IPv4Address | IPv6Address | None:
@@ -184,11 +184,11 @@ def _parse(text: str) -> IPv4Address | IPv6Address | None:
     elif text.count(":") == 1:
         text = text.partition(":")[0]
     try:
-        found = ip_address(text.partition("%")[0])
+        address = ip_address(text.partition("%")[0])
     except ValueError:
         return None
-    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
-    return mapped or found
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return mapped or address
 
 
 @functools.lru_cache(maxsize=4096)

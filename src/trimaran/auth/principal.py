@@ -10,6 +10,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from msgspec import Struct, field
 
+from trimaran.types import Json
+
 __all__ = ["Principal", "has_scopes"]
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
@@ -18,7 +20,7 @@ _LAST_SECOND: Final = 253_402_300_799
 """Of the year 9999. What lies beyond is no date; most likely it was written in milliseconds."""
 
 
-class Frozen(dict[str, Any]):
+class FrozenDict(dict[str, Any]):
     """A mapping that stays as it is, and still goes wherever a dict does: into JSON, into a copy."""
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
@@ -26,11 +28,11 @@ class Frozen(dict[str, Any]):
 
     __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse  # pyright: ignore[reportAssignmentType]
 
-    def __reduce__(self) -> tuple[type[Frozen], tuple[dict[str, Any]]]:
-        return Frozen, (dict(self),)
+    def __reduce__(self) -> tuple[type[FrozenDict], tuple[dict[str, Any]]]:
+        return FrozenDict, (dict(self),)
 
 
-_NOTHING: Final[Mapping[str, Any]] = Frozen()
+_NOTHING: Final[Mapping[str, Any]] = FrozenDict()
 
 
 class Principal(Struct, frozen=True, kw_only=True):
@@ -46,11 +48,11 @@ class Principal(Struct, frozen=True, kw_only=True):
     scopes: frozenset[str] = frozenset()
     expires_at: float | None = None
     client_id: str | None = None
-    claims: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
-    metadata: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    claims: Mapping[str, Json] = field(default_factory=lambda: _NOTHING)
+    metadata: Mapping[str, Json] = field(default_factory=lambda: _NOTHING)
 
     @classmethod
-    def from_claims(cls, claims: Mapping[str, Any], *, scope_claim: str | None = None) -> Self:
+    def from_claims(cls, claims: Mapping[str, Json], *, scope_claim: str | None = None) -> Self:
         """A principal from a decoded JWT or an RFC 7662 introspection reply; ValueError if a claim has the wrong type.
 
         Nothing is verified here: that is the work of whoever decoded it.
@@ -62,7 +64,7 @@ class Principal(Struct, frozen=True, kw_only=True):
             scopes=_scopes(claims, scope_claim),
             expires_at=read_time(claims, "exp"),
             client_id=_text(claims, "client_id") or _text(claims, "azp"),
-            claims=Frozen(claims),
+            claims=FrozenDict(claims),
         )
 
     @property
@@ -93,14 +95,14 @@ def has_scopes(principal: Principal | None, scopes: Iterable[str]) -> bool:
     return principal is not None and principal.has_scopes(scopes)
 
 
-def _text(claims: Mapping[str, Any], name: str) -> str | None:
+def _text(claims: Mapping[str, Json], name: str) -> str | None:
     value = claims.get(name)
     if value is not None and not isinstance(value, str):
         raise ValueError(f"the claim {name} is not a string")
     return value or None
 
 
-def _texts(claims: Mapping[str, Any], name: str) -> tuple[str, ...]:
+def _texts(claims: Mapping[str, Json], name: str) -> tuple[str, ...]:
     value = claims.get(name)
     if value is None:
         return ()
@@ -120,7 +122,7 @@ def split_scopes(text: str) -> frozenset[str]:
     return frozenset(scope for scope in text.split(" ") if scope)
 
 
-def _scopes(claims: Mapping[str, Any], scope_claim: str | None) -> frozenset[str]:
+def _scopes(claims: Mapping[str, Json], scope_claim: str | None) -> frozenset[str]:
     """All that the token grants. Issuers say it in `scope` or in `scp`, and some in both at once (R178)."""
     if scope_claim not in (None, "scope"):
         return _scopes_in(claims, scope_claim)
@@ -129,13 +131,13 @@ def _scopes(claims: Mapping[str, Any], scope_claim: str | None) -> frozenset[str
     return _scopes_in(claims, "scope") | _scopes_in(claims, "scp")
 
 
-def _scopes_in(claims: Mapping[str, Any], name: str) -> frozenset[str]:
+def _scopes_in(claims: Mapping[str, Json], name: str) -> frozenset[str]:
     """The scopes in one claim: a text with blanks between them, or a list."""
     value = claims.get(name)
     return split_scopes(value) if isinstance(value, str) else frozenset(_texts(claims, name))
 
 
-def read_time(claims: Mapping[str, Any], name: str) -> float | None:
+def read_time(claims: Mapping[str, Json], name: str) -> float | None:
     """A NumericDate (RFC 7519); None if there is none."""
     value = claims.get(name)
     if value is None:
@@ -166,10 +168,10 @@ def _parts(url: str) -> tuple[SplitResult, int | None] | None:
 
 
 def _covers(audience: str, resource: str) -> bool:
-    one, other = _parts(audience), _parts(resource)
-    if one is None or other is None:
+    audience_parts, resource_parts = _parts(audience), _parts(resource)
+    if audience_parts is None or resource_parts is None:
         return False
-    (narrow, port), (wide, wide_port) = one, other
+    (narrow, port), (wide, wide_port) = audience_parts, resource_parts
     if (narrow.scheme, narrow.hostname, port) != (wide.scheme, wide.hostname, wide_port):
         return False
     if narrow.query and narrow.query != wide.query:

@@ -1,6 +1,6 @@
 """What all providers share: scopes demanded of everyone, challenges, and how an author's function is called.
 
-A provider is asked on every request, so what it has verified it may keep in a `Memory`: bounded, by digest, for minutes.
+A provider is asked on every request, so what it has verified it may keep in a `VerifiedCredentials`: bounded, by digest, for minutes.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from typing import Any, Final, Protocol, TypeAlias, cast
 
 import msgspec
 
+from trimaran.daemon_threads import DaemonExecutor
 from trimaran.errors import ConfigError
-from trimaran.executor import DaemonExecutor
 from trimaran.oauth.effects import HttpReply, HttpRequest
+from trimaran.protocol.headers import HeaderLookup
 
-from .extract import HeaderLookup
-from .principal import Frozen, Principal
+from .principal import FrozenDict, Principal
 from .refusal import Refused, printable
 
-__all__ = ["Fetch", "Memory", "Provider", "Request"]
+__all__ = ["AuthRequest", "Fetch", "Provider", "VerifiedCredentials"]
 
 logger: Final = logging.getLogger("trimaran.auth")
 
@@ -49,7 +49,7 @@ _VERDICT_SECONDS: Final = 30.0
 _MAX_WAITING: Final = 256
 
 
-class Request(Protocol):
+class AuthRequest(Protocol):
     """What a provider sees of a request. `url` is as the client wrote it, if that is known."""
 
     @property
@@ -93,11 +93,11 @@ class Provider:
     async def close(self) -> None:
         """End what still goes on behind requests. A provider may be started again."""
 
-    def presents(self, request: Request) -> bool:
+    def presents(self, request: AuthRequest) -> bool:
         """Does the request carry credentials of this kind, good or bad?"""
         raise NotImplementedError
 
-    async def identify(self, request: Request) -> Principal | None:
+    async def identify(self, request: AuthRequest) -> Principal | None:
         """Who is calling, or `Refused`; None for nobody, which only an anonymous provider says."""
         raise NotImplementedError
 
@@ -105,7 +105,7 @@ class Provider:
         """What `WWW-Authenticate` says about a refusal."""
         raise NotImplementedError
 
-    def documents(self) -> Mapping[str, Callable[[Any], bytes]]:
+    def documents(self) -> Mapping[str, Callable[[AuthRequest], bytes]]:
         """Documents that anyone may read, by path."""
         return {}
 
@@ -117,7 +117,7 @@ class Provider:
         refusal.explain(self.expects)
         return refusal
 
-    async def authenticate(self, request: Request) -> Principal | None:
+    async def authenticate(self, request: AuthRequest) -> Principal | None:
         """Who is calling; a `Refused` with its challenge otherwise."""
         try:
             principal = await self.identify(request)
@@ -135,10 +135,10 @@ class Provider:
 
 
 def check_scopes(scopes: Iterable[str], option: str = "required_scopes") -> tuple[str, ...]:
-    found: tuple[Any, ...] = (scopes,) if isinstance(scopes, str) else tuple(scopes)
-    if isinstance(scopes, str) or not all(isinstance(scope, str) and _SCOPE.fullmatch(scope) for scope in found):
+    words: tuple[Any, ...] = (scopes,) if isinstance(scopes, str) else tuple(scopes)
+    if isinstance(scopes, str) or not all(isinstance(scope, str) and _SCOPE.fullmatch(scope) for scope in words):
         raise ConfigError(f'{option} is a list of scopes, each a word of plain ASCII: ["read"], not {scopes!r}')
-    return found
+    return words
 
 
 def check_realm(realm: Any) -> str | None:
@@ -204,12 +204,12 @@ async def ask(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call an author's function: a coroutine function here, a plain one in a thread, since it may look things up."""
     if is_async(function):
         return await function(*arguments)
-    found = await in_thread(function, *arguments)
-    return await found if inspect.isawaitable(found) else found
+    answer = await in_thread(function, *arguments)
+    return await answer if inspect.isawaitable(answer) else answer
 
 
 async def consult(what: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """`ask` for a verdict. A function that fails has given none: that is our fault (500), not the caller's."""
+    """`ask` for a verdict. A function that fails gives none: 500, or 503 if it says that a service does not answer."""
     try:
         async with asyncio.timeout(_VERDICT_SECONDS):
             return await ask(function, *arguments)
@@ -218,7 +218,7 @@ async def consult(what: str, function: Callable[..., Any], *arguments: Any) -> A
     except Exception as error:
         # Its text may quote the credential.
         logger.error("the %s failed: %s", what, type(error).__name__)
-        raise Refused("server_error") from None
+        raise Refused.failed(error) from None
 
 
 _FIELDS: Final = frozenset({"subject", "issuer", "scopes", "client_id", "expires_at", "claims", "metadata"})
@@ -256,10 +256,10 @@ def principal_from_info(info: Mapping[str, Any], subject: str | None) -> Princip
     claims |= {name: value for name, value in info.items() if name not in _FIELDS}
 
     def pick(field: str, claim: str, default: Any = None) -> Any:
-        found = (info.get(field), claims.get(claim), default)
-        return next((value for value in found if value is not None and value != ""), None)
+        candidates = (info.get(field), claims.get(claim), default)
+        return next((value for value in candidates if value is not None and value != ""), None)
 
-    made = Principal.from_claims(
+    principal = Principal.from_claims(
         {
             **claims,
             "sub": pick("subject", "sub", subject),
@@ -271,17 +271,17 @@ def principal_from_info(info: Mapping[str, Any], subject: str | None) -> Princip
             "scp": claims.get("scp") if info.get("scopes") is None else None,
         }
     )
-    return msgspec.structs.replace(made, claims=Frozen(claims), metadata=Frozen(metadata))
+    return msgspec.structs.replace(principal, claims=FrozenDict(claims), metadata=FrozenDict(metadata))
 
 
 def _mapping(info: Mapping[str, Any], name: str) -> dict[str, Any]:
-    found: Any = info.get(name)
-    if found is not None and not isinstance(found, Mapping):
+    value: Any = info.get(name)
+    if value is not None and not isinstance(value, Mapping):
         raise ValueError(f"{name} is not a mapping")
-    return dict(cast("Mapping[str, Any]", found or {}))
+    return dict(cast("Mapping[str, Any]", value or {}))
 
 
-class Memory:
+class VerifiedCredentials:
     """Credentials that have been verified, by their digest: bounded, and each only until its time is up.
 
     Those seen last are known by themselves as well: a digest is most of what a call with a known token would cost.
@@ -308,8 +308,8 @@ class Memory:
 
     def seen(self, text: str) -> Principal | None:
         """Whose this credential is, or header that holds it, if that was noted lately."""
-        found = self._recent.get(text)
-        return found[0] if found is not None and self._clock() < found[1] else None
+        entry = self._recent.get(text)
+        return entry[0] if entry is not None and self._clock() < entry[1] else None
 
     def note(self, text: str, digest: bytes) -> None:
         """Know a text by itself from now on, if its digest is known."""
@@ -320,13 +320,13 @@ class Memory:
             self._recent[text] = entry
 
     def get(self, digest: bytes) -> Principal | None:
-        found = self._known.get(digest)
-        if found is None:
+        entry = self._known.get(digest)
+        if entry is None:
             return None
-        if self._clock() >= found[1]:
+        if self._clock() >= entry[1]:
             del self._known[digest]
             return None
-        return found[0]
+        return entry[0]
 
     def expiry(self, digest: bytes) -> float | None:
         """When this credential is forgotten; None if it is not known."""

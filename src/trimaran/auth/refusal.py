@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from trimaran.errors import CODE_INTERNAL, CODE_INVALID_REQUEST, ConfigError, Error
+from trimaran.errors import CODE_INTERNAL, CODE_INVALID_REQUEST, AuthorizationFailed, ConfigError, Error, UnsafeUrl
 
 __all__ = ["KINDS", "Refused", "challenge", "quote"]
 
@@ -31,6 +31,11 @@ KINDS: Final[Mapping[str, Kind]] = {
     "invalid_request": Kind(400, "invalid_request", "the credentials are malformed"),
     "rate_limited": Kind(429, "rate_limited", "too many requests: wait as long as Retry-After says"),
     "server_error": Kind(500, "server_error", "the credentials could not be checked"),
+    "unavailable": Kind(
+        503,
+        "temporarily_unavailable",
+        "the credentials cannot be checked: their issuer does not answer; try again later",
+    ),
 }
 _ALIASES: Final = {"unauthorized": "missing", "expired": "expired_token", "invalid_audience": "invalid_token"}
 # What RFC 6750 lets a Bearer challenge say.
@@ -42,13 +47,16 @@ _CHALLENGED: Final = frozenset({400, 401, 403})
 _MAX_HINT: Final = 500
 _MAX_WAIT: Final = 86_400.0
 """A day: further ahead nobody plans."""
+_RETRY_SECONDS: Final = 5.0  # until an issuer that does not answer may do so again
+# What a check raises when the service it asks is away. Any other error is a fault on our side.
+_ABSENCES: Final = (TimeoutError, ConnectionError, AuthorizationFailed)
 
 
 class Refused(Error):
     """A caller is turned away. `message` is sent to the caller: nothing secret belongs in it.
 
     `kind` is one of `missing`, `invalid_token`, `expired_token`, `invalid_credentials`, `insufficient_scope`,
-    `invalid_request`, `rate_limited` and `server_error`. `reason` is for the log of whoever raised it, and never sent.
+    `invalid_request`, `rate_limited`, `server_error` and `unavailable`. `reason` is for the log of whoever raised it, and never sent.
     `retry_after` is in how many seconds it may go better.
     """
 
@@ -68,11 +76,17 @@ class Refused(Error):
         self.message = message if message is not None else KINDS[kind].message
         self.scopes = tuple(scopes)
         self.reason = reason
-        self.retry_after = retry_after
+        self.retry_after = _RETRY_SECONDS if retry_after is None and kind == "unavailable" else retry_after
         self.challenges: tuple[str, ...] = ()
         self.extra: list[tuple[str, str]] = []
         """Further headers of the reply: a nonce to use."""
         super().__init__(self.message)
+
+    @classmethod
+    def failed(cls, error: Exception) -> Refused:
+        """The refusal for a check that raised this error: 503 if the service it asks is away, else 500."""
+        is_away = isinstance(error, _ABSENCES) and not isinstance(error, UnsafeUrl)
+        return cls("unavailable" if is_away else "server_error")
 
     def again(self) -> Refused:
         """The same, to be raised anew: one that is raised again and again keeps every frame it went through."""
@@ -89,14 +103,14 @@ class Refused(Error):
     @property
     def headers(self) -> list[tuple[str, str]]:
         """The headers of the reply. Only who could do better with other credentials is challenged to."""
-        found = [("content-type", "application/json"), ("cache-control", "no-store")]
+        pairs = [("content-type", "application/json"), ("cache-control", "no-store")]
         if self.challenges and self.status in _CHALLENGED:
-            found.append(("www-authenticate", ", ".join(self.challenges)))
+            pairs.append(("www-authenticate", ", ".join(self.challenges)))
         if self.retry_after is not None:
             # Whole seconds, and never 0: a client that comes back at once would be turned away again.
-            found.append(("retry-after", str(max(1, math.ceil(min(self.retry_after, _MAX_WAIT))))))
-        found += self.extra
-        return found
+            pairs.append(("retry-after", str(max(1, math.ceil(min(self.retry_after, _MAX_WAIT))))))
+        pairs += self.extra
+        return pairs
 
     @property
     def body(self) -> bytes:
@@ -109,7 +123,7 @@ class Refused(Error):
         if self.scopes:
             data["required_scopes"] = self.scopes
         error = {
-            "code": CODE_INTERNAL if self.status == 500 else CODE_INVALID_REQUEST,
+            "code": CODE_INTERNAL if self.status >= 500 else CODE_INVALID_REQUEST,
             "message": printable(self.message),
             "data": data,
         }
@@ -146,5 +160,5 @@ def quote(text: str) -> str:
 
 def challenge(scheme: str, parameters: Mapping[str, str | None]) -> str:
     """One challenge for `WWW-Authenticate`; parameters without a value are left out."""
-    shown = ", ".join(f"{name}={quote(value)}" for name, value in parameters.items() if value is not None)
-    return f"{scheme} {shown}" if shown else scheme
+    listed = ", ".join(f"{name}={quote(value)}" for name, value in parameters.items() if value is not None)
+    return f"{scheme} {listed}" if listed else scheme

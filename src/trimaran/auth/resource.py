@@ -28,14 +28,16 @@ from joserfc.jwk import KeySet
 from trimaran.depth import decode_json
 from trimaran.errors import ConfigError
 from trimaran.oauth.urls import is_loopback_host
+from trimaran.protocol.headers import HeaderLookup
+from trimaran.types import Json
 
 from .bearer import Bearer, named
 from .dpop import DPoP, bound_key
 from .exchange import Secret, TokenExchange
-from .extract import MAX_CREDENTIAL, HeaderLookup, bearer_token, credential, presents
-from .keys import split_signed
+from .extract import MAX_CREDENTIAL, bearer_token, credential, presents
+from .jwt_keys import split_signed
 from .principal import Principal
-from .provider import Fetch, Memory, Provider, Request, ask, check_scopes, is_async
+from .provider import AuthRequest, Fetch, Provider, VerifiedCredentials, ask, check_scopes, is_async
 from .refusal import Refused, challenge
 
 __all__ = ["Authorizer", "JwtAuthorizer", "ProtectedResource", "answer_document"]
@@ -113,7 +115,7 @@ class ProtectedResource(Provider):
         *,
         resource: str,
         authorization_servers: Sequence[str] | Resolver,
-        authorizer: Authorizer | Callable[[str, ProtectedResource, Any], Any] | None = None,
+        authorizer: Authorizer | Callable[[str, ProtectedResource, AuthRequest], object] | None = None,
         scopes_supported: Sequence[str] | None = None,
         required_scopes: Sequence[str] | Resolver = (),
         bearer_methods_supported: Sequence[str] = ("header",),
@@ -121,7 +123,7 @@ class ProtectedResource(Provider):
         jwks_uri: str | None = None,
         resource_documentation: str | None = None,
         resource_metadata_url: str | Resolver | None = None,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, Json] | None = None,
         allow_insecure_authorization_servers: bool = False,
         dpop: DPoP | None = None,
         exchange: TokenExchange | None = None,
@@ -147,7 +149,9 @@ class ProtectedResource(Provider):
         self._checks_expiry = isinstance(self._authorizer, (JwtAuthorizer, Provider))
         # Where nothing but the token decides, and nothing is to be kept of it, one seen lately is known by its header alone.
         is_plain = isinstance(self._authorizer, JwtAuthorizer) and self._authorizer.is_fixed
-        self._memory = Memory(clock, _REMEMBERED) if is_plain and exchange is None and dpop is None else None
+        self._memory = (
+            VerifiedCredentials(clock, _REMEMBERED) if is_plain and exchange is None and dpop is None else None
+        )
         optional = {
             "scopes_supported": None
             if scopes_supported is None
@@ -180,10 +184,10 @@ class ProtectedResource(Provider):
 
     # --- who is calling
 
-    def presents(self, request: Request) -> bool:
+    def presents(self, request: AuthRequest) -> bool:
         return presents(request.headers, "bearer") or self._is_dpop(request)
 
-    async def authenticate(self, request: Request) -> Principal | None:
+    async def authenticate(self, request: AuthRequest) -> Principal | None:
         memory = self._memory
         if memory is None:
             return await super().authenticate(request)
@@ -198,7 +202,7 @@ class ProtectedResource(Provider):
             memory.note(value, digest)
         return principal
 
-    async def identify(self, request: Request) -> Principal:
+    async def identify(self, request: AuthRequest) -> Principal:
         try:
             return await self._identify(request)
         except Refused as refusal:
@@ -207,7 +211,7 @@ class ProtectedResource(Provider):
             refusal.extra = [("dpop-nonce", nonce)] if nonce is not None else []
             raise
 
-    async def _identify(self, request: Request) -> Principal:
+    async def _identify(self, request: AuthRequest) -> Principal:
         token, dpop = _plain_token(request.headers), None
         if token is None:
             dpop = self._dpop if self._is_dpop(request) else None
@@ -223,11 +227,11 @@ class ProtectedResource(Provider):
             # RFC 9449, 7.2: whoever stole it has no key, and so would like to do without.
             raise Refused("invalid_token", "the token is bound to a key: it is worth nothing without a proof (DPoP)")
         if self._exchange is not None:
-            kept = MappingProxyType({**principal.metadata, "token": Secret(token)})
-            principal = msgspec.structs.replace(principal, metadata=kept)
+            metadata = MappingProxyType({**principal.metadata, "token": Secret(token)})
+            principal = msgspec.structs.replace(principal, metadata=metadata)
         return principal
 
-    async def _check_proof(self, dpop: DPoP, request: Request, token: str, principal: Principal) -> None:
+    async def _check_proof(self, dpop: DPoP, request: AuthRequest, token: str, principal: Principal) -> None:
         key = bound_key(principal)
         if key is None:
             raise Refused("invalid_token", "the token is not bound to a key")
@@ -236,29 +240,29 @@ class ProtectedResource(Provider):
         if nonce is not None and replies is not None:
             replies.append(("dpop-nonce", nonce))
 
-    async def _judge(self, token: str, request: Request) -> Principal:
+    async def _judge(self, token: str, request: AuthRequest) -> Principal:
         """What the authorizer makes of a token, as a principal."""
         try:
-            found = await self._authorize(token, self, request)
+            verdict = await self._authorize(token, self, request)
         except Refused:
             raise
         except Exception as error:
             # Its text may quote the token; where it was raised does not.
             logger.error("the authorizer failed: %s", _where(error))
-            raise Refused("server_error") from None
-        if isinstance(found, Principal):
-            if not self._checks_expiry and self._is_over(found):
+            raise Refused.failed(error) from None
+        if isinstance(verdict, Principal):
+            if not self._checks_expiry and self._is_over(verdict):
                 raise Refused("expired_token")
-            return named(found, token)
-        if isinstance(found, Mapping):
-            return named(self._from_claims(cast("Mapping[str, Any]", found)), token)
-        if isinstance(found, Refused):
-            raise found.again()
-        if found is None:
+            return named(verdict, token)
+        if isinstance(verdict, Mapping):
+            return named(self._from_claims(cast("Mapping[str, Any]", verdict)), token)
+        if isinstance(verdict, Refused):
+            raise verdict.again()
+        if verdict is None:
             raise Refused("invalid_token", reason="unknown to the authorizer")
         logger.error(
             "the authorizer gave a %s; it gives a Principal or a mapping of claims, or raises Refused",
-            type(found).__name__,  # pyright: ignore[reportUnknownArgumentType]
+            type(verdict).__name__,  # pyright: ignore[reportUnknownArgumentType]
         )
         raise Refused("server_error")
 
@@ -278,34 +282,34 @@ class ProtectedResource(Provider):
             raise Refused("expired_token")
         return principal
 
-    def _is_dpop(self, request: Request) -> bool:
+    def _is_dpop(self, request: AuthRequest) -> bool:
         return self._dpop is not None and presents(request.headers, "dpop")
 
-    def _targets(self, request: Request) -> list[str]:
+    def _targets(self, request: AuthRequest) -> list[str]:
         """What the URL of this request may be called in a proof.
 
         As our resource says, or the operator (`public_url`). Not as the request says: its Host is whatever its sender
         likes, and a proof that was made for another server could be passed off here.
         """
         parts = urlsplit(self.resource)
-        found = [f"{parts.scheme}://{parts.netloc}{quote(request.path, safe=_IN_PATH)}"]
+        urls = [f"{parts.scheme}://{parts.netloc}{quote(request.path, safe=_IN_PATH)}"]
         public_url: str | None = getattr(request, "public_url", None)
         if public_url is not None:
-            found.append(public_url)
+            urls.append(public_url)
         if parts.path.endswith(request.path):
-            found.append(self.resource)
-        return found
+            urls.append(self.resource)
+        return urls
 
     # --- challenges
 
     def challenge(self, refusal: Refused) -> str:
         return ", ".join(self._challenges(refusal, None))
 
-    def step_up(self, request: Request | None, scopes: Iterable[str]) -> str:
+    def step_up(self, request: AuthRequest | None, scopes: Iterable[str]) -> str:
         """`WWW-Authenticate` of a 403 for an operation that needs these scopes: all of them, in one challenge."""
         return ", ".join(self._challenges(Refused("insufficient_scope", scopes=scopes), request))
 
-    def _challenges(self, refusal: Refused, request: Request | None) -> tuple[str, ...]:
+    def _challenges(self, refusal: Refused, request: AuthRequest | None) -> tuple[str, ...]:
         if refusal.status not in (400, 401, 403):
             return ()
         dpop = self._dpop
@@ -318,21 +322,23 @@ class ProtectedResource(Provider):
         # RFC 9449, 7.2: the other scheme that would do; of no use to who is known and may not.
         return (plain, challenge("DPoP", {"algs": algorithms})) if refusal.status == 401 else (plain,)
 
-    def _challenge(self, scheme: str, refusal: Refused, request: Request | None, algorithms: str | None = None) -> str:
-        said: dict[str, str | None] = {}
+    def _challenge(
+        self, scheme: str, refusal: Refused, request: AuthRequest | None, algorithms: str | None = None
+    ) -> str:
+        explanation: dict[str, str | None] = {}
         if refusal.kind != "missing":
             code = refusal.code if refusal.code in _CODES else "invalid_token"
-            said = {"error": code, "error_description": refusal.message}
+            explanation = {"error": code, "error_description": refusal.message}
         hinted = self._hint("required_scopes", self._scopes, _check_scopes, request) or ()
         scopes = dict.fromkeys(s for s in (*refusal.scopes, *hinted) if s != _OFFLINE and _SCOPE.fullmatch(s))
         url = self._hint("resource_metadata_url", self._metadata_url, _check_url, request)
         if url is None and request is None:
             url = _metadata_url(self.resource)
         return challenge(
-            scheme, {**said, "scope": " ".join(scopes) or None, "resource_metadata": url, "algs": algorithms}
+            scheme, {**explanation, "scope": " ".join(scopes) or None, "resource_metadata": url, "algs": algorithms}
         )
 
-    def _hint(self, option: str, value: Any, check: Callable[[str, Any], Any], request: Request | None) -> Any:
+    def _hint(self, option: str, value: Any, check: Callable[[str, Any], Any], request: AuthRequest | None) -> Any:
         """A value, or what its resolver makes of the request. A resolver that fails costs its hint, no more (R175)."""
         if not callable(value):
             return value
@@ -346,11 +352,11 @@ class ProtectedResource(Provider):
 
     # --- documents
 
-    def documents(self) -> Mapping[str, Callable[[Any], bytes]]:
+    def documents(self) -> Mapping[str, Callable[[AuthRequest], bytes]]:
         """The metadata document, by the paths it is served at: under the resource's path, and at the root."""
         return self._documents
 
-    def metadata(self, request: Any = None) -> dict[str, Any]:
+    def metadata(self, request: AuthRequest | None = None) -> dict[str, Json]:
         """The metadata document (RFC 9728) as a mapping, for a route of your own.
 
         `request` is for `authorization_servers=`, where that is a function.
@@ -362,7 +368,7 @@ class ProtectedResource(Provider):
         """Where the document is, as challenges say: by RFC 9728, or as `resource_metadata_url=` says."""
         return _metadata_url(self.resource) if callable(self._metadata_url) else self._metadata_url
 
-    def document(self, request: Any) -> Answer | None:
+    def document(self, request: AuthRequest) -> Answer | None:
         """Status, headers and body of a request for one of the documents, which needs no token; None for any other."""
         return answer_document(self._documents, request)
 
@@ -388,15 +394,15 @@ class ProtectedResource(Provider):
         return self._check_issuers(servers)
 
     def _check_issuers(self, servers: Any) -> tuple[str, ...]:
-        found = _check_list("authorization_servers", servers, example="https://login.example.com")
-        if not found:
+        issuers = _check_list("authorization_servers", servers, example="https://login.example.com")
+        if not issuers:
             raise ConfigError(
                 "authorization_servers is empty: name who issues tokens for this resource, "
                 'authorization_servers=["https://login.example.com"]'
             )
-        for issuer in found:
+        for issuer in issuers:
             _check_issuer(issuer, allow_insecure=self._is_insecure_allowed)
-        return found
+        return issuers
 
     def _usual_authorizer(self, required_scopes: Sequence[str] | Resolver) -> JwtAuthorizer:
         if callable(self._servers):
@@ -413,7 +419,7 @@ class ProtectedResource(Provider):
         return JwtAuthorizer(issuer=self._servers, required_scopes=required_scopes, clock=self._clock)
 
 
-def answer_document(documents: Mapping[str, Callable[[Any], bytes]], request: Any) -> Answer | None:
+def answer_document(documents: Mapping[str, Callable[[AuthRequest], bytes]], request: Any) -> Answer | None:
     """How a request for one of a provider's `documents()` is answered (R170); None if it is for none of them."""
     make = documents.get(request.path) or documents.get(getattr(request, "outer_path", None) or "")
     if make is None:
@@ -446,7 +452,7 @@ class JwtAuthorizer:
         *,
         issuer: str | Sequence[str],
         audience: str | Sequence[str] | None = None,
-        jwks: Any = "discover",
+        jwks: object = "discover",
         algorithms: Iterable[str] | None = None,
         required_scopes: Sequence[str] | Resolver = (),
         clock_skew: float = 60,
@@ -491,7 +497,7 @@ class JwtAuthorizer:
         for bearer in self._bearers.values():
             await bearer.close()
 
-    async def authorize(self, token: str, auth: ProtectedResource, request: Any) -> Principal:
+    async def authorize(self, token: str, auth: ProtectedResource, request: AuthRequest) -> Principal:
         bearer = self._only or self._bearers.get(_unverified_issuer(token) or "")
         if bearer is None:
             raise Refused("invalid_token", "the token is from another issuer")
@@ -529,10 +535,10 @@ def _plain_token(headers: HeaderLookup) -> str | None:
 
 
 def _bound_token(headers: HeaderLookup) -> str | None:
-    found = credential(headers, "dpop")
-    if found is not None and _TOKEN.fullmatch(found) is None:
+    token = credential(headers, "dpop")
+    if token is not None and _TOKEN.fullmatch(token) is None:
         raise Refused("invalid_request", "the Authorization header does not hold one token")
-    return found
+    return token
 
 
 async def _call(target: Any, name: str, *arguments: Any) -> None:
@@ -569,12 +575,12 @@ def _metadata_url(resource: str) -> str:
 def _document_paths(resource: str, metadata_url: Any) -> tuple[str, ...]:
     """Paths of the document, as servers hand them over: decoded or not. A slash at the end makes no difference."""
     path = urlsplit(resource).path.rstrip("/")
-    found = [f"{WELL_KNOWN}{form}" for form in (path, unquote(path), "")]
+    paths = [f"{WELL_KNOWN}{form}" for form in (path, unquote(path), "")]
     if isinstance(metadata_url, str) and urlsplit(metadata_url)[:2] == urlsplit(resource)[:2]:
         # Where challenges point to, as inside the prefix of a mount. Another host serves its own.
         elsewhere = urlsplit(metadata_url).path.rstrip("/")
-        found += [elsewhere, unquote(elsewhere)] if elsewhere else []
-    return tuple(dict.fromkeys(text + slash for text in found for slash in ("", "/")))
+        paths += [elsewhere, unquote(elsewhere)] if elsewhere else []
+    return tuple(dict.fromkeys(text + slash for text in paths for slash in ("", "/")))
 
 
 # --- options ----------------------------------------------------------------------------------------------------------
@@ -618,28 +624,28 @@ def _is_safe(url: str) -> bool:
 def _check_list(option: str, values: Any, *, example: str = "...") -> tuple[str, ...]:
     if isinstance(values, str) or not isinstance(values, (list, tuple, set, frozenset)):
         raise ConfigError(f'{option} is a list of strings, {option}=["{example}"], not {values!r}')
-    found = tuple(cast("Iterable[Any]", values))
-    if not all(isinstance(item, str) and item for item in found):
+    items = tuple(cast("Iterable[Any]", values))
+    if not all(isinstance(item, str) and item for item in items):
         raise ConfigError(f'{option} is a list of strings, {option}=["{example}"], not {values!r}')
-    return found
+    return items
 
 
 def _check_scopes(option: str, scopes: Any) -> tuple[str, ...]:
-    found = check_scopes(_check_list(option, scopes, example="notes:read"), option)
-    if _OFFLINE in found:
+    words = check_scopes(_check_list(option, scopes, example="notes:read"), option)
+    if _OFFLINE in words:
         raise ConfigError(
             f"{option}: {_OFFLINE} is between a client and its authorization server, and no scope of a resource; leave it out"
         )
-    return found
+    return words
 
 
 def _check_methods(methods: Any) -> tuple[str, ...]:
-    found = _check_list("bearer_methods_supported", methods, example="header")
-    if any(method != "header" for method in found):
+    names = _check_list("bearer_methods_supported", methods, example="header")
+    if any(method != "header" for method in names):
         raise ConfigError(
             'bearer_methods_supported: tokens are taken from the Authorization header only; write ["header"], or leave it out'
         )
-    return found
+    return names
 
 
 def _check_text(option: str, text: Any) -> str | None:
@@ -648,7 +654,7 @@ def _check_text(option: str, text: Any) -> str | None:
     return text
 
 
-def _check_extras(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
+def _check_extras(metadata: Mapping[str, Json] | None) -> Mapping[str, Any]:
     if metadata is None:
         return {}
     if not isinstance(metadata, Mapping) or not all(isinstance(name, str) for name in metadata):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -9,14 +9,15 @@ scope in which nobody has written anything is a mistake of the operator, and let
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, cast, final
 
 from trimaran.errors import ConfigError
+from trimaran.protocol.headers import HeaderLookup
+from trimaran.types import Json
 
-from .extract import HeaderLookup
 from .principal import Principal
-from .provider import Provider, Request, check_realm, consult, is_async, logger, principal_from_info
+from .provider import AuthRequest, Provider, check_realm, consult, is_async, logger, principal_from_info
 from .refusal import Refused
 
 __all__ = ["PRINCIPAL", "AsgiRequest", "FromScope"]
@@ -50,7 +51,7 @@ class FromScope(Provider):
 
     def __init__(
         self,
-        source: str | Callable[[Any], Any] | None = None,
+        source: str | Callable[..., object] | None = None,
         *,
         allow_anonymous: bool = False,
         required_scopes: Iterable[str] = (),
@@ -72,14 +73,14 @@ class FromScope(Provider):
         self.header_names = tuple(header_names)
         self._clock = clock
 
-    def presents(self, request: Request) -> bool:
+    def presents(self, request: AuthRequest) -> bool:
         scope = _scope_of(request)
         return scope is not None and bool(scope.get(PRINCIPAL) or scope.get("user") or scope.get("state"))
 
     def challenge(self, refusal: Refused) -> str:
         return refusal.bearer_challenge(self._realm, self._metadata_url, scopes=self.required_scopes)
 
-    async def identify(self, request: Request) -> Principal | None:
+    async def identify(self, request: AuthRequest) -> Principal | None:
         scope = _scope_of(request)
         if scope is None:
             logger.error("FromScope reads an ASGI scope, and this request has none: serve it with server.asgi()")
@@ -118,7 +119,7 @@ class FromScope(Provider):
             raise
         except Exception as error:
             logger.error("the source of FromScope failed: %s", type(error).__name__)
-            raise Refused("server_error") from None
+            raise Refused.failed(error) from None
 
 
 def _scope_of(request: Any) -> Mapping[str, Any] | None:
@@ -178,7 +179,7 @@ class AsgiRequest:
     `await auth.authenticate(AsgiRequest(request.scope))` in a FastAPI dependency, or in any other ASGI code.
     """
 
-    def __init__(self, scope: MutableMapping[str, Any] | Mapping[str, Any]) -> None:
+    def __init__(self, scope: Mapping[str, Json]) -> None:
         self.scope = scope
         headers: dict[str, str] = {}
         for raw_name, raw_value in scope["headers"]:

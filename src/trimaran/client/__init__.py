@@ -4,55 +4,42 @@ What handlers receive and calls return can be imported from here, for annotation
 then, and not before.
 """
 
-from __future__ import annotations
+from trimaran.lazy_names import lazy_names
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .asks import Deferred, Elicitation, LogEntry, Sampling, StateEvent
-    from .client import Client
-    from .link import Channel, Owner, Postmortem
-    from .results import Page, PromptResult, ResourceResult, ToolResult
-    from .tasks import TaskHandle, TaskUpdate
-    from .watch import Change, Changes, Subscription
-
-__all__ = [
-    "Change",
-    "Changes",
-    "Channel",
-    "Client",
-    "Deferred",
-    "Elicitation",
-    "LogEntry",
-    "Owner",
-    "Page",
-    "Postmortem",
-    "PromptResult",
-    "ResourceResult",
-    "Sampling",
-    "StateEvent",
-    "Subscription",
-    "TaskHandle",
-    "TaskUpdate",
-    "ToolResult",
-]
-
-_HOMES = {
-    "asks": ("Deferred", "Elicitation", "LogEntry", "Sampling", "StateEvent"),
-    "client": ("Client",),
-    "link": ("Channel", "Owner", "Postmortem"),
-    "results": ("Page", "PromptResult", "ResourceResult", "ToolResult"),
-    "tasks": ("TaskHandle", "TaskUpdate"),
-    "watch": ("Change", "Changes", "Subscription"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    import importlib
-
-    for home, names in _HOMES.items():
-        if name in names:
-            value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
-            globals()[name] = value
-            return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .client import Client as Client
+    from .link import Channel as Channel, ExitReport as ExitReport, Owner as Owner
+    from .option_types import (
+        CallOptions as CallOptions,
+        ListenOptions as ListenOptions,
+        TaskOptions as TaskOptions,
+    )
+    from .results import (
+        Page as Page,
+        PromptResult as PromptResult,
+        ResourceResult as ResourceResult,
+        ToolResult as ToolResult,
+    )
+    from .server_requests import (
+        Deferred as Deferred,
+        Elicitation as Elicitation,
+        LogEntry as LogEntry,
+        Sampling as Sampling,
+        StateEvent as StateEvent,
+    )
+    from .subscriptions import Change as Change, ChangeStream as ChangeStream, Subscription as Subscription
+    from .tasks import TaskHandle as TaskHandle, TaskUpdate as TaskUpdate
+else:
+    __all__, __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "client": "Client",
+            "link": "Channel ExitReport Owner",
+            "option_types": "CallOptions ListenOptions TaskOptions",
+            "results": "Page PromptResult ResourceResult ToolResult",
+            "server_requests": "Deferred Elicitation LogEntry Sampling StateEvent",
+            "subscriptions": "Change ChangeStream Subscription",
+            "tasks": "TaskHandle TaskUpdate",
+        },
+    )

@@ -37,17 +37,17 @@ class Cache:
         """Grows with everything that makes entries stale: an answer asked for before must not be kept after."""
 
     def get(self, method: str, params: Mapping[str, Any]) -> Any:
-        """What was kept for this request, or None."""
+        """The cached result of this request, or None."""
         if not self._kept:
             return None
         key = (method, _encode(params))
-        found = self._kept.get(key)
-        if found is None:
+        entry = self._kept.get(key)
+        if entry is None:
             return None
-        if found[0] <= self._clock():
+        if entry[0] <= self._clock():
             self._forget(key)
             return None
-        return found[1]
+        return entry[1]
 
     def put(
         self,
@@ -80,7 +80,7 @@ class Cache:
         self._bytes -= self._kept.pop(key)[2]
 
     def hear(self, notification: str, params: Mapping[str, Any]) -> None:
-        """Drop what a notification says has changed."""
+        """Drop the entries that a notification makes stale."""
         if notification == "notifications/resources/updated":
             # It may name a part of what was read, or the whole of it.
             uri = params.get("uri")

@@ -4,24 +4,24 @@
         result = await client.call_tool("add", {"a": 1, "b": 2})
         print(result.data)
 
-This is the facade: it knows the methods, what their results look like and what may be kept of them. How a request gets
-through, and what happens when it does not, is `connection.py`; which revision is spoken, `meeting.py` and the dialects.
+This is the facade: it knows the methods, the shapes of their results and which of them may be cached. `connection.py` sends
+requests and handles failures; `negotiation.py` and the dialects know the revisions.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from types import TracebackType
-from typing import Any, Final, Self, TypeAlias, TypeVar, cast, final
+from types import TracebackType, UnionType
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar, Unpack, cast, final
 
 import msgspec
 from msgspec import Raw
 
+from trimaran.durations import check_seconds
 from trimaran.errors import (
     CODE_INVALID_PARAMS,
     CODE_INVALID_REQUEST,
@@ -30,23 +30,21 @@ from trimaran.errors import (
     ConfigError,
     Error,
     HeaderMismatch,
-    InvalidOutput,
     LocalProtocolError,
     ProtocolError,
     RemoteProtocolError,
     TimedOut,
-    ToolError,
     TooManyPages,
     Unsupported,
     UrlElicitationRequired,
 )
+from trimaran.option_names import check_options
 from trimaran.paging import MAX_PAGES, walk_pages
 from trimaran.protocol.headers import ParamHeaders
 from trimaran.protocol.inbound import RequestId
 from trimaran.protocol.meta import LOG_LEVELS
 from trimaran.protocol.methods import METHODS
 from trimaran.protocol.versions import V2025_03, V2025_11
-from trimaran.seconds import check_seconds
 from trimaran.types import (
     Completion,
     Implementation,
@@ -61,8 +59,9 @@ from trimaran.types import (
 
 from .cache import Cache
 from .connection import Connection, Unset
-from .options import MAX_TIMEOUT
+from .options import MAX_TIMEOUT, ClientState
 from .results import (
+    D,
     Page,
     PromptResult,
     ResourceResult,
@@ -73,17 +72,22 @@ from .results import (
     read_resource,
     read_tool,
 )
-from .tasks import TASKS, Asker, TaskHandle, read_begun
-from .tools import KnownTool, KnownTools
-from .watch import Changes, Subscription, Watch
+from .subscriptions import ChangeStream, Subscription, SubscriptionHub
+from .tasks import TASKS, TaskClient, TaskHandle, read_begun
+from .tool_calls import KnownTool, KnownTools
+
+if TYPE_CHECKING:
+    from .option_types import CallOptions, ListenOptions, LogLevel, OnProgress, Roots, TaskOptions
 
 __all__ = ["Client", "Recipe", "recipe_of"]
 
 log = logging.getLogger("trimaran.client")
 
 Timeout = float | None | type[Unset]
-OnProgress = Callable[[float, float | None, str | None], Any]
 
+_CALL_OPTIONS: Final = frozenset({"timeout", "max_timeout", "on_progress", "raise_on_error", "idempotent", "meta"})
+_TASK_OPTIONS: Final = frozenset({"ttl", "raise_on_error", "timeout", "meta"})
+_LISTEN_OPTIONS: Final = frozenset({"tools", "prompts", "resources_list", "resources"})
 _MAX_PAGES: Final = MAX_PAGES
 _LIST_BYTES: Final = 64 * 1024 * 1024  # of all pages of a list, on the wire
 _KEEP_BYTES: Final = 1024 * 1024  # of one result in the cache
@@ -99,7 +103,7 @@ _decode_any = msgspec.json.Decoder().decode
 
 
 def recipe_of(client: Client) -> Recipe | None:
-    """What `connect` made a client with: a host that is given one makes its own clients of that."""
+    """The arguments of `connect`: a host that gets a client makes its own clients from them."""
     return client._recipe  # pyright: ignore[reportPrivateUsage] - no business of whoever uses a client
 
 
@@ -113,7 +117,7 @@ class Client:
         self._options = connection.options
         self._tools = KnownTools()
         self._cache = Cache(time.monotonic)
-        self._watch = Watch(connection)
+        self._watch = SubscriptionHub(connection)
         self._level: str | None = None
         self._looking: asyncio.Task[dict[str, KnownTool]] | None = None
         connection.on_notice = self._hear
@@ -146,12 +150,12 @@ class Client:
         await self.close()
 
     @property
-    def state(self) -> str:
+    def state(self) -> ClientState:
         """new, connecting, ready, reconnecting or closed."""
         return self._connection.state
 
     @property
-    def era(self) -> str:
+    def era(self) -> Literal["modern", "legacy"]:
         """modern (2026-07-28) or legacy."""
         return self._connection.conversation.dialect.era
 
@@ -213,63 +217,59 @@ class Client:
     async def call_tool(
         self,
         name: str,
-        arguments: Mapping[str, Any] | None = None,
+        arguments: Mapping[str, object] | None = None,
         *,
-        timeout: Timeout = Unset,
-        max_timeout: float | None = None,
-        on_progress: OnProgress | None = None,
-        into: Any = None,
-        raise_on_error: bool | None = None,
-        idempotent: bool | None = None,
-        meta: Mapping[str, Json] | None = None,
-    ) -> ToolResult:
+        into: type[D] | UnionType | None = None,
+        **options: Unpack[CallOptions],
+    ) -> ToolResult[D]:
         """Call a tool.
 
         Args:
             name: The tool.
             arguments: Its arguments; anything with a JSON form: dataclasses, pydantic models, dates, paths.
+            into: The type of `result.data`: a dataclass, a msgspec Struct, a pydantic model, `list[int]`, ...
             timeout: Seconds to wait, instead of the client's default; None for no limit.
             max_timeout: Seconds to wait at most, however much progress is reported.
             on_progress: Called with (progress, total, message); each report also extends the wait.
-            into: A type for `result.data`: a dataclass, a msgspec Struct, a pydantic model, `list[int]`, ...
             raise_on_error: Raise ToolError when the tool says that it failed, instead of `result.is_error`.
-            idempotent: It may be repeated when the connection is lost; the tool's own annotation decides otherwise.
+            idempotent: The call may be repeated when the connection is lost. Without it the tool's annotations decide.
             meta: Sent as `_meta`, for tracing and vendor extensions.
 
         Raises:
             CallError: the server refused the call (an unknown tool, say).
             ConnectionLost, TimedOut, ...: no answer; see trimaran.errors.
             InvalidOutput: the result breaks its schema, and `schema_check` is "strict" or `into` does not fit.
+            TypeError: there is no such option.
         """
-        finish = partial(self._finished, name, into, raise_on_error)
+        if not options.keys() <= _CALL_OPTIONS:
+            check_options(options, {*_CALL_OPTIONS, "into"}, "call_tool", TypeError)
+        timeout: Timeout = options.get("timeout", Unset)
+        max_timeout = options.get("max_timeout")
+        finish = partial(self._finished, name, into, options.get("raise_on_error"))
         raw, tool = await self._call_tool(
             name,
             arguments,
-            meta,
-            idempotent=idempotent,
+            options.get("meta"),
+            idempotent=options.get("idempotent"),
             timeout=timeout,
             max_timeout=max_timeout,
-            on_progress=on_progress,
+            on_progress=options.get("on_progress"),
             extension=TASKS if self._options.tasks else None,
             wish={} if self._options.tasks else None,
         )
         if self._options.tasks and (begun := self._begun(raw)) is not None:
-            given: Any = None if timeout is Unset else timeout
-            limit = max_timeout or given or self._options.max_timeout
+            limit = max_timeout or options.get("timeout") or self._options.max_timeout
             return await self._handle(begun.task_id, partial(finish, tool), begun).result(limit)
         return finish(tool, raw)
 
     async def start_task(
         self,
         name: str,
-        arguments: Mapping[str, Any] | None = None,
+        arguments: Mapping[str, object] | None = None,
         *,
-        ttl: float | None = None,
-        into: Any = None,
-        raise_on_error: bool | None = None,
-        timeout: Timeout = Unset,
-        meta: Mapping[str, Json] | None = None,
-    ) -> TaskHandle:
+        into: type[D] | UnionType | None = None,
+        **options: Unpack[TaskOptions],
+    ) -> TaskHandle[D]:
         """Call a tool as a task: returns as soon as the server has taken it on.
 
         `await task` is the result; `async for update in task` shows how it goes; `task.id` is enough to come back to it
@@ -278,28 +278,42 @@ class Client:
 
         Args:
             ttl: How many seconds the server should keep it, if it lets its clients say that (2025-11-25).
+            into, raise_on_error, timeout, meta: as for `call_tool`; `timeout` is for the start alone.
         """
+        if not options.keys() <= _TASK_OPTIONS:
+            check_options(options, {*_TASK_OPTIONS, "into"}, "start_task", TypeError)
+        ttl = options.get("ttl")
         wish = {} if ttl is None else {"ttl": round(ttl * 1000)}
-        finish = partial(self._finished, name, into, raise_on_error)
+        finish = partial(self._finished, name, into, options.get("raise_on_error"))
         raw, tool = await self._call_tool(
-            name, arguments, meta, idempotent=False, timeout=timeout, extension=TASKS, wish=wish
+            name,
+            arguments,
+            options.get("meta"),
+            idempotent=False,
+            timeout=options.get("timeout", Unset),
+            extension=TASKS,
+            wish=wish,
         )
         begun = self._begun(raw)
         if begun is None:
             return TaskHandle.ended(finish(tool, raw))
         return self._handle(begun.task_id, partial(finish, tool), begun)
 
-    def task(self, id: str, *, into: Any = None, raise_on_error: bool | None = None) -> TaskHandle:
+    def task(
+        self, id: str, *, into: type[D] | UnionType | None = None, raise_on_error: bool | None = None
+    ) -> TaskHandle[D]:
         """A task that was begun before, perhaps by another run of this program."""
         return self._handle(id, partial(self._finished, id, into, raise_on_error, None))
 
-    def _handle(self, id: str, finish: Callable[[Raw], ToolResult], begun: Any = None) -> TaskHandle:
+    def _handle(self, id: str, finish: Callable[[Raw], ToolResult[Any]], begun: Any = None) -> TaskHandle[Any]:
         async def call(method: str, params: dict[str, Any], name: str, timeout: Timeout = Unset) -> Raw:
             raw, _ = await self._connection.call(method, params, name=name, timeout=timeout, extension=TASKS)
             return raw
 
         connection = self._connection
-        return TaskHandle(Asker(call, connection.ask, connection.rest, lambda: self.era == "modern"), id, finish, begun)
+        return TaskHandle(
+            TaskClient(call, connection.ask, connection.rest, lambda: self.era == "modern"), id, finish, begun
+        )
 
     def _begun(self, raw: Raw) -> Any:
         """The task a call was answered with; None if it was answered with its result."""
@@ -323,7 +337,7 @@ class Client:
         if tool is None and not self._tools.is_complete:
             tool, timeout = await self._look_up(name, timeout)
         params: dict[str, Any] = {"name": name}
-        if wish is not None and self._may_wish(tool):
+        if wish is not None and self._may_request_task(tool):
             params["task"] = wish
         if arguments is not None:
             params["arguments"] = arguments
@@ -347,42 +361,39 @@ class Client:
             except (HeaderMismatch, UrlElicitationRequired) as refusal:
                 if attempt == 2:
                     raise
-                tool, timeout = await self._mend(refusal, name, tool, timeout)
+                tool, timeout = await self._recover(refusal, name, tool, timeout)
         raise AssertionError("unreachable")
 
-    def _may_wish(self, tool: KnownTool | None) -> bool:
-        """May this call be asked for as a task? Only 2025-11-25 has that (protocol.md 5.2); later the server decides."""
+    def _may_request_task(self, tool: KnownTool | None) -> bool:
+        """True if the client may ask for a task: only on 2025-11-25. On later revisions the server decides."""
         has_tasks = self.version == V2025_11 and "tasks" in self.server_capabilities
         return has_tasks and (tool is None or tool.may_be_task)
 
     def _finished(
         self, name: str, into: Any, raise_on_error: bool | None, tool: KnownTool | None, raw: Raw
-    ) -> ToolResult:
+    ) -> ToolResult[Any]:
         result = read_tool(raw, unwrap=tool is not None and tool.unwraps)
         if tool is not None and tool.output is not None:
             tool.check(result, self._options.schema_check)
-        if result.is_error:
-            if self._options.raise_on_error if raise_on_error is None else raise_on_error:
-                failure = ToolError(result.text or f"{name} failed without a reason", content=result.content)
-                failure.result = result
-                raise failure
-        elif into is not None:
-            result.data = _into(into, result, name)
+        if result.is_error and (self._options.raise_on_error if raise_on_error is None else raise_on_error):
+            raise result.failure(name)
+        if into is not None:
+            result.convert_into(into, name)
         return result
 
-    async def _mend(
+    async def _recover(
         self, refusal: HeaderMismatch | UrlElicitationRequired, name: str, tool: KnownTool | None, timeout: Timeout
     ) -> tuple[KnownTool | None, Timeout]:
-        """Put right what a call was refused for, so that it can be made once more; raises the refusal if that cannot be."""
+        """Remove the reason of a refusal, so that the call can be sent once more; raise the refusal if that is impossible."""
         if isinstance(refusal, HeaderMismatch):
             # REQ headers.relist: the schema the headers were made from may be stale.
             self._forget_tools()
             return await self._look_up(name, timeout)
-        if not await self._visit(refusal):
+        if not await self._ask_to_visit(refusal):
             raise refusal
         return tool, timeout
 
-    async def _visit(self, refusal: UrlElicitationRequired) -> bool:
+    async def _ask_to_visit(self, refusal: UrlElicitationRequired) -> bool:
         """Ask a person to visit the URLs a call waits for (-32042); True if all were accepted."""
         if self._connection.asks.on_elicit is None or not refusal.elicitations:
             return False
@@ -407,7 +418,7 @@ class Client:
             self._looking.add_done_callback(lambda task: task.cancelled() or task.exception())
         try:
             async with asyncio.timeout(seconds):
-                found = await asyncio.shield(self._looking)
+                tools = await asyncio.shield(self._looking)
         except TimeoutError:
             raise TimedOut(
                 f"the tools could not be listed within {seconds or 0:g} s, before {name} was called"
@@ -417,7 +428,7 @@ class Client:
                 raise Closed("the client was closed") from None
             raise
         left = None if seconds is None else max(seconds - (time.monotonic() - started), 0.001)
-        return found.get(name), left
+        return tools.get(name), left
 
     async def _learn_tools(self) -> dict[str, KnownTool]:
         """Read the list; what it says. A change that is heard meanwhile makes the next call read it again, not this one."""
@@ -484,13 +495,13 @@ class Client:
         params: dict[str, Any] = {"uri": uri}
         if meta:
             params["_meta"] = meta
-        kept = None if fresh else self._cache.get("resources/read", params)
-        if kept is not None:
-            return kept.copy()
+        cached = None if fresh else self._cache.get("resources/read", params)
+        if cached is not None:
+            return cached.copy()
         generation = self._cache.generation
-        raw, asked = await self._connection.call("resources/read", params, name=uri, timeout=timeout)
+        raw, asked_for_input = await self._connection.call("resources/read", params, name=uri, timeout=timeout)
         result = read_resource(raw)
-        if not asked and self._options.cache and self.era == "modern" and len(bytes(raw)) <= _KEEP_BYTES:
+        if not asked_for_input and self._options.cache and self.era == "modern" and len(bytes(raw)) <= _KEEP_BYTES:
             ttl: Any = _decode_any(raw).get("ttlMs")
             ttl_ms = ttl if isinstance(ttl, int) else None
             self._cache.put("resources/read", params, ttl_ms, result.copy(), asked=generation, size=len(bytes(raw)))
@@ -544,31 +555,31 @@ class Client:
 
     # --- changes -----------------------------------------------------------------------------------------------------
 
-    def listen(
-        self,
-        *,
-        tools: bool = False,
-        prompts: bool = False,
-        resources_list: bool = False,
-        resources: Iterable[str] = (),
-    ) -> Changes:
+    def listen(self, **options: Unpack[ListenOptions]) -> ChangeStream:
         """The server's announcements of change, until the client is closed: `async for change in client.listen(...)`.
 
         To be sure that nothing is missed between a first look and the first change, write
         `async with client.listen(...) as changes:`, look, then `async for change in changes`.
+
+        Args:
+            tools, prompts, resources_list: Hear when this list changes.
+            resources: Hear when one of these resources changes; a list of URIs.
         """
+        if not options.keys() <= _LISTEN_OPTIONS:
+            check_options(options, _LISTEN_OPTIONS, "listen", TypeError)
+        resources = options.get("resources", ())
         if isinstance(resources, str):
-            raise ConfigError(f"resources is a list of URIs: write resources=[{resources!r}]")
+            raise ConfigError(f"resources must be a list of URIs: write resources=[{resources!r}]")
         uris = tuple(resources)
-        wanted = (("tools", tools), ("prompts", prompts), ("resources", resources_list))
-        kinds = [kind for kind, is_wanted in wanted if is_wanted]
+        lists = (("tools", "tools"), ("prompts", "prompts"), ("resources_list", "resources"))
+        kinds = [kind for option, kind in lists if options.get(option)]
         if not kinds and not uris:
             raise ConfigError(
                 "nothing to listen to: say tools=True, prompts=True, resources_list=True or resources=[...]"
             )
         return self._watch.listen(kinds, uris)
 
-    async def subscribe(self, uri: str, callback: Callable[[str], Any]) -> Subscription:
+    async def subscribe(self, uri: str, callback: Callable[[str], object]) -> Subscription:
         """Have `callback(uri)` called whenever a resource changes; several callbacks may share one URI (R198)."""
         return await self._watch.subscribe(uri, callback)
 
@@ -578,8 +589,8 @@ class Client:
         """Ask for a sign of life."""
         await self._connection.ping(timeout)
 
-    async def set_log_level(self, level: str) -> None:
-        """Hear log messages of this severity and above, through `on_log`."""
+    async def set_log_level(self, level: LogLevel) -> None:
+        """Receive log messages of this severity and above through `on_log`."""
         if level not in LOG_LEVELS:
             raise LocalProtocolError.invalid_params(
                 f"{level!r} is no log level; the levels are {', '.join(LOG_LEVELS)}"
@@ -590,7 +601,7 @@ class Client:
         if self.era == "legacy":
             await self._connection.call("logging/setLevel", {"level": level})
 
-    async def set_roots(self, roots: Iterable[Any]) -> None:
+    async def set_roots(self, roots: Roots) -> None:
         """Replace the roots, and tell a legacy server that they changed."""
         asks = self._connection.asks
         if not asks.has_roots:
@@ -602,7 +613,7 @@ class Client:
     async def request(
         self,
         method: str,
-        params: Mapping[str, Any] | None = None,
+        params: Mapping[str, object] | None = None,
         *,
         timeout: Timeout = Unset,
         on_progress: OnProgress | None = None,
@@ -610,15 +621,15 @@ class Client:
     ) -> dict[str, Json]:
         """Send any request and get its result as it came: the way to methods this client has no name for."""
         row = METHODS.get(method)
-        given = dict(params or {})
+        fields = dict(params or {})
         name: Any = None
         if row is not None and row.routing_name is not None:
-            name = given.get("taskId" if row.routing_name == "task_id" else row.routing_name)
+            name = fields.get("taskId" if row.routing_name == "task_id" else row.routing_name)
         elif method.startswith("tasks/"):
-            name = given.get("taskId")
+            name = fields.get("taskId")
         raw, _ = await self._connection.call(
             method,
-            given,
+            fields,
             name=name if isinstance(name, str) else None,
             timeout=timeout,
             on_progress=on_progress,
@@ -630,7 +641,7 @@ class Client:
             raise RemoteProtocolError(CODE_INVALID_REQUEST, f"the result of {method} is not an object")
         return cast("dict[str, Json]", result)
 
-    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+    async def notify(self, method: str, params: Mapping[str, object] | None = None) -> None:
         """Send any notification."""
         await self._connection.notify(method, params)
 
@@ -640,7 +651,7 @@ class Client:
         return self._connection.in_flight
 
     def cancel(self, request_id: RequestId, reason: str | None = None) -> bool:
-        """Give up a request: its caller gets CallCancelled, the server is told (R196). False: there is none such."""
+        """Cancel a request: its caller gets CallCancelled, and the server is told (R196). False: no such request waits."""
         return self._connection.cancel(request_id, reason)
 
     async def list_tasks(self, cursor: str | None = None) -> dict[str, Json]:
@@ -662,7 +673,7 @@ class Client:
     # --- inside ------------------------------------------------------------------------------------------------------
 
     def _require(self, method: str) -> None:
-        """Refuse what the server did not advertise (R192)."""
+        """Raise Unsupported for a method that the server did not advertise (R192)."""
         self._connection.require_open()
         row = METHODS[method]
         capability = row.capability
@@ -683,9 +694,9 @@ class Client:
         self._require(method)
         params = _page_params(cursor)
         if not fresh:
-            kept = self._cache.get(method, params)
-            if kept is not None:
-                return kept.copy()  # the caller's own: what it does to it concerns nobody else
+            cached = self._cache.get(method, params)
+            if cached is not None:
+                return cached.copy()  # the caller's own: what it does to it concerns nobody else
         try:
             return await self._fetch(method, cursor)
         except CallError as error:
@@ -695,23 +706,23 @@ class Client:
 
     async def _fetch(self, method: str, cursor: str | None, *, is_internal: bool = False) -> Page[Any]:
         """One page from the server, taken note of unless the list changed while it was on its way."""
-        asked, known = self._cache.generation, self._tools.generation
+        cache_generation, tools_generation = self._cache.generation, self._tools.generation
         params = _page_params(cursor)
         raw, _ = await self._connection.call(method, params, is_internal=is_internal)
         page = read_page(method, raw)
         size = page._size  # pyright: ignore[reportPrivateUsage]
         if method == "tools/list":
-            is_current = self._tools.generation == known
+            is_current = self._tools.generation == tools_generation
             page[:] = self._tools.learn(page, over_http=self._mirrors, legacy=self.era == "legacy", size=size)
             if is_current and cursor is None and page.next_cursor is None:
                 self._tools.is_complete = True
         if self._options.cache and 0 < size <= _KEEP_BYTES:
-            self._cache.put(method, params, page.ttl_ms, page.copy(), asked=asked, size=size)
+            self._cache.put(method, params, page.ttl_ms, page.copy(), asked=cache_generation, size=size)
         return page
 
     @property
     def _mirrors(self) -> bool:
-        """Do annotated arguments travel in headers here?"""
+        """True if annotated arguments also travel in headers."""
         conversation = self._connection.conversation
         return conversation.link.is_http and conversation.dialect.era == "modern"
 
@@ -770,23 +781,9 @@ def _page_params(cursor: str | None) -> Mapping[str, Any]:
 
 
 def _mirrored(headers: ParamHeaders, arguments: Mapping[str, Any] | None) -> dict[str, str]:
-    given: Any = arguments or {}
-    if not isinstance(given, dict):
+    values: Any = arguments or {}
+    if not isinstance(values, dict):
         from trimaran.schema.convert import to_jsonable
 
-        given = to_jsonable(given)
-    return dict(headers.mirror(cast("dict[str, Any]", given)))
-
-
-def _into(wanted: Any, result: ToolResult, name: str) -> Any:
-    from trimaran.schema.convert import ConversionError, decoder_of
-
-    value = result.data
-    if result.structured is None and isinstance(value, str) and wanted is not str:
-        with contextlib.suppress(msgspec.DecodeError):
-            value = _decode_any(value)  # a tool without structured output often says it in JSON
-    try:
-        return decoder_of(wanted)(value)
-    except ConversionError as error:
-        what = wanted.__name__ if isinstance(wanted, type) else str(wanted)
-        raise InvalidOutput(f"the result of {name} is no {what}: {error}", result=result) from None
+        values = to_jsonable(values)
+    return dict(headers.mirror(cast("dict[str, Any]", values)))

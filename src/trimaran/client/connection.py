@@ -2,13 +2,13 @@
 
     new -> connecting -> ready <-> reconnecting -> closed
 
-A `Conversation` is one incarnation: a link, the dialect spoken on it, what the server said about itself. The connection
-outlives it. When a conversation ends by itself the calls in it fail at once, and the next one is begun in the background
-by a single task, with growing pauses; calls made meanwhile wait for it, within their own deadlines. Whatever happens, a
-call ends: with its result, with the server's error, or with an error that says what became of the connection.
+A `PeerSession` is one link to the server, with the dialect spoken on it and the server's description of itself. The
+connection outlives its sessions. When a session ends by itself, its calls fail at once, and one background task opens the
+next session. Calls made meanwhile wait for it within their own deadlines. Every call ends: with its result, with the
+server's error, or with an error that says what happened to the connection.
 
-A request is repeated only where that cannot do harm: when the server cannot have seen it, or when whoever called says (or
-the tool declares) that doing it twice is the same as once.
+`reconnecting.py` decides about pauses and repeated requests, `cancellation.py` about calls that are given up,
+`input_rounds.py` answers a server's questions, `keep_alive.py` pings.
 
 Tasks belong to the connection, never to the caller: a client may be opened in one task, used in many, closed in another.
 """
@@ -22,9 +22,9 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final, TypeVar, final
 
-import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import Raw
 
+from trimaran.durations import check_seconds
 from trimaran.errors import (
     CODE_INVALID_REQUEST,
     CallError,
@@ -43,21 +43,21 @@ from trimaran.errors import (
 )
 from trimaran.protocol.inbound import RequestId
 from trimaran.protocol.mask import Mask
-from trimaran.protocol.methods import METHODS
-from trimaran.protocol.replies import Frame, excerpt, memory_of
-from trimaran.seconds import check_seconds
-from trimaran.types import as_object
+from trimaran.protocol.read_reply import Frame, memory_of
 
-from .asks import Asks, LogEntry, StateEvent
-from .conversation import Conversation
+from .callback_queue import CallbackQueue
+from .cancellation import is_withdrawn_by_leaving, withdraw
+from .deadline import Clock, Deadline, DeadlineExpired, SuspendableTimeout, current_waits, in_background, suspendable
 from .dialect import Dialect, write_notice
-from .lastwords import explain_stderr
+from .input_rounds import answer_input
+from .keep_alive import keep_pinging
 from .link import Link
-from .mailbox import Mailbox
-from .meeting import Dialer, EraMemory, MakeDialect, ended_early, meet
-from .options import MAX_TIMEOUT, Options
-from .patience import Clock, Expired, Limit, Patience, current_waits, in_background, suspendable
-from .pipeline import Pipeline
+from .negotiation import Dialer, EraMemory, MakeDialect, meet, not_ready
+from .options import MAX_TIMEOUT, ClientState, Options
+from .peer_session import PeerSession
+from .pending_call import PendingCall, read_progress
+from .reconnecting import ReconnectPolicy, pause_after
+from .server_requests import LogEntry, ServerRequests, StateEvent
 
 __all__ = ["Connection", "Unset"]
 
@@ -66,64 +66,14 @@ AnError = TypeVar("AnError", bound=Error)
 
 log = logging.getLogger("trimaran.client")
 
-_PAUSES: Final = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
-_ATTEMPTS: Final = 5  # to reconnect, before waiting for somebody to call
-_PASSING: Final = frozenset({502, 503, 504})  # of a proxy whose server is away for a moment
-_SETTLED: Final = 5.0  # seconds a conversation must have lived for the next one to begin without a pause
 _PATIENCE: Final = 5.0  # seconds for what should take no time: a ping, a farewell, a callback
 _LAST_WORDS: Final = 0.5  # seconds for callbacks to hear that the client was closed
 _TURNS: Final = 5  # of the loop, for cancelled callers to leave
-_MOST_QUESTIONS: Final = 64  # in one input_required result, as many as an older server may ask at once
 _SLOW_ASKS: Final = frozenset({"elicitation/create", "sampling/createMessage"})
 
 
 class Unset:
     """No value was given, where None is one."""
-
-
-class _Progress(Struct):
-    token: RequestId = field(name="progressToken")
-    progress: float
-    total: float | None = None
-    message: str | None = None
-
-
-class _InputRequired(Struct):
-    requests: dict[str, Any] | None = field(name="inputRequests", default=None)
-    state: str | None = field(name="requestState", default=None)
-
-
-_decode_progress = msgspec.json.Decoder(_Progress).decode
-_decode_input = msgspec.json.Decoder(_InputRequired).decode
-
-
-@final
-class Flight:
-    """A call, from its first request to its result."""
-
-    __slots__ = ("asks", "extension", "id", "is_internal", "live", "method", "on_id", "on_progress", "patience", "post")
-
-    def __init__(self, method: str, patience: Patience, on_progress: Callable[..., Any] | None) -> None:
-        self.method = method
-        self.patience = patience
-        self.on_progress = on_progress
-        self.post = None if on_progress is None else Mailbox()
-        self.on_id: Callable[[int], None] | None = None
-        self.extension: str | None = None
-        """What its requests declare beside what all do; its result may be of that extension's kind."""
-        self.is_internal = False
-        """Was it made by the client itself, for its own ends?"""
-        self.id = 0
-        """Of its latest request."""
-        self.asks = 0
-        """Questions of the server's that its clock stood still for."""
-        self.live: Conversation | None = None
-
-    def progress(self, report: _Progress) -> None:
-        self.patience.extend()
-        if self.post is not None and self.on_progress is not None:
-            size = 0 if report.message is None else len(report.message)
-            self.post.post(self.on_progress, report.progress, report.total, report.message, size=size)
 
 
 @final
@@ -132,7 +82,7 @@ class Connection:
         self,
         dialer: Dialer,
         options: Options,
-        asks: Asks,
+        asks: ServerRequests,
         make_dialect: MakeDialect,
         memory: EraMemory,
         mask: Mask | None = None,
@@ -142,7 +92,7 @@ class Connection:
         """What takes the target's secrets out of a text, where it has any."""
         self.options = options
         self.asks = asks
-        self.state = "new"
+        self.state: ClientState = "new"
         self.log_level: str | None = "info" if self.asks.on_log is not None else None
         self.on_notice: Callable[[str, dict[str, Any]], None] = lambda method, params: None
         """Sees every notification but progress."""
@@ -154,30 +104,27 @@ class Connection:
         """Does anybody wait for what the server will say, so that giving up is no option?"""
         self._asks_people = getattr(options.auth, "login", None) is not None
         """May a person have to log in before a call is answered?"""
-        self._limit = Limit()
+        self._limit = SuspendableTimeout()
         """Runs while a connection is being made."""
         self._make_dialect = make_dialect
         self._memory = memory
-        self._live: Conversation | None = None
-        self._last: Conversation | None = None
+        self._live: PeerSession | None = None
+        self._last: PeerSession | None = None
         self._ids = itertools.count(1)
-        self._flights: dict[RequestId, Flight] = {}
+        self._requests: dict[RequestId, PendingCall] = {}
         """Requests that wait for a reply, by id."""
-        self._calls: set[Flight] = set()
+        self._calls: set[PendingCall] = set()
         """All calls, also those that wait for a person or for the connection."""
         self._clock = Clock()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._mail = Mailbox()
-        self._opening: asyncio.Task[Conversation] | None = None
+        self._mail = CallbackQueue()
+        self._opening: asyncio.Task[PeerSession] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._failure: Error | None = None
         """Why the last attempt to connect failed."""
         self.newest_link: Link | None = None
         """The one that is being greeted, or was last."""
-        self._failures = 0
-        """Attempts in a row that brought no lasting conversation."""
-        self._not_before = 0.0
-        """When the next attempt may be made."""
+        self._policy = ReconnectPolicy(options.retries)
 
     # --- life --------------------------------------------------------------------------------------------------------
 
@@ -193,7 +140,7 @@ class Connection:
             await self.close(error if isinstance(error, Error) else None)
             raise
         if self.options.ping_interval is not None:
-            self.spawn(self._keep_pinging(self.options.ping_interval))
+            self.spawn(keep_pinging(self, self.options.ping_interval))
 
     async def close(self, error: Error | None = None) -> None:
         """End everything; from any task, any number of times. All of them wait for the same end."""
@@ -205,8 +152,8 @@ class Connection:
         live, self._live = self._live or self._last, None
         opening, self._opening = self._opening, None
         try:
-            for flight in tuple(self._calls):
-                flight.patience.end(Closed(f"the client was closed while {flight.method} was waiting for its answer"))
+            for call in tuple(self._calls):
+                call.deadline.end(Closed(f"the client was closed while {call.method} was waiting for its answer"))
             tasks = {
                 task for task in (*self._tasks, opening) if task is not None and task is not asyncio.current_task()
             }
@@ -228,15 +175,17 @@ class Connection:
             self._enter("closed", error)
             await self._mail.close(within=_LAST_WORDS)
 
-    def discreet(self, error: AnError) -> AnError:
+    def masked(self, error: AnError) -> AnError:
         """The error, without what is secret in the target's URL or command: transports name both as they are."""
         if self._mask is not None:
-            error.args = tuple(self._mask(one) if isinstance(one, str) else one for one in error.args)
+            error.args = tuple(
+                self._mask(argument) if isinstance(argument, str) else argument for argument in error.args
+            )
             if isinstance(error, ProtocolError):
                 error.message = self._mask(error.message)
         return error
 
-    def _enter(self, state: str, error: Error | None = None) -> None:
+    def _enter(self, state: ClientState, error: Error | None = None) -> None:
         previous, self.state = self.state, state
         if state != previous or error is not None:
             log.debug("%s: %s -> %s%s", self.dialer.describe(), previous, state, f" ({error})" if error else "")
@@ -251,9 +200,9 @@ class Connection:
         return self._closing is not None
 
     @property
-    def is_live(self) -> bool:
-        """Is there a conversation at the moment?"""
-        return self._live is not None
+    def live_session(self) -> PeerSession | None:
+        """The current session; None while there is no connection."""
+        return self._live
 
     def require_open(self) -> None:
         """NotReady before the client was opened, Closed after it was closed."""
@@ -272,16 +221,16 @@ class Connection:
     # --- beginning and healing ---------------------------------------------------------------------------------------
 
     @property
-    def conversation(self) -> Conversation:
+    def conversation(self) -> PeerSession:
         """The current conversation, or the last one; NotReady before the first."""
-        found = self._live or self._last
-        if found is None:
+        session = self._live or self._last
+        if session is None:
             if self._closing is not None:
                 raise Closed("the client is closed")
             raise NotReady("the client is not open yet: use `async with connect(...)`, or await open_client(...)")
-        return found
+        return session
 
-    async def _ready(self) -> Conversation:
+    async def _ready(self) -> PeerSession:
         """The current conversation; the next one, if there is none at the moment."""
         live = self._live
         if live is not None:
@@ -302,22 +251,22 @@ class Connection:
                 raise Closed("the client was closed") from None
             raise
 
-    def _opened(self, task: asyncio.Task[Conversation]) -> None:
+    def _opened(self, task: asyncio.Task[PeerSession]) -> None:
         if self._opening is task:
             self._opening = None
         if not task.cancelled():
             task.exception()  # whoever waits has it; nobody may be waiting
 
-    async def _begin(self) -> Conversation:
+    async def _begin(self) -> PeerSession:
         """Meet the server, within the time there is."""
         limit = self.options.connect_timeout
         failures: list[Error] = []
-        await asyncio.sleep(max(self._not_before - asyncio.get_running_loop().time(), 0.0))
+        await asyncio.sleep(self._policy.seconds_until_attempt(asyncio.get_running_loop().time()))
         try:
             async with self._limit.lasting(limit):
                 meeting = await meet(
                     self.dialer,
-                    lambda: Conversation(self),
+                    lambda: PeerSession(self),
                     self._make_dialect,
                     self.next_id,
                     era=self.options.wanted_era,
@@ -327,11 +276,11 @@ class Connection:
                     on_failure=failures.append,
                 )
         except TimeoutError:
-            late = self.discreet(self._not_ready(limit, failures))
+            late = self.masked(not_ready(self.dialer, limit, failures, self.newest_link))
             self._fail(late)
             raise late from None
         except Error as error:
-            self._fail(self.discreet(error))
+            self._fail(self.masked(error))
             raise
         again = self._last is not None
         conversation = meeting.inbox
@@ -345,7 +294,7 @@ class Connection:
                 exit_code=getattr(why, "exit_code", None),
                 stderr=getattr(why, "stderr", ()),
             )
-            self._fail(self.discreet(gone))
+            self._fail(self.masked(gone))
             raise gone
         self._failure = None
         self._live = conversation
@@ -354,52 +303,28 @@ class Connection:
             self.spawn(self.on_ready(again))
         return conversation
 
-    def _not_ready(self, limit: float, failures: list[Error]) -> Error:
-        """Why the server did not get ready: the first child's death, if there was one; else what is known of its silence."""
-        death = next((one for one in failures if isinstance(one, ConnectionLost) and one.stderr), None)
-        if death is not None:
-            again = f"\nStarted again, it did not get ready within {limit:g} s"
-            return ended_early(self.dialer.describe(), death, again)
-        link = self.newest_link
-        seen = "" if link is None else link.oddities()
-        if isinstance(link, Pipeline):
-            seen += "; it has not read its input yet" if link.unread() else ""
-            seen += explain_stderr(link.stderr())
-        return TimedOut(
-            f"{self.dialer.describe()} did not get ready within {limit:g} s{seen}\n"
-            "A slow start needs a larger connect_timeout"
-        )
-
     def _fail(self, error: Error) -> None:
-        """An attempt failed: the next one waits a little, and longer each time."""
         self._failure = error
-        self._failures += 1
-        pause = _PAUSES[min(self._failures, len(_PAUSES) - 1)]
-        self._not_before = asyncio.get_running_loop().time() + pause
+        self._policy.note_failed_attempt(asyncio.get_running_loop().time())
 
     def gap(self) -> None:
         self.on_gap()
 
-    def conversation_ended(self, conversation: Conversation, error: Error | None) -> None:
+    def conversation_ended(self, conversation: PeerSession, error: Error | None) -> None:
         """A conversation is over: by the end of its link, or because the server forgot its session."""
         if self._live is not conversation or self._closing is not None:
             return
         self._live = None
-        self._enter("reconnecting", None if error is None else self.discreet(error))
-        now = asyncio.get_running_loop().time()
-        if now - conversation.began > _SETTLED:
-            self._failures = 0
-        else:
-            self._failures += 1  # it does not last; a greeting alone is no success
-        self._not_before = now + _PAUSES[min(self._failures, len(_PAUSES) - 1)]
-        for flight in tuple(self._calls):
-            if flight.live is conversation and flight.method == "subscriptions/listen":
-                flight.patience.end(ConnectionLost("the stream of changes ended with its conversation"))
+        self._enter("reconnecting", None if error is None else self.masked(error))
+        self._policy.note_end(conversation.began, asyncio.get_running_loop().time())
+        for call in tuple(self._calls):
+            if call.session is conversation and call.method == "subscriptions/listen":
+                call.deadline.end(ConnectionLost("the stream of changes ended with its conversation"))
         retiring = self.spawn(self._retire(conversation))
         self._opening = asyncio.ensure_future(self._heal(None if conversation.link.is_http else retiring))
         self._opening.add_done_callback(self._opened)
 
-    async def _retire(self, ended: Conversation) -> None:
+    async def _retire(self, ended: PeerSession) -> None:
         """Let what is still under way on an ended link finish, where it can; then close it."""
         try:
             await ended.link.finish()
@@ -407,7 +332,7 @@ class Connection:
             with contextlib.suppress(Error):
                 await ended.link.close()
 
-    async def _heal(self, retiring: asyncio.Task[None] | None) -> Conversation:
+    async def _heal(self, retiring: asyncio.Task[None] | None) -> PeerSession:
         """Begin again, with growing pauses: a few times, or for as long as somebody needs it."""
         if retiring is not None:
             await asyncio.wait((retiring,))  # a child or a channel must be gone before the next one comes
@@ -420,33 +345,14 @@ class Connection:
             except Error as error:
                 log.info("%s: reconnecting failed: %s", self.dialer.describe(), error)
                 self._enter("reconnecting", error)
-                if attempt >= _ATTEMPTS and not self.is_needed():
+                if self._policy.gives_up(attempt, is_needed=self.is_needed()):
                     raise
         raise AssertionError("unreachable")
 
-    async def _keep_pinging(self, interval: float) -> None:
-        failures = 0
-        while True:
-            await asyncio.sleep(interval)
-            live = self._live
-            if live is None:
-                failures = 0
-                continue
-            try:
-                await self.ping(min(_PATIENCE, interval) if interval > 1 else _PATIENCE)
-                failures = 0
-            except Closed:
-                return
-            except TransportError as error:
-                failures += 1
-                if failures >= self.options.ping_failures and self._live is live:
-                    failures = 0
-                    lost = ConnectionLost(f"{self.options.ping_failures} pings in a row failed; the last: {error}")
-                    for flight in tuple(self._calls):
-                        flight.patience.end(ConnectionLost(str(lost)))
-                    live.lost(lost)
-            except ProtocolError:
-                failures = 0  # an error is a sign of life
+    def end_calls(self, loss: str) -> None:
+        """End the wait of every call with ConnectionLost."""
+        for call in tuple(self._calls):
+            call.deadline.end(ConnectionLost(loss))
 
     async def ping(self, timeout: float | type[Unset] | None = Unset) -> None:
         """Ask for a sign of life. An error is one too: some servers do not know `ping`."""
@@ -462,13 +368,13 @@ class Connection:
 
     @property
     def in_flight(self) -> tuple[RequestId, ...]:
-        return tuple(flight.id for flight in self._calls if not flight.is_internal)
+        return tuple(call.id for call in self._calls if not call.is_internal)
 
     def cancel(self, id: RequestId, reason: str | None) -> bool:
-        flight = next((one for one in self._calls if one.id == id and not one.is_internal), None)
-        if flight is None:
+        call = next((call for call in self._calls if call.id == id and not call.is_internal), None)
+        if call is None:
             return False
-        flight.patience.cancel(reason)
+        call.deadline.cancel(reason)
         return True
 
     async def call(
@@ -505,36 +411,36 @@ class Connection:
         maximum = max_timeout or options.max_timeout
         if maximum is None and seconds is not None:
             maximum = max(MAX_TIMEOUT, seconds)
-        flight = Flight(method, Patience(seconds, maximum, self._clock), on_progress)
-        flight.on_id = on_id
-        flight.is_internal = is_internal
-        flight.extension = extension
+        call = PendingCall(method, Deadline(seconds, maximum, self._clock), on_progress)
+        call.on_id = on_id
+        call.is_internal = is_internal
+        call.extension = extension
         try:
-            with flight.patience:
-                self._calls.add(flight)
-                answer = self._converse(flight, method, params, name, headers, repeatable)
-                result = await (self._suspendably(flight, answer) if self._asks_people else answer)
-                if flight.post is not None:
-                    await self._hear_out(flight.post)
+            with call.deadline:
+                self._calls.add(call)
+                answer = self._converse(call, method, params, name, headers, repeatable)
+                result = await (self._with_suspendable_deadline(call, answer) if self._asks_people else answer)
+                if call.progress_queue is not None:
+                    await self._wait_for_progress(call.progress_queue)
                 return result
-        except Expired:
-            raise TimedOut(self._late(method, flight.patience)) from None
+        except DeadlineExpired:
+            raise TimedOut(self._late(method, call.deadline)) from None
         except (TransportError, ProtocolError) as error:
-            self.discreet(error)
+            self.masked(error)
             if self._closing is not None:
                 raise Closed(f"the client was closed while {method} was waiting for its answer") from error
             raise
         finally:
-            self._calls.discard(flight)
-            if flight.post is not None:
-                await flight.post.close()
+            self._calls.discard(call)
+            if call.progress_queue is not None:
+                await call.progress_queue.close()
 
-    async def _suspendably(self, flight: Flight, answer: Coroutine[Any, Any, T]) -> T:
+    async def _with_suspendable_deadline(self, call: PendingCall, answer: Coroutine[Any, Any, T]) -> T:
         """Wait for an answer on the way to which a person may have to log in."""
-        with suspendable(flight.patience):
+        with suspendable(call.deadline):
             return await answer
 
-    async def _hear_out(self, post: Mailbox) -> None:
+    async def _wait_for_progress(self, post: CallbackQueue) -> None:
         """Let the last reports of progress be heard before the result is; not for ever."""
         try:
             async with asyncio.timeout(_PATIENCE):
@@ -544,7 +450,7 @@ class Connection:
 
     async def _converse(
         self,
-        flight: Flight,
+        call: PendingCall,
         method: str,
         params: Mapping[str, Any],
         name: str | None,
@@ -554,176 +460,100 @@ class Connection:
         """Requests and replies until there is a result: more than one after a loss, or where input is asked for."""
         losses = rounds = 0
         extra: dict[str, Any] = {}
-        flights = self._flights
+        calls = self._requests
         while True:
             live = self._live or await self._ready()
             dialect, link = live.dialect, live.link
-            id = flight.id = next(self._ids)
-            flight.live = live
-            message = self._write(dialect, id, method, {**params, **extra}, flight)
+            id = call.id = next(self._ids)
+            call.session = live
+            message = self._write(dialect, id, method, {**params, **extra}, call)
             all_headers = dialect.headers(method, name) if link.is_http else None
             if headers and all_headers is not None:
                 all_headers.update(headers)
-            flights[id] = flight
+            calls[id] = call
             try:
                 frame = await link.request(id, message, all_headers)
             except asyncio.CancelledError:
-                self._withdraw(live, id, method, flight.patience.reason)
+                if self._closing is None and not is_withdrawn_by_leaving(live, method):
+                    self.spawn(withdraw(live, id, call.deadline.reason))
                 raise
-            except (ConnectionLost, ConnectFailed) as error:
+            except (ConnectionLost, ConnectFailed, UnexpectedStatus) as error:
                 losses += 1
-                await self._weather(live, error, losses, repeatable)
-                continue
-            except UnexpectedStatus as error:
-                losses += 1
-                if repeatable and error.status in _PASSING and losses <= self.options.retries:
-                    await asyncio.sleep(_PAUSES[min(losses, len(_PAUSES) - 1)])
-                elif not self._doubt(live, error, losses):
-                    raise
+                await self._prepare_resend(live, error, losses, repeatable)
                 continue
             finally:
-                del flights[id]
+                del calls[id]
             if self.state != "ready" and self._live is live:
                 self._enter("ready")
             kind, raw = dialect.outcome(frame)
-            if kind == "complete" or (kind == "task" and flight.extension is not None and method == "tools/call"):
+            if kind == "complete" or (kind == "task" and call.extension is not None and method == "tools/call"):
                 return raw, rounds > 0
             if kind != "input_required":
                 raise RemoteProtocolError(CODE_INVALID_REQUEST, f"{method} was answered with a {kind}, not a result")
-            row = METHODS.get(method)
-            if row is not None and not row.input_rounds:
-                raise RemoteProtocolError(
-                    CODE_INVALID_REQUEST, f"{method} was answered input_required, which it cannot be"
-                )
             rounds += 1
             if rounds > self.options.max_rounds:
                 raise RoundsExceeded(f"{method} asked for input {rounds} times; max_rounds allows {rounds - 1}")
-            extra = await self._provide(flight, method, raw)
+            extra = await answer_input(self.asks, method, raw, call.deadline)
 
-    def _write(self, dialect: Dialect, id: int, method: str, params: dict[str, Any], flight: Flight) -> bytes:
-        if flight.on_id is not None:
-            flight.on_id(id)
-        token = id if flight.on_progress is not None else None
+    def _write(self, dialect: Dialect, id: int, method: str, params: dict[str, Any], call: PendingCall) -> bytes:
+        if call.on_id is not None:
+            call.on_id(id)
+        token = id if call.on_progress is not None else None
         try:
-            return dialect.write(id, method, params, token, self.log_level, flight.extension)
+            return dialect.write(id, method, params, token, self.log_level, call.extension)
         except (TypeError, ValueError, RecursionError) as error:
             raise LocalProtocolError.invalid_params(f"the arguments of {method} have no JSON form: {error}") from None
 
-    async def _weather(
-        self, live: Conversation, error: ConnectionLost | ConnectFailed, losses: int, repeatable: bool
+    async def _prepare_resend(
+        self,
+        live: PeerSession,
+        error: ConnectionLost | ConnectFailed | UnexpectedStatus,
+        losses: int,
+        repeatable: bool,
     ) -> None:
-        """A request was lost: raise, or return when it may be tried again."""
-        if self._closing is not None:
-            raise Closed("the client was closed") from error
-        self._stumble(live, error)
-        if isinstance(error, ConnectionLost) and not error.sent:
-            allowed = max(self.options.retries, 1)  # nothing was done yet: the session is simply made anew
+        """A request failed with its connection: raise, or return when it may be sent again."""
+        if isinstance(error, UnexpectedStatus):
+            if not self._policy.may_resend(error, losses, repeatable=repeatable):
+                if not self._policy.suspects_older_server(live.dialect.era, error, losses):
+                    raise error
+                self._memory.note(self.dialer.key, None)
+                live.lost(error)
+                return
         else:
-            allowed = self.options.retries if repeatable or isinstance(error, ConnectFailed) else 0
-        if losses > allowed:
-            raise error
-        if self._live is live:
-            # Nothing but this request noticed; a moment's rest, then the same again.
-            await asyncio.sleep(_PAUSES[min(losses, len(_PAUSES) - 1)])
-
-    def _withdraw(self, live: Conversation, id: RequestId, method: str, reason: str | None) -> None:
-        """Tell the server that nobody waits any more, where leaving the stream does not say so by itself."""
-        if self._closing is not None or live.is_over or method == "initialize":
-            return
-        if live.link.is_http and live.dialect.era == "modern":
-            return
-        params = {"requestId": id, "reason": reason or "the caller gave up"}
-
-        async def tell() -> None:
-            with contextlib.suppress(TransportError, ProtocolError, TimeoutError):
-                async with asyncio.timeout(_PATIENCE):
-                    await live.link.send(
-                        write_notice("notifications/cancelled", params),
-                        live.dialect.headers("notifications/cancelled", None),
-                    )
-
-        self.spawn(tell())
-
-    def _doubt(self, live: Conversation, error: UnexpectedStatus, losses: int) -> bool:
-        """A modern endpoint that no longer answers like one may have been replaced by an older server: meet it anew, once."""
-        if losses > 1 or live.dialect.era != "modern" or error.status not in (400, 404, 405):
-            return False
-        self._memory.note(self.dialer.key, None)
-        live.lost(error)
-        return True
-
-    def _stumble(self, live: Conversation, error: Error) -> None:
-        """A request failed with its connection, and the conversation does not end with it (HTTP): say so."""
-        if self._live is live and self.state == "ready":
-            self._enter("reconnecting", error)
-
-    async def _provide(self, flight: Flight, method: str, raw: Raw) -> dict[str, Any]:
-        """Answer what an input_required result asks; the fields of the next request."""
-        try:
-            wanted = _decode_input(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise RemoteProtocolError(
-                CODE_INVALID_REQUEST, f"an input_required result is malformed ({error}): {excerpt(bytes(raw))}"
-            ) from None
-        if wanted.requests is None and wanted.state is None:
-            raise RemoteProtocolError(
-                CODE_INVALID_REQUEST,
-                f"{method} was answered input_required, with neither inputRequests nor requestState",
-            )
-        extra: dict[str, Any] = {}
-        if wanted.state is not None:
-            extra["requestState"] = wanted.state
-        if wanted.requests:
-            if len(wanted.requests) > _MOST_QUESTIONS:
-                raise RemoteProtocolError(
-                    CODE_INVALID_REQUEST,
-                    f"{method} asks {len(wanted.requests)} questions at once, and {_MOST_QUESTIONS} are answered",
-                )
-            flight.patience.pause()
-            try:
-                extra["inputResponses"] = await self._answer_all(wanted.requests)
-            finally:
-                flight.patience.resume()
-        return extra
-
-    async def _answer_all(self, requests: Mapping[str, Any]) -> dict[str, Any]:
-        answers: dict[str, Any] = {}
-        for key, request in requests.items():
-            ask = as_object(request) or {}
-            method = ask.get("method")
-            if not isinstance(method, str):
-                raise RemoteProtocolError(CODE_INVALID_REQUEST, f"the input request {key[:80]!r} names no method")
-            if not self.asks.can_answer(method):
-                raise RemoteProtocolError(
-                    CODE_INVALID_REQUEST, f"the server asks for {method[:80]}, which this client did not offer"
-                )
-            answers[key] = await self.asks.answer(method, as_object(ask.get("params")) or {})
-        return answers
+            if self._closing is not None:
+                raise Closed("the client was closed") from error
+            if self._live is live and self.state == "ready":
+                self._enter("reconnecting", error)  # over HTTP the session does not end with one request
+            if not self._policy.may_resend(error, losses, repeatable=repeatable):
+                raise error
+            if self._live is not live:
+                return  # the next session is being opened; its policy has the pauses
+        await asyncio.sleep(pause_after(losses))
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> Any:
         """Have a person or a model asked on a call's behalf; ended by close."""
-        flight = Flight(method, Patience(None, None), None)
-        flight.is_internal = True
-        with flight.patience:
-            self._calls.add(flight)
+        call = PendingCall(method, Deadline(None, None), None)
+        call.is_internal = True
+        with call.deadline:
+            self._calls.add(call)
             try:
                 return await self.asks.answer(method, params)
             finally:
-                self._calls.discard(flight)
+                self._calls.discard(call)
 
     async def rest(self, pause: Awaitable[None]) -> None:
         """Let time pass between two requests that belong together; ended by close."""
-        flight = Flight("rest", Patience(None, None), None)
-        flight.is_internal = True
+        call = PendingCall("rest", Deadline(None, None), None)
+        call.is_internal = True
         # Where pings fail meanwhile, the next request heals what can be healed.
-        with contextlib.suppress(ConnectionLost), flight.patience:
-            self._calls.add(flight)
+        with contextlib.suppress(ConnectionLost), call.deadline:
+            self._calls.add(call)
             try:
                 await pause
             finally:
-                self._calls.discard(flight)
+                self._calls.discard(call)
 
-    def _late(self, method: str, patience: Patience) -> str:
+    def _late(self, method: str, patience: Deadline) -> str:
         text = f"no answer to {method} within {patience.limit:g} s from {self.dialer.describe()}"
         live = self._live or self._last
         if live is not None:
@@ -743,7 +573,7 @@ class Connection:
                 f"{self.dialer.describe()} did not take {method} within {self.options.timeout or 0:g} s"
             ) from None
         except Error as error:
-            self.discreet(error)
+            self.masked(error)
             raise
 
     @contextlib.contextmanager
@@ -753,22 +583,26 @@ class Connection:
         Not for one question after another: each call has `max_rounds` of them, then its time goes on.
         """
         most = self.options.max_rounds * len(self._calls)
-        flights = [flight for flight in self._calls if flight.asks < most] if method in _SLOW_ASKS else []
-        for flight in flights:
-            flight.asks += 1
-            flight.patience.pause()
+        calls = [call for call in self._calls if call.questions < most] if method in _SLOW_ASKS else []
+        for call in calls:
+            call.questions += 1
+            call.deadline.pause()
         try:
             yield
         finally:
-            for flight in flights:
-                flight.patience.resume()
+            for call in calls:
+                call.deadline.resume()
 
     # --- what the server tells ---------------------------------------------------------------------------------------
 
-    def hear(self, conversation: Conversation, frame: Frame) -> None:
+    def hear(self, conversation: PeerSession, frame: Frame) -> None:
         method: Any = frame.method
         if method == "notifications/progress":
-            self._progress(frame)
+            report = read_progress(frame)
+            if report is None:
+                log.warning("a malformed progress notification was ignored")
+            elif (call := self._requests.get(report.token)) is not None:
+                call.report(report)
             if self.asks.on_notification is not None:
                 self._tell(self.asks.on_notification, method, frame.read_params(), size=memory_of(frame))
             return
@@ -778,10 +612,10 @@ class Connection:
             id = params.get("requestId")
             if isinstance(id, (int, str)):
                 conversation.withdraw_ask(id)
-                flight = self._flights.get(id)
-                if flight is not None and flight.method == "subscriptions/listen":
+                call = self._requests.get(id)
+                if call is not None and call.method == "subscriptions/listen":
                     # The other way to end one on a pipe; its keeper opens another.
-                    flight.patience.end(ConnectionLost("the server ended the stream of changes"))
+                    call.deadline.end(ConnectionLost("the server ended the stream of changes"))
         elif method == "notifications/subscriptions/acknowledged" and self._live is conversation:
             if self.state == "reconnecting":
                 self._enter("ready")
@@ -793,16 +627,6 @@ class Connection:
             log.exception("a notification could not be handled: %s", method)
         if self.asks.on_notification is not None:
             self._tell(self.asks.on_notification, method, params, size=size)
-
-    def _progress(self, frame: Frame) -> None:
-        try:
-            report = _decode_progress(frame.params)  # pyright: ignore[reportArgumentType]
-        except (msgspec.DecodeError, UnicodeDecodeError, TypeError):
-            log.warning("a malformed progress notification was ignored")
-            return
-        flight = self._flights.get(report.token)
-        if flight is not None:
-            flight.progress(report)
 
 
 def _log_entry(params: Mapping[str, Any]) -> LogEntry:

@@ -1,6 +1,6 @@
 """How a client speaks: what goes into a request, what a result must look like, how the conversation begins.
 
-`Dialect` is the contract; `Stateless` is 2026-07-28, where every request says all there is to know about its sender.
+`Dialect` is the contract; `ModernDialect` is 2026-07-28, where every request says all there is to know about its sender.
 The revisions with a handshake are `legacy/dialect.py`. A dialect writes and reads; it sends nothing by itself but its
 greeting.
 """
@@ -8,7 +8,7 @@ greeting.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol, final
+from typing import Any, Final, Literal, Protocol, final
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -23,19 +23,19 @@ from trimaran.protocol.meta import (
     KEY_PROTOCOL_VERSION,
     KEY_SERVER_INFO,
 )
-from trimaran.protocol.replies import Frame, excerpt
+from trimaran.protocol.read_reply import Frame, excerpt
 from trimaran.protocol.versions import MODERN
 from trimaran.types import Implementation, Json, as_object
 
 from .link import Link
 
-__all__ = ["Dialect", "Stateless", "Welcome", "read_welcome", "write_notice", "write_request"]
+__all__ = ["Dialect", "ModernDialect", "ServerDescription", "read_welcome", "write_notice", "write_request"]
 
 _KNOWN: Final = frozenset({"complete", "input_required", "task"})
 
 
 @final
-class Welcome(Struct, frozen=True):
+class ServerDescription(Struct, frozen=True):
     """What a server said about itself."""
 
     version: str
@@ -46,10 +46,10 @@ class Welcome(Struct, frozen=True):
 
 
 class Dialect(Protocol):
-    era: str
+    era: Literal["modern", "legacy"]
     version: str
 
-    async def greet(self, link: Link, next_id: Callable[[], int]) -> Welcome:
+    async def greet(self, link: Link, next_id: Callable[[], int]) -> ServerDescription:
         """Begin the conversation.
 
         Raises:
@@ -131,10 +131,10 @@ _decode_any = msgspec.json.Decoder().decode
 
 
 @final
-class Stateless:
+class ModernDialect:
     """2026-07-28: nothing is remembered, everything is said each time."""
 
-    era = "modern"
+    era: Literal["modern", "legacy"] = "modern"
     version = MODERN
 
     def __init__(self, info: Mapping[str, Json], capabilities: Mapping[str, Json]) -> None:
@@ -162,26 +162,29 @@ class Stateless:
 
     def _declare(self, extension: str) -> bytes:
         """What is said each time, with one extension more."""
-        found = self._declaring.get(extension)
-        if found is None:
+        encoded = self._declaring.get(extension)
+        if encoded is None:
             capabilities: Any = self._said[KEY_CLIENT_CAPABILITIES]
             extensions: dict[str, Any] = {extension: {}, **(capabilities.get("extensions") or {})}
-            said: dict[str, Any] = {**self._said, KEY_CLIENT_CAPABILITIES: {**capabilities, "extensions": extensions}}
-            found = self._declaring[extension] = msgspec.json.encode(said)
-        return found
+            declared: dict[str, Any] = {
+                **self._said,
+                KEY_CLIENT_CAPABILITIES: {**capabilities, "extensions": extensions},
+            }
+            encoded = self._declaring[extension] = msgspec.json.encode(declared)
+        return encoded
 
     def _merged(
         self, extra: Mapping[str, Any] | None, token: RequestId | None, level: str | None, extension: str | None
     ) -> Raw:
         base = self._meta if extension is None else self._declare(extension)
-        mine: dict[str, Any] = dict(extra or {})
+        merged: dict[str, Any] = dict(extra or {})
         if token is not None:
-            mine["progressToken"] = token
+            merged["progressToken"] = token
         if level is not None:
-            mine[KEY_LOG_LEVEL] = level
+            merged[KEY_LOG_LEVEL] = level
         for key in (KEY_PROTOCOL_VERSION, KEY_CLIENT_INFO, KEY_CLIENT_CAPABILITIES):
-            mine.pop(key, None)  # said once, and by us
-        return Raw(base[:-1] + b"," + encode(mine)[1:] if mine else base)
+            merged.pop(key, None)  # said once, and by us
+        return Raw(base[:-1] + b"," + encode(merged)[1:] if merged else base)
 
     def headers(self, method: str, name: str | None) -> dict[str, str]:
         if name is None:
@@ -208,7 +211,7 @@ class Stateless:
             )
         return kind, result
 
-    async def greet(self, link: Link, next_id: Callable[[], int]) -> Welcome:
+    async def greet(self, link: Link, next_id: Callable[[], int]) -> ServerDescription:
         try:
             return await self._discover(link, next_id())
         except UnsupportedVersion as refusal:
@@ -217,29 +220,31 @@ class Stateless:
                 raise
         return await self._discover(link, next_id())
 
-    async def _discover(self, link: Link, id: int) -> Welcome:
+    async def _discover(self, link: Link, id: int) -> ServerDescription:
         message = self.write(id, "server/discover", {}, None, None)
         frame = await link.request(id, message, self.headers("server/discover", None))
         _, raw = self.outcome(frame)
         try:
-            found = _decode_discover(raw)
+            discovered = _decode_discover(raw)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise RemoteProtocolError(
                 CODE_INVALID_REQUEST, f"the server's answer to server/discover is malformed: {error}"
             ) from None
-        if MODERN not in found.versions:
+        if MODERN not in discovered.versions:
             raise UnsupportedVersion(
                 -32022,
-                f"the server speaks {', '.join(found.versions)[:200] or 'no revision'}, not {MODERN}",
-                {"supported": found.versions, "requested": MODERN},
+                f"the server speaks {', '.join(discovered.versions)[:200] or 'no revision'}, not {MODERN}",
+                {"supported": discovered.versions, "requested": MODERN},
             )
-        info = (as_object(found.meta) or {}).get(KEY_SERVER_INFO)
-        return read_welcome(MODERN, found.capabilities, info, found.instructions, _decode_any(raw))
+        info = (as_object(discovered.meta) or {}).get(KEY_SERVER_INFO)
+        return read_welcome(MODERN, discovered.capabilities, info, discovered.instructions, _decode_any(raw))
 
 
-def read_welcome(version: str, capabilities: Any, info: Any, instructions: Any, raw: Mapping[str, Json]) -> Welcome:
+def read_welcome(
+    version: str, capabilities: Any, info: Any, instructions: Any, raw: Mapping[str, Json]
+) -> ServerDescription:
     """What a server said about itself, each part as far as it can be read: none of them hides the others."""
-    return Welcome(
+    return ServerDescription(
         version,
         as_object(capabilities) or {},
         _read_info(info),

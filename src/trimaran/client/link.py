@@ -18,13 +18,13 @@ from msgspec import Struct
 
 from trimaran.errors import Error
 from trimaran.protocol.inbound import RequestId
-from trimaran.protocol.replies import Frame
+from trimaran.protocol.read_reply import Frame
 
-__all__ = ["Channel", "Inbox", "Link", "Owner", "Postmortem"]
+__all__ = ["Channel", "ExitReport", "Inbox", "Link", "Owner"]
 
 
 @final
-class Postmortem(Struct, frozen=True):
+class ExitReport(Struct, frozen=True):
     """What is known about the other end when it is gone."""
 
     exit_code: int | None = None
@@ -71,7 +71,7 @@ class Channel(Protocol):
         """What it leads to, for messages to people."""
         ...
 
-    def postmortem(self) -> Postmortem:
+    def postmortem(self) -> ExitReport:
         """What is known about the other end, once it has ended."""
         ...
 

@@ -1,7 +1,7 @@
-"""What a client may be told: one value, checked once.
+"""The options of a client: their defaults, their meanings, and the checks of their values.
 
-The defaults are those a person would choose for a program that runs for weeks: every call ends, nothing grows without
-bound, a sloppy server is complained about but used.
+The defaults suit a program that runs for weeks: every call ends, nothing grows without bound, and a server that breaks a rule
+is logged but used.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ from typing import Any, Final, Literal, TypeAlias, final, get_args
 
 from msgspec import Struct
 
+from trimaran.durations import check_seconds
 from trimaran.errors import ConfigError
+from trimaran.option_names import check_options
 from trimaran.protocol.versions import SUPPORTED
-from trimaran.seconds import check_seconds
 
-__all__ = ["Era", "Options", "SchemaCheck", "Tap"]
+__all__ = ["ClientState", "Era", "Options", "SchemaCheck", "Tap"]
 
 Era: TypeAlias = Literal["auto", "modern", "legacy"]
+ClientState: TypeAlias = Literal["new", "connecting", "ready", "reconnecting", "closed"]
 SchemaCheck: TypeAlias = Literal["warn", "strict", "off"]
 Tap: TypeAlias = Callable[[Literal["out", "in"], bytes], None]
 
@@ -28,14 +30,14 @@ MAX_TIMEOUT: Final = 600.0
 MAX_MESSAGE_BYTES: Final = 16 * 1024 * 1024
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-# What makes an object one that knows who calls: a handle, a grant, or in memory the caller itself.
+# The attributes of a token source, of a grant, and of a Principal (for a server in this process).
 _AUTHS: Final = (("header", "refresh"), ("acquire",), ("subject", "scopes"))
 _FIELD_VALUE: Final = re.compile(r"[\t -~\x80-\xff]*")
 
 
 @final
 class Options(Struct, frozen=True, kw_only=True):
-    """Everything `connect` takes beside its target."""
+    """Everything `connect` takes beside its target. `option_types.py` has the types that users' checkers see."""
 
     era: Era = "auto"
     """Which eras to try: both (modern first), or one."""
@@ -48,9 +50,9 @@ class Options(Struct, frozen=True, kw_only=True):
     connect_timeout: float = 30.0
     """Seconds to get from nothing to ready."""
     client_info: Mapping[str, Any] | None = None
-    """The name and version we give ourselves; ours unless said."""
+    """The name and version sent to the server; by default those of this library."""
     capabilities: Mapping[str, Any] | None = None
-    """Declared on top of what the handlers given imply."""
+    """Declared in addition to the capabilities that the handlers imply."""
 
     on_elicit: Any = None
     on_sample: Any = None
@@ -77,9 +79,9 @@ class Options(Struct, frozen=True, kw_only=True):
     max_message_bytes: int = MAX_MESSAGE_BYTES
     """The longest message taken from a server."""
     cache: bool = True
-    """Keep what the server says may be kept, for as long as it says."""
+    """Cache the results that the server allows to cache, for as long as it allows."""
     tasks: bool = False
-    """Say that tasks are understood: a tool may then be answered with one, and `call_tool` waits for it."""
+    """Declare support for tasks: the server may then answer a call with a task, and `call_tool` waits for it."""
     tap: Tap | None = None
     """Sees every JSON message in either direction; for recording and debugging."""
 
@@ -102,16 +104,13 @@ class Options(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def names(cls) -> frozenset[str]:
-        """What the options are called."""
+        """The names of all options."""
         return frozenset(cls.__struct_fields__)
 
     @classmethod
     def make(cls, given: Mapping[str, Any]) -> Options:
         """Options from keywords; ConfigError names the one that cannot be."""
-        known = cls.names()
-        for name in given:
-            if name not in known:
-                raise ConfigError(f"connect has no option {name!r}; it takes {', '.join(sorted(known))}")
+        check_options(given, cls.names(), "connect")
         options = cls(**given)
         options._check()
         return options

@@ -19,7 +19,7 @@ from trimaran.errors import (
     RemoteProtocolError,
 )
 from trimaran.protocol.inbound import RequestId
-from trimaran.protocol.replies import Frame, excerpt, id_in, id_of_malformed, read_frame, split_batch
+from trimaran.protocol.read_reply import Frame, excerpt, id_in, id_of_malformed, read_frame, split_batch
 
 from .link import Channel, Inbox
 from .options import Tap

@@ -14,13 +14,13 @@ import contextlib
 import logging
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Generic, TypeVar, cast, final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast, final
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
-from trimaran.errors import CODE_INVALID_REQUEST, RemoteProtocolError
-from trimaran.protocol.replies import excerpt
+from trimaran.errors import CODE_INVALID_REQUEST, InvalidOutput, RemoteProtocolError, ToolError
+from trimaran.protocol.read_reply import excerpt
 from trimaran.types import (
     BlobResourceContents,
     Completion,
@@ -55,21 +55,24 @@ __all__ = [
 log = logging.getLogger("trimaran.client")
 
 T = TypeVar("T")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    D = TypeVarWithDefault("D", default=Json)
+else:
+    D = TypeVar("D")
 
 
 @final
-class ToolResult:
-    """What a tool call ended in."""
+class ToolResult(Generic[D]):
+    """The result of a tool call. `ToolResult[Report]` is one that `into=Report` has converted."""
 
-    __slots__ = ("_raw", "content", "data", "is_error", "meta", "structured")
-
-    data: Any
-    """The plain Python value: the structured result, unwrapped; else the text of a single text block; else the content."""
+    __slots__ = ("_data", "_is_converted", "_raw", "content", "is_error", "meta", "structured")
 
     def __init__(
         self,
         content: list[Any],
-        structured: Any,
+        structured: Json,
         is_error: bool,
         meta: dict[str, Json] | None,
         raw: Raw,
@@ -84,7 +87,48 @@ class ToolResult:
         """Did the tool say that it failed?"""
         self.meta = meta or {}
         self._raw = raw
-        self.data = _plain(content, structured, unwrap=unwrap)
+        self._data: Any = _plain(content, structured, unwrap=unwrap)
+        self._is_converted = False
+
+    @property
+    def data(self) -> D:
+        """The plain Python value: the structured result, unwrapped; else the text of a single text block; else the content.
+
+        With `into=Report` it is a Report.
+
+        Raises:
+            ToolError: the tool failed, so there is no Report.
+        """
+        if self._is_converted and self.is_error:
+            raise self.failure()
+        return self._data
+
+    @data.setter
+    def data(self, value: D) -> None:
+        self._data = value
+
+    def failure(self, tool: str = "the tool") -> ToolError:
+        """The exception that says what the tool said when it failed."""
+        error = ToolError(self.text or f"{tool} failed without a reason", content=self.content)
+        error.result = self
+        return error
+
+    def convert_into(self, kind: Any, tool: str) -> None:
+        """Make `data` a value of the type `kind`; InvalidOutput if it does not fit. A failed result stays as it is."""
+        self._is_converted = True
+        if self.is_error:
+            return
+        from trimaran.schema.convert import ConversionError, decoder_of
+
+        value = self._data
+        if self.structured is None and isinstance(value, str) and kind is not str:
+            with contextlib.suppress(msgspec.DecodeError):
+                value = _decode_any(value)  # a tool without structured output often writes JSON in its text
+        try:
+            self._data = decoder_of(kind)(value)
+        except ConversionError as error:
+            name = kind.__name__ if isinstance(kind, type) else str(kind)
+            raise InvalidOutput(f"the result of {tool} is no {name}: {error}", result=self) from None
 
     @property
     def text(self) -> str:
@@ -97,7 +141,7 @@ class ToolResult:
         return _decode_any(self._raw)
 
     def __repr__(self) -> str:
-        return f"<ToolResult {'error ' if self.is_error else ''}{_cut(repr(self.data))}>"
+        return f"<ToolResult {'error ' if self.is_error else ''}{_cut(repr(self._data))}>"
 
 
 def _plain(content: list[Any], structured: Any, *, unwrap: bool) -> Any:
@@ -122,7 +166,7 @@ class ResourceResult:
     @property
     def text(self) -> str:
         """All text, one content after the other."""
-        return "\n".join(one.text for one in self.contents if isinstance(one, TextResourceContents))
+        return "\n".join(part.text for part in self.contents if isinstance(part, TextResourceContents))
 
     def copy(self) -> ResourceResult:
         """The same result with a list of its own."""
@@ -131,13 +175,13 @@ class ResourceResult:
     @property
     def blob(self) -> bytes:
         """The bytes of the first content, decoded; text counts as UTF-8."""
-        for one in self.contents:
-            if isinstance(one, TextResourceContents):
-                return one.text.encode()
+        for contents in self.contents:
+            if isinstance(contents, TextResourceContents):
+                return contents.text.encode()
             try:
-                return base64.b64decode(one.blob, validate=True)
+                return base64.b64decode(contents.blob, validate=True)
             except (binascii.Error, ValueError):
-                raise _malformed(f"the blob of {one.uri[:200]} is not base64") from None
+                raise _malformed(f"the blob of {contents.uri[:200]} is not base64") from None
         return b""
 
     @property
@@ -146,7 +190,7 @@ class ResourceResult:
         return _decode_any(self._raw)
 
     def __repr__(self) -> str:
-        return f"<ResourceResult {_cut(', '.join(one.uri for one in self.contents))}>"
+        return f"<ResourceResult {_cut(', '.join(part.uri for part in self.contents))}>"
 
 
 @final
@@ -166,7 +210,7 @@ class PromptResult:
     @property
     def text(self) -> str:
         """The text of all messages, line by line."""
-        return "\n".join(one.content.text for one in self.messages if type(one.content) is TextContent)
+        return "\n".join(part.content.text for part in self.messages if type(part.content) is TextContent)
 
     @property
     def raw(self) -> dict[str, Json]:
@@ -313,9 +357,9 @@ def type_contents(value: Any) -> ResourceContents | None:
     """Typed resource contents, by the field that tells text from blob; None if neither fits."""
     if not isinstance(value, dict):
         return None
-    wanted: type[ResourceContents] = BlobResourceContents if "blob" in value else TextResourceContents
+    kind: type[ResourceContents] = BlobResourceContents if "blob" in value else TextResourceContents
     try:
-        return msgspec.convert(cast("Any", value), wanted)
+        return msgspec.convert(cast("Any", value), kind)
     except msgspec.ValidationError:
         return None
 
@@ -341,7 +385,7 @@ def read_prompt(raw: Raw) -> PromptResult:
         reply = _decode_prompt_reply(raw)
     except _MISREAD as error:
         raise _malformed(f"the result of prompts/get is malformed ({error}): {excerpt(bytes(raw))}") from None
-    messages = [PromptMessage(role=one.role, content=_as_block(one.content)) for one in reply.messages]
+    messages = [PromptMessage(role=message.role, content=_as_block(message.content)) for message in reply.messages]
     description = reply.description if isinstance(reply.description, str) else None
     return PromptResult(messages, description, _mapping(reply.meta), raw)
 
@@ -369,14 +413,14 @@ def read_page(method: str, raw: Raw) -> Page[Any]:
         raise _malformed(f"the result of {method} has no list: {excerpt(bytes(raw))}")
     items: list[Any] = []
     malformed = 0
-    for one in listed or ():
+    for item_json in listed or ():
         try:
-            item = _read_item(decode, one, method)
+            item = _read_item(decode, item_json, method)
         except _MISREAD as error:
             malformed += 1
             if malformed > _MOST_MALFORMED:
                 raise _malformed(f"{method} lists more than {_MOST_MALFORMED} malformed items on one page") from None
-            log.warning("%s: an item was dropped, it is malformed (%s): %s", method, error, excerpt(bytes(one)))
+            log.warning("%s: an item was dropped, it is malformed (%s): %s", method, error, excerpt(bytes(item_json)))
             continue
         if type(item) is Tool and isinstance(item.annotations, dict):
             with contextlib.suppress(msgspec.ValidationError):  # hints that are no hints stay as they came

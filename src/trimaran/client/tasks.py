@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
-from typing import Any, Final, final
+from typing import Any, Final, Generic, final
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
@@ -31,11 +31,11 @@ from trimaran.errors import (
     TransportError,
     UnexpectedStatus,
 )
-from trimaran.protocol.replies import excerpt
+from trimaran.protocol.read_reply import excerpt
 
-from .results import ToolResult
+from .results import D, ToolResult
 
-__all__ = ["TASKS", "Asker", "TaskHandle", "TaskUpdate", "read_begun"]
+__all__ = ["TASKS", "TaskClient", "TaskHandle", "TaskUpdate", "read_begun"]
 
 TASKS: Final = "io.modelcontextprotocol/tasks"
 _ENDED: Final = frozenset({"completed", "failed", "cancelled"})
@@ -107,8 +107,8 @@ def _read(raw: Raw) -> _Wire:
 
 
 @final
-class Asker:
-    """What a handle needs of its client."""
+class TaskClient:
+    """The parts of a client that a handle uses."""
 
     def __init__(
         self,
@@ -124,8 +124,8 @@ class Asker:
 
 
 @final
-class _Trouble:
-    """How long the server has not answered somebody who waits for a task."""
+class _Silence:
+    """Measures how long the server has not answered a caller who waits for a task."""
 
     def __init__(self, rest: Callable[[Awaitable[None]], Awaitable[None]]) -> None:
         self._rest = rest
@@ -136,7 +136,7 @@ class _Trouble:
         self._since, self._count = None, 0
 
     async def bear(self, error: Error) -> None:
-        """Wait a little; raise what cannot pass, and what has lasted too long."""
+        """Wait a little before the next try; raise the error if it is final or has lasted too long."""
         if not _may_pass(error):
             raise error
         now = asyncio.get_running_loop().time()
@@ -150,7 +150,7 @@ class _Trouble:
 
 
 def _may_pass(error: Error) -> bool:
-    """Does it say nothing about the task, and may another try fare better?"""
+    """True if the error says nothing about the task, and another try may succeed."""
     if isinstance(error, CallError):
         return error.code == CODE_INTERNAL
     if isinstance(error, UnexpectedStatus):
@@ -159,10 +159,12 @@ def _may_pass(error: Error) -> bool:
 
 
 @final
-class TaskHandle:
-    """One task. Made by `client.start_task(...)` or `client.task(id)`."""
+class TaskHandle(Generic[D]):
+    """One task. Made by `client.start_task(...)` or `client.task(id)`. `TaskHandle[Report]` is one with `into=Report`."""
 
-    def __init__(self, asker: Asker, id: str, finish: Callable[[Raw], ToolResult], known: _Wire | None = None) -> None:
+    def __init__(
+        self, asker: TaskClient, id: str, finish: Callable[[Raw], ToolResult[D]], known: _Wire | None = None
+    ) -> None:
         self.id = id
         self.status = known.status if known is not None else "unknown"
         self.message = known.status_message if known is not None else None
@@ -170,27 +172,27 @@ class TaskHandle:
         self._finish = finish
         self._poll = _pace(known)
         self._answered: set[str] = set()
-        self._result: ToolResult | None = None
+        self._result: ToolResult[D] | None = None
 
     @classmethod
-    def ended(cls, result: ToolResult) -> TaskHandle:
-        """One that was done before it was a task."""
-        made = cls(_NOBODY, "", _never)
-        made.status = "completed"
-        made._result = result
-        return made
+    def ended(cls, result: ToolResult[D]) -> TaskHandle[D]:
+        """A handle for a call that the server answered at once."""
+        handle = cls(_NOBODY, "", _never)
+        handle.status = "completed"
+        handle._result = result
+        return handle
 
     def __repr__(self) -> str:
         return f"<TaskHandle {self.id} {self.status}>"
 
-    def __await__(self) -> Generator[Any, None, ToolResult]:
+    def __await__(self) -> Generator[Any, None, ToolResult[D]]:
         return self.result().__await__()
 
     @property
     def is_over(self) -> bool:
         return self.status in _ENDED
 
-    async def result(self, timeout: float | None = None) -> ToolResult:
+    async def result(self, timeout: float | None = None) -> ToolResult[D]:
         """Wait for the end: the tool's result.
 
         Raises:
@@ -206,36 +208,36 @@ class TaskHandle:
                 raise
             raise TimedOut(f"the task {self.id} is {self.status} after {timeout or 0:g} s; it goes on") from None
 
-    async def _wait(self) -> ToolResult:
+    async def _wait(self) -> ToolResult[D]:
         if self._result is not None:
             return self._result
-        self._result = await self._come_for_it()
+        self._result = await self._wait_for_end()
         return self._result
 
-    async def _come_for_it(self) -> ToolResult:
+    async def _wait_for_end(self) -> ToolResult[D]:
         if not self._asker.is_modern():
             raw = await self._fetch()
             self.status = "completed"
             return self._finish(raw)
-        trouble = _Trouble(self._asker.rest)
+        trouble = _Silence(self._asker.rest)
         while True:
-            found = await self._look_on(trouble)
-            if found.status == "completed":
-                if found.result is UNSET:
+            task = await self._get_patiently(trouble)
+            if task.status == "completed":
+                if task.result is UNSET:
                     raise RemoteProtocolError(
                         CODE_INVALID_REQUEST, f"the task {self.id} is completed, and the server sent no result"
                     )
-                return self._finish(found.result)
-            if found.error is not None and found.status == "failed":
-                raise CallError(found.error.code, found.error.message, found.error.data)
-            if found.status in _ENDED:
-                why = f": {found.status_message}" if found.status_message else ""
-                raise CallError(CODE_INVALID_REQUEST, f"the task {self.id} was {found.status}{why}")
+                return self._finish(task.result)
+            if task.error is not None and task.status == "failed":
+                raise CallError(task.error.code, task.error.message, task.error.data)
+            if task.status in _ENDED:
+                why = f": {task.status_message}" if task.status_message else ""
+                raise CallError(CODE_INVALID_REQUEST, f"the task {self.id} was {task.status}{why}")
             await self._asker.rest(asyncio.sleep(self._poll))
 
     async def _fetch(self) -> Raw:
         """The result, on 2025-11-25: asked for until the answer is about the task, and not about who was asked."""
-        trouble = _Trouble(self._asker.rest)
+        trouble = _Silence(self._asker.rest)
         has_ended = False
         while True:
             began = asyncio.get_running_loop().time()
@@ -243,12 +245,13 @@ class TaskHandle:
                 return await self._asker.call("tasks/result", {"taskId": self.id}, self.id, timeout=None)
             except CallError as error:
                 try:
-                    found = await self._look_on(_Trouble(self._asker.rest))
+                    task = await self._get_patiently(_Silence(self._asker.rest))
                 except CallError:  # the same error may mean that there is no such task
                     raise error from None
                 if has_ended or not _may_pass(error):
                     raise
-                has_ended = found.status in _ENDED  # then the next answer is the task's own
+                # After a failure the next error is the task's own. A completed task has none: only its store was away.
+                has_ended = task.status in _ENDED and task.status != "completed"
                 if not has_ended:
                     await trouble.bear(error)
             except TransportError as error:
@@ -256,31 +259,31 @@ class TaskHandle:
                     trouble.is_over()
                 await trouble.bear(error)
 
-    async def _look_on(self, trouble: _Trouble) -> _Wire:
-        """How it stands, whatever happens to the server meanwhile."""
+    async def _get_patiently(self, trouble: _Silence) -> _Wire:
+        """The state of the task; waits while the server does not answer."""
         while True:
             try:
-                found = await self._look()
+                task = await self._get()
             except (CallError, TransportError) as error:
                 await trouble.bear(error)
             else:
                 trouble.is_over()
-                return found
+                return task
 
     async def refresh(self) -> TaskUpdate:
-        """Ask the server how it stands, and answer what it wants to know."""
+        """Ask the server for the state of the task, and answer the task's questions."""
         if self._result is not None:
             return TaskUpdate(self.status, self.message)
-        found = await self._look()
-        return TaskUpdate(found.status, found.status_message)
+        task = await self._get()
+        return TaskUpdate(task.status, task.status_message)
 
     async def __aiter__(self) -> AsyncGenerator[TaskUpdate, None]:
         """Each change of the status or its message, the end included."""
         last: TaskUpdate | None = None
-        trouble = _Trouble(self._asker.rest)
+        trouble = _Silence(self._asker.rest)
         while True:
             if self._result is None:
-                await self._look_on(trouble)
+                await self._get_patiently(trouble)
             update = TaskUpdate(self.status, self.message)
             if update != last:
                 last = update
@@ -295,24 +298,24 @@ class TaskHandle:
             await self._asker.rest(asyncio.sleep(self._poll))
 
     async def cancel(self) -> None:
-        """Tell the server that the task is not wanted any more. One that has ended stays as it is."""
+        """Ask the server to cancel the task. A task that has ended stays as it is."""
         if self._result is not None:
             return
         try:
             await self._asker.call("tasks/cancel", {"taskId": self.id}, self.id)
         except CallError:
-            if not self._asker.is_modern() and (await self._look()).status in _ENDED:
+            if not self._asker.is_modern() and (await self._get()).status in _ENDED:
                 return  # 2025-11-25 calls that an error
             raise
 
-    async def _look(self) -> _Wire:
+    async def _get(self) -> _Wire:
         raw = await self._asker.call("tasks/get", {"taskId": self.id}, self.id)
-        found = _read(raw)
-        self.status, self.message = found.status, found.status_message
-        self._poll = _pace(found)
-        if found.input_requests:
-            await self._answer(found.input_requests)
-        return found
+        task = _read(raw)
+        self.status, self.message = task.status, task.status_message
+        self._poll = _pace(task)
+        if task.input_requests:
+            await self._answer(task.input_requests)
+        return task
 
     async def _answer(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
         """Each question once, however often it is shown before the server has taken the answer in."""
@@ -320,9 +323,9 @@ class TaskHandle:
             if key in self._answered:
                 continue
             self._answered.add(key)
-            asked: Mapping[str, Any] = request.get("params") or {}
+            question: Mapping[str, Any] = request.get("params") or {}
             try:
-                answer = await self._asker.ask(str(request.get("method")), asked)
+                answer = await self._asker.ask(str(request.get("method")), question)
                 params = {"taskId": self.id, "inputResponses": {key: answer}}
                 await self._asker.call("tasks/update", params, self.id)
             except BaseException:
@@ -334,7 +337,7 @@ def _never(*_: Any, **__: Any) -> Any:
     raise AssertionError("a task that has ended asks nobody")
 
 
-_NOBODY: Final = Asker(_never, _never, _never, _never)
+_NOBODY: Final = TaskClient(_never, _never, _never, _never)
 
 
 def _pace(known: _Wire | None) -> float:

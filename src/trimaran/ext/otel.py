@@ -1,4 +1,4 @@
-"""Traces, metrics and an access log: what a server or a client did, told in words that others understand.
+"""Traces, metrics and an access log of a server or a client, under standard names.
 
     Telemetry().attach(server)                  spans and durations of every call, under the parent its caller names;
                                                 and what its HTTP endpoints have open and at work
@@ -28,7 +28,7 @@ import msgspec
 
 from trimaran.client import Client
 from trimaran.errors import ConfigError, ProtocolError, TimedOut, ToolError
-from trimaran.protocol.inbound import Call
+from trimaran.protocol.inbound import IncomingCall
 from trimaran.server.dispatch import Serve
 from trimaran.server.server import Server
 from trimaran.transports.engine import engines_of
@@ -44,14 +44,14 @@ __all__ = ["AccessLog", "Telemetry", "TracedClient"]
 T = TypeVar("T")
 
 _SCOPE: Final = "trimaran"
-# Of the conventions: from what is done at once to what a person waits for.
+# The buckets of the conventions, in seconds.
 _BUCKETS: Final = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300]
 _MAX_NAME: Final = 200  # of what came over the wire, in an attribute or a line of the log
 # A stream of changes lasts as long as its client; among durations of calls it would say nothing.
 _STREAMS: Final = frozenset({"subscriptions/listen"})
 # A field of `Gauges`, and as what it is observed. What adds up over processes is a counter, as the conventions want it.
 _GAUGES: Final = (
-    ("sessions", "up_down_counter", "trimaran.server.sessions", "{session}", "Legacy sessions."),
+    ("sessions", "up_down_counter", "trimaran.server.session_info", "{session}", "Legacy sessions."),
     ("streams", "up_down_counter", "trimaran.server.streams", "{stream}", "Open response streams."),
     ("listeners", "up_down_counter", "trimaran.server.listeners", "{listener}", "Open subscriptions/listen calls."),
     ("calls", "up_down_counter", "trimaran.server.calls", "{call}", "Calls at work that did not finish at once."),
@@ -135,7 +135,7 @@ class Telemetry:
             self._create_gauges()
         self._servers.append(weakref.ref(server))
 
-        async def record(call: Call, call_next: Serve, /) -> Any:
+        async def record(call: IncomingCall, call_next: Serve, /) -> Any:
             return await self._serve(server, call, call_next)
 
         server.middleware(record)
@@ -146,10 +146,10 @@ class Telemetry:
             create(name, callbacks=[self._observer(field)], unit=unit, description=description)
 
     def _observer(self, field: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
-        """What a reader calls, in a thread of its own, each time it collects."""
+        """The callback of a metric reader; it runs in the reader's thread."""
 
         def observe(options: CallbackOptions) -> Iterable[Observation]:
-            for server in [found for one in self._servers if (found := one()) is not None]:
+            for server in [live for reference in self._servers if (live := reference()) is not None]:
                 engines = engines_of(server)
                 value = read_gauge(field, server, engines) if engines else None
                 if value is not None:
@@ -158,7 +158,7 @@ class Telemetry:
 
         return observe
 
-    async def _serve(self, server: Server, call: Call, call_next: Serve) -> Any:
+    async def _serve(self, server: Server, call: IncomingCall, call_next: Serve) -> Any:
         name, attributes, labels = _described(server, call)
         ambient = self._trace.get_current_span().get_span_context()
         carrier = {k: v for k, v in call.meta.items() if isinstance(v, str)}
@@ -208,7 +208,7 @@ class Telemetry:
         prompt: str | None = None,
         uri: str | None = None,
     ) -> T:
-        """Send something under a span of its own; `send` is given the `_meta` that carries the trace."""
+        """Send under a new span; `send` receives the `_meta` that carries the trace."""
         attributes: dict[str, Any] = {"mcp.method.name": method}
         target = tool if tool is not None else prompt
         if tool is not None:
@@ -278,7 +278,7 @@ class Telemetry:
 
 @final
 class TracedClient:
-    """A client whose calls are recorded. What it does not name is the client's own."""
+    """A client whose calls are recorded. Every other attribute is the client's own."""
 
     def __init__(self, client: Client, telemetry: Telemetry) -> None:
         self._client = client
@@ -353,7 +353,7 @@ class AccessLog:
     def attach(self, server: Server) -> None:
         """Log every call of this server."""
 
-        async def record(call: Call, call_next: Serve, /) -> Any:
+        async def record(call: IncomingCall, call_next: Serve, /) -> Any:
             started = time.perf_counter()
             outcome = _Outcome()
             try:
@@ -369,9 +369,9 @@ class AccessLog:
         server.middleware(record)
 
 
-def _line(call: Call, outcome: _Outcome, seconds: float) -> str:
+def _line(call: IncomingCall, outcome: _Outcome, seconds: float) -> str:
     info, session = call.peer.info, call.session
-    found: dict[str, Json] = {
+    fields: dict[str, Json] = {
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
         "method": call.method,
         "target": _target(call),
@@ -385,31 +385,31 @@ def _line(call: Call, outcome: _Outcome, seconds: float) -> str:
         "subject": getattr(call.principal, "subject", None),
         "trace": _trace_id(call),
     }
-    # Encoded, so that no name can begin a line of its own.
-    return msgspec.json.encode({k: v for k, v in found.items() if v is not None}).decode()
+    # Encoded, so that no name can start a new line.
+    return msgspec.json.encode({k: v for k, v in fields.items() if v is not None}).decode()
 
 
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}.*", re.DOTALL)
 
 
-def _trace_id(call: Call) -> str | None:
+def _trace_id(call: IncomingCall) -> str | None:
     trace: Any = sys.modules.get("opentelemetry.trace")
     if trace is not None:
         current = trace.get_current_span().get_span_context()
         if current.is_valid:
             return format(current.trace_id, "032x")
     sent = call.meta.get("traceparent")
-    found = _TRACEPARENT.fullmatch(sent) if isinstance(sent, str) else None
-    return None if found is None else found[1]
+    match = _TRACEPARENT.fullmatch(sent) if isinstance(sent, str) else None
+    return None if match is None else match[1]
 
 
-def _target(call: Call) -> str | None:
+def _target(call: IncomingCall) -> str | None:
     target = getattr(call.params, "name", None) or getattr(call.params, "uri", None)
     return target[:_MAX_NAME] if isinstance(target, str) else None
 
 
-def _described(server: Server, call: Call) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """A span's name and attributes, and of these what may label a metric."""
+def _described(server: Server, call: IncomingCall) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """A span's name and attributes, and the attributes that may label a metric."""
     method, params = call.method, call.params
     labels: dict[str, Any] = {"mcp.method.name": method, "mcp.protocol.version": call.peer.version}
     if call.headers is not None:
@@ -434,13 +434,13 @@ def _named(method: str, key: str, name: str, is_known: bool, labels: dict[str, A
     return f"{method} {name[:_MAX_NAME]}" if is_known else method
 
 
-async def _whole(call_next: Serve, call: Call) -> Any:
+async def _whole(call_next: Serve, call: IncomingCall) -> Any:
     return await call_next(call)
 
 
 @types.coroutine
 def _within(context: contextvars.Context, coroutine: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
-    """Run every step of a coroutine in a context of its own, whichever task takes the step."""
+    """Run every step of a coroutine in its own context, whichever task runs the step."""
     step: Callable[..., Any] = coroutine.send
     argument: Any = None
     while True:

@@ -11,106 +11,64 @@ What providers accept differs, so each has a profile of JSON Schema. `lint` says
 path; the functions that make tools change a schema where that loses nothing, and leave it alone where nothing is wrong.
 """
 
-from __future__ import annotations
+from trimaran.lazy_names import lazy_names
 
-# `typing` is not loaded by the interpreter itself.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
-    from .calls import (
-        ToolCall,
-        from_anthropic_call,
-        from_gemini_call,
-        from_openai_call,
-        read_calls,
-        restore_arguments,
+    from .anthropic import (
+        AnthropicTool as AnthropicTool,
+        from_anthropic_call as from_anthropic_call,
+        result_from_anthropic as result_from_anthropic,
+        result_to_anthropic as result_to_anthropic,
+        to_anthropic as to_anthropic,
     )
-    from .fit import Fit, Fitted, fit_schema
-    from .linting import lint
-    from .profiles import PROFILES, Profile, profile_named
-    from .results import (
-        media_to_openai,
-        result_from_anthropic,
-        result_from_gemini,
-        result_from_openai,
-        result_to_anthropic,
-        result_to_gemini,
-        result_to_openai,
-        result_to_openai_responses,
+    from .calls import ToolCall as ToolCall, restore_arguments as restore_arguments
+    from .fit import Fit as Fit, Fitted as Fitted, fit_schema as fit_schema
+    from .gemini import (
+        GeminiTool as GeminiTool,
+        from_gemini_call as from_gemini_call,
+        result_from_gemini as result_from_gemini,
+        result_to_gemini as result_to_gemini,
+        to_gemini as to_gemini,
     )
-    from .rules import Finding
-    from .tools import FORMATS, Format, to_anthropic, to_gemini, to_openai, to_openai_responses, to_provider
-
-_HOMES = {
-    "calls": (
-        "ToolCall",
-        "from_anthropic_call",
-        "from_gemini_call",
-        "from_openai_call",
-        "read_calls",
-        "restore_arguments",
-    ),
-    "fit": ("Fit", "Fitted", "fit_schema"),
-    "linting": ("lint",),
-    "profiles": ("PROFILES", "Profile", "profile_named"),
-    "results": (
-        "media_to_openai",
-        "result_from_anthropic",
-        "result_from_gemini",
-        "result_from_openai",
-        "result_to_anthropic",
-        "result_to_gemini",
-        "result_to_openai",
-        "result_to_openai_responses",
-    ),
-    "rules": ("Finding",),
-    "tools": ("FORMATS", "Format", "to_anthropic", "to_gemini", "to_openai", "to_openai_responses", "to_provider"),
-}
-
-__all__ = [
-    "FORMATS",
-    "PROFILES",
-    "Finding",
-    "Fit",
-    "Fitted",
-    "Format",
-    "Profile",
-    "ToolCall",
-    "fit_schema",
-    "from_anthropic_call",
-    "from_gemini_call",
-    "from_openai_call",
-    "lint",
-    "media_to_openai",
-    "profile_named",
-    "read_calls",
-    "restore_arguments",
-    "result_from_anthropic",
-    "result_from_gemini",
-    "result_from_openai",
-    "result_to_anthropic",
-    "result_to_gemini",
-    "result_to_openai",
-    "result_to_openai_responses",
-    "to_anthropic",
-    "to_gemini",
-    "to_openai",
-    "to_openai_responses",
-    "to_provider",
-]
-
-
-def __getattr__(name: str) -> Any:
-    import importlib
-
-    for home, names in _HOMES.items():
-        if name in names:
-            value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
-            globals()[name] = value
-            return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    from .linting import lint as lint
+    from .openai import (
+        OpenAIFunction as OpenAIFunction,
+        OpenAIResponsesTool as OpenAIResponsesTool,
+        OpenAITool as OpenAITool,
+        from_openai_call as from_openai_call,
+        media_to_openai as media_to_openai,
+        result_from_openai as result_from_openai,
+        result_to_openai as result_to_openai,
+        result_to_openai_responses as result_to_openai_responses,
+        to_openai as to_openai,
+        to_openai_responses as to_openai_responses,
+    )
+    from .profiles import PROFILES as PROFILES, Profile as Profile, profile_named as profile_named
+    from .providers import (
+        FORMATS as FORMATS,
+        Format as Format,
+        FormatOptions as FormatOptions,
+        detect_format as detect_format,
+        read_calls as read_calls,
+        to_provider as to_provider,
+    )
+    from .rules import Finding as Finding
+else:
+    __all__, __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "anthropic": "AnthropicTool from_anthropic_call result_from_anthropic result_to_anthropic to_anthropic",
+            "calls": "ToolCall restore_arguments",
+            "fit": "Fit Fitted fit_schema",
+            "gemini": "GeminiTool from_gemini_call result_from_gemini result_to_gemini to_gemini",
+            "linting": "lint",
+            "openai": (
+                "OpenAIFunction OpenAIResponsesTool OpenAITool from_openai_call media_to_openai "
+                "result_from_openai result_to_openai result_to_openai_responses to_openai to_openai_responses"
+            ),
+            "profiles": "PROFILES Profile profile_named",
+            "providers": "FORMATS Format FormatOptions detect_format read_calls to_provider",
+            "rules": "Finding",
+        },
+    )

@@ -1,4 +1,4 @@
-"""Calls that a model made, read from its provider's shape: a name and arguments (R223).
+"""Calls that a model made: a name and arguments (R223). The files of the providers read them from their shapes.
 
 Responses as JSON values and the objects of the providers' own libraries are both read. Arguments may be a mapping or JSON
 text; absent, null or empty text are no arguments (R276). What cannot be a call raises LocalProtocolError with a text made to
@@ -7,26 +7,18 @@ be shown to the model: nothing was sent to any server.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, cast, final
+from collections.abc import Mapping
+from typing import Any, cast, final
 
 from trimaran.depth import decode_json
-from trimaran.errors import ConfigError, LocalProtocolError
+from trimaran.errors import LocalProtocolError
 from trimaran.types import Json
 
 from .profiles import Profile, profile_named
 from .properties import original_names
-from .tools import FORMATS, Format
 from .trees import MAX_DEPTH, Schema, admits_null, as_schema, list_of, resolve, strings_of
 
-__all__ = [
-    "ToolCall",
-    "from_anthropic_call",
-    "from_gemini_call",
-    "from_openai_call",
-    "read_calls",
-    "restore_arguments",
-]
+__all__ = ["ToolCall", "build_call", "get_field", "items_of", "not_a_call", "restore_arguments"]
 
 
 @final
@@ -57,119 +49,48 @@ class ToolCall(tuple[str, dict[str, Json]]):
         return f"ToolCall({self.name!r}, {self.arguments!r}, id={self.id!r})"
 
 
-def from_anthropic_call(block: Any) -> ToolCall:
-    """The call in a `tool_use` block."""
-    if _get(block, "type") not in ("tool_use", None):
-        raise _not_a_call(block, 'a block with "type": "tool_use"')
-    return _call(block, _get(block, "name"), _get(block, "input"), _get(block, "id"), "a tool_use block")
-
-
-def from_openai_call(call: Any) -> ToolCall:
-    """The call in an entry of `tool_calls` (Chat Completions), or in a `function_call` item (Responses)."""
-    function = _get(call, "function")
-    if function is None:
-        if _get(call, "type") not in ("function_call", None):
-            raise _not_a_call(call, 'an item with "type": "function_call"')
-        return _call(call, _get(call, "name"), _get(call, "arguments"), _get(call, "call_id"), "a function_call item")
-    return _call(call, _get(function, "name"), _get(function, "arguments"), _get(call, "id"), "an entry of tool_calls")
-
-
-def from_gemini_call(part: Any) -> ToolCall:
-    """The call in a part with a `functionCall`, or in that `functionCall` itself."""
-    inner = _get(part, "functionCall", "function_call")
-    held = part if inner is None else inner
-    return _call(held, _get(held, "name"), _get(held, "args"), _get(held, "id"), "a functionCall")
-
-
-def read_calls(message: Any, format: Format | str) -> list[ToolCall]:
-    """Every call in what a provider answered: the whole response, a message of it, or its content.
-
-    Raises:
-        ConfigError: the format is not one of `FORMATS`.
-        LocalProtocolError: one of them is malformed.
-    """
-    if format not in _READERS:
-        raise ConfigError(f"there is no format {format!r}; the known ones are {', '.join(FORMATS)}")
-    return list(_READERS[format](message))
-
-
-def _anthropic_calls(message: Any) -> Iterator[ToolCall]:
-    for block in _list(message, "content"):
-        if _get(block, "type") == "tool_use":
-            yield from_anthropic_call(block)
-
-
-def _openai_calls(message: Any) -> Iterator[ToolCall]:
-    choices = _get(message, "choices")
-    for choice in cast("list[Any]", choices) if isinstance(choices, list) else [message]:
-        answer = _get(choice, "message")
-        for call in _list(choice if answer is None else answer, "tool_calls"):
-            yield from_openai_call(call)
-
-
-def _responses_calls(message: Any) -> Iterator[ToolCall]:
-    for item in _list(message, "output"):
-        if _get(item, "type") == "function_call":
-            yield from_openai_call(item)
-
-
-def _gemini_calls(message: Any) -> Iterator[ToolCall]:
-    candidates = _get(message, "candidates")
-    for candidate in cast("list[Any]", candidates) if isinstance(candidates, list) else [message]:
-        content = _get(candidate, "content")
-        for part in _list(candidate if content is None else content, "parts"):
-            if _get(part, "functionCall", "function_call") is not None:
-                yield from_gemini_call(part)
-
-
-_READERS: Final[dict[str, Callable[[Any], Iterable[ToolCall]]]] = {
-    "anthropic": _anthropic_calls,
-    "openai": _openai_calls,
-    "openai-responses": _responses_calls,
-    "gemini": _gemini_calls,
-}
-
-
-def _get(thing: Any, *names: str) -> Any:
+def get_field(source: Any, *names: str) -> Any:
     """A field of a mapping or of an object; None if there is none of these names."""
     for name in names:
-        value = cast("Mapping[str, Any]", thing).get(name) if isinstance(thing, Mapping) else getattr(thing, name, None)
+        value = (
+            cast("Mapping[str, Any]", source).get(name) if isinstance(source, Mapping) else getattr(source, name, None)
+        )
         if value is not None:
             return value
     return None
 
 
-def _list(thing: Any, field: str) -> list[Any]:
-    items = cast("Any", thing) if isinstance(thing, list) else _get(thing, field)
+def items_of(reply: Any, field: str) -> list[Any]:
+    items = cast("Any", reply) if isinstance(reply, list) else get_field(reply, field)
     return cast("list[Any]", items) if isinstance(items, list) else []
 
 
-def _call(held: Any, name: Any, arguments: Any, call_id: Any, what: str) -> ToolCall:
+def build_call(block: Any, name: Any, arguments: Any, call_id: Any, what: str) -> ToolCall:
     if not isinstance(name, str) or not name:
-        raise _not_a_call(held, f"{what} with a name")
+        raise not_a_call(block, f"{what} with a name")
     return ToolCall(name, _arguments(name, arguments), call_id if isinstance(call_id, str) else "")
 
 
-def _arguments(name: str, given: Any) -> dict[str, Json]:
-    if isinstance(given, str):
-        if not given.strip():
+def _arguments(name: str, arguments: Any) -> dict[str, Json]:
+    if isinstance(arguments, str):
+        if not arguments.strip():
             return {}
         try:
-            given = decode_json(given)
+            arguments = decode_json(arguments)
         except ValueError as error:
             raise LocalProtocolError.invalid_params(
                 f"the arguments of {name} are not valid JSON ({error}): send one JSON object"
             ) from None
-    if given is None:
+    if arguments is None:
         return {}
-    if not isinstance(given, Mapping):
-        kind = type(cast("object", given)).__name__
+    if not isinstance(arguments, Mapping):
+        kind = type(cast("object", arguments)).__name__
         raise LocalProtocolError.invalid_params(f"the arguments of {name} are a {kind}: send one JSON object")
-    return dict(cast("Mapping[str, Json]", given))
+    return dict(cast("Mapping[str, Json]", arguments))
 
 
-def _not_a_call(held: Any, expected: str) -> LocalProtocolError:
-    return LocalProtocolError.invalid_request(f"this is no call: expected {expected}, got {str(held)[:200]}")
+def not_a_call(block: Any, expected: str) -> LocalProtocolError:
+    return LocalProtocolError.invalid_request(f"this is no call: expected {expected}, got {str(block)[:200]}")
 
 
 # --- arguments of strict calls ---------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ def is_one(tools: AnyTools) -> bool:
 
 
 def read_tools(tools: AnyTools) -> list[Definition]:
-    """The definitions in what was given: one tool or several."""
+    """The definitions of one tool or several."""
     listed = [tools] if is_one(tools) else tools
     return [_read(tool) for tool in cast("Iterable[AnyTool]", listed)]
 

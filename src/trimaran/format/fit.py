@@ -56,11 +56,11 @@ from .trees import (
 __all__ = ["Fit", "Fitted", "fit_as_far", "fit_schema"]
 
 Fit: TypeAlias = Literal["exact", "loose", "auto"] | None
-"""How far a schema may be changed for a provider: "auto" is loose where exact would leave what is refused; None: not at all."""
+"""How far a schema may be changed for a provider. "auto" is loose only where exact is not enough; None: not at all."""
 
 # Written-out references multiply: ten levels of two references each are a thousand copies. No provider takes as many.
 _MOST_NODES: Final = 2_000
-# A rule said in a description is for a model to read; longer ones would bury what the author wrote.
+# A rule in a description is for a model to read; a longer one would bury the author's text.
 _LONGEST_NOTE: Final = 300
 
 # Where a schema that admits more makes the whole admit less.
@@ -90,11 +90,11 @@ class Fitted(Struct, frozen=True):
 
     schema: Schema
     changes: list[str]
-    """What was changed without loss, each with its place."""
+    """Changes without loss, each with its place."""
     lost: list[Finding]
-    """What the schema said and no longer says. Only when made loosely."""
+    """Rules that the schema has lost. Only with a loose fit."""
     left: list[Finding]
-    """What the provider would still refuse, or not heed."""
+    """Rules that the provider would still refuse or ignore."""
 
 
 def fit_as_far(schema: Schema, profile: str | Profile, fit: Fit) -> Fitted:
@@ -151,8 +151,8 @@ class _Fit:
     def _knows(self, key: str, path: Path) -> bool:
         return knows(self._profile, key, at_root=not path)
 
-    def _changed(self, path: Path, what: str) -> None:
-        self.changes.append(f"{path_text(path)}: {what}")
+    def _changed(self, path: Path, change: str) -> None:
+        self.changes.append(f"{path_text(path)}: {change}")
 
     def _lose(self, path: Path, node: Schema, key: str, problem: str = "") -> None:
         """Take a rule out of a node, into its description."""
@@ -254,7 +254,7 @@ class _Fit:
         return reduced
 
     def _seen_through(self, schema: Any) -> Schema:
-        """A branch, or what it refers to."""
+        """A branch, or the target of its reference."""
         node = as_schema(schema) or {}
         if node.keys() == {"$ref"}:
             return as_schema(resolve(self._root, node["$ref"])) or node
@@ -280,7 +280,7 @@ class _Fit:
             node = step(path, node)
 
         def inside(steps: Path, child: Any) -> Any:
-            # What stands under a keyword that the provider does not take goes, or stays, as a whole.
+            # The value of a keyword that the provider does not take goes, or stays, as a whole.
             if not self._knows(str(steps[0]), path):
                 return child
             loose, self._loose = self._loose, self._loose and steps[0] not in _CONTRARY
@@ -339,7 +339,7 @@ class _Fit:
         holds_refs = any("$ref" in branch for branch in branches if branch is not None)
         if self._knows("allOf", path) and (self._profile.all_of_refs or not holds_refs):
             return None, stack
-        made: Schema = {key: value for key, value in node.items() if key != "allOf"}
+        result: Schema = {key: value for key, value in node.items() if key != "allOf"}
         for branch in branches:
             if branch is not None and isinstance(ref := branch.get("$ref"), str):
                 target = as_schema(resolve(self._root, ref))
@@ -347,12 +347,12 @@ class _Fit:
                     return None, stack
                 stack = (*stack, ref)
                 branch = merge({key: value for key, value in branch.items() if key != "$ref"}, target)
-            merged = None if branch is None else merge(made, branch)
+            merged = None if branch is None else merge(result, branch)
             if merged is None:
                 return None, stack
-            made = merged
+            result = merged
         self._changed((*path, "allOf"), "merged")
-        return made, stack
+        return result, stack
 
     def _drafts(self, path: Path, node: Schema) -> Schema:
         """What drafts before 2020-12 wrote otherwise."""
@@ -395,7 +395,7 @@ class _Fit:
         return _renamed(node, "oneOf", "anyOf")
 
     def _types(self, path: Path, node: Schema) -> Schema:
-        """A list of types, for those who take one type only."""
+        """A list of types, for providers that take one type only."""
         if self._profile.type_lists or not isinstance(node.get("type"), list):
             return node
         types = types_of(node)
@@ -442,12 +442,12 @@ class _Fit:
         ends = kind_of(most) == "integer" and most <= len(first)
         alike = all(same(item, first[0]) for item in first) and (ends or same(rest, first[0]))
         if alike and (not ends or self._knows("maxItems", path)):
-            made = {key: value for key, value in node.items() if key != "prefixItems"}
-            made["items"] = first[0]
+            array = {key: value for key, value in node.items() if key != "prefixItems"}
+            array["items"] = first[0]
             if ends:
-                made["maxItems"] = min(most, node["maxItems"]) if kind_of(node.get("maxItems")) == "integer" else most
+                array["maxItems"] = min(most, node["maxItems"]) if kind_of(node.get("maxItems")) == "integer" else most
             self._changed((*path, "prefixItems"), "all alike, so it became items")
-            return made
+            return array
         if not self._loose:
             return node
         node = dict(node)
@@ -575,9 +575,9 @@ class _Fit:
         return node
 
     def _told(self, path: Path, node: Schema) -> Schema:
-        """What decides nothing but helps a model: into the description, where there is no other place."""
-        formats, said = self._profile.formats, node.get("format")
-        if formats is not None and isinstance(said, str) and said not in formats:
+        """Move rules that help a model into the description, if the provider has no other place for them."""
+        formats, declared = self._profile.formats, node.get("format")
+        if formats is not None and isinstance(declared, str) and declared not in formats:
             _tell(node, f"format: {node.pop('format')}")
             self._changed((*path, "format"), "said in the description")
         examples: Any = node.get("examples")

@@ -1,4 +1,4 @@
-"""What a provider would refuse about tools, each finding with the tool, the place and the remedy (P25)."""
+"""Problems that a provider would find in tools, each with the tool, the place and the remedy (P25)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["lint"]
 
 
 def lint(tools: AnyTools, profile: str | Profile, *, fit: Fit = None) -> list[Finding]:
-    """What the provider would find in these tools: nothing, if the list is empty.
+    """Problems that the provider would find in these tools; an empty list if there are none.
 
     Args:
         tools: One tool or several.

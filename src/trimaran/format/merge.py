@@ -44,74 +44,75 @@ _TOGETHER: Final = (
 
 
 def merge(outer: Schema, inner: Schema) -> Schema | None:
-    """One schema that admits what both admit; None if this cannot be said in one. What `outer` tells wins."""
+    """One schema that admits the values that both admit; None if one schema cannot say that. Texts of `outer` win."""
     for group in _TOGETHER:
-        mine, theirs = outer.keys() & set(group), inner.keys() & set(group)
-        plain = mine | theirs <= {"properties"} or mine | theirs == {"items"}
-        if mine and theirs and not plain and not all(same(outer.get(k), inner.get(k)) for k in mine | theirs):
+        outer_keys, inner_keys = outer.keys() & set(group), inner.keys() & set(group)
+        keys = outer_keys | inner_keys
+        plain = keys <= {"properties"} or keys == {"items"}
+        if outer_keys and inner_keys and not plain and not all(same(outer.get(k), inner.get(k)) for k in keys):
             return None
-    made = dict(outer)
-    for key, theirs in inner.items():
-        if key not in made or (key in made and same(made[key], theirs)):
-            made[key] = theirs
+    merged = dict(outer)
+    for key, value in inner.items():
+        if key not in merged or same(merged[key], value):
+            merged[key] = value
         elif key in ("$defs", "definitions"):
             return None
         elif key not in DECIDES:
             continue
-        elif (merged := _merge_values(key, made[key], theirs)) is not None:
-            made[key] = merged
+        elif (both := _merge_values(key, merged[key], value)) is not None:
+            merged[key] = both
         else:
             return None
-    return made
+    return merged
 
 
-def _merge_values(key: str, mine: Any, theirs: Any) -> Any:
+def _merge_values(key: str, outer: Any, inner: Any) -> Any:
     if key in _LARGER or key in _SMALLER:
-        if not {kind_of(mine), kind_of(theirs)} <= {"integer", "number"}:
+        if not {kind_of(outer), kind_of(inner)} <= {"integer", "number"}:
             return None
-        return max(mine, theirs) if key in _LARGER else min(mine, theirs)
+        return max(outer, inner) if key in _LARGER else min(outer, inner)
     special = _MERGERS.get(key)
-    return None if special is None else special(mine, theirs)
+    return None if special is None else special(outer, inner)
 
 
-def _merge_types(mine: Any, theirs: Any) -> Any:
-    left, right = types_of({"type": mine}), types_of({"type": theirs})
+def _merge_types(outer: Any, inner: Any) -> Any:
+    left, right = types_of({"type": outer}), types_of({"type": inner})
     both = [kind for kind in left if kind in right or (kind == "integer" and "number" in right)]
     both += [kind for kind in right if kind == "integer" and "number" in left and kind not in both]
     return both[0] if len(both) == 1 else both or None
 
 
-def _merge_properties(mine: Any, theirs: Any) -> Schema | None:
-    made, more = as_schema(mine), as_schema(theirs)
-    if made is None or more is None:
+def _merge_properties(outer: Any, inner: Any) -> Schema | None:
+    merged, more = as_schema(outer), as_schema(inner)
+    if merged is None or more is None:
         return None
-    made = dict(made)
+    merged = dict(merged)
     for name, schema in more.items():
-        left, right = as_schema(made.get(name)), as_schema(schema)
-        if name not in made:
-            made[name] = schema
+        left, right = as_schema(merged.get(name)), as_schema(schema)
+        if name not in merged:
+            merged[name] = schema
         elif left is None or right is None or "$ref" in {*left, *right}:
-            if not same(made[name], schema):
+            if not same(merged[name], schema):
                 return None
-        elif (merged := merge(left, right)) is not None:
-            made[name] = merged
+        elif (both := merge(left, right)) is not None:
+            merged[name] = both
         else:
             return None
-    return made
+    return merged
 
 
-def _merge_items(mine: Any, theirs: Any) -> Any:
-    left, right = as_schema(mine), as_schema(theirs)
+def _merge_items(outer: Any, inner: Any) -> Any:
+    left, right = as_schema(outer), as_schema(inner)
     return None if left is None or right is None or "$ref" in {*left, *right} else merge(left, right)
 
 
-def _merge_required(mine: Any, theirs: Any) -> Any:
-    return list(dict.fromkeys([*strings_of(mine), *strings_of(theirs)]))
+def _merge_required(outer: Any, inner: Any) -> Any:
+    return list(dict.fromkeys([*strings_of(outer), *strings_of(inner)]))
 
 
-def _merge_enums(mine: Any, theirs: Any) -> Any:
-    marks = set(map(mark_of, list_of(theirs)))
-    return [value for value in list_of(mine) if mark_of(value) in marks] or None
+def _merge_enums(outer: Any, inner: Any) -> Any:
+    marks = set(map(mark_of, list_of(inner)))
+    return [value for value in list_of(outer) if mark_of(value) in marks] or None
 
 
 _MERGERS: Final[dict[str, Callable[[Any, Any], Any]]] = {
@@ -154,5 +155,5 @@ def _values_of(node: Schema) -> set[Any]:
 
 
 def _apart(sets: list[set[Any]]) -> bool:
-    """Is there something in each of these, and nothing in two?"""
+    """Whether the schemas admit values, and no value is admitted by two of them."""
     return all(sets) and sum(map(len, sets)) == len(set[Any]().union(*sets))

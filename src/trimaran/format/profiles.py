@@ -31,21 +31,21 @@ Weight: TypeAlias = Literal["refused", "ignored"]
 
 @final
 class Profile(Struct, frozen=True, kw_only=True):
-    """What one provider takes. None means that it sets no such limit, or documents none."""
+    """The part of JSON Schema that one provider takes. None means no limit, or no documented one."""
 
     name: str
     keywords: frozenset[str] | None = None
     """The keywords it knows; None: all of JSON Schema."""
     unknown: Weight = "refused"
-    """What it does with any other keyword."""
+    """The treatment of any other keyword."""
     root_refuses: frozenset[str] = frozenset()
     """Keywords it refuses at the top, though it may take them further down."""
     root_lists_properties: bool = False
-    """Must the top say `properties`, if only that there are none?"""
+    """Whether the top must have `properties`, even if empty."""
     name_pattern: str = r"[a-zA-Z0-9_-]{1,64}"
-    """What a tool may be called."""
+    """The pattern of tool names."""
     property_pattern: str | None = None
-    """What a property at the top, an argument, may be called."""
+    """The pattern of argument names."""
     most_tools: int | None = None
     most_description: int | None = None
     """Characters in a tool's description."""
@@ -61,25 +61,25 @@ class Profile(Struct, frozen=True, kw_only=True):
     """Places with `anyOf` or several types."""
     formats: frozenset[str] | None = None
     type_lists: bool = True
-    """Is `"type": ["string", "null"]` taken?"""
+    """Whether `"type": ["string", "null"]` is accepted."""
     enum_kinds: frozenset[str] | None = None
     """JSON types of listed values."""
     needs_type: bool = False
     needs_items: bool = False
     needs_properties: bool = False
-    """Must an object inside the schema list at least one property?"""
+    """Whether an object inside the schema must list at least one property."""
     required_are_defined: bool = False
     few_items: bool = False
     """Only 0 and 1 are taken for `minItems`."""
     closed: bool = False
-    """Must every object say `additionalProperties: false`?"""
+    """Whether every object must have `additionalProperties: false`."""
     all_required: bool = False
     recursion: Literal["yes", "optional", "no"] = "yes"
-    """May a schema contain itself: anywhere, within properties that are not required, or nowhere?"""
+    """Where a schema may contain itself: anywhere, within optional properties, or nowhere."""
     ref_siblings: bool = True
-    """May other keywords stand beside `$ref`?"""
+    """Whether other keywords may stand beside `$ref`."""
     all_of_refs: bool = True
-    """May `allOf` hold references?"""
+    """Whether `allOf` may hold references."""
 
 
 _JSON_FORMATS: Final = frozenset(("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"))

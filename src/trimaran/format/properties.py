@@ -7,7 +7,7 @@ Pure. Anthropic refuses a whole request if one tool has an argument called `Star
     $top         ->   _top
     filter[id], filter(id)   ->   filter_id_, filter_id__1a2b3c4d    a digest where that is another argument's, or too long
 
-The new names follow from the schema alone, so whoever has the schema can undo them: nothing needs to be remembered.
+The new names follow from the schema alone, so they can be undone with the schema: nothing needs to be remembered.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def safe_properties(schema: Schema, pattern: str) -> dict[str, str]:
 
 
 def original_names(schema: Schema, pattern: str) -> dict[str, str]:
-    """What the arguments of a call are called by the tool itself, for those that were renamed."""
+    """The tool's own names of the renamed arguments."""
     return {safe: name for name, safe in safe_properties(schema, pattern).items()}
 
 

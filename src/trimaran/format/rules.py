@@ -28,7 +28,7 @@ from .trees import (
 
 __all__ = ["Finding", "check_schema", "knows"]
 
-# What says what a value is without `type`; every provider that wants a type takes one of these instead.
+# Keywords that say the type of a value without `type`; every provider that wants a type takes them instead.
 _INSTEAD_OF_TYPE: Final = frozenset(("anyOf", "oneOf", "allOf", "$ref"))
 # OpenAI: a single enum with more values than this has a limit on their characters as well.
 _LONG_ENUM: Final = 250
@@ -56,14 +56,14 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 def knows(profile: Profile, keyword: str, *, at_root: bool = False) -> bool:
-    """Does the provider take this keyword here?"""
+    """Whether the provider takes this keyword here."""
     if at_root and keyword in profile.root_refuses:
         return False
     return profile.keywords is None or keyword in profile.keywords
 
 
 def check_schema(schema: Schema, profile: Profile) -> list[Finding]:
-    """What the provider would find in this input schema."""
+    """Problems that the provider would find in this input schema."""
     return _Check(schema, profile).run()
 
 

@@ -1,4 +1,4 @@
-"""JSON Schemas as trees: which keywords hold schemas, where a reference leads, what a place is called.
+"""JSON Schemas as trees: the keywords that hold schemas, the targets of references, the names of places.
 
 Nothing here judges or changes a schema; `rules.py` and `fit.py` do. References are followed within the document only.
 """
@@ -155,23 +155,23 @@ def path_text(path: Path) -> str:
 
 
 def resolve(root: Schema, ref: Any) -> Any:
-    """What a reference leads to within this document; None if nowhere."""
+    """The target of a reference within this document; None if it has none."""
     if not isinstance(ref, str) or not ref.startswith("#"):
         return None
     if ref in ("#", "#/"):
         return root
     if not ref.startswith("#/"):
         return None
-    found: Any = root
+    target: Any = root
     for step in ref[2:].split("/"):
         step = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(found, dict):
-            found = cast("Schema", found).get(step)
-        elif isinstance(found, list) and step.isdecimal() and int(step) < len(cast("list[Any]", found)):
-            found = cast("list[Any]", found)[int(step)]
+        if isinstance(target, dict):
+            target = cast("Schema", target).get(step)
+        elif isinstance(target, list) and step.isdecimal() and int(step) < len(cast("list[Any]", target)):
+            target = cast("list[Any]", target)[int(step)]
         else:
             return None
-    return found
+    return target
 
 
 @final
@@ -238,15 +238,15 @@ def kind_of(value: Json) -> str:
 _KINDS: Final = ((bool, "boolean"), (int, "integer"), (float, "number"), (str, "string"), (list, "array"))
 
 
-def same(one: Json, other: Json) -> bool:
-    """Equal as JSON: Python takes 1 for true, JSON does not."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        left, right = cast("Schema", one), cast("Schema", other)
+def same(first: Json, second: Json) -> bool:
+    """Whether two values are equal as JSON: Python takes 1 for true, JSON does not."""
+    if isinstance(first, dict) and isinstance(second, dict):
+        left, right = cast("Schema", first), cast("Schema", second)
         return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
-    if isinstance(one, list) and isinstance(other, list):
-        first, second = cast("list[Any]", one), cast("list[Any]", other)
-        return len(first) == len(second) and all(map(same, first, second))
-    return isinstance(one, bool) == isinstance(other, bool) and one == other
+    if isinstance(first, list) and isinstance(second, list):
+        lefts, rights = cast("list[Any]", first), cast("list[Any]", second)
+        return len(lefts) == len(rights) and all(map(same, lefts, rights))
+    return isinstance(first, bool) == isinstance(second, bool) and first == second
 
 
 def mark_of(value: Json) -> Any:
@@ -273,35 +273,35 @@ def null_verdict(root: Schema, schema: Any, known: dict[str, bool | None] | None
     if node.get("nullable") is True:  # OpenAPI's word, and what `fit.py` writes where a provider wants it
         return True
     known = {} if known is None else known
-    found: list[bool | None] = [None] if "if" in node else []
+    verdicts: list[bool | None] = [None] if "if" in node else []
     if types := types_of(node):
-        found.append("null" in types)
+        verdicts.append("null" in types)
     if isinstance(listed := node.get("enum"), list):
-        found.append(None in cast("list[Any]", listed))
+        verdicts.append(None in cast("list[Any]", listed))
     if "const" in node:
-        found.append(node["const"] is None)
+        verdicts.append(node["const"] is None)
     if "not" in node:
         inside = null_verdict(root, node["not"], known, depth + 1)
-        found.append(None if inside is None else not inside)
+        verdicts.append(None if inside is None else not inside)
     if isinstance(ref := node.get("$ref"), str):
         if ref not in known:
             known[ref] = None
             known[ref] = null_verdict(root, resolve(root, ref), known, depth + 1)
-        found.append(known[ref])
+        verdicts.append(known[ref])
     for key, judge in (("anyOf", _any_is), ("oneOf", _one_is), ("allOf", _all_are)):
         if branches := list_of(node.get(key)):
-            found.append(judge([null_verdict(root, branch, known, depth + 1) for branch in branches]))
-    return _all_are(found)
+            verdicts.append(judge([null_verdict(root, branch, known, depth + 1) for branch in branches]))
+    return _all_are(verdicts)
 
 
-def _all_are(found: list[bool | None]) -> bool | None:
-    return False if False in found else None if None in found else True
+def _all_are(verdicts: list[bool | None]) -> bool | None:
+    return False if False in verdicts else None if None in verdicts else True
 
 
-def _any_is(found: list[bool | None]) -> bool | None:
-    return True if True in found else None if None in found else False
+def _any_is(verdicts: list[bool | None]) -> bool | None:
+    return True if True in verdicts else None if None in verdicts else False
 
 
-def _one_is(found: list[bool | None]) -> bool | None:
-    yes = found.count(True)
-    return False if yes > 1 else None if None in found else yes == 1
+def _one_is(verdicts: list[bool | None]) -> bool | None:
+    yes = verdicts.count(True)
+    return False if yes > 1 else None if None in verdicts else yes == 1

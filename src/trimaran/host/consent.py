@@ -1,17 +1,17 @@
-"""The way to a person: questions go out, answers come back, and nothing waits for ever (R257-R261).
+"""The way to a person: questions go out, answers come back, and no question waits for ever (R257-R261).
 
-Four kinds of question go the same way: a form that a server wants filled in, a page that it wants visited, a call that the
-rules say to ask about, and a server that wants to use our model. A `Bridge` has room for one who answers: a subscriber,
+There are four kinds of question: a form that a server wants filled in, a page that it wants visited, a call that the rules
+say to ask about, and a server that wants to use our model. One party answers a `ConsentBridge`: a subscriber,
 
     async with bridge.attend() as questions:
         async for question in questions:
             question.decline()
 
-or a function, `Bridge(on_question=...)`. A subscriber that is there is asked before the function.
+or a function, `ConsentBridge(on_question=...)`. While there is a subscriber, the function is not called.
 
-Silence is never consent. With nobody there a question is declined at once; one that is not answered in five minutes, or
-that comes while 64 wait, is declined with a warning; and when a subscriber leaves, whoever waits for its answer gets
-`ConsentLost`. A page is never looked at here, let alone opened: its URL is shown whole, and visiting it is the person's act.
+Silence is never consent. If nobody is there, the bridge declines at once. It declines with a warning after five minutes, or
+when 64 questions wait already. When a subscriber leaves, its open questions fail with `ConsentLost`. The bridge never opens
+a page: it passes on the whole URL, and the person visits it.
 
 Questions are answered on the event loop that asks them.
 """
@@ -31,9 +31,9 @@ from urllib.parse import urlsplit
 from trimaran.errors import ConfigError, DeclarationError, Error, LocalProtocolError
 from trimaran.types import Json
 
-from .permissions import Decision, Standing
+from .permissions import Decision, RememberedAnswers
 
-__all__ = ["CAP", "MOST_WAITING", "Bridge", "ConsentLost", "Question", "Questions", "Reply"]
+__all__ = ["CAP", "MOST_WAITING", "ConsentBridge", "ConsentLost", "Question", "Questions", "Reply"]
 
 log: Final = logging.getLogger("trimaran.host")
 
@@ -48,14 +48,14 @@ _FORM: Final[frozenset[Kind]] = frozenset({"elicit", "url"})
 
 
 class ConsentLost(Error):
-    """Whoever was to answer a question left before doing so. Nothing was done."""
+    """The person left before answering a question. Nothing was done."""
 
     kind = "consent_lost"
 
 
 @final
 class Question:
-    """One question to a person. Answer it once; a second answer, or one that comes too late, counts for nothing.
+    """One question to a person. Answer it once; a second or late answer has no effect.
 
     A form (`elicit`) and a page (`url`) are answered by `accept`, `decline` or `cancel`; a call (`permission`) and the use of
     our model (`sampling`) by `allow` or `deny`. The texts of the first two, and of sampling, are the server's words: show
@@ -77,26 +77,26 @@ class Question:
     ) -> None:
         self.kind: Final = kind
         self.server: Final = server
-        """Who wants to know."""
+        """The server that asks."""
         self.message: Final = message
         self.schema: Final[Mapping[str, Json]] = schema or {}
         """The form: a flat object schema."""
         self.url: Final = url
         """The page to visit, whole. Show it, ask, and open it only after a yes."""
         self.tool: Final = tool
-        """What the catalog calls the tool that is to be called."""
+        """The catalog's name of the tool to call."""
         self.arguments: Final = arguments
-        """What the tool is to be called with."""
+        """The arguments of the call."""
         self.decision: Final = decision
         """Why a person is asked: the rule, its tier and where it is written."""
         self.request: Final = request
-        """What it is about: the `Elicitation`, the `Sampling`, or the `Tool` that is to be called."""
+        """The subject: the `Elicitation`, the `Sampling`, or the `Tool` to call."""
         self.id: int = 0
         self.reply: Reply | None = None
         self.content: dict[str, Json] = {}
-        """What was filled in, once the question is accepted."""
+        """The fields of an accepted form."""
         self.pattern: str = ""
-        """What an "always" is about, where it is not just this tool."""
+        """The rule of an "always", if it is about more than this tool."""
         self.note: str = ""
         """Why nobody answered, if nobody did."""
         self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -115,11 +115,11 @@ class Question:
 
     @property
     def is_open(self) -> bool:
-        """Does somebody still wait for the answer?"""
+        """True while somebody waits for the answer."""
         return not self._future.done()
 
     async def wait_closed(self) -> None:
-        """Returns when nobody waits for an answer any more: it was given, came too late, or is no longer wanted."""
+        """Wait until the question is closed: answered, too late, or withdrawn."""
         await asyncio.wait((self._future,))
 
     @property
@@ -129,46 +129,50 @@ class Question:
         if not isinstance(properties, Mapping):
             return {}
         fields: Mapping[str, Any] = properties  # pyright: ignore[reportUnknownVariableType]
-        return {name: one["default"] for name, one in fields.items() if isinstance(one, Mapping) and "default" in one}
+        return {
+            name: field["default"]
+            for name, field in fields.items()
+            if isinstance(field, Mapping) and "default" in field
+        }
 
     def problems(self, content: Mapping[str, Json]) -> list[str]:
-        """What is wrong with these fields, in the words of the form; nothing, if they may be sent."""
+        """The violations of the form in these fields; empty if they may be sent."""
         if not self.schema:
             return []
         from trimaran.schema.validate import Validator
 
         try:
-            found = Validator(dict(self.schema)).errors({**self.defaults, **content})
+            violations = Validator(dict(self.schema)).errors({**self.defaults, **content})
         except DeclarationError:
             return []  # a form that cannot be checked is the server's to check
-        return [str(one) for one in found if not one.is_unchecked]
+        return [str(violation) for violation in violations if not violation.is_unchecked]
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
     def accept(self, content: Mapping[str, Json] | None = None) -> bool:
-        """Yes: to a form with these fields, those left out get their defaults; to a page, that it will be visited.
+        """Accept a form with these fields, and defaults for the others; or promise to visit a page.
 
-        Returns whether the answer counted.
+        Returns True if the answer came in time.
 
         Raises:
             LocalProtocolError: a field does not fit the form; the question stays open.
         """
         self._must_be(_FORM, "accept", "allow")
-        given = dict(content or {})
-        if self.kind == "elicit" and (wrong := self.problems(given)):
+        answer = dict(content or {})
+        if self.kind == "elicit" and (wrong := self.problems(answer)):
             raise LocalProtocolError.invalid_params("the answer does not fit the form: " + "; ".join(wrong))
-        return self._answer("accept", content={} if self.kind == "url" else {**self.defaults, **given})
+        return self._answer("accept", content={} if self.kind == "url" else {**self.defaults, **answer})
 
     def decline(self) -> bool:
-        """No. A call is denied, this once."""
+        """Decline. A call is denied, this once."""
         return self._answer("decline" if self.kind in _FORM else "deny")
 
     def cancel(self) -> bool:
-        """Neither yes nor no: the question was closed. A call is denied, this once."""
+        """Close the question without an answer. A call is denied, this once."""
         return self._answer("cancel" if self.kind in _FORM else "deny")
 
     def allow(self, how: Literal["once", "always"] = "once", *, pattern: str = "") -> bool:
-        """Yes to a call, or to sampling: now, or for the rest of the session.
+        """Allow a call, or sampling: now, or for the rest of the session.
 
         Args:
             pattern: for "always", the rule to remember, such as `mcp__files__read_*`; without one, this tool.
@@ -177,7 +181,7 @@ class Question:
         return self._answer("allow always" if _always(how) else "allow once", pattern=pattern)
 
     def deny(self, how: Literal["once", "always"] = "once", *, pattern: str = "") -> bool:
-        """No to a call, or to sampling: now, or for the rest of the session."""
+        """Deny a call, or sampling: now, or for the rest of the session."""
         self._must_be({"permission", "sampling"}, "deny", "decline")
         return self._answer("deny always" if _always(how) else "deny", pattern=pattern)
 
@@ -195,25 +199,25 @@ class Question:
         return True
 
     def _try(self, reply: Any, pattern: str) -> None:
-        """RuleError or ConfigError for a pattern that cannot be, while the person is still there to mend it."""
+        """Raise RuleError or ConfigError for an unusable pattern, while the person can still mend it."""
         if self.decision is None or not reply.endswith("always"):
             raise ConfigError(f'a pattern is for "always", and for a call: not for {reply!r} to {self.kind!r}')
-        Standing().settle(self.decision, reply, self.arguments, pattern=pattern)
+        RememberedAnswers().settle(self.decision, reply, self.arguments, pattern=pattern)
 
     # --- for the bridge ----------------------------------------------------------------------------------------------
 
     def refuse(self, note: str) -> None:
-        """Nobody answered: that is a no, and `note` says why."""
+        """Decline because nobody answered; `note` says why."""
         if self.decline():
             self.note = note
 
     def fail(self, error: Error) -> None:
         if self.is_open:
             self._future.set_exception(error)
-            self._future.exception()  # whoever waits has it; nobody may be waiting any more
+            self._future.exception()  # marks it as retrieved, since nobody may be waiting any more
 
     async def answered(self) -> None:
-        """Returns with the answer. Whoever gives up waiting withdraws the question."""
+        """Wait for the answer. Cancelling the wait withdraws the question."""
         await self._future
 
 
@@ -256,8 +260,8 @@ class Questions:
 
 
 @final
-class Bridge:
-    """Where questions to a person meet somebody who puts them to one. It belongs to one host, and is closed with it.
+class ConsentBridge:
+    """Passes a host's questions to the person who answers them. It belongs to one host, which closes it.
 
     Args:
         on_question: Called with each question while no subscriber is there. It answers by the question's methods, at once
@@ -291,38 +295,38 @@ class Bridge:
 
     @property
     def is_attended(self) -> bool:
-        """Is there somebody to ask?"""
+        """True if somebody can answer."""
         return not self._is_closed and (self._subscriber is not None or self.on_question is not None)
 
     @property
     def waiting(self) -> tuple[Question, ...]:
-        """The questions that are open, the oldest first."""
+        """The open questions, the oldest first."""
         return tuple(self._open.values())
 
     @asynccontextmanager
     async def attend(self) -> AsyncGenerator[Questions]:
-        """Be the one who answers, for as long as the block lasts.
+        """Answer the questions while the block lasts.
 
         Raises:
-            ConfigError: somebody is there already.
+            ConfigError: there is another subscriber.
         """
         if self._subscriber is not None:
             raise ConfigError("somebody answers the questions of this bridge already: one at a time")
-        mine = self._subscriber = Questions()
+        questions = self._subscriber = Questions()
         if self._is_closed:
-            mine.end()
+            questions.end()
         before = set(self._open)
         try:
-            yield mine
+            yield questions
         finally:
             self._subscriber = None
-            mine.end()
+            questions.end()
             for number, question in tuple(self._open.items()):
                 if number not in before:
                     question.fail(ConsentLost(f"whoever was to answer left: {_what(question)} was not answered"))
 
     async def ask(self, question: Question) -> Question:
-        """Put a question, and wait for its `reply`. It has one when this returns, whatever happens.
+        """Ask a question and wait. When this returns, the question has a `reply`.
 
         Raises:
             ConsentLost: the subscriber left while the question was open.
@@ -341,7 +345,7 @@ class Bridge:
             async with asyncio.timeout(self.cap):
                 await question.answered()
         except TimeoutError:
-            # The wait was given up, and took the question's future with it; an answer of the last moment counts.
+            # The timeout cancelled the question's future; an answer at the last moment still counts.
             if question.reply is None:
                 log.warning("%s is declined: nobody answered within %g s", _what(question), self.cap)
                 question.reply, question.note = _no(question), f"nobody answered within {self.cap:g} s"
@@ -370,14 +374,14 @@ class Bridge:
         try:
             closing = asyncio.ensure_future(question.wait_closed())
             try:
-                # A question that nobody waits for any more needs no dialog either; an answered one may end it in peace.
+                # If withdrawn, cancel the dialog; if answered, let it finish.
                 await asyncio.wait((work, closing), return_when=asyncio.FIRST_COMPLETED)
                 if question.is_open or (question.reply is not None and not question.note):
                     await work
             finally:
                 closing.cancel()
         except asyncio.CancelledError:
-            question.refuse("the dialog was ended")  # no-op where it is the question that ended
+            question.refuse("the dialog was ended")  # no effect if the question ended first
             raise
         except Exception:
             log.exception("on_question failed, and %s is declined", _what(question))
@@ -386,10 +390,10 @@ class Bridge:
             work.cancel()
             await asyncio.wait((work,), timeout=_LAST_WORDS)
             if work.done() and not work.cancelled():
-                work.exception()  # told above, or nobody waits for it any more
+                work.exception()  # logged above, or nobody waits for it any more
 
     async def close(self) -> None:
-        """No more questions: those that wait fail, and subscribers come to their end."""
+        """Fail all open questions, end the subscriber, and take no more questions."""
         self._is_closed = True
         if self._subscriber is not None:
             self._subscriber.end()

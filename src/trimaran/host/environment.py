@@ -1,4 +1,4 @@
-"""What the environment says to a host: how long to wait, how much to pass on, and whether to begin at all (R267-R269).
+"""A host's environment variables: time limits, and whether servers start at all (R267-R269).
 
     TRIMARAN_MCP_TIMEOUT         to wait for a start   a duration, "10s", or seconds      else MCP_TIMEOUT, milliseconds
     TRIMARAN_MCP_TOOL_TIMEOUT    for a call            the same                           else MCP_TOOL_TIMEOUT
@@ -6,8 +6,8 @@
     TRIMARAN_NO_MCP              1: no server is started
     TRIMARAN_ALLOW_PRIVATE       1: a login may lead to private addresses
 
-What stands in `mcp.toml` is heard before all of these. Pure: the variables are passed in. A value that cannot be read is a
-ConfigError that names the variable; MCP_* is other programs' own, so one of those is passed over with a warning instead.
+Values in `mcp.toml` come before all of these. Pure: the caller passes the variables in. An unreadable value is a ConfigError
+that names the variable. MCP_* belong to other programs, so an unreadable one is ignored with a warning.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ _NO: Final = frozenset({"", "0", "false", "no", "off"})
 
 @final
 class Environment(Struct, frozen=True):
-    """What holds for every server that says nothing else."""
+    """The defaults of every server."""
 
     startup_timeout: float = STARTUP_TIMEOUT
     call_timeout: float = CALL_TIMEOUT
     no_servers: bool = False
     allow_private: bool = False
     startup_limit: float | None = None
-    """None: what fits the transport."""
+    """None: the transport's own limit."""
 
 
 def read_environment(variables: Mapping[str, str]) -> Environment:
-    """What these variables say.
+    """Read these variables.
 
     Raises:
-        ConfigError: one of ours cannot be read.
+        ConfigError: a TRIMARAN_ variable cannot be read.
     """
     return Environment(
         _timeout(variables, "MCP_TIMEOUT", STARTUP_TIMEOUT),
@@ -61,7 +61,7 @@ def read_environment(variables: Mapping[str, str]) -> Environment:
 
 
 def _duration(variables: Mapping[str, str], name: str) -> float | None:
-    """The duration that a variable of ours says; None where it says none."""
+    """The duration in this variable; None if it is empty."""
     text = variables.get(name, "").strip()
     if not text:
         return None
@@ -72,23 +72,23 @@ def _duration(variables: Mapping[str, str], name: str) -> float | None:
 
 
 def _timeout(variables: Mapping[str, str], name: str, default: float) -> float:
-    ours, theirs = _duration(variables, f"TRIMARAN_{name}"), variables.get(name, "").strip()
+    ours, common = _duration(variables, f"TRIMARAN_{name}"), variables.get(name, "").strip()
     if ours is not None:
         return ours
-    if not theirs:
+    if not common:
         return default
-    if not theirs.isascii() or not theirs.isdigit() or int(theirs) == 0:
-        log.warning("%s is %r, which is no number of milliseconds, and is passed over", name, theirs[:50])
+    if not common.isascii() or not common.isdigit() or int(common) == 0:
+        log.warning("%s is ignored: %r is not a number of milliseconds", name, common[:50])
         return default
-    if int(theirs) > LONGEST * 1000:
-        log.warning("%s is more than the most that is allowed, %s, which holds", name, write_duration(LONGEST))
-    return min(int(theirs) / 1000, LONGEST)  # C34
+    if int(common) > LONGEST * 1000:
+        log.warning("%s is over the limit, so the limit of %s is used", name, write_duration(LONGEST))
+    return min(int(common) / 1000, LONGEST)  # C34
 
 
 def _flag(variables: Mapping[str, str], name: str) -> bool:
-    said = variables.get(name, "").strip().lower()
-    if said in _YES:
+    text = variables.get(name, "").strip().lower()
+    if text in _YES:
         return True
-    if said in _NO:
+    if text in _NO:
         return False
-    raise ConfigError(f"{name} is {said[:50]!r}: write 1, or leave it out")
+    raise ConfigError(f"{name} is {text[:50]!r}: write 1, or leave it out")

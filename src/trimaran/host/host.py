@@ -4,14 +4,14 @@
         tools = host.tools(format="anthropic")
         result = await host.call("mcp__github__search", {"query": "sails"})
 
-This is the facade. What servers there are is `config/`, how each is kept running `supervise.py`, what a tool is called
-`names.py`, who may do what `permissions/`, how a person is asked `asking.py` and `consent.py`, how much of a result is passed on `output.py`,
-what a message mentions `mentions.py`, whose files may start anything `trust.py`. Here they meet, in one path for every call:
+This is the facade. `config/` says which servers exist, `supervise.py` keeps each running, `names.py` names the tools,
+`permissions/` decides, `approvals.py` and `consent.py` ask a person, `output_limits.py` shortens results, `answers.py` answers
+a model's reply, `mentions.py` reads resources, `trust.py` knows the trusted files. They meet in one path for every call:
 
     name -> server and tool -> decision -> question, if the rules say ask -> call -> limits -> result
 
-Nothing is sent to a server before the decision is an allow, and what is sent is what was decided about: arguments are copied
-first, and a tool that changed while a person thought about it is not called.
+The host sends nothing to a server before the decision is an allow. It sends what was decided about: it copies the arguments
+first, and it does not call a tool that changed while a person thought about it.
 """
 
 from __future__ import annotations
@@ -22,49 +22,66 @@ import logging
 import os
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, cast, final
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self, Unpack, cast, final, overload
 
 import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
 from trimaran.client.client import Client
+from trimaran.client.options import Options
 from trimaran.client.results import ResourceResult, ToolResult
 from trimaran.errors import Closed, ConfigError, Error, LocalProtocolError
-from trimaran.types import CallToolResult, TextContent, TextResourceContents, Tool
+from trimaran.option_names import check_options
+from trimaran.types import CallToolResult, Json, TextContent, TextResourceContents, Tool
 
-from .asking import Asking
+from .answers import answer_reply
+from .approvals import Approvals
 from .config import FailedEntry, HostConfig, Machine, ServerEntry, Source, load_config
 from .config.values import LONGEST
-from .consent import Bridge, ConsentLost, Question
+from .connect_plan import OWN_HANDLERS, ConnectPlan, Logins, plan_for
+from .consent import ConsentBridge, ConsentLost
 from .environment import read_environment
 from .mentions import Expansion, Mention, Mentions
 from .names import PREFIX, Address, Names, UnknownName, check_server_name, safe_names
-from .offers import Offer, Offers
-from .output import OutputLimits, OutputPage, Shelf, limit_output
+from .options import HostOptions
+from .output_limits import OutputLimits, OutputPage, OutputStore, limit_output
 from .permissions import (
-    Act,
     AuditLog,
+    DecisionLog,
     Explanation,
     Gate,
     Policy,
-    Reading,
-    Recorder,
     Rule,
     RuleProblem,
+    RulesRead,
+    Subject,
     check,
     read_config_rules,
     read_options,
 )
-from .plans import OWN_HANDLERS, Logins, Plan, plan_for
-from .supervise import ServerStatus, Supervised
+from .supervise import ServerStatus, SupervisedServer
+from .tool_formats import FormattedTools, ToolFormats
 from .trust import UNTRUSTED, Trust
 from .untrusted import Untrusted, configured_names, trust_digest, untrusted_in
 
 if TYPE_CHECKING:
-    from trimaran.client import Sampling
-    from trimaran.dialers import Target
-    from trimaran.format import Format, ToolCall
+    from trimaran.connecting import Target
+    from trimaran.format import (
+        AnthropicTool,
+        Fit,
+        Format,
+        FormatOptions,
+        GeminiTool,
+        OpenAIResponsesTool,
+        OpenAITool,
+        ToolCall,
+    )
+    from trimaran.format.anthropic import AnthropicReply
+    from trimaran.format.gemini import GeminiReply
+    from trimaran.format.openai import ChatMessage, ChatReply, ResponsesReply
+
+    from .options import Login, ServerOptions
 
 __all__ = ["AlreadyRegistered", "Host", "NotRegistered"]
 
@@ -78,7 +95,7 @@ _LEAST: Final = (
 
 
 class AlreadyRegistered(Error):
-    """A server of this name is there already."""
+    """A server of this name exists already."""
 
     kind = "already_registered"
 
@@ -89,117 +106,102 @@ class NotRegistered(Error):
     kind = "not_registered"
 
 
-class _Listed(NamedTuple):
-    """A tool of the catalog, and what it is to the rules."""
+class _CatalogTool(NamedTuple):
+    """A tool of the catalog, and the subject that the rules decide about."""
 
     tool: Tool
-    act: Act
+    act: Subject
 
 
 @final
 class Host:
-    """Servers, their tools under one roof, and who may use them. Use it as `async with`, or `start` and `close` it.
+    """Many servers with one list of tools, and the rules about their use. Use `async with`, or `start` and `close`.
 
     Args:
-        config: A loaded configuration; or a mapping of names to whatever `connect` takes: a URL, a command, a Server; to
-            the same with options beside it, `{"url": ..., "auth": ...}`; or to `connect(...)` itself, not opened.
+        config: A loaded configuration; or a mapping from names to targets of `connect`: a URL, a command, a Server; the
+            same with options, `{"url": ..., "auth": ...}`; or an unopened `connect(...)`.
         allow, ask, deny: Rules on top of the configured ones, as on a command line.
-        bridge: The way to a person. With one, servers are told that they may ask (R261); without, no server may, and what
-            the rules would ask about is denied. `on_question=` makes one.
-        on_question: Called with each question; see `Bridge`.
-        on_sample: Called with (server, Sampling) once a person allowed it; returns the text, or a CreateMessageResult. A
-            coroutine function, unless it is quick.
-        auto_allow: With nobody there, allow what a person would be asked about (R245): calls, and the use of our model.
-            Dangerous.
-        separator: What stands between server and tool in the catalog's names, as in `github:search`; without, they are
-            the names for providers, `mcp__github__search`.
-        limits: How much of a result is passed on; of configured servers, as many bytes as the configuration says.
-        audit: The file for decisions, or a Recorder.
-        tokens: Where logins are kept: a store, a path; None for the keyring, or else a file.
+        bridge: The way to a person. Without one, no server may ask (R261), and the host denies each call that the rules
+            would ask about. `on_question=` makes one.
+        on_question: Called with each question; see `ConsentBridge`.
+        on_sample: Called with (server, Sampling) after a person allows it; returns the text, or a CreateMessageResult. Make
+            it a coroutine function, unless it is quick.
+        auto_allow: When nobody can be asked, allow instead of deny (R245): calls, and the use of our model. Dangerous.
+        separator: The text between server and tool in the catalog's names, as in `github:search`. None uses the names for
+            providers, `mcp__github__search`.
+        limits: The largest result that is passed on. A configured server's `output_limit` replaces its bytes.
+        audit: The file for decisions, or a DecisionLog.
+        tokens: The store of logins, or its path; None for the keyring, or a file where there is none.
         login: How `authorize` asks a person to log in; None opens a browser. See `OAuth`.
-        allow_private: May a login lead to private addresses? None leaves it to TRIMARAN_ALLOW_PRIVATE.
-        roots: Folders that every server is told of.
-        trust: Whose files may start anything. A `Trust`: a project's `mcp.toml` that is not in it starts nothing and allows
-            nothing, until `trust_project`. False: the same for any project's. None or True: all files are taken as they
-            are, so look at them first. A file that was named, and the user's own, are always taken.
+        allow_private: True lets a login lead to private addresses. None leaves it to TRIMARAN_ALLOW_PRIVATE.
+        roots: The folders that every server is told of.
+        trust: The files that may start programs. A `Trust`: a project's `mcp.toml` that is not in it starts and allows
+            nothing, until `trust_project`. False: no project's file does. None or True: every file does, so read them
+            first. The user's own file, and a file that you name, are always trusted.
         environ: The variables to read; None for those of this process.
-        wait: Has entering to wait until every server was tried once?
-        on_change: Called, without arguments, whenever a server's state or tools changed. It must be quick.
-        options: Given to every `connect`, such as `era` or `client_info`.
+        wait: True makes `start` wait until every server was tried once.
+        on_change: Called, without arguments, whenever a server's state or tools change. It must be quick.
+        options: Options of every `connect`, such as `era` or `client_info`.
 
     Raises:
         ConfigError: an option, a variable of the environment or a global rule cannot be used; says which and why.
     """
 
     def __init__(
-        self,
-        config: HostConfig | Mapping[str, Target | Client] | None = None,
-        *,
-        allow: Iterable[str] = (),
-        ask: Iterable[str] = (),
-        deny: Iterable[str] = (),
-        bridge: Bridge | None = None,
-        on_question: Callable[[Question], Any] | None = None,
-        on_sample: Callable[[str, Sampling], Any] | None = None,
-        auto_allow: bool = False,
-        separator: str | None = None,
-        limits: OutputLimits | None = None,
-        audit: Recorder | str | os.PathLike[str] | None = None,
-        tokens: Any = None,
-        login: Any = None,
-        allow_private: bool | None = None,
-        roots: Any = None,
-        trust: Trust | bool | None = None,
-        environ: Mapping[str, str] | None = None,
-        wait: bool = True,
-        on_change: Callable[[], Any] | None = None,
-        options: Mapping[str, Any] | None = None,
+        self, config: HostConfig | Mapping[str, Target | Client] | None = None, **options: Unpack[HostOptions]
     ) -> None:
+        check_options(options, HostOptions.__annotations__, "Host")
+        get = options.get
+        bridge, on_question, trust, audit = get("bridge"), get("on_question"), get("trust"), get("audit")
         if bridge is not None and on_question is not None:
             raise ConfigError("give bridge= or on_question=, not both: a Bridge takes on_question itself")
-        for name in OWN_HANDLERS:
-            handler = (options or {}).get("handler")
-            if (
-                name in (options or {}) or getattr(handler, name, None) is not None
-            ):  # it would be asked before the rules are
+        connect_options: dict[str, Any] = {**(get("options") or {})}
+        for name in OWN_HANDLERS:  # such a handler would be asked before the rules are
+            if name in connect_options or getattr(connect_options.get("handler"), name, None) is not None:
                 raise ConfigError(
                     f"{name} is not for options=: a host's servers ask through bridge=, or on_question=, and on_sample="
                 )
-        variables = os.environ if environ is None else environ
+        variables = get("environ")
+        variables = os.environ if variables is None else variables
         self._environment = read_environment(variables)
         self.config: Final = config if isinstance(config, HostConfig) else _config_of(config or {})
-        self.bridge: Final = Bridge(on_question=on_question) if on_question is not None else bridge
-        """The way to a person; None where there is none."""
+        self.bridge: Final = ConsentBridge(on_question=on_question) if on_question is not None else bridge
+        """The way to a person, if there is one."""
         self._trust = trust if isinstance(trust, Trust) else None
         self._is_trusting = trust is None or trust is True
         self._untrusted = self._suspicious(trust)
         self._kept_logins: frozenset[str] = frozenset()
-        """The servers of such files for which a login is kept."""
-        self._reading = self._read_rules(allow, ask, deny)
+        """The untrusted servers for which a login is stored."""
+        self._reading = self._read_rules(get("allow", ()), get("ask", ()), get("deny", ()))
         self._brought: dict[str, tuple[Rule, ...]] = {}
-        """The rules of entries that `start_server` was given."""
-        self._audit: Recorder | None = AuditLog(audit) if isinstance(audit, (str, os.PathLike)) else audit
+        """The rules that came with the entries for `start_server`."""
+        self._audit: DecisionLog | None = AuditLog(audit) if isinstance(audit, (str, os.PathLike)) else audit
         self._owns_audit = self._audit is not audit
-        self.gate: Final = Gate(self._policy(), audit=self._audit, attended=False, auto_allow=auto_allow)
-        """Rules, and the answers that stand."""
+        self.gate: Final = Gate(self._policy(), audit=self._audit, attended=False, auto_allow=get("auto_allow", False))
+        """The rules, and the answers that a person gave for good."""
         self._safe: dict[str, str] = {}
-        """The safe name of each server; it stays for as long as the host lives."""
-        self._asking = Asking(self.gate, self.bridge, audit=self._audit, on_sample=on_sample, safe=self._safe.get)
-        self._limits = (limits or OutputLimits()).with_environment(variables)
-        self._shelf = Shelf()
-        self._logins = Logins(
-            tokens, allow_private=self._environment.allow_private if allow_private is None else allow_private
+        """The safe name of each server. It never changes while the host lives."""
+        self._asking = Approvals(
+            self.gate, self.bridge, audit=self._audit, on_sample=get("on_sample"), safe=self._safe.get
         )
-        self._login = login
-        self._options = {**(options or {}), **({} if roots is None else {"roots": roots})}
-        self._wait = wait
-        self._on_change = on_change
-        self._names = Names({}, separator=separator)
-        self._separator = separator
-        self._listed: dict[Address, _Listed] = {}
-        self._offers: Offers | None = None
-        self._servers: dict[str, Supervised] = {}
-        self._plans: dict[str, Plan] = {}
+        self._limits = (get("limits") or OutputLimits()).with_environment(variables)
+        self._shelf = OutputStore()
+        allow_private = get("allow_private")
+        self._logins = Logins(
+            get("tokens"), allow_private=self._environment.allow_private if allow_private is None else allow_private
+        )
+        self._login = get("login")
+        if (roots := get("roots")) is not None:
+            connect_options["roots"] = roots
+        self._options = connect_options
+        self._wait = get("wait", True)
+        self._on_change = get("on_change")
+        self._separator = get("separator")
+        self._names = Names({}, separator=self._separator)
+        self._listed: dict[Address, _CatalogTool] = {}
+        self._offers: ToolFormats | None = None
+        self._servers: dict[str, SupervisedServer] = {}
+        self._plans: dict[str, ConnectPlan] = {}
         self._mentions = Mentions(
             lambda: {name: self._safe[name] for name in self._servers},
             lambda name: self._server(name).require(),
@@ -219,7 +221,7 @@ class Host:
         path: str | os.PathLike[str] | None = None,
         *,
         workspace: str | os.PathLike[str] | None = None,
-        **options: Any,
+        **options: Unpack[HostOptions],
     ) -> Self:
         """A host for `mcp.toml` of this user and this workspace; with a path, for that file alone.
 
@@ -241,22 +243,22 @@ class Host:
     # --- whose files -------------------------------------------------------------------------------------------------
 
     def _suspicious(self, trust: Trust | bool | None) -> tuple[Source, ...]:
-        """The files that are not trusted. What one of them says is not done; what it forbids still holds."""
+        """The untrusted files. The host does nothing that they say, but their denials hold."""
         if trust is None or trust is True:
             return ()
         if trust is not False and not isinstance(cast("Any", trust), Trust):
             raise ConfigError(f"trust is a Trust, True or False, not {type(trust).__name__}: write trust=Trust(path)")
         config = self.config
-        # Whoever puts a configuration together from entries may leave out where they came from: they know it themselves.
+        # A configuration that a program puts together may name no sources; its entries do.
         entries = (*config.servers.values(), *config.failed.values(), *config.rules)
-        sources = dict.fromkeys((*config.sources, *(one.source for one in entries)))
-        found = [source for source in sources if source.level == "project"]
+        sources = dict.fromkeys((*config.sources, *(entry.source for entry in entries)))
+        projects = [source for source in sources if source.level == "project"]
         if trust is not False:
-            found = [one for one in found if not trust.is_trusted(one.file, trust_digest(config, one))]
-        return tuple(found)
+            projects = [file for file in projects if not trust.is_trusted(file.file, trust_digest(config, file))]
+        return tuple(projects)
 
     def _policy(self) -> Policy:
-        """The rules that hold. Of a file that is not trusted those that allow do not, and its words reach no model."""
+        """The rules in force. An untrusted file's rules allow nothing, and their reasons reach no model."""
         rules = [*self._reading.rules, *(rule for rules in self._brought.values() for rule in rules)]
         if self._untrusted:
             rules = [
@@ -272,9 +274,9 @@ class Host:
 
     @property
     def untrusted(self) -> tuple[Untrusted, ...]:
-        """What the project's `mcp.toml` would start, allow and inherit, if it were trusted; empty if it is. Show it, and ask.
+        """Everything that the project's `mcp.toml` would start, allow and inherit; empty if it is trusted. Show it, and ask.
 
-        Kept logins are known once the host has started.
+        Stored logins are known once the host has started.
         """
         rules = (*self._reading.rules, *self.gate.standing.rules)
         return untrusted_in(self.config, self._untrusted, rules=rules, logins=self._kept_logins)
@@ -285,12 +287,12 @@ class Host:
         return tuple(source.file for source in self._untrusted)
 
     async def trust_project(self) -> list[ServerStatus]:
-        """A person trusts the project's `mcp.toml`, as it was when it was read: start its servers, and let its rules hold.
+        """Trust the project's `mcp.toml` as it was read: start its servers and apply its rules. Call it for a person's yes.
 
-        That is remembered in the `Trust` that the host was given, until the file changes; without one, by this host alone.
+        The `Trust` of this host remembers it until the file changes; without one, only this host does.
 
         Raises:
-            ConfigError: it cannot be remembered; nothing was started.
+            ConfigError: the trust cannot be written; nothing was started.
         """
         if self._closing is not None:
             raise Closed("the host is closed")
@@ -301,7 +303,7 @@ class Host:
                 if digest:
                     await asyncio.to_thread(self._trust.add, file, digest)
         names = [name for name in self._servers if self._is_untrusted(name)]
-        self._untrusted = tuple(one for one in self._untrusted if one not in trusted)
+        self._untrusted = tuple(file for file in self._untrusted if file not in trusted)
         self.gate.policy = self._policy()
         for name in names:
             server = self._servers[name]
@@ -316,7 +318,7 @@ class Host:
 
     # --- what is configured ------------------------------------------------------------------------------------------
 
-    def _read_rules(self, allow: Iterable[str], ask: Iterable[str], deny: Iterable[str]) -> Reading:
+    def _read_rules(self, allow: Iterable[str], ask: Iterable[str], deny: Iterable[str]) -> RulesRead:
         for action, texts in (("allow", allow), ("ask", ask), ("deny", deny)):
             if isinstance(texts, str):  # its characters would be rules, and "*" is one
                 raise ConfigError(f"{action} is a list of rules: write {action}=[{texts!r}]")
@@ -330,30 +332,32 @@ class Host:
         return reading
 
     def _configure(self, config: HostConfig | Mapping[str, Target | Client] | None) -> None:
-        """Make what is to run. A server with a mistake in it, or in its rules, has failed before it began."""
-        given: Mapping[str, Any] = (
+        """Make the supervised servers. A server with a mistake in its entry or its rules starts as failed."""
+        servers: Mapping[str, Any] = (
             self.config.servers if config is None or config is self.config else cast("Any", config)
         )
-        for name in (*given, *self.config.failed):
+        for name in (*servers, *self.config.failed):
             check_server_name(name)
-        self._safe.update(safe_names((*given, *self.config.failed), configured_names(self.config)))
-        for name, target in given.items():
+        self._safe.update(safe_names((*servers, *self.config.failed), configured_names(self.config)))
+        for name, target in servers.items():
             self._add(name, target)
         for name, failed in self.config.failed.items():
             self._add_failed(name, failed)
 
-    def _add(self, name: str, target: Any, options: Mapping[str, Any] | None = None) -> Supervised:
+    def _add(self, name: str, target: Any, options: Mapping[str, Any] | None = None) -> SupervisedServer:
         plan = plan_for(check_server_name(name), target, self._environment, options, self._options.get("auth"))
         self._safe.update(safe_names((name,), self._safe))
-        # Rules that could not be read hold for whatever runs under this name: one of them might be the one that denies.
+        # A rule that cannot be read might be the one that denies, so no server may run under its name.
         failed = self.config.failed.get(name)
         errors = [failed.reason] if failed is not None else []
-        problem = "\n".join([*errors, *(str(one) for one in self._reading.errors if one.server == name)])
+        problem = "\n".join(
+            [*errors, *(str(rule_problem) for rule_problem in self._reading.errors if rule_problem.server == name)]
+        )
 
         def dial(**more: Any) -> Client:
             return self._logins.client(plan, {**self._options, **self._asking.handlers(name), **more})
 
-        made = Supervised(
+        server = SupervisedServer(
             name,
             plan.transport,
             None if problem else dial,
@@ -372,17 +376,19 @@ class Host:
             forgotten=self._mentions.forget,
         )
         self._plans[name] = plan
-        self._servers[name] = made
+        self._servers[name] = server
         if self._is_untrusted(name):
-            made.reason = UNTRUSTED
-        return made
+            server.reason = UNTRUSTED
+        return server
 
     def _add_failed(self, name: str, failed: FailedEntry) -> None:
-        said = failed.table.get("transport", failed.table.get("type", "http" if "url" in failed.table else "stdio"))
+        transport = failed.table.get(
+            "transport", failed.table.get("type", "http" if "url" in failed.table else "stdio")
+        )
         place = failed.source.file if failed.line is None else f"{failed.source.file}:{failed.line}"
-        self._servers[name] = Supervised(
+        self._servers[name] = SupervisedServer(
             name,
-            said if said in ("stdio", "http", "sse") else "http" if "url" in failed.table else "stdio",
+            transport if transport in ("stdio", "http", "sse") else "http" if "url" in failed.table else "stdio",
             None,
             startup_timeout=self._environment.startup_timeout,
             call_timeout=self._environment.call_timeout,
@@ -401,8 +407,8 @@ class Host:
     async def start(self) -> None:
         """Start every server that is not disabled, all at once.
 
-        Returns when each is up, has failed, or has had its `startup_timeout`; with `wait=False` at once. One that is
-        not up by then goes on starting in the background, and its tools appear when it is. No server can make this fail: how it went is in `status()`.
+        Returns when each is up, has failed, or has had its `startup_timeout`; with `wait=False` at once. A slower server goes
+        on starting in the background, and its tools appear later. No server makes this fail: read `status()`.
         """
         if self._closing is not None:
             raise Closed("the host is closed; make a new one")
@@ -427,7 +433,7 @@ class Host:
                 raise
 
     def _begin(self, name: str) -> None:
-        """Start a server, or let it wait until it is needed, as the configuration says."""
+        """Start a server; a lazy server waits for its first use."""
         server, plan = self._servers[name], self._plans.get(name)
         if not self._is_enabled(name):
             return
@@ -437,16 +443,16 @@ class Host:
             server.start()
 
     async def ready(self, within: float | None = None) -> None:
-        """Returns when every server that was started is up, has failed, or has had its `startup_timeout` (R267).
+        """Wait until every started server is up, has failed, or has had its `startup_timeout` (R267).
 
         Args:
-            within: Seconds to wait for each, from now on, instead.
+            within: Seconds to wait for each from now on, instead of its `startup_timeout`.
         """
-        started = [one for one in self._servers.values() if one.state not in ("disabled", "idle")]
-        await asyncio.gather(*(one.tried() if within is None else one.settled(within) for one in started))
+        started = [server for server in self._servers.values() if server.state not in ("disabled", "idle")]
+        await asyncio.gather(*(server.tried() if within is None else server.settled(within) for server in started))
 
     async def close(self) -> None:
-        """End every connection and every child process; from any task, any number of times."""
+        """End every connection and every child process. Any task may call it, also more than once."""
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
         await asyncio.shield(self._closing)
@@ -458,7 +464,7 @@ class Host:
         for work in logging_in:
             work.cancel()
         await asyncio.gather(*logging_in, return_exceptions=True)
-        await asyncio.gather(*(one.stop(for_good=True) for one in tuple(self._servers.values())))
+        await asyncio.gather(*(server.stop(for_good=True) for server in tuple(self._servers.values())))
         if self._owns_audit and isinstance(self._audit, AuditLog):
             await asyncio.to_thread(self._audit.close)
 
@@ -477,7 +483,7 @@ class Host:
         if not self._is_open:
             raise Closed("the host is not started yet: use `async with`, or await host.start()")
 
-    def _require_startable(self, name: str, plan: Plan | None) -> None:
+    def _require_startable(self, name: str, plan: ConnectPlan | None) -> None:
         if self._environment.no_servers:
             raise ConfigError(
                 f"the server {name!r} is not started: TRIMARAN_NO_MCP is set; unset it, and make the host anew"
@@ -492,50 +498,55 @@ class Host:
         is_others = not self._is_trusting and plan.entry.source.level == "project"
         if is_others and plan.entry not in self.config.servers.values():
             raise ConfigError(
-                f"the server {name!r} is not started: {plan.entry.where()} is not what this host was made with, and nobody "
-                "was asked about it; make a new Host of the new configuration, with trust=Trust()"
+                f"the server {name!r} is not started: this host was made without {plan.entry.where()}, so no person trusted "
+                "it; make a new Host of the new configuration, with trust=Trust()"
             )
 
     # --- servers -----------------------------------------------------------------------------------------------------
 
     def status(self) -> list[ServerStatus]:
-        """How it is with each server, in the order of their names (R273)."""
+        """The status of each server, ordered by name (R273)."""
         return [self._servers[name].status for name in sorted(self._servers)]
 
     def stderr(self, name: str) -> list[str]:
-        """The last 200 lines that a server wrote to stderr, where it is our child."""
+        """The last 200 lines that a child process wrote to stderr."""
         return self._server(name).stderr
 
-    def problems(self, format: Format | str | None = None, **options: Any) -> list[str]:
-        """What is odd about the configuration and its rules, and stops nothing: unknown keys, rules without effect (R243).
+    def problems(self, format: Format | None = None, **options: Unpack[FormatOptions]) -> list[str]:
+        """Warnings about the configuration and its rules: unknown keys, rules without effect (R243).
 
         Args:
-            format: Say also what this provider would refuse, or cut, of `tools(format, **options)`.
+            format: Also name each tool of `tools(format, **options)` that this provider refuses or cuts.
         """
-        catalog = {name: list(one.tools) if one.state == "connected" else None for name, one in self._servers.items()}
-        rules: list[RuleProblem] = [one for one in self._reading.problems if one.severity == "warning"]
-        rules += check(self._reading.rules, catalog)
+        catalog = {
+            name: list(server.tools) if server.state == "connected" else None for name, server in self._servers.items()
+        }
+        rules: list[RuleProblem] = [problem for problem in self._reading.problems if problem.severity == "warning"]
+        rules += check(self._reading.rules, catalog, self._safe)
         offered = [] if format is None else self._offer(format, options).problems
         return [*map(str, self.config.problems), *map(str, rules), *offered]
 
-    async def start_server(self, name: str, target: Target | ServerEntry | Client, **options: Any) -> None:
-        """Add a server, and connect to it: once this returns its tools are in the catalog (R216).
+    async def start_server(
+        self, name: str, target: Target | ServerEntry | Client, **options: Unpack[ServerOptions]
+    ) -> None:
+        """Add a server and connect to it. When this returns, its tools are in the catalog (R216).
 
-        That may take as long as the `startup_limit`: cancel it to wait less, and the server is removed.
+        It waits for at most the `startup_limit`. Cancel it to wait less; that removes the server.
 
         Args:
-            target: Whatever `connect` takes; an entry of a configuration; or `connect(...)` itself, not opened.
-            options: As for `connect`, such as `auth=`: for this server alone. `timeout` is the limit of a call,
-                `connect_timeout` that of the start, whoever waits for it.
+            target: A target of `connect`, an entry of a configuration, or an unopened `connect(...)`.
+            options: Options of `connect` for this server alone, such as `auth=`. `timeout` limits a call,
+                `connect_timeout` the start.
 
         Raises:
-            AlreadyRegistered: there is one of this name, or one is being started (R217).
-            ConfigError: the name or the target cannot be used, a rule of an entry cannot be read, the entry is of a
-                project's file that is not trusted, or no server may be started (TRIMARAN_NO_MCP).
-            ServerUnavailable: no connection came about; the server is not there then. One that wants a person to log in
+            AlreadyRegistered: a server of this name exists, or is being started (R217).
+            ConfigError: the name, the target, an option or a rule of the entry cannot be used, the entry is from an
+                untrusted project's file, or TRIMARAN_NO_MCP is set.
+            ServerUnavailable: the connection failed, and the server is removed. A server that wants a person to log in
                 stays, in the state `needs_auth`: `authorize` it.
         """
         self._require_open()
+        check_options(options, Options.names() | {"startup_timeout", "startup_limit"}, "start_server")
         check_server_name(name)
         if name in self._servers:
             raise AlreadyRegistered(f"there is a server {name!r} already: stop it first, or use another name")
@@ -547,13 +558,13 @@ class Host:
             await server.settled()
             server.require()
         except BaseException:
-            # One that wants a login stays: `authorize` is what it needs, and not to be added again.
+            # A server that wants a login stays, so that `authorize` can log in.
             if self._servers.get(name) is server and server.state != "needs_auth":
                 await self._remove(name)
             raise
 
     def _bring(self, name: str, target: Any) -> None:
-        """An entry comes with its rules, also one that is not of this host's configuration."""
+        """Apply the rules of an entry that is not in this host's configuration."""
         if not isinstance(target, ServerEntry) or target is self.config.servers.get(name) or not target.permissions:
             return
         self._brought[name] = read_config_rules(HostConfig(servers={name: target})).checked()
@@ -563,7 +574,7 @@ class Host:
         """End a server and take it out of the catalog.
 
         Raises:
-            NotRegistered: there is none of this name (R217).
+            NotRegistered: no server has this name (R217).
         """
         self._server(name)
         await self._remove(name)
@@ -580,24 +591,18 @@ class Host:
 
     def whereis(self, name: str) -> Client | None:
         """The client of a server, while it is connected (R216, R218)."""
-        found = self._servers.get(name)
-        return found.client if found is not None and found.state == "connected" else None
+        server = self._servers.get(name)
+        return server.client if server is not None and server.state == "connected" else None
 
     def connected(self) -> list[str]:
-        """The names of the servers that are connected now; one that crashes is no longer among them (R218)."""
-        return sorted(name for name, one in self._servers.items() if one.state == "connected")
-
-    # The names that R216 gives them.
-    start_client = start_server
-    stop_client = stop_server
-    whereis_client = whereis
-    list_clients = connected
+        """The names of the servers that are connected now (R218)."""
+        return sorted(name for name, server in self._servers.items() if server.state == "connected")
 
     async def reload(self, name: str) -> ServerStatus:
-        """End a server's connection and make it anew, now. What is in files is not read again (R237).
+        """End a server's connection and connect again, now. It reads no file again (R237).
 
         Raises:
-            ConfigError: it may not be started: TRIMARAN_NO_MCP is set, or the project's file is not trusted.
+            ConfigError: the server may not start: TRIMARAN_NO_MCP is set, or the project's file is not trusted.
         """
         self._require_open()
         server = self._server(name)
@@ -607,7 +612,7 @@ class Host:
         return server.status
 
     async def enable(self, name: str) -> ServerStatus:
-        """Start a server that is disabled, or waits to be needed, for as long as this host lives.
+        """Start a disabled or lazy server, for as long as this host lives.
 
         Raises:
             ConfigError: as for `reload`.
@@ -621,9 +626,9 @@ class Host:
         return server.status
 
     async def wake(self, name: str) -> ServerStatus:
-        """Start a server that waits to be needed (`lazy = true`), and wait for it for its `startup_timeout`.
+        """Start a lazy server, and wait for at most its `startup_timeout`.
 
-        One that is being started is waited for; any other is left as it is.
+        It also waits for a server that is starting. It leaves any other server alone.
         """
         self._require_open()
         server = self._server(name)
@@ -634,21 +639,21 @@ class Host:
         return server.status
 
     async def disable(self, name: str) -> ServerStatus:
-        """End a server, and leave it so."""
+        """End a server. It stays disabled until `enable` or `reload`."""
         server = self._server(name)
         await server.stop("disabled")
         return server.status
 
-    async def authorize(self, name: str, *, login: Any = None) -> ServerStatus:
-        """Have a person log in to a server, then connect to it anew. Call it when a person asked for it.
+    async def authorize(self, name: str, *, login: Login = None) -> ServerStatus:
+        """Let a person log in to a server, then connect again. Call it when a person asks for it.
 
         Args:
-            login: How, instead of the host's way: see `OAuth`.
+            login: The way to log in, instead of the host's own: see `OAuth`.
 
         Raises:
-            ConfigError: nobody can log in there.
-            AuthorizationFailed: the login did not come to an end.
-            Closed: the host was closed meanwhile.
+            ConfigError: a login is not for this server.
+            AuthorizationFailed: the login failed.
+            Closed: the host was closed during the login.
         """
         self._require_open()
         self._server(name)
@@ -670,16 +675,16 @@ class Host:
             self._logging_in.discard(work)
         return await self.reload(name)
 
-    def _server(self, name: str) -> Supervised:
-        found = self._servers.get(name)
-        if found is None:
+    def _server(self, name: str) -> SupervisedServer:
+        server = self._servers.get(name)
+        if server is None:
             known = ", ".join(sorted(self._servers)) or "none"
             raise NotRegistered(f"there is no server {name!r}; there are: {known}")
-        return found
+        return server
 
     # --- the catalog -------------------------------------------------------------------------------------------------
 
-    def _changed(self, server: Supervised) -> None:
+    def _changed(self, server: SupervisedServer) -> None:
         if server.state == "connected":
             self._renew()
         if self._on_change is not None:
@@ -689,9 +694,11 @@ class Host:
                 log.exception("on_change failed")
 
     def _renew(self) -> None:
-        """Names for what there is now. Those of a server that is away stay known: it may be back in a moment (C40)."""
-        self._names = self._names.renewed({name: list(one.tools) for name, one in self._servers.items()}, self._safe)
-        listed: dict[Address, _Listed] = {}
+        """Name all tools anew. The tools of a lost server keep their names: it may be back in a moment (C40)."""
+        self._names = self._names.renewed(
+            {name: list(known.tools) for name, known in self._servers.items()}, self._safe
+        )
+        listed: dict[Address, _CatalogTool] = {}
         for name, server in self._servers.items():
             for tool in server.tools.values():
                 address = Address(name, tool.name)
@@ -699,34 +706,52 @@ class Host:
                 listed[address] = known if known is not None and known.tool is tool else self._list(address, tool)
         self._listed = listed
 
-    def _list(self, address: Address, tool: Tool) -> _Listed:
+    def _list(self, address: Address, tool: Tool) -> _CatalogTool:
         catalog = self._names.catalog(*address)
-        act = Act.tool(
+        act = Subject.tool(
             *address,
             schema=tool.input_schema,
             definition=_definition(tool),
             name=catalog,
             safe=self._safe[address.server],
         )
-        return _Listed(tool, act)
+        return _CatalogTool(tool, act)
 
-    def tools(self, format: Format | str | None = None, **options: Any) -> list[Any]:
+    @overload
+    def tools(self, format: None = None) -> list[Tool]: ...
+    @overload
+    def tools(
+        self, format: Literal["anthropic"], *, fit: Fit = "auto", strict: bool = False
+    ) -> list[AnthropicTool]: ...
+    @overload
+    def tools(self, format: Literal["openai"], *, fit: Fit = "auto", strict: bool = False) -> list[OpenAITool]: ...
+    @overload
+    def tools(
+        self, format: Literal["openai-responses"], *, fit: Fit = "auto", strict: bool = False
+    ) -> list[OpenAIResponsesTool]: ...
+    @overload
+    def tools(self, format: Literal["gemini"], *, fit: Fit = "auto", openapi: bool = False) -> list[GeminiTool]: ...
+    def tools(self, format: Format | None = None, **options: Unpack[FormatOptions]) -> Sequence[object]:
         """The tools of every connected server, under the catalog's names; or declared as a provider wants them (R219, R220).
 
-        They are made once for each change of the catalog. The list is the caller's own.
+        The host makes them once for each change of the catalog. The list is the caller's own.
 
         Args:
             format: "anthropic", "openai", "openai-responses" or "gemini"; without, `trimaran.types.Tool`s.
-            options: for the format, such as `strict=True`; see `trimaran.format`. `fit` is "auto" unless said: a schema is
-                changed as little as its provider demands.
+            fit: How far schemas may be changed; "auto" is as little as the provider demands. See `trimaran.format`.
+            strict: Ask for arguments that match the schema for certain, where the provider can do that.
+            openapi: For "gemini": the older `parameters`.
+
+        Raises:
+            ConfigError: there is no such format, or it has no such option.
         """
         return self._offer(format, options).tools()
 
-    def _offer(self, format: Format | str | None, options: Mapping[str, Any]) -> Offer:
-        """The tools in this format, as last made if nothing changed since."""
+    def _offer(self, format: Format | None, options: FormatOptions) -> FormattedTools:
+        """The tools in this format; the same object until the catalog changes."""
         connected = tuple(name for name, server in self._servers.items() if server.state == "connected")
         if self._offers is None or not self._offers.are_of(self._listed, connected):
-            self._offers = Offers(self._listed, connected)
+            self._offers = ToolFormats(self._listed, connected)
         return self._offers.get(format, options, self._tools_of)
 
     def _tools_of(self, connected: Container[str], is_for_provider: bool) -> list[Tool]:
@@ -738,25 +763,22 @@ class Host:
         ]
 
     def find(self, name: str) -> Address:
-        """Server and tool of a name, in either form.
+        """The server and the tool of a name, in either form.
 
         Raises:
-            UnknownName: no tool has it; its `reason` says how far it could be read (R221).
-            ServerUnavailable: it may be a tool of a server that could not be asked for its tools yet.
+            UnknownName: no tool has this name; `reason` says which part is unknown (R221).
+            ServerUnavailable: the tool may belong to a server whose tools are not known yet.
         """
         try:
             return self._names.find(name)
         except UnknownName:
             for server in self._servers.values():
-                if not server.tools and server.state != "connected" and self._may_be_of(server, name):
+                if not server.tools and server.state != "connected" and self._tool_of(server, name) is not None:
                     server.require()
             raise
 
-    def _may_be_of(self, server: Supervised, name: str) -> bool:
-        return self._tool_of(server, name) is not None
-
-    def _tool_of(self, server: Supervised, name: str) -> str | None:
-        """What the tool would be called, if the name is one of this server's."""
+    def _tool_of(self, server: SupervisedServer, name: str) -> str | None:
+        """The tool's part of the name, if the name begins with this server's."""
         safe = self._safe[server.name]
         for start in (f"{PREFIX}{safe}__", f"{safe}__", f"{server.name}{self._separator or '__'}"):
             if name.startswith(start):
@@ -764,19 +786,21 @@ class Host:
         return None
 
     def _is_coming(self, name: str) -> bool:
-        """May it be a tool of a server that `call` would start, or wait for, first?"""
-        return name not in self._names and any(self._may_be_of(one, name) for one in self._coming())
+        """True if the name may belong to a server that `call` starts, or waits for, first."""
+        return name not in self._names and any(self._tool_of(server, name) is not None for server in self._coming())
 
-    def _coming(self) -> list[Supervised]:
-        return [one for one in self._servers.values() if one.state in ("idle", "starting") and not one.tools]
+    def _coming(self) -> list[SupervisedServer]:
+        return [
+            server for server in self._servers.values() if server.state in ("idle", "starting") and not server.tools
+        ]
 
     async def _find_awake(
         self, name: str, arguments: Mapping[str, Any], timeout: float | None
     ) -> tuple[Address, float]:
-        """As `find`, and the seconds that it took. A server that waits to be needed is started first.
+        """The address of the tool, and the seconds that its server took to start.
 
-        One that is being started is waited for, as long as the call may take; none, if the rules forbid the call whatever
-        the tool is.
+        It starts a lazy server, and waits for a starting one as long as the call may take. It does neither if the rules
+        forbid the call for certain.
         """
         waited = 0.0
         for server in sorted(self._coming(), key=lambda one: -len(one.name)):
@@ -785,7 +809,7 @@ class Host:
                 continue
             if name in self._names:
                 break
-            self._asking.forbid(Act.tool(server.name, tool, safe=self._safe[server.name]), arguments)
+            self._asking.forbid(Subject.tool(server.name, tool, safe=self._safe[server.name]), arguments)
             waited += await self._wait_for(server, _limit_of(server, tool, timeout) - waited)
         address = self.find(name)
         server = self._server(address.server)
@@ -794,8 +818,8 @@ class Host:
             waited += await self._wait_for(server, _limit_of(server, address.tool, timeout) - waited)
         return address, waited
 
-    async def _wait_for(self, server: Supervised, within: float) -> float:
-        """Start a server that is needed, wait until that was tried or the time is over; the seconds it took."""
+    async def _wait_for(self, server: SupervisedServer, within: float) -> float:
+        """Start the server if it is idle, and wait for it; returns the seconds that passed."""
         clock = asyncio.get_running_loop().time
         began = clock()
         if server.state == "idle":
@@ -803,115 +827,93 @@ class Host:
         await server.settled(max(within, 0.0))
         return clock() - began
 
-    def from_call(self, call: Any, format: Format | str) -> ToolCall:
-        """A call that a model made, for `call`: unpacks into the catalog's name, and arguments (R223).
+    def from_call(self, call: object, format: Format) -> ToolCall:
+        """Read a model's call, for `call`: unpacks into the catalog's name and the arguments (R223).
 
-        Arguments that strict mode made null, because the model left them out, are left out again; not those for a server
-        that waits to be needed, whose schemas are not known yet.
+        Strict mode sends null for an argument that the model left out; this leaves it out again. It cannot do that for a
+        lazy server, whose schemas are not known yet.
 
         Raises:
-            LocalProtocolError: it is no call, or its arguments are no object.
+            LocalProtocolError: this is no call, or its arguments are no object.
             UnknownName: no tool has this name.
-            ServerUnavailable: it may be a tool of a server that cannot be asked for its tools now.
+            ServerUnavailable: the tool may belong to a server whose tools are not known now.
         """
-        from trimaran.format import (
-            FORMATS,
-            ToolCall,
-            from_anthropic_call,
-            from_gemini_call,
-            from_openai_call,
-            restore_arguments,
-        )
+        from trimaran.format import ToolCall, restore_arguments
+        from trimaran.format.providers import read_call
 
-        readers = {
-            "anthropic": from_anthropic_call,
-            "openai": from_openai_call,
-            "openai-responses": from_openai_call,
-            "gemini": from_gemini_call,
-        }
-        if format not in readers:
-            raise ConfigError(f"there is no format {format!r}; the known ones are {', '.join(FORMATS)}")
-        read = readers[format](call)
+        read = read_call(call, format)
         if self._is_coming(read.name):
-            return read  # `call` starts its server; what it takes is not known before
+            return read  # `call` starts its server; its schema is not known before
         address = self.find(read.name)
         schema: Any = self._listed[address].tool.input_schema
         arguments = restore_arguments(read.arguments, schema)
         return ToolCall(self._names.catalog(*address), arguments, read.id)
 
-    def to_result(self, result: Any, call: ToolCall, format: Format | str) -> dict[str, Any]:
+    def to_result(
+        self, result: ToolResult | Error, call: ToolCall, format: Format, *, media_follows: bool = False
+    ) -> dict[str, Json]:
         """A result as the content that answers the model's call: a block, a message, an item or a part, by format.
 
         Args:
-            result: What `call` returned; or the Error it raised, which the model is told of as the tool's failure.
-            call: What `from_call` returned.
+            result: The result of `call`; or the Error it raised, which becomes a failed result.
+            call: The result of `from_call`.
+            media_follows: For "openai": a later message carries the pictures; see `trimaran.format.media_to_openai`.
         """
-        from trimaran.format import (
-            FORMATS,
-            result_to_anthropic,
-            result_to_gemini,
-            result_to_openai,
-            result_to_openai_responses,
-        )
+        from trimaran.format.providers import write_result
 
+        content: Any = result
         if isinstance(result, Error):
-            told = str(result)
+            text = str(result)
             for plan in self._plans.values():
-                told = plan.mask(told)  # a client's error may name the whole command, or the whole URL
-            result = CallToolResult(content=[TextContent(text=told)], is_error=True)
-        if format == "gemini":
-            # A name that no tool has yet is as the model said it.
-            called = self._names.provider(*self._names.find(call.name)) if call.name in self._names else call.name
-            return result_to_gemini(result, called, call.id)
-        writers = {
-            "anthropic": result_to_anthropic,
-            "openai": result_to_openai,
-            "openai-responses": result_to_openai_responses,
-        }
-        if format not in writers:
-            raise ConfigError(f"there is no format {format!r}; the known ones are {', '.join(FORMATS)}")
-        return writers[format](result, call.id)
+                text = plan.mask(text)  # a client's error may name the whole command or URL
+            content = CallToolResult(content=[TextContent(text=text)], is_error=True)
+        # A name that no tool has yet stays as the model wrote it.
+        name = self._names.provider(*self._names.find(call.name)) if call.name in self._names else call.name
+        return write_result(content, format, name=name, call_id=call.id, media_follows=media_follows)
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
     async def call(
         self,
         name: str,
-        arguments: Mapping[str, Any] | None = None,
+        arguments: Mapping[str, object] | None = None,
         *,
         timeout: float | None = None,
         max_timeout: float | None = None,
-        on_progress: Callable[[float, float | None, str | None], Any] | None = None,
-        meta: Mapping[str, Any] | None = None,
+        on_progress: Callable[[float, float | None, str | None], object] | None = None,
+        meta: Mapping[str, Json] | None = None,
+        approved: bool = False,
     ) -> ToolResult:
         """Call a tool, if that is allowed (R221, R239, R274).
 
-        Cancel the task to give it up: the server is told. A tool that fails says so in the result, `is_error`.
+        Cancel the task to cancel the call: the server is told. A failed tool has `is_error` in its result.
 
         Args:
-            name: What the catalog, or a provider, calls it.
-            arguments: An object; None for none (R276).
-            timeout: Seconds, instead of the configured ones. They include the wait for a server that is still
-                starting; the time a person takes to answer does not count.
+            name: The tool's name, in the catalog's or in a provider's form.
+            arguments: An object; None is an empty one (R276).
+            timeout: Seconds, instead of the configured ones. They include the start of a server, and not the time that a
+                person takes to answer.
             max_timeout: Let progress extend the wait, up to this many seconds (C39).
             on_progress: Called with (progress, total, message).
+            approved: A person asked for exactly this call, so a rule that says "ask" is answered. A rule that denies
+                still denies. Never pass it for a call that a model makes.
 
         Raises:
             UnknownName: no tool has this name.
             LocalProtocolError: the arguments are no object.
-            PermissionDenied: it is not allowed; names the rule. Nothing was sent.
-            ConsentLost: whoever was to be asked left: about the call, and nothing was sent; or about what the server
-                asked in the middle of it, and the server gave up over that.
+            PermissionDenied: the call is not allowed; names the rule. Nothing was sent.
+            ConsentLost: the person left before answering: about the call, and nothing was sent; or about a question of
+                the server during the call, and the server failed for that reason.
             ServerUnavailable: the server cannot be used now, or is still starting when the time is over.
             Error: the client's own; see trimaran.errors.
         """
         self._require_open()
-        given = _object(name, arguments)
-        address, waited = await self._find_awake(name, given, timeout)
+        sent_arguments = _object(name, arguments)
+        address, waited = await self._find_awake(name, sent_arguments, timeout)
         server = self._server(address.server)
         server.require()
         listed = self._listed[address]
-        await self._asking.permit(listed.act, listed.tool, given)
+        await self._asking.permit(listed.act, listed.tool, sent_arguments, approved=approved)
         known = self._listed.get(address)
         if known is None or known.act != listed.act or self._servers.get(address.server) is not server:
             raise LocalProtocolError.invalid_params(
@@ -925,7 +927,7 @@ class Host:
         try:
             result = await client.call_tool(
                 address.tool,
-                given,
+                sent_arguments,
                 timeout=limit,
                 max_timeout=limit if max_timeout is None else max(min(max_timeout, LONGEST), limit),
                 on_progress=on_progress,
@@ -941,10 +943,66 @@ class Host:
             server.look_for_missing(result.text)
         return self._limited(result, server, name)
 
-    def _raise_lost(self, server: str, before: ConsentLost | None, text: str) -> None:
-        """Raise ConsentLost if a call failed because the person left whom the server asked in the middle of it.
+    @overload
+    async def answer(
+        self, reply: AnthropicReply | GeminiReply, *, timeout: float | None = None, media: bool = False
+    ) -> dict[str, Json] | None: ...
+    @overload
+    async def answer(
+        self, reply: ChatReply | ChatMessage | ResponsesReply, *, timeout: float | None = None, media: bool = False
+    ) -> list[dict[str, Json]] | None: ...
+    @overload
+    async def answer(
+        self,
+        reply: object,
+        *,
+        format: Literal["anthropic", "gemini"],
+        timeout: float | None = None,
+        media: bool = False,
+    ) -> dict[str, Json] | None: ...
+    @overload
+    async def answer(
+        self,
+        reply: object,
+        *,
+        format: Literal["openai", "openai-responses"],
+        timeout: float | None = None,
+        media: bool = False,
+    ) -> list[dict[str, Json]] | None: ...
+    @overload
+    async def answer(
+        self, reply: object, *, format: None = None, timeout: float | None = None, media: bool = False
+    ) -> dict[str, Json] | list[dict[str, Json]] | None: ...
+    async def answer(
+        self, reply: object, *, format: Format | None = None, timeout: float | None = None, media: bool = False
+    ) -> dict[str, Json] | list[dict[str, Json]] | None:
+        """Make every call in a model's reply, at the same time; the message that carries all results.
 
-        The text of the failure must say so: another call of the same server may be the one whose person left.
+            messages.append(await host.answer(reply))    # Anthropic, Gemini: one message
+            messages += await host.answer(reply)         # OpenAI: a list of messages or items
+
+        None if the reply has no call: the turn is over. The model is told of each call that fails: no tool has the name,
+        the arguments are no object, a rule or a person refuses, the server fails or is too slow.
+
+        Args:
+            reply: What the provider's library returned, or its JSON; the whole response or its message.
+            format: The format of the reply; None detects it.
+            timeout: Seconds for each call, as for `call`.
+            media: For "openai": add a user message with the pictures, sounds and PDF files of the results. For models that
+                take them.
+
+        Raises:
+            LocalProtocolError: this is no reply.
+            ConfigError: the format is unknown, or the reply has several choices.
+            Closed: the host is not open.
+        """
+        self._require_open()
+        return await answer_reply(self, reply, format, timeout=timeout, media=media, suggest=self._names.similar)
+
+    def _raise_lost(self, server: str, before: ConsentLost | None, text: str) -> None:
+        """Raise ConsentLost if the call failed because a person left during a question of the server.
+
+        The text of the failure must say so, because the question may belong to another call of the same server.
         """
         lost = self._asking.lost(server)
         if lost is not None and lost is not before and str(lost) in text:
@@ -955,75 +1013,75 @@ class Host:
         if server is not None and server.client is client:  # one that is gone says nothing about the next
             server.suspect(error)
 
-    def explain(self, name: str, arguments: Mapping[str, Any] | None = None) -> Explanation:
-        """Why a call would be allowed, asked about or denied: the rules that have a say, in order (R240). Nothing is done.
+    def explain(self, name: str, arguments: Mapping[str, object] | None = None) -> Explanation:
+        """Why the rules allow, ask about or deny a call: every rule that applies, in order (R240). It calls nothing.
 
         Args:
             name: A tool; or `Elicit(server)`, for a server's questions.
-            arguments: Of the call; None where they are not known.
+            arguments: The arguments of the call; None if they are not known.
         """
         if name.startswith("Elicit(") and name.endswith(")"):
             server = name[7:-1]
-            return self.gate.explain(Act.elicit(server, safe=self._safe.get(server, "")))
-        given = None if arguments is None else _object(name, arguments)
-        return self.gate.explain(self._listed[self.find(name)].act, given)
+            return self.gate.explain(Subject.elicit(server, safe=self._safe.get(server, "")))
+        known_arguments = None if arguments is None else _object(name, arguments)
+        return self.gate.explain(self._listed[self.find(name)].act, known_arguments)
 
     def output(self, output_id: str, offset: int = 0, limit: int = 20_000) -> OutputPage:
-        """A page of an output that was too large to be passed on whole (R270).
+        """A page of an output that was too large to pass on whole (R270).
 
         Raises:
-            OutputMissing: it is not kept, or no longer.
+            OutputMissing: the output is not stored, or no longer.
         """
         return self._shelf.page(output_id, owner=_OWNER, offset=offset, limit=limit)
 
-    def _limits_of(self, server: Supervised) -> OutputLimits:
+    def _limits_of(self, server: SupervisedServer) -> OutputLimits:
         return self._limits if server.output_limit is None else replace(self._limits, bytes=server.output_limit)
 
-    def _limited(self, result: ToolResult, server: Supervised, source: str) -> ToolResult:
-        found = limit_output(result, self._limits_of(server), shelf=self._shelf, owner=_OWNER, source=source)
-        if not found.notices:
+    def _limited(self, result: ToolResult, server: SupervisedServer, source: str) -> ToolResult:
+        limited = limit_output(result, self._limits_of(server), shelf=self._shelf, owner=_OWNER, source=source)
+        if not limited.notices:
             return result
-        kept = found.result
-        made = ToolResult(
-            list(cast("Iterable[Any]", kept.content)),
-            kept.structured_content,
+        shortened = limited.result
+        passed_on = ToolResult(
+            list(cast("Iterable[Any]", shortened.content)),
+            shortened.structured_content,
             result.is_error,
             result.meta,
-            Raw(msgspec.json.encode(kept)),
+            Raw(msgspec.json.encode(shortened)),
         )
-        if kept.structured_content is not UNSET:
-            made.data = result.data
+        if shortened.structured_content is not UNSET:
+            passed_on.data = result.data
         elif isinstance(result.data, str):
-            made.data = made.text
-        return made
+            passed_on.data = passed_on.text
+        return passed_on
 
     # --- resources ---------------------------------------------------------------------------------------------------
 
     async def expand(self, text: str) -> Expansion:
-        """A person's message with each `@server:resource args` replaced by what it holds (R264).
+        """Replace each `@server:resource args` in a person's message by the resource's content (R264).
 
-        What cannot be found is left as it stands, and told in `problems`.
+        A mention that cannot be resolved stays in the text, and `problems` says why.
 
         Raises:
-            TemplateArity: a template is followed by too few words; nothing was sent (R265).
+            TemplateArity: too few words follow a template; nothing was sent (R265).
         """
         self._require_open()
         return await self._mentions.expand(text)
 
     async def complete_mention(self, prefix: str) -> list[str]:
-        """What a mention that begins so may become: `@do` -> `@docs:`, `@docs:re` -> `@docs:readme` (R264)."""
+        """The mentions that begin with this prefix: `@do` -> `@docs:`, `@docs:re` -> `@docs:readme` (R264)."""
         self._require_open()
         return await self._mentions.complete(prefix)
 
     async def complete_argument(self, server: str, name: str, words: Sequence[str], prefix: str) -> list[str]:
-        """What the next word after `@server:name word...` may be, by the server's own completion.
+        """The server's completions for the next word after `@server:name word...`.
 
-        Nothing, where there is no such template, it takes no more words, or the server knows no answer soon enough.
+        Empty if no template has this name, it takes no more words, or the server does not answer soon.
 
         Args:
-            name: Of a template.
-            words: Those before it, which are the values of its first placeholders.
-            prefix: What is written of it so far.
+            name: The name of a template.
+            words: The words before, which are the values of its first placeholders.
+            prefix: The beginning of the word.
         """
         self._require_open()
         return await self._mentions.complete_argument(server, name, words, prefix)
@@ -1040,33 +1098,33 @@ class Host:
     def _shown(self, mention: Mention, found: ResourceResult) -> str:
         """A resource as a block of a message, within the limits of its server."""
         parts: list[str] = []
-        for one in found.contents:
-            if isinstance(one, TextResourceContents):
-                parts.append(one.text)
+        for item in found.contents:
+            if isinstance(item, TextResourceContents):
+                parts.append(item.text)
             else:
-                size = len(one.blob) * 3 // 4 - one.blob[-2:].count("=")
-                parts.append(f"[{one.mime_type or 'binary data'}, {size} bytes: not shown]")
+                size = len(item.blob) * 3 // 4 - item.blob[-2:].count("=")
+                parts.append(f"[{item.mime_type or 'binary data'}, {size} bytes: not shown]")
         whole = CallToolResult(content=[TextContent(text="\n".join(parts))])
         limits = self._limits_of(self._server(mention.server))
-        kept = limit_output(whole, limits, shelf=self._shelf, owner=_OWNER, source=mention.text).result
-        text = "\n".join(block.text for block in cast("Iterable[Any]", kept.content))
-        kind = next((one.mime_type for one in found.contents if one.mime_type), "text/plain")
+        shortened = limit_output(whole, limits, shelf=self._shelf, owner=_OWNER, source=mention.text).result
+        text = "\n".join(block.text for block in cast("Iterable[Any]", shortened.content))
+        kind = next((item.mime_type for item in found.contents if item.mime_type), "text/plain")
         fence = "`" * max(3, _longest_run(text) + 1)
         return f"\n[{_word(mention.uri)} of the server {mention.server}, {_word(kind)}]\n{fence}\n{text}\n{fence}\n"
 
 
 def _config_of(given: Mapping[str, Any]) -> HostConfig:
-    """What is configured, where servers were given by name: their entries, if that is what they are."""
-    return HostConfig(servers={name: one for name, one in given.items() if isinstance(one, ServerEntry)})
+    """The configuration of a mapping of servers: the entries among its values."""
+    return HostConfig(servers={name: target for name, target in given.items() if isinstance(target, ServerEntry)})
 
 
-def _limit_of(server: Supervised, tool: str, timeout: float | None) -> float:
-    """How many seconds a call of this tool may take."""
+def _limit_of(server: SupervisedServer, tool: str, timeout: float | None) -> float:
+    """The limit of a call of this tool, in seconds."""
     return min(server.tool_timeouts.get(tool, server.call_timeout) if timeout is None else timeout, LONGEST)
 
 
 def _object(name: str, arguments: Any) -> dict[str, Any]:
-    """Arguments as plain JSON values of our own, so that what is decided about is what is sent."""
+    """A copy of the arguments as plain JSON, so that the host sends exactly what the rules decided about."""
     if arguments is None:
         return {}
     if not isinstance(arguments, Mapping):
@@ -1082,19 +1140,19 @@ def _object(name: str, arguments: Any) -> dict[str, Any]:
 
 
 def _definition(tool: Tool) -> str:
-    """A digest of what a tool says about itself; what has no say in what it does is left out."""
-    said = [tool.name, tool.title, tool.description, tool.input_schema, tool.output_schema, tool.annotations]
-    return hashlib.sha256(msgspec.json.encode(said, order="deterministic")).hexdigest()
+    """A digest of the fields that say what a tool does; icons and the like are left out."""
+    definition = [tool.name, tool.title, tool.description, tool.input_schema, tool.output_schema, tool.annotations]
+    return hashlib.sha256(msgspec.json.encode(definition, order="deterministic")).hexdigest()
 
 
 def _word(text: str) -> str:
-    """What a server says, where it stands outside a fence: one short word, so that it cannot say anything else there."""
-    kept = "".join(one if one.isprintable() and one not in " `[]" else "_" for one in text)
-    return kept if len(kept) <= _LONGEST_WORD else kept[:_LONGEST_WORD] + "..."
+    """A server's text as one short word, so that it can inject nothing outside the fence."""
+    word = "".join(character if character.isprintable() and character not in " `[]" else "_" for character in text)
+    return word if len(word) <= _LONGEST_WORD else word[:_LONGEST_WORD] + "..."
 
 
 def _longest_run(text: str) -> int:
-    """Of backticks: the fence around a text has more than any in it."""
+    """The length of the longest run of backticks; the fence around the text must be longer."""
     longest = run = 0
     for character in text:
         run = run + 1 if character == "`" else 0

@@ -1,15 +1,16 @@
-"""`@server:resource args` in a person's message, replaced by what the resource holds (R262-R266).
+"""Replace `@server:resource args` in a person's message by the resource's content (R262-R266).
 
     Compare @docs:readme with @issues:issue 42 please.
 
-A server is named by its name, or by its safe name, which has no blanks. A resource is named by its name or its URI, a template by its name. A template takes as many of the words that follow on the
-line as it has placeholders, in their order; what ends a sentence is not part of a word, and a word with blanks in it, or
-one that ends so, is written in quotes. Too few words is a `TemplateArity` before anything is sent. What cannot be found is left as it stands, and reported: an address in a message is no mention.
+A server goes by its name or its safe name, a resource by its name or its URI, a template by its name. A template takes the
+next words of the line, one for each placeholder. Punctuation at the end of a word is not part of it; quote a word that has
+blanks or ends so. Too few words raise `TemplateArity` before anything is sent. A mention that cannot be resolved stays in
+the text and is reported, because a mail address is no mention.
 
-Nothing is listed before somebody mentions a server. Its lists are then read once, and again only after it said that they
-changed, or came back from the dead. To mention a server that waits to be needed is to need it: it is started.
+The first mention of a server reads its lists. They are read again only after the server says that they changed, or comes
+back. A mention starts a lazy server.
 
-This is for what people write. It asks no permission, so a model's text must not be run through it.
+This is for text that people write. It asks no permission, so never pass a model's text to it.
 """
 
 from __future__ import annotations
@@ -81,17 +82,17 @@ class Expansion(Struct, frozen=True):
 
     text: str
     mentions: tuple[Mention, ...] = ()
-    """What was put in."""
+    """The resources that are in the text now."""
     problems: tuple[str, ...] = ()
-    """What was left as it stood, and why."""
+    """The mentions that stay in the text, and why."""
 
 
-class _Known(NamedTuple):
+class _KnownResource(NamedTuple):
     resources: list[Resource]
     templates: list[tuple[ResourceTemplate, UriTemplate]]
 
 
-class _Found(NamedTuple):
+class _FoundMention(NamedTuple):
     """A mention, and where it stands."""
 
     start: int
@@ -101,14 +102,14 @@ class _Found(NamedTuple):
 
 @final
 class Mentions:
-    """The resources of a host's servers, as far as anybody asked for them.
+    """The resources of a host's servers, listed on demand.
 
     Args:
         servers: The names of all servers, each with its safe name.
-        client_of: A client of one, or an Error that says why there is none.
-        show: What is put into the message for a resource's content.
-        wake: Starts a server that waits to be needed.
-        failed: Told of a server's failure to answer, so that somebody looks after it.
+        client_of: Returns the client of a server, or raises the Error that says why there is none.
+        show: Renders a resource's content for the message.
+        wake: Starts a lazy server.
+        failed: Called when a server fails to answer.
     """
 
     def __init__(
@@ -125,31 +126,31 @@ class Mentions:
         self._show = show
         self._wake = wake
         self._failed = failed
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _KnownResource] = {}
         self._reading: dict[str, asyncio.Lock] = {}
         self._changes: dict[str, int] = {}
 
     def forget(self, server: str) -> None:
-        """The server's lists are, or may be, others now (R263)."""
+        """Forget the server's lists, which may have changed (R263)."""
         self._known.pop(server, None)
         self._changes[server] = self._changes.get(server, 0) + 1
 
-    async def known(self, server: str) -> _Known:
-        """What the server has; asked for once, however many want to know (R262)."""
+    async def known(self, server: str) -> _KnownResource:
+        """The server's resources and templates, read once for all callers (R262)."""
         async with self._reading.setdefault(server, asyncio.Lock()):
-            if (found := self._known.get(server)) is not None:
-                return found
+            if (resources := self._known.get(server)) is not None:
+                return resources
             await self._wake(server)
             before = self._changes.get(server, 0)
             client = self._client_of(server)
             if "resources" not in client.server_capabilities:
-                found = _Known([], [])
+                resources = _KnownResource([], [])
             else:
                 with self._watched(server, client):
-                    found = await _read_lists(client, server)
+                    resources = await _read_lists(client, server)
             if before == self._changes.get(server, 0):
-                self._known[server] = found
-            return found
+                self._known[server] = resources
+            return resources
 
     @contextmanager
     def _watched(self, server: str, client: Client) -> Generator[None]:
@@ -168,9 +169,9 @@ class Mentions:
             ResourceUnknown: there is no such server, no such resource, or more than one.
             TemplateArity: the words are not as many as the template has placeholders.
         """
-        uri, taken = await self._find(server, name, words, is_uri=True)
-        if taken != len(words):
-            raise _arity(f"{server}:{name}", taken, len(words))
+        uri, word_count = await self._find(server, name, words, is_uri=True)
+        if word_count != len(words):
+            raise _arity(f"{server}:{name}", word_count, len(words))
         return uri
 
     async def _find(self, server: str, name: str, words: Sequence[str], *, is_uri: bool) -> tuple[str, int]:
@@ -178,23 +179,25 @@ class Mentions:
         if server not in self._servers():
             raise ResourceUnknown(f"there is no server {server!r}; {_listed(self._servers())}")
         known = await self.known(server)
-        uris = {one.uri for one in known.resources if name in (one.name, one.uri)}
-        exact = {one.uri for one in known.resources if name == one.uri}
+        uris = {listed.uri for listed in known.resources if name in (listed.name, listed.uri)}
+        exact = {listed.uri for listed in known.resources if name == listed.uri}
         if len(uris) == 1 or exact:
             return (exact or uris).pop(), 0
         if uris:
             raise ResourceUnknown(
                 f"the server {server!r} has {len(uris)} resources called {name!r}: give the URI of one"
             )
-        matching = [made for one, made in known.templates if name in (one.name, one.uri_template)]
+        matching = [
+            uri_template for listed, uri_template in known.templates if name in (listed.name, listed.uri_template)
+        ]
         if len(matching) > 1:
             raise ResourceUnknown(f"the server {server!r} has {len(matching)} templates called {name!r}")
         if matching:
-            wanted = len(matching[0].variables)
-            if len(words) < wanted:
-                raise _arity(f"{server}:{name}", wanted, len(words), matching[0].variables)
-            return _expand(matching[0], words[:wanted]), wanted
-        if is_uri and any(made.match(name) is not None for _, made in known.templates if ":" in name):
+            placeholder_count = len(matching[0].variables)
+            if len(words) < placeholder_count:
+                raise _arity(f"{server}:{name}", placeholder_count, len(words), matching[0].variables)
+            return _expand(matching[0], words[:placeholder_count]), placeholder_count
+        if is_uri and any(uri_template.match(name) is not None for _, uri_template in known.templates if ":" in name):
             return name, 0
         raise ResourceUnknown(f"the server {server!r} has no resource {name!r}")
 
@@ -212,15 +215,15 @@ class Mentions:
             TemplateArity: a mentioned template is followed by too few words.
         """
         problems: list[str] = []
-        found = await self._mentioned(text, problems)
-        wanted = list(dict.fromkeys((one.mention.server, one.mention.uri) for one in found))
-        contents = await asyncio.gather(*(self.read(*one) for one in wanted), return_exceptions=True)
-        held = dict(zip(wanted, contents, strict=True))
+        mentioned = await self._mentioned(text, problems)
+        unique = list(dict.fromkeys((item.mention.server, item.mention.uri) for item in mentioned))
+        contents = await asyncio.gather(*(self.read(*item) for item in unique), return_exceptions=True)
+        by_uri = dict(zip(unique, contents, strict=True))
         pieces: list[str] = []
         put_in: list[Mention] = []
         at = 0
-        for start, end, mention in found:
-            content = held[mention.server, mention.uri]
+        for start, end, mention in mentioned:
+            content = by_uri[mention.server, mention.uri]
             if isinstance(content, Error):
                 problems.append(f"{mention.text}: {content}")
                 continue
@@ -231,28 +234,28 @@ class Mentions:
             at = end
         return Expansion("".join([*pieces, text[at:]]), tuple(put_in), tuple(problems))
 
-    async def _mentioned(self, text: str, problems: list[str]) -> list[_Found]:
-        found: list[_Found] = []
+    async def _mentioned(self, text: str, problems: list[str]) -> list[_FoundMention]:
+        mentioned: list[_FoundMention] = []
         until = 0
         for match in self._pattern().finditer(text):
             if match.start() < until:
                 continue  # a word of the one before
-            if len(found) >= _MOST:
+            if len(mentioned) >= _MOST:
                 problems.append(f"there are more than {_MOST} mentions: the rest is left as it stands")
                 break
             try:
-                one = await self._one(text, match)
+                resolved = await self._one(text, match)
             except TemplateArity:
                 raise
             except Error as error:
                 problems.append(f"{match[0]}: {error}")
                 continue
-            found.append(one)
-            until = one.end
-        return found
+            mentioned.append(resolved)
+            until = resolved.end
+        return mentioned
 
     def _pattern(self) -> re.Pattern[str]:
-        """What a mention looks like: servers that there are by either of their names, the longest first, then any other."""
+        """The pattern of a mention: a known server by either name, the longest first, or any other word."""
         servers = self._servers()
         names = sorted({*servers, *servers.values()}, key=len, reverse=True)
         return re.compile(rf"(?<![\w@.])@({'|'.join([*map(re.escape, names), _ANY_SERVER])}):([^\s@]+)")
@@ -260,18 +263,18 @@ class Mentions:
     def _named(self, name: str) -> str:
         """The server of this name, or of this safe name; the name itself if there is none."""
         servers = self._servers()
-        return name if name in servers else next((one for one, safe in servers.items() if safe == name), name)
+        return name if name in servers else next((server for server, safe in servers.items() if safe == name), name)
 
-    async def _one(self, text: str, match: re.Match[str]) -> _Found:
+    async def _one(self, text: str, match: re.Match[str]) -> _FoundMention:
         server, name = self._named(match[1]), match[2]
         words, ends = _words_after(text, match.end(), match.re)
         bare = name.rstrip(_PUNCTUATION)
         # What ends a sentence may also end a name; the name as it stands is tried first. A template's URI ends before it.
         if bare in ("", name) or await self._has(server, name):
             bare = name
-        uri, taken = await self._find(server, bare, words if bare == name else [], is_uri=True)
-        end = ends[taken - 1] if taken else match.start(2) + len(bare)
-        return _Found(match.start(), end, Mention(server, bare, uri, text[match.start() : end]))
+        uri, word_count = await self._find(server, bare, words if bare == name else [], is_uri=True)
+        end = ends[word_count - 1] if word_count else match.start(2) + len(bare)
+        return _FoundMention(match.start(), end, Mention(server, bare, uri, text[match.start() : end]))
 
     async def _has(self, server: str, name: str) -> bool:
         try:
@@ -283,9 +286,9 @@ class Mentions:
         return True
 
     async def complete(self, prefix: str) -> list[str]:
-        """What a mention that begins so may become: servers, then the names of what they have (R264).
+        """The mentions that begin with this prefix: servers, then the names of their resources (R264).
 
-        What cannot be mentioned by its name, because that has a blank in it or is another's too, is offered by its URI.
+        A resource whose name has a blank, or is not unique, is offered by its URI.
         """
         text, servers = prefix.removeprefix("@"), self._servers()
         # A mention ends at a blank, and at an "@": what has one in its name is mentioned by its safe name.
@@ -296,25 +299,29 @@ class Mentions:
         word = max(starts, key=len)
         begun = text[len(word) + 1 :]
         known = await self.known(self._named(word))
-        listed = [(one.name, one.uri) for one in known.resources]
-        listed += [(one.name, one.uri_template) for one, _ in known.templates]
+        listed = [(item.name, item.uri) for item in known.resources]
+        listed += [(item.name, item.uri_template) for item, _ in known.templates]
         names = Counter(name for name, _ in dict.fromkeys(listed))
-        found: set[str] = set()
+        matching: set[str] = set()
         for name, uri in listed:
             spelling = name if names[name] == 1 and _is_word(name) else uri
             if _is_word(spelling) and (name.startswith(begun) or spelling.startswith(begun)):
-                found.add(spelling)
-        return [f"@{word}:{one}" for one in sorted(found)]
+                matching.add(spelling)
+        return [f"@{word}:{item}" for item in sorted(matching)]
 
     async def complete_argument(self, server: str, name: str, words: Sequence[str], prefix: str) -> list[str]:
-        """What the word after these may be, by the server's own completion; nothing, where that is not to be had."""
+        """The server's completions for the next word; empty if the server has none."""
         server = self._named(server)
         if server not in self._servers():
             return []
         try:
             async with asyncio.timeout(_SOON):
                 known = await self.known(server)
-                matching = [made for one, made in known.templates if name in (one.name, one.uri_template)]
+                matching = [
+                    uri_template
+                    for listed, uri_template in known.templates
+                    if name in (listed.name, listed.uri_template)
+                ]
                 if len(matching) != 1 or len(words) >= len(matching[0].variables):
                     return []
                 (template,) = matching
@@ -322,41 +329,41 @@ class Mentions:
                 before = dict(zip(template.variables, words, strict=False))
                 ref = ResourceReference(uri=template.text)
                 with self._watched(server, client):
-                    found = await client.complete(ref, template.variables[len(words)], prefix, before)
+                    completion = await client.complete(ref, template.variables[len(words)], prefix, before)
         except (Error, TimeoutError) as error:
             log.debug("the server %r did not complete a word of %r: %s", server, name, error)
             return []
         # What a word cannot hold, a line end or what nobody sees, could only be put into the message beside it.
-        return [value for value in found.values[:_MOST_COMPLETIONS] if value.isprintable()]
+        return [value for value in completion.values[:_MOST_COMPLETIONS] if value.isprintable()]
 
 
-async def _read_lists(client: Client, server: str) -> _Known:
+async def _read_lists(client: Client, server: str) -> _KnownResource:
     try:
         async with asyncio.timeout(_PATIENCE):
             templates = await _templates(client)
             try:
-                return _Known(await client.list_resources_all(max_pages=_MOST_PAGES), templates)
+                return _KnownResource(await client.list_resources_all(max_pages=_MOST_PAGES), templates)
             except ProtocolError:
                 if not templates:
                     raise
-                return _Known([], templates)
+                return _KnownResource([], templates)
     except TimeoutError:
         raise TimedOut(f"the server {server!r} did not list its resources within {_PATIENCE:g} s") from None
 
 
 async def _templates(client: Client) -> list[tuple[ResourceTemplate, UriTemplate]]:
-    made: list[tuple[ResourceTemplate, UriTemplate]] = []
+    templates: list[tuple[ResourceTemplate, UriTemplate]] = []
     try:
         listed = await client.list_resource_templates_all(max_pages=_MOST_PAGES)
     except (Unsupported, ProtocolError) as error:  # a server may well have resources and know of no templates
         log.info("the templates of resources cannot be listed: %s", error)
-        return made
-    for one in listed:
+        return templates
+    for listed_template in listed:
         try:
-            made.append((one, UriTemplate(one.uri_template)))
+            templates.append((listed_template, UriTemplate(listed_template.uri_template)))
         except DeclarationError:
             continue  # what cannot be filled in cannot be mentioned
-    return made
+    return templates
 
 
 def _expand(template: UriTemplate, words: Sequence[str]) -> str:
@@ -390,9 +397,9 @@ def _words_after(text: str, at: int, mention: re.Pattern[str]) -> tuple[list[str
 
 
 def _arity(name: str, wanted: int, given: int, placeholders: Sequence[str] = ()) -> TemplateArity:
-    what = f" ({', '.join(placeholders)})" if placeholders else ""
+    names = f" ({', '.join(placeholders)})" if placeholders else ""
     return TemplateArity(
-        f"@{name} takes {wanted} word{'' if wanted == 1 else 's'} after it{what}, and got {given}; nothing was sent",
+        f"@{name} takes {wanted} word{'' if wanted == 1 else 's'} after it{names}, and got {given}; nothing was sent",
         wanted=wanted,
         given=given,
     )

@@ -27,6 +27,7 @@ older list does not call something else.
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import re
 import unicodedata
@@ -94,7 +95,7 @@ def name_problem(name: str) -> str:
     if len(name) > _MOST_SERVER:
         return f"the name of a server has at most {_MOST_SERVER} characters, and this one has {len(name)}"
     if not name.isprintable():
-        at, character = next((at, one) for at, one in enumerate(name) if not one.isprintable())
+        at, character = next((at, letter) for at, letter in enumerate(name) if not letter.isprintable())
         return (
             f"the name of a server cannot hold a character that is not seen, and {name[:60]!r} has "
             f"U+{ord(character):04X} as its character {at + 1}"
@@ -126,7 +127,7 @@ def safe_name(server: str) -> str:
     """What stands for a server in rules and towards models: its name, or one made of it."""
     if _SAFE.fullmatch(server):
         return server
-    plain = "".join(one for one in unicodedata.normalize("NFKD", server) if not unicodedata.combining(one))
+    plain = "".join(letter for letter in unicodedata.normalize("NFKD", server) if not unicodedata.combining(letter))
     candidate = re.sub(r"_{2,}", "_", _OTHER.sub("_", plain)).strip("_")
     return candidate if _SAFE.fullmatch(candidate) else _with_digest(candidate or "server", server)
 
@@ -138,21 +139,21 @@ def safe_names(servers: Iterable[str], known: Mapping[str, str] | None = None) -
         known: Servers that have theirs already, and keep it.
     """
     names = dict(known or {})
-    taken = set(names.values())
+    used = set(names.values())
     claims: dict[str, list[str]] = {}
     for server in sorted(set(servers) - names.keys()):
         claims.setdefault(safe_name(server), []).append(server)
     for name, claimants in claims.items():
         # A server of exactly this name has it before those whose names were changed.
         owner = name if name in claimants else claimants[0] if len(claimants) == 1 else None
-        if owner is not None and name not in taken:
+        if owner is not None and name not in used:
             names[owner] = name
-            taken.add(name)
+            used.add(name)
     for name, claimants in claims.items():
         for server in claimants:
             if server not in names:
-                names[server] = _with_digest(name, server, taken)
-                taken.add(names[server])
+                names[server] = _with_digest(name, server, used)
+                used.add(names[server])
     return names
 
 
@@ -191,21 +192,21 @@ def split_name(name: str, servers: Iterable[str] | None = None, separator: str =
         UnknownName: there is no separator, or no such server.
     """
     _checked(separator)
-    found = name.find(separator)
-    if found < 0:
+    position = name.find(separator)
+    if position < 0:
         raise UnknownName(
             f"{name!r} names no server: expected a server's name, {separator!r} and a tool's name",
             name=name,
             reason="no_separator",
         )
-    first = Address(name[:found], name[found + len(separator) :])
+    first = Address(name[:position], name[position + len(separator) :])
     if servers is None:
         return first
     known = set(servers)
-    while found >= 0:
-        if name[:found] in known:
-            return Address(name[:found], name[found + len(separator) :])
-        found = name.find(separator, found + 1)
+    while position >= 0:
+        if name[:position] in known:
+            return Address(name[:position], name[position + len(separator) :])
+        position = name.find(separator, position + 1)
     raise UnknownName(
         f"{name!r}: there is no server {first.server!r}; {_listed(known)}", name=name, reason="unknown_server"
     )
@@ -271,16 +272,16 @@ class Names:
 
     def renewed(self, tools: Mapping[str, Iterable[str]], safe: Mapping[str, str] | None = None) -> Self:
         """The names for what the servers have now. Tools that are still there keep theirs."""
-        made = object.__new__(type(self))
-        made._separator = self._separator
-        made._length = self._length
-        kept = {**self._remembered, **{name: address for address, name in self._provider.items()}}
-        made._remembered = dict(list(kept.items())[-_MOST_REMEMBERED:])
+        successor = object.__new__(type(self))
+        successor._separator = self._separator
+        successor._length = self._length
+        remembered = {**self._remembered, **{name: address for address, name in self._provider.items()}}
+        successor._remembered = dict(list(remembered.items())[-_MOST_REMEMBERED:])
         spoken = {**self._spoken, **{name: address for address, name in self._catalog.items()}}
-        made._spoken = {} if self._separator is None else dict(list(spoken.items())[-_MOST_REMEMBERED:])
-        made._safe = self._safe
-        made._assign(tools, safe)
-        return made
+        successor._spoken = {} if self._separator is None else dict(list(spoken.items())[-_MOST_REMEMBERED:])
+        successor._safe = self._safe
+        successor._assign(tools, safe)
+        return successor
 
     def _assign(self, tools: Mapping[str, Iterable[str]], safe: Mapping[str, str] | None) -> None:
         listed = {check_server_name(server): sorted(set(names)) for server, names in sorted(tools.items())}
@@ -294,14 +295,14 @@ class Names:
         for address in addresses:
             if address in had:
                 self._provider[address] = had[address]
-        taken = {**self._remembered}
+        owners = {**self._remembered}
         plain = self._plain_names(listed)
         # Plain names first: they are nobody else's by construction, while a digest may have to grow to be free.
         for address in sorted(set(addresses) - self._provider.keys(), key=lambda one: (one not in plain, one)):
             name = plain.get(address)
-            if name is None or name in taken:
-                name = self._digested(address, taken)
-            taken[name] = address
+            if name is None or name in owners:
+                name = self._digested(address, owners)
+            owners[name] = address
             self._provider[address] = name
         self._address: dict[str, Address] = {name: address for address, name in self._provider.items()}
         self._catalog = dict(self._provider) if self._separator is None else self._joined(addresses, self._separator)
@@ -324,7 +325,7 @@ class Names:
                 if fits and (base[0].isalpha() or base[0] == "_"):
                     claims.setdefault(base, []).append(address)
             for base, claimants in claims.items():
-                exact = [one for one in claimants if _OTHER.search(one.tool) is None]
+                exact = [claimant for claimant in claimants if _OTHER.search(claimant.tool) is None]
                 if exact or len(claimants) == 1:
                     plain[(exact or claimants)[0]] = base
         return plain
@@ -380,9 +381,9 @@ class Names:
         Raises:
             UnknownName: there is none.
         """
-        found = self._address.get(name)
-        if found is not None:
-            return found
+        address = self._address.get(name)
+        if address is not None:
+            return address
         separator, body = self._separator or _BETWEEN, name
         if self._separator is None:
             if not name.startswith(PREFIX):
@@ -392,9 +393,15 @@ class Names:
             body = name.removeprefix(PREFIX)
         elif separator not in name and _BETWEEN in name:
             separator = _BETWEEN
-        servers = {self._safe[server]: server for server in self._servers} | {one: one for one in self._servers}
+        servers = {self._safe[server]: server for server in self._servers} | {
+            known_server: known_server for known_server in self._servers
+        }
         server, tool = split_name(body, servers, separator)
         raise self._unknown(name, Address(servers[server], tool))
+
+    def similar(self, name: str) -> list[str]:
+        """Up to three names for providers that are like this one."""
+        return difflib.get_close_matches(name, self._provider.values(), n=3)
 
     def _named(self, names: Mapping[Address, str], address: Address) -> str:
         if (name := names.get(address)) is not None:
@@ -409,7 +416,7 @@ class Names:
 
     def _unknown(self, name: str, address: Address) -> UnknownName:
         return UnknownName(
-            f"{name!r}: the server {address.server!r} has no tool {address.tool!r} (now); ask for its list again",
+            f"{name!r}: the server {address.server!r} has no tool {address.tool!r}",
             name=name,
             reason="unknown_tool",
         )

@@ -26,9 +26,9 @@ from typing import Any, Final, Literal, TypeAlias, final
 
 from msgspec import Struct
 
-from trimaran.client.asks import StateEvent
 from trimaran.client.client import Client
-from trimaran.client.watch import Changes
+from trimaran.client.server_requests import StateEvent
+from trimaran.client.subscriptions import ChangeStream
 from trimaran.errors import (
     CODE_METHOD_NOT_FOUND,
     AuthorizationFailed,
@@ -43,12 +43,12 @@ from trimaran.errors import (
     UnsafeUrl,
     Unsupported,
 )
-from trimaran.transports.inheritance import describe_missing
+from trimaran.transports.child_environment import describe_missing
 from trimaran.types import Tool
 
-from .plain import shortened
+from .terminal_text import shortened
 
-__all__ = ["GLYPHS", "ServerStatus", "ServerUnavailable", "State", "Supervised"]
+__all__ = ["GLYPHS", "ServerStatus", "ServerUnavailable", "State", "SupervisedServer"]
 
 log: Final = logging.getLogger("trimaran.host")
 
@@ -138,7 +138,7 @@ def _in_one_line(reason: str) -> str:
 
 
 @final
-class Supervised:
+class SupervisedServer:
     """One server. `dial` makes a client that is not open yet; it is given the callbacks and limits that are ours.
 
     Args:
@@ -168,7 +168,7 @@ class Supervised:
         problem_kind: str = "config",
         mask: Callable[[str], str] = str,
         missing: Callable[[str], Sequence[str]] = lambda text: (),
-        changed: Callable[[Supervised], None] = lambda server: None,
+        changed: Callable[[SupervisedServer], None] = lambda server: None,
         forgotten: Callable[[str], None] = lambda name: None,
     ) -> None:
         self.name: Final = name
@@ -490,7 +490,7 @@ class Supervised:
                 log.warning("the server %r could not be closed in good order: %s", self.name, self._mask(str(error)))
             raise
 
-    async def _listen(self, client: Client, stack: contextlib.AsyncExitStack) -> Changes | None:
+    async def _listen(self, client: Client, stack: contextlib.AsyncExitStack) -> ChangeStream | None:
         """Changes are listened to before the first look, so that none falls in between."""
         self._is_deaf = False
         offered = client.server_capabilities
@@ -507,7 +507,7 @@ class Supervised:
             log.info("the server %r was not ready to tell of changes: %s", self.name, error or "no answer")
         return None
 
-    async def _follow(self, changes: Changes) -> None:
+    async def _follow(self, changes: ChangeStream) -> None:
         async for change in changes:
             if change.kind in ("resources", "reconnected"):
                 self._forgotten(self.name)
@@ -517,7 +517,7 @@ class Supervised:
         self._is_deaf = True
 
     async def _list(self, client: Client) -> None:
-        found: dict[str, Tool] = {}
+        tools: dict[str, Tool] = {}
         if "tools" in client.server_capabilities:
             listed = await self._read_tools(client)
             if len(listed) > _MOST_TOOLS:
@@ -526,11 +526,11 @@ class Supervised:
                     status=self.status,
                 )
             for tool in listed:
-                if tool.name in found:
+                if tool.name in tools:
                     log.warning("the server %r lists the tool %r twice; the first is taken", self.name, tool.name)
-                found.setdefault(tool.name, tool)
-        if found != self.tools:
-            self.tools = found
+                tools.setdefault(tool.name, tool)
+        if tools != self.tools:
+            self.tools = tools
             if self.state == "connected":
                 self._changed(self)
 

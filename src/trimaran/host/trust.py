@@ -1,17 +1,16 @@
-"""Which projects' `mcp.toml` a person has read, and trusts.
+"""The projects' `mcp.toml` files that a person has read and trusts.
 
-A project's file starts programs with the rights of whoever opens the project, and may allow a model to use them. Where
-somebody else wrote it, a person has to say yes first; `Host(trust=Trust())` waits for that. What is trusted is one text in
-one place: the file's path and a SHA-256 of what it said and what it inherits. A file that was changed is a new one.
+A project's file starts programs with the rights of the user who opens the project, and may allow a model to use them. If
+somebody else wrote it, a person must say yes first; `Host(trust=Trust())` waits for that. Trust is in one text at one place:
+the file's path, and a SHA-256 of its content and of what it inherits. A changed file is a new file.
 
-It is kept as `{"version": 1, "files": {path: digest}}`, mode 0600, replaced as a whole. What is no such file, what others
-could have written to, and what cannot be read is trust in nothing: the worst that happens is that a person is asked again.
-So two processes that write at the same time need no lock.
+The store is `{"version": 1, "files": {path: digest}}`, mode 0600, replaced as a whole. If it is malformed, unreadable, or
+writable by others, it trusts nothing: at worst, a person is asked again. So processes that write at once need no lock.
 
-The place is the project's directory, however it was come by, and the file's name in it. Links inside the project are not
-followed: whoever wrote it could lead one to a file that is trusted elsewhere, whose `./server` would be another one here.
+The place is the project's resolved directory and the file's name in it. Links inside the project are not followed: an
+attacker's link could lead to a file that is trusted elsewhere, whose `./server` would be another program here.
 
-What a person is asked about, and the digest of a file, is in `untrusted.py`.
+`untrusted.py` has the question for the person, and the digest of a file.
 """
 
 from __future__ import annotations
@@ -84,27 +83,27 @@ class Trust:
     def files(self) -> dict[str, str]:
         """The files that are trusted, and the digest of what each said."""
         try:
-            found = os.stat(self.path)
-            if wrong := _suspicion(found):
+            status = os.stat(self.path)
+            if wrong := _suspicion(status):
                 log.warning("%s is not believed: %s; no project is trusted", self.path, wrong)
                 return {}
-            kept: Any = decode_json(read_file(self.path, _LARGEST))
+            stored: Any = decode_json(read_file(self.path, _LARGEST))
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
             log.warning("%s cannot be read, so no project is trusted: %s", self.path, error)
             return {}
-        files: Any = cast("dict[str, Any]", kept).get("files") if isinstance(kept, dict) else None
+        files: Any = cast("dict[str, Any]", stored).get("files") if isinstance(stored, dict) else None
         if not isinstance(files, dict):
             log.warning("%s is not a list of trusted files, so no project is trusted", self.path)
             return {}
         return {file: digest for file, digest in cast("dict[str, Any]", files).items() if isinstance(digest, str)}
 
     def _write(self, files: dict[str, str]) -> None:
-        kept = dict(list(files.items())[-_MOST:])
+        newest = dict(list(files.items())[-_MOST:])
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            text = msgspec.json.format(msgspec.json.encode({"version": 1, "files": kept}))
+            text = msgspec.json.format(msgspec.json.encode({"version": 1, "files": newest}))
             write_whole(self.path, text + b"\n")
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error

@@ -24,9 +24,9 @@ from .config.entry import read_rules
 from .config.mask import MASK, is_secret_key, mask_text, mask_url
 from .config.model import FailedEntry, HostConfig, RuleEntry, ServerEntry, Source
 from .names import safe_names
-from .permissions.configured import read_config_rules
+from .permissions.from_config import read_config_rules
 from .permissions.rules import Rule
-from .plain import visible
+from .terminal_text import visible
 
 __all__ = ["Untrusted", "configured_names", "trust_digest", "untrusted_in"]
 
@@ -66,15 +66,17 @@ class Untrusted(Struct, frozen=True, kw_only=True):
         """What is more than the file itself says, in words: show these so that they are seen."""
         return (
             *((f"replaces {self.replaces}",) if self.replaces else ()),
-            *(f"inherits {one}" for one in self.inherits),
+            *(f"inherits {item}" for item in self.inherits),
             *((self.alike,) if self.alike else ()),
         )
 
     def __str__(self) -> str:
         if self.kind == "rule":
             return f"allow {self.what}{f' of {self.name}' if self.name else ''} ({self.where})"
-        more = "".join(f", with {one}" for one in (*self.env, *self.headers)) + (f", in {self.cwd}" if self.cwd else "")
-        return f"{self.name}: {self.what}{more} ({self.where})" + "".join(f"\n    {one}" for one in self.warnings)
+        more = "".join(f", with {item}" for item in (*self.env, *self.headers)) + (
+            f", in {self.cwd}" if self.cwd else ""
+        )
+        return f"{self.name}: {self.what}{more} ({self.where})" + "".join(f"\n    {item}" for item in self.warnings)
 
 
 def untrusted_in(
@@ -89,7 +91,11 @@ def untrusted_in(
         logins: The servers for which a login is kept.
     """
     servers: list[Untrusted] = []
-    allowed = [_rule(one) for one in config.rules if one.source in sources and one.action == "allow"]
+    allowed = [
+        _rule(entry_rule)
+        for entry_rule in config.rules
+        if entry_rule.source in sources and entry_rule.action == "allow"
+    ]
     granted = _grants(read_config_rules(config).rules if rules is None else rules)
     names = configured_names(config)
     for entry in _entries(config, sources):
@@ -108,7 +114,7 @@ def untrusted_in(
             )
         )
         permissions = entry.permissions if isinstance(entry, ServerEntry) else _permissions(entry)
-        allowed += [_rule(one, entry.name) for one in permissions if one.action == "allow"]
+        allowed += [_rule(entry_rule, entry.name) for entry_rule in permissions if entry_rule.action == "allow"]
     return (*servers, *allowed)
 
 
@@ -181,19 +187,19 @@ def _permissions(failed: FailedEntry) -> tuple[RuleEntry, ...]:
 def _server(entry: Entry, inherits: tuple[str, ...] = (), replaces: str = "", alike: str = "") -> Untrusted:
     """As it is written, be it right or wrong."""
     table, where = entry.table, entry.where() if isinstance(entry, ServerEntry) else _at(entry.source, entry.line)
-    said: Any = table.get("transport", table.get("type", "http" if "url" in table else "stdio"))
+    transport: Any = table.get("transport", table.get("type", "http" if "url" in table else "stdio"))
     command, url = table.get("command"), table.get("url")
-    what: list[str] = []
+    words: list[str] = []
     if command is not None or url is None:
-        what.append(shlex.join(map(str, [command or "", *_list(table.get("args"))])))
+        words.append(shlex.join(map(str, [command or "", *_list(table.get("args"))])))
     if url is not None:
-        what.append(_url(str(url)))
+        words.append(_url(str(url)))
     return Untrusted(
         kind="server",
         name=entry.name,
-        what=visible(" ".join(what)),
+        what=visible(" ".join(words)),
         where=where,
-        transport=visible(str(said)),
+        transport=visible(str(transport)),
         env=(
             *((_INHERITS_ALL,) if table.get("inherit_env") else ()),
             *(visible(f"{key}={value}") for key, value in _table(table.get("env")).items()),
@@ -211,11 +217,11 @@ def _server(entry: Entry, inherits: tuple[str, ...] = (), replaces: str = "", al
 
 def _url(text: str) -> str:
     """As `mask_url` has it, but for the host: one can be made to look like a token."""
-    found = _AUTHORITY.match(text)
-    if found is None:
+    match = _AUTHORITY.match(text)
+    if match is None:
         return mask_url(text)
-    scheme, host = found.groups()
-    return f"{scheme}{f'{MASK}@' if '@' in host else ''}{host.rpartition('@')[2]}{mask_url(text[found.end() :])}"
+    scheme, host = match.groups()
+    return f"{scheme}{f'{MASK}@' if '@' in host else ''}{host.rpartition('@')[2]}{mask_url(text[match.end() :])}"
 
 
 def _oauth(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, final
+from typing import Any, Final, Literal, final
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, field
 
-from trimaran.client.dialect import Welcome, read_welcome, write_notice, write_request
+from trimaran.client.dialect import ServerDescription, read_welcome, write_notice, write_request
 from trimaran.client.link import Link
 from trimaran.errors import CODE_INVALID_REQUEST, CODE_UNSUPPORTED_VERSION, RemoteProtocolError, UnsupportedVersion
 from trimaran.protocol.inbound import RequestId
-from trimaran.protocol.replies import Frame, excerpt
+from trimaran.protocol.read_reply import Frame, excerpt
 from trimaran.protocol.versions import LATEST_LEGACY, LEGACY, is_legacy
 from trimaran.types import Json
 
-__all__ = ["Handshaken"]
+__all__ = ["LegacyDialect"]
 
 
 class _InitializeReply(Struct):
@@ -32,8 +32,8 @@ _OPEN: Final = b"{"
 
 
 @final
-class Handshaken:
-    era = "legacy"
+class LegacyDialect:
+    era: Literal["modern", "legacy"] = "legacy"
 
     def __init__(self, info: Mapping[str, Json], capabilities: Mapping[str, Json], version: str | None = None) -> None:
         self._info = info
@@ -43,7 +43,7 @@ class Handshaken:
         self.version = self._wanted
         self._headers: dict[str, str] = {}
 
-    async def greet(self, link: Link, next_id: Callable[[], int]) -> Welcome:
+    async def greet(self, link: Link, next_id: Callable[[], int]) -> ServerDescription:
         id = next_id()
         params = {"protocolVersion": self._wanted, "capabilities": self._capabilities, "clientInfo": self._info}
         frame = await link.request(id, write_request(id, "initialize", params), None)
@@ -57,7 +57,7 @@ class Handshaken:
             begin(self._headers)
         return welcome
 
-    def _read(self, raw: Raw) -> Welcome:
+    def _read(self, raw: Raw) -> ServerDescription:
         try:
             reply = _decode_reply(raw)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:

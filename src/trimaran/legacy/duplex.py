@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, final
 
 from trimaran.errors import ProtocolError
-from trimaran.protocol.inbound import Answer, Call, Notice
+from trimaran.protocol.inbound import IncomingCall, IncomingNotification, IncomingReply
 from trimaran.protocol.versions import V2025_03
 from trimaran.server.exchange import Voice
 
@@ -45,7 +45,7 @@ class LegacyDuplex:
         self._handshake = Handshake(duplex.server)
         self.session: Session | None = None
 
-    async def admit(self, call: Call) -> tuple[Voice, Callable[[Call], Awaitable[Any]]]:
+    async def admit(self, call: IncomingCall) -> tuple[Voice, Callable[[IncomingCall], Awaitable[Any]]]:
         if call.method == "initialize":
             return await self._open(call)
         session = self.session
@@ -53,7 +53,7 @@ class LegacyDuplex:
             raise ProtocolError.invalid_request(f"{call.method[:200]} came before initialize; send initialize first")
         return session.voice, self._handshake.admit(call, session, call.principal)
 
-    async def _open(self, call: Call) -> tuple[Voice, Callable[[Call], Awaitable[Any]]]:
+    async def _open(self, call: IncomingCall) -> tuple[Voice, Callable[[IncomingCall], Awaitable[Any]]]:
         if self.session is not None:
             # A client that starts over means it: the old session's subscriptions do not carry over (R39).
             self._handshake.sessions.end(self.session)
@@ -61,16 +61,16 @@ class LegacyDuplex:
         self.session = session
         call.peer, call.session = session.peer, session
 
-        async def answer(call: Call) -> Any:
+        async def answer(call: IncomingCall) -> Any:
             return result
 
         return session.voice, answer
 
-    async def hear(self, notice: Notice) -> None:
+    async def hear(self, notice: IncomingNotification) -> None:
         if self.session is not None:
             await self._handshake.hear(notice, self.session)
 
-    def take_answer(self, answer: Answer) -> None:
+    def take_answer(self, answer: IncomingReply) -> None:
         if self.session is not None:
             self.session.take_answer(answer)
 

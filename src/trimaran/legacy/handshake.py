@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, final
 import msgspec
 
 from trimaran.errors import ProtocolError
-from trimaran.protocol.inbound import Call, Notice, as_request_id
+from trimaran.protocol.inbound import IncomingCall, IncomingNotification, read_cancellation
 from trimaran.protocol.meta import LOG_LEVELS, Peer
-from trimaran.protocol.revisions import revise, revise_capabilities
+from trimaran.protocol.older_revisions import revise, revise_capabilities
 from trimaran.protocol.versions import V2025_06, V2025_11
 from trimaran.protocol.versions import negotiate as negotiate_version
 from trimaran.schema import enc_hook
@@ -25,9 +25,8 @@ from trimaran.server.changes import check_watched
 from trimaran.server.dispatch import Serve
 from trimaran.server.handlers import call_any, incident
 from trimaran.types import EmptyResult, InitializeResult, Json
-from trimaran.types.wire import MAX_NAME
 
-from .session import Outlet, Session, Sessions
+from .session import Outlet, Session, SessionTable
 
 if TYPE_CHECKING:
     from trimaran.server.server import Server
@@ -44,8 +43,8 @@ class Handshake:
     def __init__(self, server: Server) -> None:
         self._server = server
         if server.sessions is None:
-            server.sessions = Sessions(server)
-        self.sessions: Sessions = server.sessions
+            server.sessions = SessionTable(server)
+        self.sessions: SessionTable = server.sessions
         self._tables: dict[str, dict[str, Serve]] = {}
         self._tables_of: object = None
         self._own: dict[str, Serve] = {
@@ -55,7 +54,9 @@ class Handshake:
             "resources/unsubscribe": self._unsubscribe,
         }
 
-    async def open(self, call: Call, outlet: Callable[[], Outlet], principal: Any, owner: Any) -> tuple[Session, Any]:
+    async def open(
+        self, call: IncomingCall, outlet: Callable[[], Outlet], principal: Any, owner: Any
+    ) -> tuple[Session, Any]:
         """Serve `initialize`: a session and the result to send."""
         if call.params is None:
             raise ProtocolError.invalid_params(f"initialize: {call.shape_error}")
@@ -77,7 +78,7 @@ class Handshake:
         )
         return revise("initialize", result, version, enc_hook)
 
-    def admit(self, call: Call, session: Session, principal: Any) -> Serve:
+    def admit(self, call: IncomingCall, session: Session, principal: Any) -> Serve:
         """Let a call of this session through: the coroutine function that serves it, or the error that stops it.
 
         `principal` is who sent this call: the session's own, by other credentials perhaps than those it began with.
@@ -116,7 +117,7 @@ class Handshake:
             }
         return table
 
-    def handler(self, call: Call) -> Serve:
+    def handler(self, call: IncomingCall) -> Serve:
         """Who serves this call on its revision, or why nobody does."""
         serve = self._table(call.peer.version).get(call.method)
         if serve is None:
@@ -125,26 +126,24 @@ class Handshake:
             raise ProtocolError.invalid_params(f"{call.method}: {call.shape_error}")
         return serve
 
-    async def hear(self, notice: Notice, session: Session) -> None:
+    async def hear(self, notice: IncomingNotification, session: Session) -> None:
         """Take a notification. Unknown ones are ignored."""
         session.touch()
         if notice.method == "notifications/initialized":
             session.initialized = True
             await session.keep(initialized=True)
         elif notice.method == "notifications/cancelled":
-            reason = notice.params.get("reason")
-            id = as_request_id(notice.params.get("requestId"))
-            session.hear_cancelled(id, reason[:MAX_NAME] if isinstance(reason, str) else None)
+            session.hear_cancelled(*read_cancellation(notice))
         elif notice.method == "notifications/roots/list_changed" and self._server.on_roots_changed is not None:
             try:
                 await call_any(self._server.on_roots_changed, session)
             except Exception as error:
                 incident("on_roots_changed", error)
 
-    async def _ping(self, call: Call) -> EmptyResult:
+    async def _ping(self, call: IncomingCall) -> EmptyResult:
         return EmptyResult()
 
-    async def _set_level(self, call: Call) -> EmptyResult:
+    async def _set_level(self, call: IncomingCall) -> EmptyResult:
         level = call.params.level
         if level not in LOG_LEVELS:
             raise ProtocolError.invalid_params(
@@ -159,7 +158,7 @@ class Handshake:
         await call.session.keep(log_level=level)
         return EmptyResult()
 
-    async def _subscribe(self, call: Call) -> EmptyResult:
+    async def _subscribe(self, call: IncomingCall) -> EmptyResult:
         session: Session = call.session
         lacking = self._server.dispatcher.resources.scopes_lacking(call.params.uri, call.principal)
         if lacking:
@@ -171,13 +170,13 @@ class Handshake:
         await session.keep(subscribe=call.params.uri)
         return EmptyResult()
 
-    async def _unsubscribe(self, call: Call) -> EmptyResult:
+    async def _unsubscribe(self, call: IncomingCall) -> EmptyResult:
         await self._tell_callbacks("unsubscribe_resource", call)
         call.session.subscriptions.discard(call.params.uri)
         await call.session.keep(unsubscribe=call.params.uri)
         return EmptyResult()
 
-    async def _tell_callbacks(self, name: str, call: Call) -> None:
+    async def _tell_callbacks(self, name: str, call: IncomingCall) -> None:
         callback = getattr(self._server.callbacks, name, None)
         if callback is not None:
             from trimaran.server.context import Context
@@ -185,7 +184,7 @@ class Handshake:
             await call_any(callback, call.params.uri, Context(call, self._server))
 
 
-def negotiate(call: Call) -> Peer:
+def negotiate(call: IncomingCall) -> Peer:
     """The revision both speak: the one asked for if it is legacy, else the newest legacy one (R18)."""
     params = call.params
     version = negotiate_version(params.protocol_version)

@@ -1,11 +1,10 @@
-"""A legacy session: what `initialize` created, and everything that hangs on it until it ends.
+"""A legacy session, from `initialize` to its end.
 
-It holds who the client is, what it subscribed to, the requests of ours it has yet to answer and the calls of its own that
-are still at work. Messages that belong to no call leave through the *outlet*: over HTTP a log that the GET stream reads,
-on stdio the pipe itself.
+It holds the client's identity and subscriptions, our requests that it has not answered, and its running calls. Messages
+that belong to no call leave through the *outlet*: over HTTP a log that the GET stream reads, on stdio the pipe itself.
 
-Where several processes share a store, each that meets a session has a `Session` of its own for it, made after the same
-record; what such a one must say or ask beyond its own process is the business of `shared`.
+Where several processes share a store, each process that serves a session has its own `Session`, made from the same record.
+`shared` carries messages and questions to the other processes.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 import msgspec
 
-from trimaran.episode import Episode
+from trimaran.durations import check_seconds
 from trimaran.errors import CallError, Disconnected, ProtocolError, TimedOut
-from trimaran.protocol.inbound import Answer, RequestId
+from trimaran.outage_log import Outage
+from trimaran.protocol.inbound import IncomingReply, RequestId
 from trimaran.protocol.meta import LOG_LEVELS, Peer
-from trimaran.seconds import check_seconds
 from trimaran.server.access import owner_text, same_principal
 from trimaran.server.changes import LIST_CHANGED, RESOURCE_UPDATED
 from trimaran.server.context import ASK_TIMEOUT
 from trimaran.server.exchange import Exchange, Sink
 from trimaran.server.handlers import call_any, incident, logger
-from trimaran.server.sessions import SessionInfo
+from trimaran.server.session_info import SessionInfo
 from trimaran.types import CreateMessageResult, ElicitResult, Json, ListRootsResult, Root, as_object
 
 from .voice import LegacyVoice
@@ -38,28 +37,28 @@ from .voice import LegacyVoice
 if TYPE_CHECKING:
     from trimaran.server.server import Server
 
-    from .shared import Shared
+    from .fleet_sessions import FleetSessions
 
-__all__ = ["Outlet", "Session", "Sessions"]
+__all__ = ["Outlet", "Session", "SessionTable"]
 
 _TOO_OLD: Final = "it has lived for session_max_lifetime"  # an idle one has no calls that could be told
 _GAVE_WAY: Final = "the server had no room for more sessions, and this one had not been used for a while"
 _SWEEP_SECONDS: Final = 15.0
-# So long a session must have lain idle to give way to another when the server is full: longer than a model thinks.
+# Idle seconds after which a session gives way to another on a full server: longer than a model thinks.
 _SPARE_SECONDS: Final = 60.0
 BROADCAST: Final = "broadcast"
-"""A change that is not one: something to be told to every session."""
+"""A pseudo-change: a notification for every session."""
 
 
 class Outlet(Protocol):
-    """Where messages go that answer no particular call."""
+    """Carries the messages that belong to no call."""
 
     def put(self, data: bytes) -> None: ...
     @property
     def is_open(self) -> bool: ...
     @property
     def is_read_here(self) -> bool:
-        """By way of this process?"""
+        """Does the client read it through this process?"""
         ...
 
     def close(self) -> None: ...
@@ -72,7 +71,7 @@ class Session:
         self.id = id
         self.peer = peer
         self.principal = principal
-        """Whose it is, as last authenticated: newer credentials may grant more, or less."""
+        """The owner, as last authenticated: newer credentials may grant more, or less."""
         self.outlet = outlet
         self.initialized = False
         self.closed = False
@@ -80,25 +79,25 @@ class Session:
         self.subscriptions: set[str] = set()
         self.state: Any = None
         self.owner: Any = None
-        """The door it came in by."""
+        """The endpoint that opened it."""
         self.place = ""
-        """Who began it, or from where: for the sake of others, when there is no room."""
-        self.shared: Shared | None = None
-        """The way to the other processes that serve it, if there may be any."""
+        """The caller or address that began it, to share room fairly when the server is full."""
+        self.shared: FleetSessions | None = None
+        """The other processes that serve it, if there may be any."""
         self.owner_key: str | None = None
-        """Whose it is, as they know it."""
+        """The owner, as the other processes know it."""
         self.checked_until = 0.0
-        """Until when it is taken for granted that it is still there."""
+        """Until when the record in the store is not checked again."""
         self.loop = asyncio.get_running_loop()
         self.created = self.seen = time.monotonic()
         self.calls: dict[RequestId, Exchange] = {}
-        """Calls of the client that are still at work, for `notifications/cancelled`."""
+        """Running calls of the client, for `notifications/cancelled`."""
         self.cancelled_early: dict[RequestId, None] = {}
         """Cancellations that came before their call, oldest first."""
         self.voice = LegacyVoice(server.writer, self)
         self._answers: dict[RequestId, asyncio.Future[Any]] = {}
         self._numbers = itertools.count(1)
-        # A process may forget a session that is used elsewhere, and meet it again: its questions have other ids then.
+        # A process may forget a session and serve it again later: then its questions need other ids.
         self._first = 0
 
     def next_id(self) -> str:
@@ -116,7 +115,7 @@ class Session:
         return bool(self.calls) or self.outlet.is_read_here
 
     async def keep(self, **changes: Any) -> None:
-        """Write down what has changed, where other processes need to know."""
+        """Store a change that other processes need to know."""
         if self.shared is not None:
             await self.shared.keep(self, **changes)
 
@@ -187,7 +186,7 @@ class Session:
             # From here on a late answer meets nothing and is ignored (R61).
             self._answers.pop(id, None)
 
-    def take_answer(self, answer: Answer) -> bool:
+    def take_answer(self, answer: IncomingReply) -> bool:
         """The client's answer to a request of ours; unknown and late ones are ignored, and False."""
         waiting = self._answers.pop(answer.id, None)
         if waiting is None or waiting.done():
@@ -207,7 +206,7 @@ class Session:
         )
         return True
 
-    async def hear_answer(self, answer: Answer) -> None:
+    async def hear_answer(self, answer: IncomingReply) -> None:
         """Take an answer, which may be one that another process waits for."""
         if not self.take_answer(answer) and self.shared is not None:
             await self.shared.pass_on_answer(self, answer)
@@ -218,8 +217,8 @@ class Session:
 
     async def elicit(self, params: Mapping[str, Json], timeout: float | None = ASK_TIMEOUT) -> ElicitResult:
         self._require("elicitation")
-        asked = self.voice.spelled("elicitation/create", dict(params))
-        return msgspec.convert(await self.request("elicitation/create", asked, timeout), ElicitResult)
+        question = self.voice.spelled("elicitation/create", dict(params))
+        return msgspec.convert(await self.request("elicitation/create", question, timeout), ElicitResult)
 
     async def roots(self, timeout: float | None = ASK_TIMEOUT) -> list[Root]:
         self._require("roots")
@@ -277,7 +276,7 @@ class Session:
 
 
 @final
-class Sessions:
+class SessionTable:
     """All sessions of a server: the only place that makes and ends them (R100)."""
 
     def __init__(self, server: Server) -> None:
@@ -289,11 +288,11 @@ class Sessions:
         )
         self._live: dict[str, Session] = {}
         self._reserved = 0
-        self.shared: Shared | None = None
+        self.shared: FleetSessions | None = None
         """The records of sessions that other processes serve, too."""
         self._sweeper: asyncio.TimerHandle | None = None
         self._room_again = 0.0
-        self._fullness = Episode(logger, "there is room for sessions again")
+        self._fullness = Outage(logger, "there is room for sessions again")
         server.shortages.append(self._shortage)
 
     def __len__(self) -> int:
@@ -346,7 +345,11 @@ class Sessions:
         if not self._is_full() or now < self._room_again:
             return
         self._room_again = now + 1.0
-        spare = [one for one in self if one.shared is None and not one.is_busy and now - one.seen > _SPARE_SECONDS]
+        spare = [
+            session
+            for session in self
+            if session.shared is None and not session.is_busy and now - session.seen > _SPARE_SECONDS
+        ]
         crowds = Counter(session.place for session in self)
         spare.sort(key=lambda session: (-crowds[session.place], session.seen))
         for session in spare[: max(1, len(self._live) // 100)]:
@@ -404,7 +407,7 @@ class Sessions:
         return session
 
     def end(self, session: Session, why: str | None = None) -> None:
-        """End it in this process; `Shared.end` ends it everywhere."""
+        """End it in this process; `FleetSessions.end` ends it everywhere."""
         self._live.pop(session.id, None)
         session.close(why)
 
@@ -456,10 +459,10 @@ class Sessions:
 
     def broadcast(self, method: str, params: Mapping[str, Json] | None = None) -> int:
         """Send a notification to every session, kept for those without a stream; how many were told (R19)."""
-        told = [s for s in self if s.initialized]
+        sessions = [s for s in self if s.initialized]
         # By way of the changes, which also reach the sessions of other processes.
         self._server.changes.publish(BROADCAST, None, {"method": method, "params": dict(params or {})})
-        return len(told)
+        return len(sessions)
 
     def _is_over(self, session: Session, now: float) -> bool:
         idle, life = self._limits.session_idle_timeout, self._limits.session_max_lifetime

@@ -17,9 +17,9 @@ from trimaran.errors import (
     ResourceMissing,
 )
 from trimaran.protocol.envelope import legacy_result
-from trimaran.protocol.inbound import Call
+from trimaran.protocol.inbound import IncomingCall
 from trimaran.protocol.meta import LOG_LEVELS
-from trimaran.protocol.revisions import revise, revise_form
+from trimaran.protocol.older_revisions import revise, revise_form
 from trimaran.protocol.versions import LATEST_LEGACY, V2025_06, V2025_11
 from trimaran.schema import enc_hook
 from trimaran.server.exchange import Exchange
@@ -47,7 +47,7 @@ class LegacyVoice:
             params = revise(method, params, self._session.peer.version, enc_hook)
         return self._writer.notification(method, params)
 
-    def result(self, call: Call, result: Any) -> bytes:
+    def result(self, call: IncomingCall, result: Any) -> bytes:
         if self._has_structure and call.method == "tools/call" and not isinstance(result, Raw):
             result = legacy_result(result, self._envelope(call), self._writer.encode)
         if isinstance(result, Raw):
@@ -58,12 +58,12 @@ class LegacyVoice:
             result = msgspec.structs.replace(result, ttl_ms=None, cache_scope=None)
         return self._writer.legacy_result(call.id, result)
 
-    def _envelope(self, call: Call) -> Envelope | None:
+    def _envelope(self, call: IncomingCall) -> Envelope | None:
         """How the results of the called tool travel, as it was decided when the tool was declared."""
         entry = self._session.server.tools.view.get(call.params.name) if call.method == "tools/call" else None
         return None if entry is None else entry.envelope
 
-    def error(self, call: Call, error: ProtocolError) -> bytes:
+    def error(self, call: IncomingCall, error: ProtocolError) -> bytes:
         if isinstance(error, ResourceMissing):
             error = ProtocolError(CODE_RESOURCE_NOT_FOUND, error.message, error.data)
         elif error.code == CODE_MISSING_CAPABILITY:

@@ -13,6 +13,7 @@ from typing import Any, Final, cast, final
 import msgspec
 
 from trimaran.errors import ConfigError
+from trimaran.types import Json
 
 __all__ = ["ASSERTION_TYPE", "SigningKey", "client_assertion"]
 
@@ -39,9 +40,9 @@ class SigningKey:
 
     __slots__ = ("_key", "algorithm", "kid")
 
-    def __init__(self, key: Any, algorithm: str | None = None, kid: str | None = None) -> None:
+    def __init__(self, key: object, algorithm: str | None = None, kid: str | None = None) -> None:
         """Of a private key of joserfc; use `from_pem`, `from_jwk` or `generate`."""
-        self._key = key
+        self._key: Any = key
         self.algorithm = _choose(key, algorithm)
         self.kid = kid
 
@@ -55,7 +56,7 @@ class SigningKey:
         return cls(_load_pem(pem), algorithm, kid)
 
     @classmethod
-    def from_jwk(cls, jwk: Mapping[str, Any], algorithm: str | None = None, kid: str | None = None) -> SigningKey:
+    def from_jwk(cls, jwk: Mapping[str, Json], algorithm: str | None = None, kid: str | None = None) -> SigningKey:
         """The private key in a JWK. Its `alg` and `kid` count unless others are given."""
         key = _load_jwk(jwk)
         return cls(key, algorithm or jwk.get("alg"), kid or jwk.get("kid"))
@@ -82,14 +83,14 @@ class SigningKey:
         """SHA-256 over the public key (RFC 7638)."""
         return self._key.thumbprint()
 
-    def to_jwk(self, *, private: bool = False) -> dict[str, Any]:
+    def to_jwk(self, *, private: bool = False) -> dict[str, Json]:
         """The key as a JWK: its public members only, or all of it, for keeping in a safe place."""
-        members: dict[str, Any] = self._key.as_dict(private=private)
+        members: dict[str, Json] = self._key.as_dict(private=private)
         if not private:
             return {name: members[name] for name in ("kty", "crv", "x", "y", "n", "e") if name in members}
         return {**members, "alg": self.algorithm, **({"kid": self.kid} if self.kid else {})}
 
-    def sign(self, header: Mapping[str, Any], claims: Mapping[str, Any]) -> str:
+    def sign(self, header: Mapping[str, Json], claims: Mapping[str, Json]) -> str:
         """A JWT in its compact form. `alg` is added to the header."""
         from joserfc.jws import JWSRegistry
 
@@ -152,13 +153,13 @@ def _load_pem(pem: str | bytes) -> Any:
         (ec.EllipticCurvePrivateKey, ECKey),
         (ed25519.Ed25519PrivateKey, OKPKey),
     ]
-    for kind, made in kinds:
+    for kind, key_class in kinds:
         if isinstance(loaded, kind):
-            return made.import_key(octets)
+            return key_class.import_key(octets)
     raise ConfigError(f"private_key: a key of this kind cannot be used here; use {_KINDS}")
 
 
-def _load_jwk(jwk: Mapping[str, Any]) -> Any:
+def _load_jwk(jwk: Mapping[str, Json]) -> Any:
     from joserfc.jwk import ECKey, OKPKey, RSAKey
 
     kinds: dict[Any, Any] = {"RSA": RSAKey, "EC": ECKey, "OKP": OKPKey}

@@ -70,9 +70,9 @@ def build_authorization_url(
     }
     if resource is not None:
         query["resource"] = resource
-    wanted = " ".join(scopes)
-    if wanted:
-        query["scope"] = wanted
+    scope = " ".join(scopes)
+    if scope:
+        query["scope"] = scope
     joint = "&" if urlsplit(endpoint).query else "?"
     return AuthorizationRequest(f"{endpoint}{joint}{urlencode(query)}", verifier, state)
 
@@ -136,11 +136,11 @@ def read_callback(callback: str, *, state: str, metadata: ServerMetadata, check_
             url=endpoint,
             code=shown(code)[:80],
         )
-    found = _only(pairs, "code")
-    if not found:
+    code = _only(pairs, "code")
+    if not code:
         raise AuthorizationFailed(
             f"the answer of {endpoint} to the login has neither a code nor an error. {_AGAIN}",
             step=LOGIN_STEP,
             url=endpoint,
         )
-    return found
+    return code

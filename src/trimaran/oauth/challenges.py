@@ -47,34 +47,34 @@ class Challenge(Struct, frozen=True):
 
 def parse_www_authenticate(header: str) -> list[Challenge]:
     """The challenges of a header, or of several joined by commas, in their order."""
-    found: list[Challenge] = []
+    challenges: list[Challenge] = []
     at, end = 0, len(header)
     while at < end:
         gap = _SEPARATOR.match(header, at)
         assert gap is not None
-        is_after_comma = not found or "," in gap[0]
+        is_after_comma = not challenges or "," in gap[0]
         at = gap.end()
         word = _WORD.match(header, at)
         if word is None:
             at = _skip(header, at)
         elif equals := _EQUALS.match(header, word.end()):
             at, value = _value(header, equals.end())
-            if value is not None and found:
-                found[-1].parameters.setdefault(word[0].lower(), value)
-        elif not is_after_comma or (found and _PROSE.match(header, word.end())):
+            if value is not None and challenges:
+                challenges[-1].parameters.setdefault(word[0].lower(), value)
+        elif not is_after_comma or (challenges and _PROSE.match(header, word.end())):
             at = _skip(header, word.end())
         else:
             token68 = _TOKEN68.match(header, word.end())
-            found.append(Challenge(word[0].lower(), {}, token68[1] if token68 else None))
+            challenges.append(Challenge(word[0].lower(), {}, token68[1] if token68 else None))
             at = token68.end() if token68 else word.end()
-    return found
+    return challenges
 
 
 def challenge_for(challenges: Iterable[Challenge], *schemes: str) -> Challenge | None:
     """The first challenge of the first scheme that is there: name the preferred scheme first."""
     offered = list(challenges)
-    wanted = (scheme.lower() for scheme in schemes)
-    return next((challenge for scheme in wanted for challenge in offered if challenge.scheme == scheme), None)
+    names = (scheme.lower() for scheme in schemes)
+    return next((challenge for scheme in names for challenge in offered if challenge.scheme == scheme), None)
 
 
 def key_header(challenge: Challenge) -> str | None:

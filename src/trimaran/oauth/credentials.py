@@ -6,12 +6,13 @@ are kept by issuer, since a registration is worth nothing elsewhere.
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import msgspec
 from msgspec import Struct
 
 from trimaran.depth import decode_json
+from trimaran.types import Json
 
 from .metadata import ServerMetadata
 from .registration import ClientInfo
@@ -39,7 +40,7 @@ class Credentials(Struct, frozen=True, kw_only=True, omit_defaults=True):
     clients: dict[str, ClientInfo] = {}
     given: str | None = None
     """The digest of the tokens that the program brought along, if these are such."""
-    proof_key: dict[str, Any] | None = None
+    proof_key: dict[str, Json] | None = None
     """The private JWK that a DPoP-bound token is bound to."""
 
     @property
@@ -65,5 +66,5 @@ class Credentials(Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
     def __repr__(self) -> str:
-        held = "a token" if self.access_token else "no token"
-        return f"<Credentials for {self.server_url} from {self.issuer}: {held}>"
+        token = "a token" if self.access_token else "no token"
+        return f"<Credentials for {self.server_url} from {self.issuer}: {token}>"

@@ -72,9 +72,9 @@ def discover_protected_resource(
     for url in dict.fromkeys(candidates):
         check_url(url, step=RESOURCE_STEP, allow_private=True)  # the fetcher judges addresses
         reply = yield from _get(RESOURCE_STEP, url, server_url, version)
-        found = read_object(reply) if reply.status == 200 else None
-        if found is not None and "resource" in found:
-            return _checked(read_document(found, ResourceMetadata, step=RESOURCE_STEP, url=url), url, server_url)
+        document = read_object(reply) if reply.status == 200 else None
+        if document is not None and "resource" in document:
+            return _checked(read_document(document, ResourceMetadata, step=RESOURCE_STEP, url=url), url, server_url)
         if reply.status >= 500 or url == resource_metadata:
             troubled = troubled or f"{url} answered {reply.status}"
     if troubled is not None:
@@ -114,11 +114,11 @@ def discover_authorization_server(issuer: str, server_url: str = "") -> Flow[Ser
     tried: list[str] = []
     for url in authorization_server_urls(issuer):
         reply = yield from _get(SERVER_STEP, url, server_url)
-        found = read_object(reply) if reply.status == 200 else None
-        if found is None or "issuer" not in found:
+        document = read_object(reply) if reply.status == 200 else None
+        if document is None or "issuer" not in document:
             tried.append(f"{url} answered {reply.status}{'' if reply.status != 200 else ' without JSON metadata'}")
             continue
-        metadata = read_document(found, ServerMetadata, step=SERVER_STEP, url=url)
+        metadata = read_document(document, ServerMetadata, step=SERVER_STEP, url=url)
         if metadata.issuer != issuer:
             raise AuthorizationFailed(
                 f"the {SERVER_STEP} at {url} is of the issuer {shown(metadata.issuer)!r}, not of {issuer!r}; "
@@ -154,9 +154,9 @@ def discover_legacy_server(server_url: str) -> Flow[ServerMetadata]:
     check_url(origin, step=SERVER_STEP, allow_private=True)
     url = f"{origin}{_OAUTH}"
     reply = yield from _get(SERVER_STEP, url, server_url, "2025-03-26")
-    found = read_object(reply) if reply.status == 200 else None
-    if found is not None and "issuer" in found:
-        metadata = read_document(found, ServerMetadata, step=SERVER_STEP, url=url)
+    document = read_object(reply) if reply.status == 200 else None
+    if document is not None and "issuer" in document:
+        metadata = read_document(document, ServerMetadata, step=SERVER_STEP, url=url)
         # That revision looks it up by the server's origin, not by an issuer, so there is nothing to be identical to;
         # but it has no way to name another host, so an issuer elsewhere is not its own.
         if _split(metadata.issuer)[0] != origin:

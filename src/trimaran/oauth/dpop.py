@@ -10,8 +10,10 @@ import base64
 import hashlib
 import re
 from collections.abc import Mapping
-from typing import Any, Final, Protocol, final
+from typing import Final, Protocol, final
 from urllib.parse import urlsplit
+
+from trimaran.types import Json
 
 from .assertions import SigningKey
 
@@ -48,7 +50,7 @@ class ProofKey:
         return cls(SigningKey.generate(algorithm))
 
     @classmethod
-    def from_jwk(cls, jwk: Mapping[str, Any]) -> ProofKey:
+    def from_jwk(cls, jwk: Mapping[str, Json]) -> ProofKey:
         """The key that `to_jwk` wrote.
 
         Raises:
@@ -56,7 +58,7 @@ class ProofKey:
         """
         return cls(SigningKey.from_jwk(jwk))
 
-    def to_jwk(self) -> dict[str, Any]:
+    def to_jwk(self) -> dict[str, Json]:
         """The whole key, private members too: for storage, never for the wire."""
         return self._key.to_jwk(private=True)
 
@@ -87,7 +89,7 @@ class ProofKey:
             access_token: the token that goes with the request, if one does.
             nonce: the latest that this server gave out, if it did.
         """
-        claims: dict[str, Any] = {"jti": jti, "htm": method.upper(), "htu": _target(url), "iat": int(now)}
+        claims: dict[str, Json] = {"jti": jti, "htm": method.upper(), "htu": _target(url), "iat": int(now)}
         if access_token is not None:
             claims["ath"] = _segment(hashlib.sha256(access_token.encode()).digest())
         if nonce is not None:

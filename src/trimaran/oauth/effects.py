@@ -1,7 +1,7 @@
 """What a flow asks of the world: to fetch, to know where a browser would come back to, and to send a person there.
 
 A flow is a plain generator. It yields one of these and is sent what came of it; whoever drives it (see
-`trimaran.transports.authority`) does the I/O. So every flow can be tested by a list of replies, and run over anything.
+`trimaran.transports.http_auth`) does the I/O. So every flow can be tested by a list of replies, and run over anything.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-__all__ = ["Ask", "Browse", "Flow", "HttpReply", "HttpRequest", "Redirect"]
+__all__ = ["Browse", "CallUser", "Flow", "HttpReply", "HttpRequest", "Redirect"]
 
 T = TypeVar("T")
 
@@ -69,13 +69,14 @@ class Browse(Struct, frozen=True):
         return f"<Browse {self.url.partition('?')[0]}>"
 
 
-class Ask(Struct, frozen=True):
+class CallUser(Struct, frozen=True):
     """Call a function of the program's, sync or async; sent back: what it gave."""
 
-    function: Callable[[], Any]
+    function: Callable[[], object]
     what: str
     """What it gives, in the words of an error message."""
 
 
-Effect: TypeAlias = "HttpRequest | Redirect | Browse | Ask"
+Effect: TypeAlias = "HttpRequest | Redirect | Browse | CallUser"
+# What is sent back depends on the effect, which a generator's type cannot say: an HttpReply, a redirect URI, a text, ...
 Flow: TypeAlias = Generator[Effect, Any, T]

@@ -1,14 +1,16 @@
 """A grant: a way for a program to get the right to call a server. Here is what all of them share.
 
 A grant is settings, and one flow: `acquire`, from what is held and why that is not enough to new credentials. It is
-driven by `trimaran.transports.authority`, which also decides when. Nothing here waits, fetches, looks at a clock or
+driven by `trimaran.transports.http_auth`, which also decides when. Nothing here waits, fetches, looks at a clock or
 rolls dice by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Final, Literal, Protocol, runtime_checkable
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 
@@ -24,7 +26,17 @@ from .registration import ClientInfo
 from .tokens import Prover, TokenReply
 from .urls import canonical_resource, check_url
 
-__all__ = ["Grant", "Need", "Place", "Surroundings", "UserAgent", "check_option"]
+__all__ = [
+    "CredentialNeed",
+    "FlowEnvironment",
+    "Grant",
+    "GrantSite",
+    "Login",
+    "LoginStore",
+    "TextOrAwaitable",
+    "UserAgent",
+    "check_option",
+]
 
 OFFLINE: Final = "offline_access"
 _PROOF_ALGORITHMS: Final = ("ES256", "EdDSA", "ES384", "PS256", "RS256")
@@ -40,7 +52,19 @@ class UserAgent(Protocol):
     async def close(self) -> None: ...
 
 
-class Surroundings(Struct, frozen=True):
+class LoginStore(Protocol):
+    """Keeps the records of logins. `trimaran.state` has several."""
+
+    async def load(self, key: str) -> bytes | None: ...
+    async def save(self, key: str, record: bytes) -> None: ...
+    def lock(self, key: str) -> AbstractAsyncContextManager[None]: ...
+
+
+Login: TypeAlias = "UserAgent | Callable[[str], str | Awaitable[str]] | bool | None"
+TextOrAwaitable: TypeAlias = "str | Awaitable[str]"
+
+
+class FlowEnvironment(Struct, frozen=True):
     """What a flow is given of the world."""
 
     now: Callable[[], float]
@@ -51,7 +75,7 @@ class Surroundings(Struct, frozen=True):
 Why = Literal["start", "expiring", "refused", "scopes"]
 
 
-class Need(Struct, frozen=True, kw_only=True):
+class CredentialNeed(Struct, frozen=True, kw_only=True):
     """Why credentials are wanted.
 
     - `start`: there are none yet, and nothing has been asked
@@ -72,7 +96,7 @@ class Need(Struct, frozen=True, kw_only=True):
         return challenge_for(parse_www_authenticate(self.www_authenticate), "bearer", "dpop")
 
 
-class Place(Struct, frozen=True):
+class GrantSite(Struct, frozen=True):
     """What discovery found: the resource, its authorization server, and the scopes in question."""
 
     resource: str
@@ -89,8 +113,8 @@ class Grant:
     """The protocol extension that this grant is, if it is one."""
     can_renew: ClassVar[bool] = False
     """Can it get fresh tokens without a refresh token and without a person?"""
-    login: Any = None
-    store: Any = None
+    login: Login = None
+    store: LoginStore | str | os.PathLike[str] | bool | None = None
     redirect_uri: str | None = None
     allow_private: bool = False
     issuer: str | None = None
@@ -113,7 +137,9 @@ class Grant:
         """The protocol extensions that a client with this grant declares."""
         return (*([self.extension] if self.extension else []), *([DPOP_EXTENSION] if self.dpop else []))
 
-    def acquire(self, need: Need, world: Surroundings, held: Credentials | None) -> Flow[Credentials | None]:
+    def acquire(
+        self, need: CredentialNeed, world: FlowEnvironment, held: Credentials | None
+    ) -> Flow[Credentials | None]:
         """Credentials that should do; None if there is nothing to be had for this need (then what is held is used).
 
         Raises:
@@ -127,7 +153,7 @@ class Grant:
 
     # --- shared steps
 
-    def _discover(self, need: Need, held: Credentials | None) -> Flow[Place]:
+    def _discover(self, need: CredentialNeed, held: Credentials | None) -> Flow[GrantSite]:
         challenge = need.challenge()
         parameters: Mapping[str, str] = challenge.parameters if challenge is not None else {}
         challenged = tuple(parameters.get("scope", "").split())
@@ -136,12 +162,12 @@ class Grant:
             self._check_for_oauth(need)
             metadata = yield from self._find_legacy(need.server_url)
             resource = self.resource or canonical_resource(need.server_url)
-            return Place(resource, metadata, challenged, (), True)
+            return GrantSite(resource, metadata, challenged, (), True)
         issuer = self._choose_issuer(described, held)
         metadata = yield from discover_authorization_server(issuer, need.server_url)
-        return Place(self.resource or described.resource, metadata, challenged, described.scopes_supported or ())
+        return GrantSite(self.resource or described.resource, metadata, challenged, described.scopes_supported or ())
 
-    def _check_for_oauth(self, need: Need) -> None:
+    def _check_for_oauth(self, need: CredentialNeed) -> None:
         """Servers of 2025-03-26 publish no metadata, and challenge to Bearer if they challenge at all. One that asks for
         something else has no login, and looking for one would end in a registration that nobody offers.
         """
@@ -150,11 +176,11 @@ class Grant:
             return
         header = next((name for challenge in challenges if (name := key_header(challenge)) is not None), None)
         if header is not None:
-            asked, remedy = f"an API key in the header {header}", f'give headers={{"{header}": ...}}'
+            demand, remedy = f"an API key in the header {header}", f'give headers={{"{header}": ...}}'
         else:
-            asked, remedy = f"the scheme {shown(challenges[0].scheme)}", 'give headers={"Authorization": ...}'
+            demand, remedy = f"the scheme {shown(challenges[0].scheme)}", 'give headers={"Authorization": ...}'
         raise AuthorizationFailed(
-            f"{need.server_url} has no OAuth, so nobody can log in: it asks for {asked}; {remedy}",
+            f"{need.server_url} has no OAuth, so nobody can log in: it asks for {demand}; {remedy}",
             step="protected resource metadata",
             url=need.server_url,
         )
@@ -179,18 +205,18 @@ class Grant:
             return held.issuer
         return offered[0]
 
-    def _choose_scopes(self, place: Place, need: Need, held: Credentials | None) -> tuple[str, ...]:
+    def _choose_scopes(self, place: GrantSite, need: CredentialNeed, held: Credentials | None) -> tuple[str, ...]:
         """What to ask for: what the operation needs; else what is configured or offered. What was asked for before is kept."""
-        wanted = place.challenged or (place.supported if self.scopes is None else ())
-        found = [*(self.scopes or ()), *wanted]
+        demanded = place.challenged or (place.supported if self.scopes is None else ())
+        scopes = [*(self.scopes or ()), *demanded]
         if held is not None and held.issuer == place.metadata.issuer:
-            found = [*held.scopes, *found]
+            scopes = [*held.scopes, *scopes]
         # It asks for a refresh token, not for a right on the server: only its issuer can mean anything by it.
-        found = [scope for scope in found if scope != OFFLINE or OFFLINE in (self.scopes or ())]
-        return tuple(dict.fromkeys(found))
+        scopes = [scope for scope in scopes if scope != OFFLINE or OFFLINE in (self.scopes or ())]
+        return tuple(dict.fromkeys(scopes))
 
     def _prover(
-        self, world: Surroundings, held: Credentials | None, metadata: ServerMetadata | None = None
+        self, world: FlowEnvironment, held: Credentials | None, metadata: ServerMetadata | None = None
     ) -> Prover | None:
         if not self.dpop:
             return None
@@ -200,28 +226,30 @@ class Grant:
 
     @staticmethod
     def _proof_algorithm(metadata: ServerMetadata | None) -> str:
-        taken = metadata.dpop_signing_alg_values_supported if metadata is not None else None
-        return next((name for name in _PROOF_ALGORITHMS if taken is None or name in taken), _PROOF_ALGORITHMS[0])
+        supported = metadata.dpop_signing_alg_values_supported if metadata is not None else None
+        return next(
+            (name for name in _PROOF_ALGORITHMS if supported is None or name in supported), _PROOF_ALGORITHMS[0]
+        )
 
-    def _trusted(self, need: Need, endpoint: str) -> str:
+    def _trusted(self, need: CredentialNeed, endpoint: str) -> str:
         """On whose behalf a request is made: what the operator configured needs no other trust than that."""
         return endpoint if endpoint == self.token_endpoint else need.server_url
 
     def _token_endpoint(self, metadata: ServerMetadata) -> str:
-        found = self.token_endpoint or metadata.token_endpoint
-        if found is None:
+        endpoint = self.token_endpoint or metadata.token_endpoint
+        if endpoint is None:
             raise AuthorizationFailed(
                 f"{metadata.issuer} has no token endpoint in its metadata; its operator has to mend it",
                 step="authorization server metadata",
                 url=metadata.issuer,
             )
-        return found
+        return endpoint
 
     def _settle(
         self,
         reply: TokenReply,
-        world: Surroundings,
-        need: Need,
+        world: FlowEnvironment,
+        need: CredentialNeed,
         *,
         resource: str | None,
         metadata: ServerMetadata | None,
@@ -230,11 +258,11 @@ class Grant:
         held: Credentials | None,
         clients: Mapping[str, ClientInfo] | None = None,
     ) -> Credentials:
-        wanted = "dpop" if self.dpop else "bearer"
-        if reply.token_type != wanted:
+        token_type = "dpop" if self.dpop else "bearer"
+        if reply.token_type != token_type:
             url = self.token_endpoint or (metadata.token_endpoint if metadata is not None else None) or ""
             raise AuthorizationFailed(
-                f"the token request failed: {url} gave a token of the type {shown(reply.token_type)!r}, and {wanted!r} was "
+                f"the token request failed: {url} gave a token of the type {shown(reply.token_type)!r}, and {token_type!r} was "
                 f"asked for; {'give dpop=False if bearer tokens are good enough' if self.dpop else 'tell its operator'}",
                 step="token request",
                 url=url,

@@ -7,10 +7,11 @@ and a client's registration are shown to the issuer that gave them and to nobody
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shlex
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, cast, final
+from typing import Final, cast, final
 from urllib.parse import urlsplit
 
 import msgspec
@@ -20,7 +21,7 @@ from trimaran.errors import AuthorizationFailed, ConfigError, LoginRequired, Uns
 from .authorization import build_authorization_url, read_callback
 from .credentials import Credentials
 from .effects import Browse, Flow, Redirect
-from .grant import OFFLINE, Grant, Need, Place, Surroundings, check_option
+from .grant import OFFLINE, CredentialNeed, FlowEnvironment, Grant, GrantSite, Login, LoginStore, check_option
 from .metadata import ServerMetadata
 from .registration import ClientInfo, choose_auth_method, client_metadata, register_client
 from .tokens import exchange_code, refresh_token
@@ -51,9 +52,9 @@ class OAuth(Grant):
         client_metadata_url: str | None = None,
         client_name: str = "Trimaran",
         scopes: Iterable[str] | None = None,
-        login: Any = None,
+        login: Login = None,
         redirect_uri: str | None = None,
-        store: Any = None,
+        store: LoginStore | str | os.PathLike[str] | bool | None = None,
         name: str | None = None,
         dpop: bool = False,
         access_token: str | None = None,
@@ -117,7 +118,9 @@ class OAuth(Grant):
             return client.client_id == self.client_id
         return True
 
-    def acquire(self, need: Need, world: Surroundings, held: Credentials | None) -> Flow[Credentials | None]:
+    def acquire(
+        self, need: CredentialNeed, world: FlowEnvironment, held: Credentials | None
+    ) -> Flow[Credentials | None]:
         if need.why == "start":
             return self._given(need) if held is None else None
         if need.why == "expiring":
@@ -142,7 +145,7 @@ class OAuth(Grant):
             return None
         return (yield from self._log_in(need, world, held, place))
 
-    def _given(self, need: Need) -> Credentials | None:
+    def _given(self, need: CredentialNeed) -> Credentials | None:
         """Tokens that the program brought along (R210)."""
         if self._access_token is None and self._refresh_token is None:
             return None
@@ -181,13 +184,13 @@ class OAuth(Grant):
         assert self.client_id is not None
         return ClientInfo(client_id=self.client_id, client_secret=self._client_secret)
 
-    def _place(self, need: Need, held: Credentials | None) -> Flow[Place]:
+    def _place(self, need: CredentialNeed, held: Credentials | None) -> Flow[GrantSite]:
         manual = self._manual()
         if manual is None:
             return (yield from self._discover(need, held))
         challenge = need.challenge()
         challenged = tuple(challenge.parameters.get("scope", "").split()) if challenge is not None else ()
-        return Place(self.resource or canonical_resource(need.server_url), manual, challenged, ())
+        return GrantSite(self.resource or canonical_resource(need.server_url), manual, challenged, ())
 
     def _check_migration(self, held: Credentials, metadata: ServerMetadata) -> None:
         if self.client_id is not None and self.issuer is None and self.token_endpoint is None:
@@ -201,7 +204,7 @@ class OAuth(Grant):
     # --- refreshing
 
     def _refresh(
-        self, need: Need, world: Surroundings, held: Credentials, metadata: ServerMetadata
+        self, need: CredentialNeed, world: FlowEnvironment, held: Credentials, metadata: ServerMetadata
     ) -> Flow[Credentials]:
         assert held.refresh_token is not None
         prover = self._prover(world, held)
@@ -216,7 +219,7 @@ class OAuth(Grant):
             prover=prover,
             server_url=self._trusted(need, endpoint),
         )
-        made = self._settle(
+        fresh = self._settle(
             reply,
             world,
             need,
@@ -226,11 +229,13 @@ class OAuth(Grant):
             prover=prover,
             held=held,
         )
-        if made.refresh_token is None:  # it may be used again (RFC 6749, 6)
-            made = msgspec.structs.replace(made, refresh_token=held.refresh_token)
-        return msgspec.structs.replace(made, granted=made.granted or held.granted, given=held.given)
+        if fresh.refresh_token is None:  # it may be used again (RFC 6749, 6)
+            fresh = msgspec.structs.replace(fresh, refresh_token=held.refresh_token)
+        return msgspec.structs.replace(fresh, granted=fresh.granted or held.granted, given=held.given)
 
-    def _refresh_early(self, need: Need, world: Surroundings, held: Credentials | None) -> Flow[Credentials | None]:
+    def _refresh_early(
+        self, need: CredentialNeed, world: FlowEnvironment, held: Credentials | None
+    ) -> Flow[Credentials | None]:
         """Before the old token runs out. If that fails, the old one is used while it lasts; the server's 401 decides."""
         if held is None or held.refresh_token is None or held.metadata is None:
             return None
@@ -242,7 +247,9 @@ class OAuth(Grant):
             # Only this says that the refresh token itself is worth nothing.
             return msgspec.structs.replace(held, refresh_token=None) if error.code == "invalid_grant" else None
 
-    def _refresh_unasked(self, need: Need, world: Surroundings, held: Credentials | None) -> Flow[Credentials | None]:
+    def _refresh_unasked(
+        self, need: CredentialNeed, world: FlowEnvironment, held: Credentials | None
+    ) -> Flow[Credentials | None]:
         if held is None or held.metadata is None or need.why != "refused" or not _can_refresh(held, need):
             return None
         try:
@@ -251,7 +258,7 @@ class OAuth(Grant):
             return None
 
     def _refresh_or_not(
-        self, need: Need, world: Surroundings, held: Credentials, place: Place
+        self, need: CredentialNeed, world: FlowEnvironment, held: Credentials, place: GrantSite
     ) -> Flow[tuple[Credentials | None, Credentials]]:
         """After a 401: fresh ones or none, and what is left of the old ones.
 
@@ -274,7 +281,9 @@ class OAuth(Grant):
 
     # --- logging in
 
-    def _log_in(self, need: Need, world: Surroundings, held: Credentials | None, place: Place) -> Flow[Credentials]:
+    def _log_in(
+        self, need: CredentialNeed, world: FlowEnvironment, held: Credentials | None, place: GrantSite
+    ) -> Flow[Credentials]:
         metadata = place.metadata
         if self.login is None:
             raise self._login_required(need, held, place)
@@ -295,19 +304,19 @@ class OAuth(Grant):
                 url=metadata.issuer,
             )
         scopes = self._choose_scopes(place, need, held)
-        asked = scopes
+        requested = scopes
         if OFFLINE in (metadata.scopes_supported or ()) and scopes and OFFLINE not in scopes:
-            asked = (*scopes, OFFLINE)
+            requested = (*scopes, OFFLINE)
         redirect_uri = cast("str", (yield Redirect()))
-        client = yield from self._client(need, world, held, place, redirect_uri, asked)
+        client = yield from self._client(need, world, held, place, redirect_uri, requested)
         request = build_authorization_url(
             endpoint,
             client_id=client.client_id,
             redirect_uri=redirect_uri,
             resource=place.resource,
-            scopes=asked,
+            scopes=requested,
             # OpenID gives a refresh token only where a person was asked for it.
-            extra={"prompt": "consent"} if OFFLINE in asked else None,
+            extra={"prompt": "consent"} if OFFLINE in requested else None,
             entropy=world.entropy,
         )
         callback = cast("str", (yield Browse(request.url, request.state, redirect_uri)))
@@ -327,7 +336,7 @@ class OAuth(Grant):
             server_url=self._trusted(need, token_endpoint),
         )
         clients = {**(held.clients if held is not None else {}), metadata.issuer: client}
-        made = self._settle(
+        credentials = self._settle(
             reply,
             world,
             need,
@@ -338,18 +347,18 @@ class OAuth(Grant):
             held=held,
             clients=clients,
         )
-        return msgspec.structs.replace(made, given=self._given_digest())
+        return msgspec.structs.replace(credentials, given=self._given_digest())
 
-    def _login_required(self, need: Need, held: Credentials | None, place: Place) -> LoginRequired:
-        wanted = self._choose_scopes(place, need, held) if need.why == "scopes" else ()
+    def _login_required(self, need: CredentialNeed, held: Credentials | None, place: GrantSite) -> LoginRequired:
+        missing = self._choose_scopes(place, need, held) if need.why == "scopes" else ()
         # The store goes by name: a login under another one would not be found here.
         is_named = self.name not in (None, "", urlsplit(need.server_url).netloc)
         called = f" --name {shlex.quote(self.name or '')}" if is_named else ""
         # Quoted: scopes are the server's words, and whoever reads this may paste it.
-        how = called + "".join(f" --scope {shlex.quote(_plain(scope))}" for scope in wanted)
-        what = "a login" if need.why == "refused" else f"a login with the scopes {' '.join(map(_plain, wanted))}"
+        how = called + "".join(f" --scope {shlex.quote(_plain(scope))}" for scope in missing)
+        needed = "a login" if need.why == "refused" else f"a login with the scopes {' '.join(map(_plain, missing))}"
         error = LoginRequired(
-            f"{need.server_url} wants {what} at {place.metadata.issuer}, and this program cannot ask a person for one: run "
+            f"{need.server_url} wants {needed} at {place.metadata.issuer}, and this program cannot ask a person for one: run "
             f"`trimaran auth login {shlex.quote(need.server_url)}{how}` once, or give OAuth(login=True)",
             step="login",
             url=place.metadata.issuer,
@@ -360,10 +369,10 @@ class OAuth(Grant):
 
     def _client(
         self,
-        need: Need,
-        world: Surroundings,
+        need: CredentialNeed,
+        world: FlowEnvironment,
         held: Credentials | None,
-        place: Place,
+        place: GrantSite,
         redirect_uri: str,
         scopes: Sequence[str],
     ) -> Flow[ClientInfo]:
@@ -408,11 +417,11 @@ class OAuth(Grant):
         )
 
 
-def _can_refresh(held: Credentials, need: Need) -> bool:
+def _can_refresh(held: Credentials, need: CredentialNeed) -> bool:
     return held.refresh_token is not None and need.may_refresh
 
 
-def _check_login(login: Any, redirect_uri: str | None) -> None:
+def _check_login(login: Login, redirect_uri: str | None) -> None:
     is_agent = all(hasattr(login, name) for name in ("redirect_uri", "browse", "close"))
     if isinstance(login, type) or not (login is None or isinstance(login, bool) or is_agent or callable(login)):
         raise ConfigError(

@@ -62,12 +62,12 @@ def shown(text: str, secrets: tuple[str, ...] = ()) -> str:
 def read_object(reply: HttpReply) -> dict[str, Any] | None:
     """The JSON object in a reply, without its nulls; None if there is none."""
     try:
-        found: Any = decode_json(reply.body)
+        document: Any = decode_json(reply.body)
     except ValueError:
         return None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         return None
-    return {name: value for name, value in cast("dict[str, Any]", found).items() if value is not None}
+    return {name: value for name, value in cast("dict[str, Any]", document).items() if value is not None}
 
 
 def read_document(found: Mapping[str, Any], kind: type[T], *, step: str, url: str) -> T:

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from trimaran.errors import AuthorizationFailed
+from trimaran.types import Json
 
 from .effects import Flow, HttpReply, HttpRequest
 from .metadata import ServerMetadata, read_object, shown
@@ -47,23 +48,23 @@ class ClientInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
 def choose_auth_method(metadata: ServerMetadata, *, has_secret: bool = False) -> str:
     """How to authenticate at the token endpoint, by what the issuer can do."""
     offered = metadata.token_endpoint_auth_methods_supported
-    wanted = ("client_secret_basic", "client_secret_post") if has_secret else ("none",)
+    methods = ("client_secret_basic", "client_secret_post") if has_secret else ("none",)
     if offered is None:
-        return wanted[0]
+        return methods[0]
     # A public client asks for a secret only where nothing else is taken.
-    for method in (*wanted, "client_secret_basic", "client_secret_post"):
+    for method in (*methods, "client_secret_basic", "client_secret_post"):
         if method in offered:
             return method
-    return wanted[0]
+    return methods[0]
 
 
 def client_metadata(
     *, name: str, redirect_uri: str, auth_method: str, scopes: Sequence[str] = (), dpop: bool = False
-) -> dict[str, Any]:
+) -> dict[str, Json]:
     """What a client says of itself when it registers."""
     parts = urlsplit(redirect_uri)
     is_native = parts.scheme not in ("https",) or is_loopback_host(parts.hostname or "")
-    made: dict[str, Any] = {
+    metadata: dict[str, Json] = {
         "client_name": name,
         "redirect_uris": [redirect_uri],
         "grant_types": ["authorization_code", "refresh_token"],
@@ -72,14 +73,14 @@ def client_metadata(
         "application_type": "native" if is_native else "web",
     }
     if scopes:
-        made["scope"] = " ".join(scopes)
+        metadata["scope"] = " ".join(scopes)
     if dpop:
-        made["dpop_bound_access_tokens"] = True
-    return made
+        metadata["dpop_bound_access_tokens"] = True
+    return metadata
 
 
 def register_client(
-    endpoint: str, metadata: Mapping[str, Any], initial_access_token: str | None = None, *, server_url: str = ""
+    endpoint: str, metadata: Mapping[str, Json], initial_access_token: str | None = None, *, server_url: str = ""
 ) -> Flow[ClientInfo]:
     """Register on the spot (RFC 7591); what the server made of it, which may be less than was asked."""
     headers = {"Content-Type": "application/json", "Accept": "application/json"}
@@ -94,12 +95,12 @@ def register_client(
         server_url=server_url,
     )
     reply = cast("HttpReply", (yield request))
-    found = read_object(reply) or {}
-    client_id = found.get("client_id")
+    document = read_object(reply) or {}
+    client_id = document.get("client_id")
     if reply.status not in (200, 201) or not isinstance(client_id, str) or not client_id:
-        raise _refused(endpoint, reply.status, found, initial_access_token)
+        raise _refused(endpoint, reply.status, document, initial_access_token)
     redirects: list[str] = metadata.get("redirect_uris") or []
-    agreed: Any = found.get("redirect_uris", redirects)
+    agreed: Any = document.get("redirect_uris", redirects)
     if redirects and (not isinstance(agreed, list) or redirects[0] not in agreed):
         raise AuthorizationFailed(
             f"the {STEP} at {endpoint} was made for other redirect URIs than the one asked for ({redirects[0]}); "
@@ -108,7 +109,7 @@ def register_client(
             url=endpoint,
         )
     secret, method, until = (
-        found.get(key) for key in ("client_secret", "token_endpoint_auth_method", "client_secret_expires_at")
+        document.get(key) for key in ("client_secret", "token_endpoint_auth_method", "client_secret_expires_at")
     )
     return ClientInfo(
         client_id=client_id,
@@ -121,12 +122,12 @@ def register_client(
     )
 
 
-def _refused(endpoint: str, status: int, found: Mapping[str, Any], token: str | None) -> AuthorizationFailed:
+def _refused(endpoint: str, status: int, found: Mapping[str, Json], token: str | None) -> AuthorizationFailed:
     code = found.get("error")
     described = found.get("error_description")
-    said = " ".join(shown(text, (token or "",)) for text in (code, described) if isinstance(text, str))
+    reason = " ".join(shown(text, (token or "",)) for text in (code, described) if isinstance(text, str))
     return AuthorizationFailed(
-        f"the {STEP} at {endpoint} failed: it answered {status}{f': {said}' if said else ''}; register a client with "
+        f"the {STEP} at {endpoint} failed: it answered {status}{f': {reason}' if reason else ''}; register a client with "
         "its operator and give its client_id, or give a client_metadata_url",
         step=STEP,
         url=endpoint,

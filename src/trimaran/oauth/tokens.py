@@ -9,7 +9,7 @@ import base64
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, cast, final
+from typing import Any, Final, TypedDict, Unpack, cast, final
 from urllib.parse import quote_plus, urlencode
 
 from msgspec import Struct
@@ -22,8 +22,10 @@ from .metadata import read_object, shown
 from .registration import ClientInfo
 
 __all__ = [
+    "ClientProof",
     "Prover",
     "TokenReply",
+    "TokenRequestOptions",
     "client_credentials",
     "exchange_code",
     "jwt_bearer",
@@ -110,6 +112,21 @@ class Prover:
         )
 
 
+class ClientProof(TypedDict, total=False):
+    """How a client shows at a token endpoint who it is."""
+
+    client: ClientInfo | None
+    client_assertion: str | None
+
+
+class TokenRequestOptions(ClientProof, total=False):
+    """How a token request is made: who the client is, and what errors call the step."""
+
+    prover: Prover | None
+    step: str
+    server_url: str
+
+
 def _authenticate(client: ClientInfo | None, form: dict[str, str], headers: dict[str, str]) -> None:
     """Show who the client is, the way its issuer wants it."""
     if client is None:
@@ -153,20 +170,20 @@ def token_request(
             headers = {**headers, "DPoP": prover.proof("POST", endpoint)}
         request = HttpRequest(step=step, url=endpoint, method="POST", headers=headers, body=body, server_url=server_url)
         reply = cast("HttpReply", (yield request))
-        found = read_object(reply)
+        document = read_object(reply)
         if prover is not None:
             is_told = prover.nonces.learn(endpoint, reply.headers)
-            wants_nonce = found is not None and found.get("error") == "use_dpop_nonce"
+            wants_nonce = document is not None and document.get("error") == "use_dpop_nonce"
             if wants_nonce and is_told and round_number < _NONCE_ROUNDS:
                 continue
-        return _read_reply(reply, found, endpoint, step, secrets)
+        return _read_reply(reply, document, endpoint, step, secrets)
     raise AssertionError
 
 
 def _spellings(*secrets: str | None) -> tuple[str, ...]:
     """Secrets as they were sent, which a server may send back: the longest first, since one may hold another."""
-    found = {spelled for secret in secrets if secret for spelled in (secret, quote_plus(secret))}
-    return tuple(sorted(found, key=len, reverse=True))
+    spellings = {spelled for secret in secrets if secret for spelled in (secret, quote_plus(secret))}
+    return tuple(sorted(spellings, key=len, reverse=True))
 
 
 def _read_reply(
@@ -212,13 +229,13 @@ def _refused(
     if isinstance(code, str):
         code = shown(code, secrets)[:80]
         described = found.get("error_description") if found is not None else None
-        said = f" {code}" + (f": {shown(described, secrets)}" if isinstance(described, str) else "")
+        reason = f" {code}" + (f": {shown(described, secrets)}" if isinstance(described, str) else "")
     else:
         code = None
-        said = " without a token" if reply.status == 200 else ""
+        reason = " without a token" if reply.status == 200 else ""
     advice = _ADVICE.get(code or "", "try again later, or tell its operator")
     return AuthorizationFailed(
-        f"the {step} failed: {endpoint} answered {reply.status}{said}; {advice}", step=step, url=endpoint, code=code
+        f"the {step} failed: {endpoint} answered {reply.status}{reason}; {advice}", step=step, url=endpoint, code=code
     )
 
 
@@ -226,7 +243,13 @@ def _refused(
 
 
 def exchange_code(
-    endpoint: str, *, code: str, verifier: str, redirect_uri: str, resource: str | None, **how: Any
+    endpoint: str,
+    *,
+    code: str,
+    verifier: str,
+    redirect_uri: str,
+    resource: str | None,
+    **how: Unpack[TokenRequestOptions],
 ) -> Flow[TokenReply]:
     """A code for a token."""
     form = {
@@ -240,15 +263,16 @@ def exchange_code(
 
 
 def refresh_token(
-    endpoint: str, token: str, *, resource: str | None, scopes: Iterable[str] = (), **how: Any
+    endpoint: str, token: str, *, resource: str | None, scopes: Iterable[str] = (), **how: Unpack[TokenRequestOptions]
 ) -> Flow[TokenReply]:
     """A refresh token for a fresh one."""
     form = {"grant_type": "refresh_token", "refresh_token": token, "resource": resource, "scope": " ".join(scopes)}
-    return (yield from token_request(endpoint, form, step=how.pop("step", "token refresh"), **how))
+    how.setdefault("step", "token refresh")
+    return (yield from token_request(endpoint, form, **how))
 
 
 def client_credentials(
-    endpoint: str, *, resource: str | None, scopes: Iterable[str] = (), **how: Any
+    endpoint: str, *, resource: str | None, scopes: Iterable[str] = (), **how: Unpack[TokenRequestOptions]
 ) -> Flow[TokenReply]:
     """A program's own credentials for a token."""
     form = {"grant_type": "client_credentials", "resource": resource, "scope": " ".join(scopes)}
@@ -264,7 +288,7 @@ def token_exchange(
     audience: str | None = None,
     resource: str | None = None,
     scopes: Iterable[str] = (),
-    **how: Any,
+    **how: Unpack[TokenRequestOptions],
 ) -> Flow[TokenReply]:
     """One token for another (RFC 8693). Types may be given by their short names."""
     form = {
@@ -276,11 +300,17 @@ def token_exchange(
         "subject_token": subject_token,
         "subject_token_type": SUBJECT_TYPES.get(subject_token_type, subject_token_type),
     }
-    return (yield from token_request(endpoint, form, step=how.pop("step", "token exchange"), **how))
+    how.setdefault("step", "token exchange")
+    return (yield from token_request(endpoint, form, **how))
 
 
 def jwt_bearer(
-    endpoint: str, *, assertion: str, resource: str | None = None, scopes: Iterable[str] = (), **how: Any
+    endpoint: str,
+    *,
+    assertion: str,
+    resource: str | None = None,
+    scopes: Iterable[str] = (),
+    **how: Unpack[TokenRequestOptions],
 ) -> Flow[TokenReply]:
     """A signed assertion for a token (RFC 7523)."""
     form = {"grant_type": JWT_BEARER, "assertion": assertion, "resource": resource, "scope": " ".join(scopes)}

@@ -121,10 +121,10 @@ def is_loopback_host(host: str) -> bool:
 def bare_url(url: str) -> str:
     """A URL as it may stand in a message: without query, fragment and userinfo, on one line, not too long."""
     bare = re.split(r"[?#]", url, maxsplit=1)[0]
-    scheme, found, rest = bare.partition("://")
-    if found:
+    scheme, separator, rest = bare.partition("://")
+    if separator:
         authority, slash, path = rest.partition("/")
-        bare = scheme + found + authority.rpartition("@")[2] + slash + path
+        bare = scheme + separator + authority.rpartition("@")[2] + slash + path
     else:
         bare = bare.rpartition("@")[2]
     text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in bare[: _SHOWN + 1])
@@ -211,10 +211,10 @@ def _split(url: str, step: str) -> SplitResult:
 
 
 def _is_sane(authority: str) -> bool:
-    found = _AUTHORITY.fullmatch(authority)
-    if found is None or len(found[1]) > 253 or (found[2] is not None and not 0 < int(found[2]) < 65536):
+    match = _AUTHORITY.fullmatch(authority)
+    if match is None or len(match[1]) > 253 or (match[2] is not None and not 0 < int(match[2]) < 65536):
         return False
-    host = found[1]
+    host = match[1]
     if host[0] != "[" and not _NUMBER.fullmatch(host.rpartition(".")[2]):
         return True
     try:
@@ -250,12 +250,12 @@ def _host(parts: SplitResult) -> str:
 def is_same_host(url: str, other: str) -> bool:
     """Do both name the same host, by the same name, or both this machine? False if one is not a URL."""
     try:
-        one, two = urlsplit(url).hostname, urlsplit(other).hostname
+        host, other_host = urlsplit(url).hostname, urlsplit(other).hostname
     except ValueError:
         return False
-    if not one or not two:
+    if not host or not other_host:
         return False
-    return one == two or (is_loopback_host(one) and is_loopback_host(two))
+    return host == other_host or (is_loopback_host(host) and is_loopback_host(other_host))
 
 
 def canonical_resource(url: str) -> str:

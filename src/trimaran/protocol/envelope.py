@@ -1,4 +1,4 @@
-"""Structured output for revisions that know objects only: what is no object travels as `{"result": value}`.
+"""Structured output for revisions that know objects only: any other value travels as `{"result": value}`.
 
 Pure. One question decides how a tool is listed and how its results are sent, and it is asked of the schema, never of a
 value: is every value an object? `Place | None` is not always one, so all its values travel in the envelope, objects too.
@@ -34,9 +34,9 @@ class Envelope(Struct, frozen=True):
     """How the results of one tool travel to these revisions."""
 
     wraps: bool
-    """Does every result travel as `{"result": value}`?"""
+    """Whether every result travels as `{"result": value}`."""
     is_noted: bool = True
-    """Do its results say so?"""
+    """Whether results are marked as such."""
 
 
 def decide_envelope(schema: Object | None) -> Envelope | None:

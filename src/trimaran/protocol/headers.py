@@ -49,7 +49,7 @@ _NUMERAL: Final = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{
 # Beyond this an integer does not survive a peer that reads JSON numbers as doubles.
 _MAX_INTEGER: Final = 2**53 - 1
 
-# A tuple: what is looked up in it came from a schema and need not be hashable.
+# A tuple: values from a schema are looked up in it, and need not be hashable.
 _MIRRORED_TYPES: Final = ("string", "integer", "boolean")
 # Keywords whose value is data, not schema: the annotation's name inside them means nothing.
 _DATA_KEYWORDS: Final = frozenset({"const", "default", "enum", "examples"})
@@ -62,7 +62,7 @@ _NAMED_SUBSCHEMAS: Final = frozenset(
 class HeaderLookup(Protocol):
     """Headers, asked for by lower-case name."""
 
-    def get(self, name_lower: str, /) -> str | None: ...
+    def get(self, key: str, /) -> str | None: ...
 
 
 def encode_value(value: str | int | bool) -> str:
@@ -107,7 +107,7 @@ def decode_value(text: str) -> str:
 
 
 def routing_name_matches(header: str | None, expected: str) -> bool:
-    """Tell whether an `Mcp-Name` header names what the body names; an unreadable one does not."""
+    """Whether an `Mcp-Name` header names the same as the body; an unreadable one does not."""
     if header is None:
         return False
     try:
@@ -139,7 +139,7 @@ class ParamHeaders(msgspec.Struct, frozen=True):
     params: tuple[ParamHeader, ...]
 
     def check(self, headers: HeaderLookup, arguments: Mapping[str, Any]) -> None:
-        """Compare what the headers say with what the body says.
+        """Compare the headers with the body.
 
         Raises:
             HeaderMismatch: a header is missing, is there for a null or absent value, or says something else.
@@ -161,7 +161,7 @@ class ParamHeaders(msgspec.Struct, frozen=True):
         Raises:
             LocalProtocolError: a value cannot be mirrored, so that no server could accept the call.
         """
-        found: list[tuple[str, str]] = []
+        mirrored: list[tuple[str, str]] = []
         for param in self.params:
             value = _dig(arguments, param.path)
             if value is None:
@@ -173,8 +173,8 @@ class ParamHeaders(msgspec.Struct, frozen=True):
                     f"argument {param.argument!r} travels in header {param.name} too, so it must be a string, "
                     f"a boolean, or an integer within +-(2^53-1)"
                 )
-            found.append((param.name, encode_value(value)))
-        return found
+            mirrored.append((param.name, encode_value(value)))
+        return mirrored
 
 
 def compile_param_headers(schema: Mapping[str, Any]) -> ParamHeaders | None:
@@ -185,16 +185,16 @@ def compile_param_headers(schema: Mapping[str, Any]) -> ParamHeaders | None:
     """
     params: list[ParamHeader] = []
     faults: list[str] = []
-    taken: dict[str, str] = {}
+    names: dict[str, str] = {}
     for path, node, reachable, where in _annotated(schema):
         label: Any = node[ANNOTATION]
         fault = _fault_of(label, node, where, reachable=reachable and bool(path))
         if fault is None:
             lookup = (HEADER_PREFIX + label).lower()
-            if lookup in taken:
-                fault = f"{where}: {label!r} is already the header of {taken[lookup]} (case does not count)"
+            if lookup in names:
+                fault = f"{where}: {label!r} is already the header of {names[lookup]} (case does not count)"
             else:
-                taken[lookup] = where
+                names[lookup] = where
                 params.append(ParamHeader(HEADER_PREFIX + label, lookup, path))
         if fault is not None:
             faults.append(fault)

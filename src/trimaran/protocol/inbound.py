@@ -1,4 +1,4 @@
-"""Read one message: bytes (and, over HTTP, headers) in, `Call`, `Notice`, `Answer` or `Batch` out.
+"""Read one message: bytes (and, over HTTP, headers) in, `IncomingCall`, `IncomingNotification`, `IncomingReply` or `Batch` out.
 
 Pure: no I/O and no clock; all that is kept between messages is the memo of `MetaReader`. HTTP passes its headers,
 stdio and memory pass None and walk the same ladder without the header rungs.
@@ -19,7 +19,7 @@ registry, so it owns that answer.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal, NoReturn, Protocol, TypeAlias, final
+from typing import Any, Final, Literal, NoReturn, TypeAlias, final
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
@@ -36,36 +36,31 @@ from trimaran.errors import (
 from trimaran.types import Json, as_object
 from trimaran.types.wire import MAX_NAME, Name
 
-from .headers import routing_name_matches
+from .headers import HeaderLookup, routing_name_matches
 from .meta import KEY_LOG_LEVEL, KEY_PROTOCOL_VERSION, LOG_LEVELS, MetaReader, Peer, RequestMeta
 from .methods import METHODS, Method
 from .versions import MODERN, SUPPORTED, is_legacy
 
 __all__ = [
-    "Answer",
     "Batch",
-    "Call",
     "HeaderLookup",
+    "IncomingCall",
+    "IncomingNotification",
+    "IncomingReply",
     "Message",
-    "Notice",
-    "Reader",
+    "MessageReader",
     "RequestId",
     "as_request_id",
     "check_batch",
+    "read_cancellation",
     "read_json",
 ]
 
 RequestId: TypeAlias = int | str
 
 
-class HeaderLookup(Protocol):
-    """The one thing the ladder needs of a header collection: a look-up by lower-case name."""
-
-    def get(self, key: str, /) -> str | None: ...
-
-
 @final
-class Call:
+class IncomingCall:
     """A decoded request. Everything a handler can learn about the request is here or reachable from here."""
 
     # Defaults live on the class: most calls never touch them, and making a call is on the hot path.
@@ -110,7 +105,7 @@ class Call:
 
     @property
     def lacks_fields(self) -> bool:
-        """Is `params` None only because something is missing in it? What is there has the right type."""
+        """Whether `params` is None only because a field is missing. The present fields have the right types."""
         return self.shape_error is not None and self.shape_error.startswith("Object missing required field")
 
     @property
@@ -138,17 +133,17 @@ class Call:
 
 
 @final
-class Notice(Struct, frozen=True):
+class IncomingNotification(Struct, frozen=True):
     """A notification. It is never answered."""
 
     method: str
     params: Mapping[str, Json]
     modern: bool = False
-    """Does it name the modern revision, in its `_meta` or its header?"""
+    """Whether it names the modern revision, in its `_meta` or its header."""
 
 
 @final
-class Answer(Struct, frozen=True):
+class IncomingReply(Struct, frozen=True):
     """A response to a request of ours: legacy eras only. Exactly one of `result` and `error` is set."""
 
     id: RequestId
@@ -163,10 +158,16 @@ class Batch(Struct, frozen=True):
     messages: list[Raw]
 
 
-Message: TypeAlias = Call | Notice | Answer | Batch
+Message: TypeAlias = IncomingCall | IncomingNotification | IncomingReply | Batch
 
 # All of a batch runs at once, and its replies wait for each other. Nobody was seen to send ten.
 _MOST_IN_BATCH: Final = 100
+
+
+def read_cancellation(notification: IncomingNotification) -> tuple[RequestId | None, str | None]:
+    """What a `notifications/cancelled` says: the id of the request, None if there is no proper one, and the reason."""
+    reason = notification.params.get("reason")
+    return as_request_id(notification.params.get("requestId")), reason[:MAX_NAME] if isinstance(reason, str) else None
 
 
 def check_batch(batch: Batch) -> None:
@@ -196,10 +197,11 @@ _decode_any = msgspec.json.Decoder().decode
 _decode_list = msgspec.json.Decoder(list[Raw]).decode
 _NO_PARAMS: Final = Raw(b"{}")
 _SHALLOW: Final = 2 * MAX_DEPTH  # bytes that cannot nest too deeply: each level takes two
+_LARGE: Final = 64 * 1024  # bytes; a longer message is checked before the parser, which takes 20 ns for each bracket
 
 
 @final
-class Reader:
+class MessageReader:
     """Reads messages for one server.
 
     `served` is the live table of the methods that exist for a modern caller: a method whose capability is not
@@ -213,15 +215,17 @@ class Reader:
         self.rows = rows
         self.versions: tuple[str, ...] = SUPPORTED if legacy else (MODERN,)
         self.checks_version = True
-        """Is a legacy request refused whose version header names a revision that does not exist?"""
+        """Whether to refuse a legacy request whose version header names an unknown revision."""
         self._legacy = legacy
         self._metas = MetaReader()
 
     def read(self, body: bytes, headers: HeaderLookup | None = None) -> Message:
         """One message, or the RemoteProtocolError of the first rung that breaks."""
         if not body.isascii():
-            # Checked whole and at once: parts that are decoded later, or never, would hide what is not text.
+            # Checked whole and at once: parts that are decoded later, or never, would hide invalid UTF-8.
             _require_utf8(body)
+        if len(body) > _LARGE:
+            _require_shallow(body)
         try:
             frame = _decode_frame(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -243,7 +247,7 @@ class Reader:
 
     def _read_call(
         self, body: bytes, id: RequestId, method: str, raw_params: Raw | UnsetType, headers: HeaderLookup | None
-    ) -> Call:
+    ) -> IncomingCall:
         shape_error = params = None
         row = self.rows.get(method)
         raw: Raw = _NO_PARAMS if raw_params is UNSET else raw_params
@@ -259,13 +263,13 @@ class Reader:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise _unreadable(error) from None
         # Most calls are short but for their `_meta`, which is checked when those bytes are met for the first time.
-        if len(body) - (0 if raw_meta is UNSET else len(raw_meta)) > _SHALLOW:
+        if len(body) - (0 if raw_meta is UNSET else len(raw_meta)) > _SHALLOW and len(body) <= _LARGE:
             check_depth(body, max_containers=MAX_CONTAINERS)
         meta = self._metas.read(raw_meta)
         peer = meta.peer
         if peer is None:
             self._require_legacy(method, params, headers)
-            call = Call(id, method, row, params, None, raw_meta, meta, headers)
+            call = IncomingCall(id, method, row, params, None, raw_meta, meta, headers)
             call.shape_error = shape_error
             return call
         # REQ meta.required: both keys MUST be on every modern request, even when the headers are fine.
@@ -289,7 +293,7 @@ class Reader:
             raise RemoteProtocolError.invalid_params(
                 f"params._meta[{KEY_LOG_LEVEL!r}] is {meta.log_level!r}; expected one of {', '.join(LOG_LEVELS)}"
             )
-        call = Call(id, method, row, params, peer, raw_meta, meta, headers)
+        call = IncomingCall(id, method, row, params, peer, raw_meta, meta, headers)
         if not self._legacy:
             call.versions = self.versions
         return call
@@ -305,8 +309,8 @@ class Reader:
             if not is_legacy(stated) and method != "initialize" and (self.checks_version or not self._legacy):
                 self._refuse_version(stated)
         if not self._legacy:
-            asked = getattr(params, "protocol_version", None) if method == "initialize" else None
-            self._refuse_version(asked or stated or "none")
+            requested = getattr(params, "protocol_version", None) if method == "initialize" else None
+            self._refuse_version(requested or stated or "none")
 
     def _refuse_version(self, requested: str) -> NoReturn:
         requested = requested[:100]
@@ -389,17 +393,17 @@ def _meta_of(raw: Raw) -> Raw | UnsetType:
         return UNSET
 
 
-def _notice(method: str, raw: Raw | UnsetType, headers: HeaderLookup | None) -> Notice:
+def _notice(method: str, raw: Raw | UnsetType, headers: HeaderLookup | None) -> IncomingNotification:
     params: Any = {}
     if raw is not UNSET:
         params = read_json(raw)
     known = as_object(params) or {}
     meta = as_object(known.get("_meta")) or {}
     stated = None if headers is None else headers.get("mcp-protocol-version")
-    return Notice(method, known, KEY_PROTOCOL_VERSION in meta or (stated or "").strip() == MODERN)
+    return IncomingNotification(method, known, KEY_PROTOCOL_VERSION in meta or (stated or "").strip() == MODERN)
 
 
-def _answer(frame: _Frame) -> Answer:
+def _answer(frame: _Frame) -> IncomingReply:
     if frame.id is UNSET or (frame.result is UNSET) == (frame.error is UNSET):
         refusal = RemoteProtocolError(
             CODE_INVALID_REQUEST, "the message has neither a method nor exactly one of result and error"
@@ -408,8 +412,8 @@ def _answer(frame: _Frame) -> Answer:
             refusal.request_id = frame.id
         raise refusal
     if frame.result is not UNSET:
-        return Answer(frame.id, result=read_json(frame.result))
-    return Answer(frame.id, error=read_json(frame.error))  # pyright: ignore[reportArgumentType]
+        return IncomingReply(frame.id, result=read_json(frame.result))
+    return IncomingReply(frame.id, error=read_json(frame.error))  # pyright: ignore[reportArgumentType]
 
 
 def _require_header(headers: HeaderLookup, name: str, expected: str) -> None:
@@ -427,5 +431,5 @@ def _require_routing_name(headers: HeaderLookup, row: Method, params: Any) -> No
 
 
 def _mismatch(name: str, stated: str | None, expected: str) -> RemoteProtocolError:
-    said = "is missing" if stated is None else f"says {stated[:200]!r}"
-    return RemoteProtocolError(CODE_HEADER_MISMATCH, f"header {name} {said}; the body says {expected[:200]!r}")
+    problem = "is missing" if stated is None else f"says {stated[:200]!r}"
+    return RemoteProtocolError(CODE_HEADER_MISMATCH, f"header {name} {problem}; the body says {expected[:200]!r}")

@@ -1,4 +1,4 @@
-"""Remember what a call has asked and done, so that its body can run again and meet the same answers.
+"""The questions and steps of a call, so that its body can run again and get the same answers.
 
 On 2026-07-28 a call that needs input ends as `input_required` and comes back as a new request; the body runs from its
 beginning. The journal is what it meets there:
@@ -25,7 +25,7 @@ from trimaran.errors import Error, ProtocolError, StateRejected
 
 __all__ = [
     "MAX_JOURNAL_BYTES",
-    "Ask",
+    "InputRequest",
     "Journal",
     "ask_key",
     "check_same_ask",
@@ -43,7 +43,7 @@ _KINDS: Final = {"elicitation/create": "elicit", "sampling/createMessage": "samp
 
 
 @final
-class Ask(msgspec.Struct, frozen=True):
+class InputRequest(msgspec.Struct, frozen=True):
     """One request for input, as it went out."""
 
     key: str
@@ -54,13 +54,13 @@ class Ask(msgspec.Struct, frozen=True):
 
 @final
 class Journal(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one call has asked and done so far. Make a changed one with `msgspec.structs.replace`."""
+    """The questions and steps of one call so far. Change it with `msgspec.structs.replace`."""
 
     answers: dict[str, Any] = {}
     steps: dict[str, Any] = {}
-    asked: dict[str, Ask] = {}
+    asked: dict[str, InputRequest] = {}
     offered: dict[str, Any] = {}
-    """Answers to what was never asked. Only a question that says `early=True` takes one. Not written either."""
+    """Answers to questions that were never asked. Only a question with `early=True` takes one. Not written either."""
     stateless: bool = False
     """Answers came without the state of the call that they answer: what the body did before it asked is not known.
 
@@ -78,8 +78,8 @@ def ask_key(order: int, method: str, name: str | None = None) -> str:
 
 def digest(method: str, params: Any) -> str:
     """Digest what an ask says; the order of keys does not count."""
-    said = method.encode() + b"\0" + msgspec.json.encode(params, order="sorted")
-    return hashlib.sha256(said).hexdigest()[:16]
+    content = method.encode() + b"\0" + msgspec.json.encode(params, order="sorted")
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def read_journal(data: bytes) -> Journal:
@@ -113,7 +113,7 @@ def write_journal(journal: Journal) -> bytes:
 
 
 def merge_responses(journal: Journal | None, responses: Mapping[str, Any]) -> Journal:
-    """Add the client's `inputResponses`: answers to what was asked are kept, others ignored.
+    """Add the client's `inputResponses`. Answers to no question are ignored.
 
     Without a journal (the client sent no `requestState`) nothing was asked that we know of, so nothing is answered: the
     body asks. A client could else answer a question that it never saw, and that would say something else today.
@@ -130,8 +130,8 @@ def merge_responses(journal: Journal | None, responses: Mapping[str, Any]) -> Jo
     return msgspec.structs.replace(journal, answers={**journal.answers, **new}, stateless=False)
 
 
-def check_same_ask(journal: Journal, ask: Ask) -> None:
-    """Make sure that the body, run again, asks under this key what it asked before.
+def check_same_ask(journal: Journal, ask: InputRequest) -> None:
+    """Check that the body, run again, asks the same question under this key.
 
     Raises:
         ProtocolError: it asks something else (-32603).

@@ -1,4 +1,4 @@
-"""What may be told of where a server is: a URL or a command line without the secrets in it.
+"""A URL or a command line of a server without the secrets in it.
 
 Pure. Masked are credentials and the values of a query in URLs, long opaque pieces of their paths, and arguments that look
 like a secret: by the option before them, by the variable they set, or by the form that services give their tokens. It is a
@@ -38,12 +38,12 @@ _SECRET_HEADER: Final = re.compile(r"authorization|cookie|api-?key|token|secret"
 # A long piece of a path with letters and digits in it: some services put the key there.
 _OPAQUE: Final = re.compile(r"(?<!/)/(?=[^/]*[0-9])(?=[^/]*[A-Za-z])[A-Za-z0-9_=.-]{20,}(?=/|$)")
 _SECRET_NAME: Final = re.compile(r"secret|token|passw|key|credential|auth|cookie", re.IGNORECASE)
-_SHORTEST: Final = 8  # characters of what is taken for a secret because of its name
-_SHORT: Final = 3  # characters: what is no longer is no secret, and would be found everywhere
+_SHORTEST: Final = 8  # characters; a shorter value of a secret name is not masked
+_SHORT: Final = 3  # characters; a text this short is no secret, and would be replaced everywhere
 _CUT: Final = 200  # characters of a command that the transport of children tells
 
 Hide = Callable[[str], str]
-"""What is told instead of a text that may be a secret."""
+"""Stands in for a secret."""
 
 
 def _whole(text: str) -> str:
@@ -54,60 +54,65 @@ def mask_url(text: str, hide: Hide = _whole) -> str:
     """A URL without user, password, the values of its query, and what looks like a token in its path."""
     text = re.sub(r"://[^/?#\s]*@", f"://{MASK}@", text)
     head, mark, query = text.partition("?")
-    head = _OPAQUE.sub(lambda found: f"/{MASK}", head)
-    query = re.sub(r"=([^&#]*)", lambda found: f"={hide(found[1])}", query)
+    head = _OPAQUE.sub(lambda match: f"/{MASK}", head)
+    query = re.sub(r"=([^&#]*)", lambda match: f"={hide(match[1])}", query)
     return TOKEN.sub(MASK, f"{head}{mark}{query}")
 
 
 def mask_arguments(listed: Sequence[Any], hide: Hide = _whole) -> list[Any]:
-    """The arguments of a command, as many as there are; what is no text stays."""
-    made: list[Any] = []
+    """The arguments of a command with their secrets masked; arguments that are not text stay."""
+    masked: list[Any] = []
     hides_next = False
-    for one in listed:
-        if not isinstance(one, str):
-            made.append(one)
+    for argument in listed:
+        if not isinstance(argument, str):
+            masked.append(argument)
             continue
-        flag = _FLAG.fullmatch(one)
+        flag = _FLAG.fullmatch(argument)
         flag = flag if flag and _SECRET_FLAG.search(flag[1]) else None
-        if hides_next and not (flag and one.startswith("--")):
-            made.append(hide(one))
+        if hides_next and not (flag and argument.startswith("--")):
+            masked.append(hide(argument))
             hides_next = False
         elif flag:
-            made.append(one if flag[2] is None else f"{flag[1]}={hide(flag[2])}")
+            masked.append(argument if flag[2] is None else f"{flag[1]}={hide(flag[2])}")
             hides_next = flag[2] is None
-        elif (setting := _SETTING.fullmatch(one)) and _SECRET_SETTING.search(setting[2]):
-            made.append(setting[1] + hide(setting[3]))
+        elif (setting := _SETTING.fullmatch(argument)) and _SECRET_SETTING.search(setting[2]):
+            masked.append(setting[1] + hide(setting[3]))
             hides_next = False
-        elif (header := _HEADER.fullmatch(one)) and _SECRET_HEADER.search(header[2]):
-            made.append(header[1] + hide(header[3]))
+        elif (header := _HEADER.fullmatch(argument)) and _SECRET_HEADER.search(header[2]):
+            masked.append(header[1] + hide(header[3]))
             hides_next = False
         else:
-            made.append(mask_url(one, hide) if "://" in one else TOKEN.sub(MASK, one))
+            masked.append(mask_url(argument, hide) if "://" in argument else TOKEN.sub(MASK, argument))
             hides_next = False
-    return made
+    return masked
 
 
 def mask_command(command: Sequence[str]) -> str:
     """A command line, as one would type it."""
-    return " ".join(one if one == MASK else shlex.quote(one) for one in mask_arguments(command))
+    return " ".join(argument if argument == MASK else shlex.quote(argument) for argument in mask_arguments(command))
 
 
 def _pairs(url: str) -> list[tuple[str, str]]:
     """A URL, and each of its secrets: where it redirects to, and how a library writes it, may be another URL with them."""
     head, _, query = url.partition("?")
-    found = [(url, mask_url(url))]
-    for name, _, value in (one.partition("=") for one in re.split("[&#]", query)):
+    pairs = [(url, mask_url(url))]
+    for name, _, value in (setting.partition("=") for setting in re.split("[&#]", query)):
         if name and value:
-            found.append((f"{name}={value}", f"{name}={MASK}"))
-    found += [(one[0], f"/{MASK}") for one in _OPAQUE.finditer(head)]
-    return found + [(one[0], MASK) for one in TOKEN.finditer(url)]
+            pairs.append((f"{name}={value}", f"{name}={MASK}"))
+    pairs += [(match[0], f"/{MASK}") for match in _OPAQUE.finditer(head)]
+    return pairs + [(match[0], MASK) for match in TOKEN.finditer(url)]
 
 
 def secrets_in(table: Any) -> list[str]:
-    """What a server was given as headers or environment, and may repeat, in an error or on stderr: `Bearer x`, and `x`."""
-    given: Mapping[str, Any] = cast("Any", table) if isinstance(table, Mapping) else {}
-    found = [one for name, one in given.items() if _SECRET_NAME.search(name) and isinstance(one, str)]
-    return [text for one in found for text in (one, one.split()[-1] if one.split() else "") if len(text) >= _SHORTEST]
+    """Secrets in headers or environment that a server may repeat in an error or on stderr: `Bearer x`, and `x`."""
+    settings: Mapping[str, Any] = cast("Any", table) if isinstance(table, Mapping) else {}
+    values = [value for name, value in settings.items() if _SECRET_NAME.search(name) and isinstance(value, str)]
+    return [
+        text
+        for value in values
+        for text in (value, value.split()[-1] if value.split() else "")
+        if len(text) >= _SHORTEST
+    ]
 
 
 @final
@@ -117,28 +122,28 @@ class Mask:
     Args:
         url: Where the target is.
         command: How it is started; or its arguments alone.
-        secrets: What else is not to be told, such as the token that is sent to it.
+        secrets: More secrets, such as the token that is sent to the target.
     """
 
     __slots__ = ("_pairs",)
 
     def __init__(self, url: str = "", command: Iterable[Any] = (), secrets: Iterable[str] = ()) -> None:
-        words = [one for one in command if isinstance(one, str)]
+        words = [word for word in command if isinstance(word, str)]
         pairs = _pairs(url) if "://" in url else []
-        pairs += [(one, MASK) for one in secrets]
+        pairs += [(secret, MASK) for secret in secrets]
         if len(line := shlex.join(words)) > _CUT:
             pairs.append((line[:_CUT], mask_command(words)[:_CUT]))  # cut in the middle of a secret, perhaps
-        for held, shown in zip(words, mask_arguments(words), strict=True):
-            pairs += [(shlex.quote(held), shown), (held, shown)]
-        kept = {held: shown for held, shown in pairs if held != shown and len(held) > _SHORT}
+        for word, masked in zip(words, mask_arguments(words), strict=True):
+            pairs += [(shlex.quote(word), masked), (word, masked)]
+        changed = {text: masked for text, masked in pairs if text != masked and len(text) > _SHORT}
         # The longest first: it may hold another one.
-        self._pairs = sorted(kept.items(), key=lambda pair: -len(pair[0]))
+        self._pairs = sorted(changed.items(), key=lambda pair: -len(pair[0]))
 
     def __bool__(self) -> bool:
-        """Is there anything to hide?"""
+        """Whether there is anything to hide."""
         return bool(self._pairs)
 
     def __call__(self, text: str) -> str:
-        for held, shown in self._pairs:
-            text = text.replace(held, shown)
+        for secret, masked in self._pairs:
+            text = text.replace(secret, masked)
         return text

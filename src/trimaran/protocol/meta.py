@@ -8,7 +8,7 @@ what any decode would give again, so forgetting it all is always safe.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, final
+from typing import Any, Final, Literal, TypeAlias, final, get_args
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
@@ -26,6 +26,7 @@ __all__ = [
     "KEY_SERVER_INFO",
     "KEY_SUBSCRIPTION_ID",
     "LOG_LEVELS",
+    "LogLevel",
     "MetaReader",
     "Peer",
     "RequestMeta",
@@ -40,7 +41,8 @@ KEY_SUBSCRIPTION_ID: Final = PREFIX + "subscriptionId"
 KEY_SERVER_INFO: Final = PREFIX + "serverInfo"
 
 # Least to most severe (R56); the position is the rank.
-LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+LogLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+LOG_LEVELS: Final[tuple[LogLevel, ...]] = get_args(LogLevel)
 
 _MEMO_ENTRIES: Final = 512  # distinct clients seen at once; a handful in practice
 _MEMO_BYTES: Final = 2048  # a longer `_meta` is read each time, so that the memory stays under a megabyte
@@ -81,13 +83,13 @@ class _Fields(Struct, frozen=True):
 
 @final
 class RequestMeta(Struct, frozen=True):
-    """What the reserved keys of one request say. `peer` is None on a request that names no revision: a legacy one."""
+    """The reserved keys of one request. `peer` is None on a request that names no revision: a legacy one."""
 
     peer: Peer | None = None
     log_level: str | None = None
     progress_token: int | str | None = None
     is_level_known: bool = True
-    """Is the log level, if there is one, a level?"""
+    """Whether the log level is valid, or absent."""
     missing: str | None = None
     """The first required modern key that is absent, where a revision was named at all."""
 
@@ -110,9 +112,9 @@ class MetaReader:
         if raw is UNSET:
             return NO_META
         key = bytes(raw)
-        found = self._memo.get(key)
-        if found is not None:
-            return found
+        cached = self._memo.get(key)
+        if cached is not None:
+            return cached
         meta = _read(key)
         if len(key) <= _MEMO_BYTES and meta.progress_token is None:
             if len(self._memo) >= _MEMO_ENTRIES:

@@ -30,7 +30,7 @@ class Method(Struct, frozen=True, kw_only=True):
     params: type[types.Params]
     decode: Callable[[Any], Any]
     modern: bool = True
-    """Does 2026-07-28 have it?"""
+    """Whether 2026-07-28 has the method."""
     since: str | None = V2024_11
     """The first legacy revision that has it; None if none has."""
     capability: str | None = None
@@ -38,12 +38,12 @@ class Method(Struct, frozen=True, kw_only=True):
     routing_name: NameField | None = None
     """The param that the `Mcp-Name` header repeats."""
     cacheable: bool = False
-    """Does its modern result carry `ttlMs` and `cacheScope`?"""
+    """Whether its modern result carries `ttlMs` and `cacheScope`."""
     input_rounds: bool = False
-    """May its modern result be `input_required`?"""
+    """Whether its modern result may be `input_required`."""
 
     def exists_in(self, version: str) -> bool:
-        """Does this revision have the method?"""
+        """Whether this revision has the method."""
         if version == MODERN:
             return self.modern
         return self.since is not None and version >= self.since

@@ -84,9 +84,9 @@ class Sealer:
             raise ConfigError(
                 f"a sealing key needs at least {_SHORTEST_KEY} bytes; make one with `openssl rand -hex 32`"
             )
-        made = [_Key(key) for key in keys]
-        self._first = made[0]
-        self._by_id = {key.id: key for key in made}
+        derived = [_Key(key) for key in keys]
+        self._first = derived[0]
+        self._by_id = {key.id: key for key in derived}
         self._random = random
         self._max_text = max_text
 

@@ -18,7 +18,7 @@ import msgspec
 
 from trimaran.errors import LocalProtocolError, RemoteProtocolError
 
-__all__ = ["COMMENT", "MAX_EVENT_BYTES", "Event", "SSEParser", "encode_event", "encode_priming"]
+__all__ = ["COMMENT", "MAX_EVENT_BYTES", "SSEParser", "SseEvent", "encode_event", "encode_priming"]
 
 # One event is one JSON-RPC message: the same bound as one line on stdio.
 MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
@@ -33,7 +33,7 @@ _MAX_RETRY_DIGITS: Final = 12
 
 
 @final
-class Event(msgspec.Struct, frozen=True):
+class SseEvent(msgspec.Struct, frozen=True):
     """One dispatched event."""
 
     data: bytes
@@ -46,7 +46,7 @@ def encode_event(data: bytes, *, event: str | None = None, id: str | None = None
     """Write one event; line breaks in the data become several `data` lines.
 
     Raises:
-        LocalProtocolError: `event` or `id` holds what a field cannot: a line break, or NUL in an id.
+        LocalProtocolError: `event` or `id` holds a line break, or `id` holds NUL.
     """
     if event is None and id is None and retry is None and b"\n" not in data and b"\r" not in data:
         return b"data: " + data + b"\n\n"
@@ -103,7 +103,7 @@ class SSEParser:
         self.last_event_id: str = last_event_id
         self.retry: int | None = None
 
-    def feed(self, chunk: bytes) -> list[Event]:
+    def feed(self, chunk: bytes) -> list[SseEvent]:
         """Take the next bytes; return the events they complete.
 
         Raises:
@@ -112,14 +112,14 @@ class SSEParser:
         """
         if self._failure is not None:
             raise self._failure
-        found: list[Event] = []
+        events: list[SseEvent] = []
         try:
-            self._read(chunk, found)
+            self._read(chunk, events)
         except RemoteProtocolError as error:
             self._failure = error
-            if not found:
+            if not events:
                 raise
-        return found
+        return events
 
     def close(self) -> None:
         """End the stream; an event without its blank line is dropped, as WHATWG asks."""
@@ -128,7 +128,7 @@ class SSEParser:
         self._event = ""
         self._id = self.last_event_id
 
-    def _read(self, chunk: bytes, found: list[Event]) -> None:
+    def _read(self, chunk: bytes, events: list[SseEvent]) -> None:
         if not chunk:
             return
         if self._after_cr and chunk.startswith(b"\n"):
@@ -143,7 +143,7 @@ class SSEParser:
                     line = bytes(self._partial)
                     self._partial.clear()
                 self._guard(len(line))
-                self._take(line, found)
+                self._take(line, events)
             else:
                 self._partial += piece
                 self._guard(len(self._partial))
@@ -153,12 +153,12 @@ class SSEParser:
             self.close()
             raise RemoteProtocolError.invalid_request(f"an SSE event is larger than the {self._limit} bytes allowed")
 
-    def _take(self, line: bytes, found: list[Event]) -> None:
+    def _take(self, line: bytes, events: list[SseEvent]) -> None:
         if self._at_start:
             self._at_start = False
             line = line.removeprefix(_BOM)
         if not line:
-            self._dispatch(found)
+            self._dispatch(events)
             return
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
@@ -173,9 +173,9 @@ class SSEParser:
         elif name == b"retry" and value.isdigit() and len(value) <= _MAX_RETRY_DIGITS:
             self.retry = int(value)
 
-    def _dispatch(self, found: list[Event]) -> None:
+    def _dispatch(self, events: list[SseEvent]) -> None:
         self.last_event_id = self._id
         if len(self._data) > 1:
-            found.append(Event(bytes(self._data[:-1]), self._event or "message", self._id))
+            events.append(SseEvent(bytes(self._data[:-1]), self._event or "message", self._id))
         self._data.clear()
         self._event = ""

@@ -88,7 +88,7 @@ _RESERVED: Final = ":/?#[]@!$&'()*+,;="
 _PERCENT_RUN: Final = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 _NAME: Final = re.compile(r"(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})(?:\.?(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2}))*")
 _PREFIX: Final = re.compile(r"[1-9][0-9]{0,3}")
-# What RFC 6570 section 2.1 keeps out of literals; the apostrophe is let in, since URIs hold it bare.
+# Characters that RFC 6570 section 2.1 forbids in literals; the apostrophe is allowed, because URIs contain it.
 _NOT_LITERAL: Final = re.compile(r"[\x00-\x20\x7f-\x9f\"<>\\^`|}\ud800-\udfff]|%(?![0-9A-Fa-f]{2})")
 
 # A percent-encoded character that is not the same as the bare one (RFC 3986, 2.2) is held, while matching, as a lone
@@ -166,8 +166,8 @@ class UriTemplate:
         text = _shield(uri)
         if not text.startswith(self._lead):
             return None
-        found = self._captures(self._tokens, text, len(self._lead))
-        return None if found is None else _agree(found)
+        captures = self._captures(self._tokens, text, len(self._lead))
+        return None if captures is None else _agree(captures)
 
 
 def _parse(text: str) -> list[str | _Expression]:
@@ -298,9 +298,9 @@ def _encode(text: str, *, allow_reserved: bool) -> str:
         if not allow_reserved:
             return quote(text, safe="")
         # Reserved expansion lets triplets through as they are; any other percent sign is data.
-        kept = _PERCENT_RUN.findall(text)
+        escapes = _PERCENT_RUN.findall(text)
         encoded = [quote(piece, safe=_RESERVED) for piece in _PERCENT_RUN.split(text)]
-        return "".join(piece + run for piece, run in zip(encoded, [*kept, ""], strict=True))
+        return "".join(piece + run for piece, run in zip(encoded, [*escapes, ""], strict=True))
     except UnicodeEncodeError:
         raise LocalProtocolError.invalid_params("a lone surrogate is not text and cannot stand in a URI") from None
 
@@ -345,7 +345,7 @@ def _positional(expression: _Expression) -> list[_Literal | _Span]:
         if variable.is_exploded:
             excluded = {"": "", "/": "?#"}.get(opener, _SEGMENT)
         elif index < last:
-            # The last one takes what is left; the others stop at the separator that the next one needs.
+            # The last one takes the rest; the others stop at the separator that the next one needs.
             excluded += operator.separator
         tokens.append(
             _Span(_reader(variable, operator.separator if opener else ""), _run(excluded), opener, variable.prefix)
@@ -368,16 +368,16 @@ def _fragment_span(variables: tuple[_Variable, ...]) -> _Span:
 
 def _named_span(operator: _Operator, variables: list[_Variable]) -> _Span:
     def read(text: str) -> list[tuple[_Variable, str | list[str]]]:
-        given: dict[str, list[str]] = {}
+        pairs: dict[str, list[str]] = {}
         for parameter in text.split(operator.separator):
             name, _, value = parameter.partition("=")
-            given.setdefault(name, []).append(value)
-        found: list[tuple[_Variable, str | list[str]]] = []
+            pairs.setdefault(name, []).append(value)
+        captures: list[tuple[_Variable, str | list[str]]] = []
         for variable in variables:
-            values = given.get(_shield(variable.name))
+            values = pairs.get(_shield(variable.name))
             if values is not None:
-                found.append((variable, values if variable.is_exploded else values[0]))
-        return found
+                captures.append((variable, values if variable.is_exploded else values[0]))
+        return captures
 
     return _Span(read, _run("#" if operator.separator == "&" else _SEGMENT), operator.first)
 
@@ -413,7 +413,7 @@ def _is_forced(tokens: tuple[_Literal | _Span, ...]) -> bool:
 def _forced_captures(
     tokens: tuple[_Literal | _Span, ...], text: str, start: int
 ) -> list[tuple[_Variable, str | list[str]]] | None:
-    found: list[tuple[_Variable, str | list[str]]] = []
+    captures: list[tuple[_Variable, str | list[str]]] = []
     position = start
     for token in tokens:
         if isinstance(token, _Literal):
@@ -424,9 +424,9 @@ def _forced_captures(
         run = token.run.match(text, position)
         if run is None:
             return None
-        found.extend(token.read(run[0]))
+        captures.extend(token.read(run[0]))
         position = run.end()
-    return found if position == len(text) else None
+    return captures if position == len(text) else None
 
 
 def _captures(
@@ -435,7 +435,7 @@ def _captures(
     tables = _tables(tokens, text)
     if not tables[0][0][start]:
         return None
-    found: list[tuple[_Variable, str | list[str]]] = []
+    captures: list[tuple[_Variable, str | list[str]]] = []
     position = start
     for index, token in enumerate(tokens):
         if isinstance(token, _Literal):
@@ -447,9 +447,9 @@ def _captures(
                 continue
             position += 1
         end = _end(tokens, tables, index, text, position)
-        found.extend(token.read(text[position:end]))
+        captures.extend(token.read(text[position:end]))
         position = end
-    return found
+    return captures
 
 
 def _tables(tokens: tuple[_Literal | _Span, ...], text: str) -> list[tuple[bytearray, bytearray]]:
@@ -505,9 +505,9 @@ def _before_run(span: _Span, text: str, after: bytearray) -> bytearray:
     return here
 
 
-def _union(one: bytearray, other: bytearray) -> bytearray:
-    merged = int.from_bytes(one, "little") | int.from_bytes(other, "little")
-    return bytearray(merged.to_bytes(len(one), "little"))
+def _union(first: bytearray, other: bytearray) -> bytearray:
+    merged = int.from_bytes(first, "little") | int.from_bytes(other, "little")
+    return bytearray(merged.to_bytes(len(first), "little"))
 
 
 def _end(
@@ -517,7 +517,7 @@ def _end(
     text: str,
     position: int,
 ) -> int:
-    """Choose where the span at `position` ends: as late as possible, yet leaving what follows its part."""
+    """Choose the end of the span at `position`: as late as possible, so that the rest still matches."""
     span = tokens[index]
     assert isinstance(span, _Span)
     low = position if span.opener else position + 1
@@ -534,15 +534,15 @@ def _end(
             early.append(present.find(_YES, low, high + 1))
         else:
             late = max(late, present.rfind(_YES, low, high + 1))
-    wanted = min((end for end in early if end >= 0), default=late)
-    return wanted if wanted >= 0 else tables[index + 1][0].rfind(_YES, low, high + 1)
+    start = min((end for end in early if end >= 0), default=late)
+    return start if start >= 0 else tables[index + 1][0].rfind(_YES, low, high + 1)
 
 
-def _agree(found: list[tuple[_Variable, str | list[str]]]) -> dict[str, str | list[str]] | None:
-    """Decode what was captured; a variable that appears twice must say the same twice, a prefix be one."""
+def _agree(captures: list[tuple[_Variable, str | list[str]]]) -> dict[str, str | list[str]] | None:
+    """Decode the captures. A variable that appears twice must have one value; a prefix must be a prefix of it."""
     result: dict[str, str | list[str]] = {}
     prefixes: list[tuple[int, _Variable, str]] = []
-    for variable, raw in found:
+    for variable, raw in captures:
         value = _unshield(raw) if isinstance(raw, str) else [_unshield(item) for item in raw]
         if value is None or (isinstance(value, list) and None in value):
             return None

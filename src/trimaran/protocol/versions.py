@@ -33,12 +33,12 @@ _LEGACY_SET: Final = frozenset(LEGACY)
 
 
 def is_modern(version: str) -> bool:
-    """Is this a revision without a handshake?"""
+    """Whether this is a revision without a handshake."""
     return version == MODERN
 
 
 def is_legacy(version: str) -> bool:
-    """Is this a revision that begins with `initialize`?"""
+    """Whether this is a revision that begins with `initialize`."""
     return version in _LEGACY_SET
 
 

@@ -6,7 +6,8 @@ Pure functions over types and values: no I/O, no event loop, nothing of the prot
 from .convert import ConversionError, Decoder, decoder_of, enc_hook, schema_of, to_jsonable
 from .docstring import Doc, parse_docstring
 from .repair import repair
-from .signature import ArgumentError, ExplicitArguments, Signature, compile_signature, inspect_handler
+from .argument_errors import ArgumentError
+from .signature import ExplicitArguments, Signature, compile_signature, inspect_handler, markers_of
 from .validate import Schema, Validator, Violation, check_object_schema, validate
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "decoder_of",
     "enc_hook",
     "inspect_handler",
+    "markers_of",
     "parse_docstring",
     "repair",
     "schema_of",

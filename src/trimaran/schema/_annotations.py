@@ -1,4 +1,4 @@
-"""Take annotations apart: what a type is once its wrappers are off, what its notes say, what fields it has.
+"""Take annotations apart: the type inside the wrappers, its notes, its fields.
 
 One reading for everybody: the describer (`_describe.py`), the decoder (`_decode.py`) and the signature compiler see
 the same core, the same constraints and the same fields, so a schema and its decoder cannot disagree about them.
@@ -22,9 +22,9 @@ from .docstring import Doc, parse_docstring
 
 __all__ = [
     "MISSING",
-    "Field",
     "Notes",
     "Record",
+    "RecordField",
     "is_alias",
     "is_enum",
     "is_pydantic",
@@ -52,7 +52,7 @@ _NUMERIC: Final = frozenset(("gt", "ge", "lt", "le", "multiple_of"))
 
 @final
 class Notes(msgspec.Struct):
-    """What the metadata of an `Annotated` says, whoever's classes said it."""
+    """The metadata of an `Annotated`, from whichever library."""
 
     bounds: dict[str, Any] = {}
     """The constraints, by msgspec's names."""
@@ -145,7 +145,7 @@ class Notes(msgspec.Struct):
 
 
 @final
-class Field(msgspec.Struct, frozen=True):
+class RecordField(msgspec.Struct, frozen=True):
     """One field of a record."""
 
     name: str
@@ -167,7 +167,7 @@ class Record(msgspec.Struct, frozen=True):
 
     cls: type[Any]
     name: str
-    fields: tuple[Field, ...]
+    fields: tuple[RecordField, ...]
     doc: Doc
     is_array: bool = False
     is_closed: bool = False
@@ -322,7 +322,7 @@ def _struct(cls: type[Any], core: Any) -> Record:
     hints = hints_of(cls, core)
     config: Any = cls.__struct_config__
     fields = tuple(
-        Field(
+        RecordField(
             field.name,
             field.encode_name,
             hints[field.name],
@@ -348,7 +348,7 @@ def _dataclass(cls: type[Any], core: Any) -> Record:
     import dataclasses
 
     hints = hints_of(cls, core)
-    fields: list[Field] = []
+    fields: list[RecordField] = []
     needs_constructor = False
     for field in cast("dict[str, dataclasses.Field[Any]]", cls.__dataclass_fields__).values():
         kind = cast("Any", field)._field_type.name
@@ -363,13 +363,13 @@ def _dataclass(cls: type[Any], core: Any) -> Record:
         required = not has_default and field.default_factory is dataclasses.MISSING
         default = field.default if has_default else MISSING
         sent = None if is_transient else field.name
-        fields.append(Field(field.name, field.name, hint, required, default, not field.init, sent))
+        fields.append(RecordField(field.name, field.name, hint, required, default, not field.init, sent))
     return Record(cls, _name(cls, core), tuple(fields), _doc(cls), needs_constructor=needs_constructor)
 
 
 def _attrs(cls: type[Any], core: Any) -> Record:
     hints = hints_of(cls, core)
-    fields: list[Field] = []
+    fields: list[RecordField] = []
     needs_constructor = False
     for field in cast("Any", cls).__attrs_attrs__:
         alias: str = getattr(field, "alias", None) or field.name
@@ -378,23 +378,25 @@ def _attrs(cls: type[Any], core: Any) -> Record:
         required = type(default).__name__ == "_Nothing"
         is_factory = hasattr(default, "factory") and hasattr(default, "takes_self")
         needs_constructor |= is_factory and default.takes_self
-        shown = MISSING if required or is_factory else default
+        visible_default = MISSING if required or is_factory else default
         # msgspec does not encode what attrs calls private.
         sent = None if field.name.startswith("_") else field.name
-        fields.append(Field(alias, alias, hints.get(field.name, Any), required, shown, not field.init, sent))
+        fields.append(
+            RecordField(alias, alias, hints.get(field.name, Any), required, visible_default, not field.init, sent)
+        )
     return Record(cls, _name(cls, core), tuple(fields), _doc(cls), needs_constructor=needs_constructor)
 
 
 def _typed_dict(cls: type[Any], core: Any) -> Record:
     hints = hints_of(cls, core)
-    fields: list[Field] = []
+    fields: list[RecordField] = []
     for name, hint in hints.items():
         wrapper = get_origin(hint)
         required = name in cast("Any", cls).__required_keys__
         # Under `from __future__ import annotations` __required_keys__ is computed from strings and misses these.
         if wrapper in (typing.Required, typing.NotRequired):
             required = wrapper is typing.Required
-        fields.append(Field(name, name, hint, required, sent=name))
+        fields.append(RecordField(name, name, hint, required, sent=name))
     return Record(cls, _name(cls, core), tuple(fields), _doc(cls))
 
 
@@ -402,7 +404,7 @@ def _named_tuple(cls: type[Any], core: Any) -> Record:
     hints = hints_of(cls, core)
     named = cast("Any", cls)
     fields = tuple(
-        Field(
+        RecordField(
             name,
             name,
             hints.get(name, Any),
@@ -423,4 +425,4 @@ def unquoted(annotation: Any) -> Any:
 
 
 Mode = Literal["input", "output", "form"]
-"""What a schema is for: values that come, values that go, or a form that a person fills in."""
+"""The use of a schema: incoming values, outgoing values, or a form that a person fills in."""

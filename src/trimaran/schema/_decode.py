@@ -1,4 +1,4 @@
-"""Turn JSON-decoded values into the annotated types, accepting exactly what the schema admits.
+"""Turn JSON-decoded values into the annotated types, accepting exactly the values that the schema admits.
 
 msgspec does the work wherever it can be trusted to agree with the schema. Types fall into three levels:
 
@@ -23,7 +23,7 @@ import msgspec
 
 from . import _pydantic
 from ._annotations import Notes, Record, alias_value, is_alias, is_enum, is_pydantic, is_union, peel, record_of
-from ._describe import ARRAYS, MAPS, SETS, Describer, is_textual, json_ready
+from .type_schemas import ARRAYS, MAPS, SETS, Describer, is_textual, json_ready
 from .validate import Validator
 
 __all__ = ["Natives"]
@@ -192,14 +192,14 @@ class Natives:
         shift = 1 if record.is_array and record.tag else 0
 
         def build(value: Any) -> Any:
-            given: dict[str, Any] = {}
+            values: dict[str, Any] = {}
             for index, (field, decode) in enumerate(fields):
                 if record.is_array:
                     if index + shift < len(value):
-                        given[field.name] = decode(value[index + shift])
+                        values[field.name] = decode(value[index + shift])
                 elif field.key in value:
-                    given[field.name] = decode(value[field.key])
-            return record.cls(**given)
+                    values[field.name] = decode(value[field.key])
+            return record.cls(**values)
 
         return build
 
@@ -274,7 +274,7 @@ def _most(parts: tuple[Any, ...], seen: set[Hashable]) -> int:
 def _is_built_in(origin: Any) -> bool:
     import collections.abc as abc
 
-    # The others reach msgspec as custom types, which is not what a reader of the annotation would expect.
+    # msgspec takes the others for custom types, which a reader of the annotation would not expect.
     return origin not in (deque, abc.Iterable, collections.OrderedDict, collections.defaultdict)
 
 

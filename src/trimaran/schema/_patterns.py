@@ -12,7 +12,7 @@ from typing import Final
 
 __all__ = ["portable_pattern"]
 
-# One token of a pattern, outside of a class of characters: what is not listed stands for itself.
+# One token of a pattern, outside of a class of characters: any other character stands for itself.
 _TOKEN: Final = re.compile(
     r"(?P<escape>\\(?:U[0-9A-Fa-f]{8}|.))"
     r"|(?P<named>\(\?P?<(?P<name>\w+)>)"

@@ -77,7 +77,7 @@ def _generator(*, is_form: bool) -> Any:
             return False
 
     class Plain(Untitled):
-        """The same, minus what a value may break: times without a zone, decimals such as `1E+3`."""
+        """The same without rules that values may break: times without a zone, decimals such as `1E+3`."""
 
         def datetime_schema(self, schema: Any) -> Any:
             aware = {"format": "date-time"} if schema.get("tz_constraint") == "aware" else {}

@@ -20,7 +20,7 @@ import msgspec
 
 from ._annotations import is_pydantic
 from ._decode import Natives
-from ._describe import Describer, is_textual
+from .type_schemas import Describer, is_textual
 from .validate import Schema, Validator
 
 __all__ = ["ConversionError", "Decoder", "decoder_of", "enc_hook", "integral", "schema_of", "to_jsonable"]

@@ -1,4 +1,4 @@
-"""Read a docstring: what the function does, what each parameter means, what comes back.
+"""Read a docstring: the description of a function, of each parameter and of the result.
 
 Google, NumPy and Sphinx styles, told apart line by line, so a docstring that mixes them is read too. The summary is
 everything before the first section. Types written in a docstring are dropped: the annotation is the one that counts.
@@ -41,7 +41,7 @@ _FIELD_OTHERS: Final = frozenset(("type", "rtype", "raises", "raise", "except", 
 
 @final
 class Doc(msgspec.Struct, frozen=True):
-    """What a docstring says."""
+    """The parts of a docstring."""
 
     summary: str = ""
     params: dict[str, str] = {}

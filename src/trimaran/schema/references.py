@@ -24,19 +24,19 @@ ANY_SCHEMA: Final[Schema] = {"allOf": [True] * 50}
 ANY_SCHEMA.update(additionalProperties=ANY_SCHEMA, items=ANY_SCHEMA)
 
 
-def check_references(schema: Schema, what: str) -> None:
+def check_references(schema: Schema, label: str) -> None:
     """Refuse a schema with a reference that leads nowhere; `what` names its owner in the message."""
     lost = lost_reference(schema)
     if lost is not None:
         place, ref = lost
         raise DeclarationError(
-            f"{what} refers to {ref!r} (at {place}), and nothing is there: references outside the schema are never fetched. "
+            f"{label} refers to {ref!r} (at {place}), and nothing is there: references outside the schema are never fetched. "
             "Put the definition under '$defs' at the root and write '$ref': '#/$defs/Name'"
         )
 
 
 def lost_reference(schema: Schema) -> tuple[str, str] | None:
-    """The first reference that leads nowhere: its place, and what it says."""
+    """The first reference without a target: its place and its text."""
     references = References(schema)
     for path, node, base in references.walk():
         for key in _REFERENCES:

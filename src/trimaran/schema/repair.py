@@ -104,12 +104,12 @@ class _Repair:
         right type is taken, and with several nothing is guessed.
         """
         self._parts += 1
-        found = [node]
+        branches = [node]
         if self._parts > _MAX_PARTS:
-            return found
+            return branches
         for inner in node.get("allOf", []):
             if isinstance(resolved := self._resolve(inner), dict):
-                found += self._branches(cast("Schema", resolved), value)
+                branches += self._branches(cast("Schema", resolved), value)
         for keyword in ("anyOf", "oneOf"):
             options = [self._resolve(option) for option in node.get(keyword, [])]
             if any(self._admits(option, value) for option in options):
@@ -117,11 +117,11 @@ class _Repair:
             schemas = [cast("Schema", option) for option in options if isinstance(option, dict)]
             fitting = [option for option in schemas if _may_be(option, value)]
             if len(fitting) == 1:
-                found += self._branches(fitting[0], value)
-        return found
+                branches += self._branches(fitting[0], value)
+        return branches
 
     def _resolve(self, schema: Any) -> Any:
-        """What a local `$ref` points at, with its siblings beside it; a cycle of bare references resolves to True."""
+        """The target of a local `$ref`, with its siblings beside it; a cycle of bare references resolves to True."""
         if not isinstance(schema, dict) or "$ref" not in schema:
             return cast("Any", schema)
         if id(cast("Schema", schema)) not in self._resolved:
@@ -159,7 +159,7 @@ class _Repair:
             try:
                 self._validators[id(node)] = Validator({**carried, **node})
             except DeclarationError:
-                # The node points at a part of the root that does not travel; what cannot be judged is left alone.
+                # The node refers to a part of the root that is not here; a schema that cannot be checked changes nothing.
                 self._validators[id(node)] = None
         return self._validators[id(node)]
 
@@ -169,9 +169,9 @@ def _unescape(step: str) -> str:
 
 
 def _may_be(node: Schema, value: Any) -> bool:
-    wanted = node.get("type")
+    types = node.get("type")
     name = "object" if isinstance(value, dict) else "array"
-    return wanted is None or wanted == name or (isinstance(wanted, list) and name in wanted)
+    return types is None or types == name or (isinstance(types, list) and name in types)
 
 
 def _note(path: tuple[str | int, ...], read: Any) -> str:

@@ -16,7 +16,7 @@ import functools
 import inspect
 import typing
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Collection, Generator, Iterator
-from typing import Annotated, Any, Final, ForwardRef, NoReturn, cast, final, get_args, get_origin
+from typing import Annotated, Any, Final, ForwardRef, NoReturn, TypeVar, cast, final, get_args, get_origin
 
 import msgspec
 
@@ -24,27 +24,20 @@ from trimaran.errors import DeclarationError
 
 from ._annotations import MISSING, Notes, is_field_info, is_union, peel
 from ._decode import Natives
-from ._describe import Describer, described
+from .argument_errors import ArgumentError, refuse
 from .convert import integral, split_reason
 from .docstring import Doc, parse_docstring
 from .repair import repair
+from .type_schemas import Describer, described
 from .validate import Schema, Validator, Violation, check_object_schema
 
-__all__ = ["ArgumentError", "ExplicitArguments", "Signature", "compile_signature", "inspect_handler"]
+__all__ = ["ExplicitArguments", "Signature", "compile_signature", "inspect_handler", "markers_of"]
 
+M = TypeVar("M")
 _asdict: Final = msgspec.structs.asdict
 _STREAMS: Final = frozenset((AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterator))
 _SILENT: Final = (None, type(None), Any, object, NoReturn, typing.Never, inspect.Signature.empty)
 _ATOMS: Final = frozenset((str, int, float, bool, bytes, type(None), tuple, frozenset))
-
-
-@final
-class ArgumentError(ValueError):
-    """Arguments that do not fit; the message tells a model how to correct the call."""
-
-    def __init__(self, message: str, violations: list[Violation]) -> None:
-        super().__init__(message)
-        self.violations = violations
 
 
 @final
@@ -77,7 +70,7 @@ class ExplicitArguments:
         self._validator = Validator(input_schema)
 
     def arguments(self, raw: msgspec.Raw | bytes, *, notes: list[str] | None = None) -> dict[str, Any]:
-        """The arguments in `raw`, judged and if need be repaired; `notes` collects what was repaired."""
+        """The arguments in `raw`, checked and, if necessary, repaired; `notes` collects the repairs."""
         return _judge(_decoded(raw), self._validator, self.input_schema, notes)
 
     def arguments_from(self, value: Any, *, notes: list[str] | None = None) -> dict[str, Any]:
@@ -123,7 +116,7 @@ class Signature:
         self._validator = Validator(self.input_schema) if natives.needs_schema else None
 
     def arguments(self, raw: msgspec.Raw | bytes, *, notes: list[str] | None = None) -> dict[str, Any]:
-        """The keyword arguments in `raw`, a JSON object; `notes` collects what was repaired.
+        """The keyword arguments in `raw`, a JSON object; `notes` collects the repairs.
 
         Raises:
             ArgumentError: they do not fit the schema.
@@ -139,23 +132,24 @@ class Signature:
         try:
             raw = msgspec.json.encode(value)
         except (TypeError, ValueError, RecursionError) as error:
-            raise _refusal([Violation("$", f"the arguments are not JSON: {error}")], self.input_schema) from None
+            raise refuse([Violation("$", f"the arguments are not JSON: {error}")], self.input_schema) from None
         return self.arguments(raw, notes=notes)
 
     def _slowly(self, value: Any, notes: list[str] | None) -> dict[str, Any]:
         if self._validator is None:
             self._validator = Validator(self.input_schema)
         judged = _judge(value, self._validator, self.input_schema, notes)
-        try:
-            return _asdict(self._decode(msgspec.json.encode(judged)))
-        except msgspec.DecodeError:
-            pass
+        if judged is not value:  # unrepaired arguments fail as they did
+            try:
+                return _asdict(self._decode(msgspec.json.encode(judged)))
+            except msgspec.DecodeError:
+                pass
         try:
             return _asdict(self._decode(msgspec.json.encode(integral(judged))))
         except msgspec.ValidationError as error:
             # The schema cannot say everything the type does: a date that is no date, a model's own validator.
             violation = Violation(*split_reason(error))
-            raise _refusal([violation], self.input_schema) from None
+            raise refuse([violation], self.input_schema) from None
 
 
 def compile_signature(
@@ -181,14 +175,14 @@ def compile_signature(
         DeclarationError: it cannot be called with named JSON arguments; the message says what to write instead.
     """
     inner, fixed = _unwrap(fn)
-    shown = name or getattr(inner, "__qualname__", None) or type(fn).__qualname__
+    label = name or getattr(inner, "__qualname__", None) or type(fn).__qualname__
     try:
         parameters = inspect.signature(fn).parameters
     except (TypeError, ValueError) as error:
-        raise DeclarationError(f"the signature of {shown} cannot be read ({error}): wrap it in a function") from None
+        raise DeclarationError(f"the signature of {label} cannot be read ({error}): wrap it in a function") from None
     doc = parse_docstring(inspect.getdoc(fn if inspect.isroutine(fn) else inner))
     hints = _Hints(inner)
-    kept: list[_Parameter] = []
+    visible: list[_Parameter] = []
     context_params: list[str] = []
     for parameter in parameters.values():
         if parameter.name in skip or parameter.name in fixed:
@@ -197,19 +191,19 @@ def compile_signature(
         if hints.is_context(parameter.name, context_types):
             context_params.append(parameter.name)
             continue
-        _check_callable(parameter, shown)
+        _check_callable(parameter, label)
         if isinstance(hint, str | ForwardRef):
             raise DeclarationError(
-                f"the annotation {_text(hint)!r} of parameter {parameter.name!r} of {shown} cannot be resolved: "
+                f"the annotation {_text(hint)!r} of parameter {parameter.name!r} of {label} cannot be resolved: "
                 "import or define that name at module level, outside any TYPE_CHECKING block"
             )
-        kept.append(_parameter(parameter, hint, doc))
+        visible.append(_parameter(parameter, hint, doc))
     annotation = hints.get("return") if returns is MISSING else returns
     is_stream = inspect.isasyncgenfunction(inner) and returns is MISSING
-    output = None if is_stream or _is_silent(annotation, is_content) else _output_schema(annotation, shown)
+    output = None if is_stream or _is_silent(annotation, is_content) else _output_schema(annotation, label)
     return Signature(
-        shown,
-        parameters=kept,
+        label,
+        parameters=visible,
         context_params=tuple(context_params),
         doc=doc,
         output_schema=output,
@@ -217,11 +211,27 @@ def compile_signature(
 
 
 def inspect_handler(fn: Callable[..., Any], context_types: tuple[type, ...]) -> tuple[tuple[str, ...], str | None]:
-    """Which parameters take the context, and what the docstring says, of a function whose schema is not derived."""
+    """The context parameters and the docstring of a function whose schema is not derived."""
     inner, _ = _unwrap(fn)
     hints = _Hints(inner)
     contexts = tuple(n for n in inspect.signature(fn).parameters if hints.is_context(n, context_types))
     return contexts, parse_docstring(inspect.getdoc(fn if inspect.isroutine(fn) else inner)).summary or None
+
+
+def markers_of(fn: Callable[..., object], kind: type[M]) -> dict[str, M]:
+    """The parameters that an object of this kind marks: as the default, or inside `Annotated[...]`."""
+    inner, fixed = _unwrap(fn)
+    hints: _Hints | None = None
+    markers: dict[str, M] = {}
+    for name, parameter in inspect.signature(fn).parameters.items():
+        if isinstance(parameter.default, kind):
+            markers[name] = parameter.default
+        elif parameter.annotation is not parameter.empty and name not in fixed:
+            hints = hints or _Hints(inner)
+            mark = next((note for note in get_args(hints.get(name))[1:] if isinstance(note, kind)), None)
+            if mark is not None:
+                markers[name] = mark
+    return markers
 
 
 def _unwrap(fn: Any) -> tuple[Any, set[str]]:
@@ -238,7 +248,7 @@ def _unwrap(fn: Any) -> tuple[Any, set[str]]:
 
 @final
 class _Hints:
-    """The annotations of a function, resolved as far as they can be; what cannot stays the text it was."""
+    """The annotations of a function, resolved where possible; the others stay text."""
 
     def __init__(self, fn: Any) -> None:
         self._fn = fn
@@ -277,21 +287,21 @@ class _Hints:
 
     def _locals(self) -> dict[str, Any]:
         """Names the function closes over, and those of the frames that are declaring it right now."""
-        found: dict[str, Any] = {}
+        names: dict[str, Any] = {}
         frame = inspect.currentframe()
         while frame is not None:
             if frame.f_globals is self._globals() and frame.f_locals is not frame.f_globals:
-                found = {**frame.f_locals, **found}
+                names = {**frame.f_locals, **names}
             frame = frame.f_back
         code = getattr(self._fn, "__code__", None)
         for name, cell in zip(
             getattr(code, "co_freevars", ()), getattr(self._fn, "__closure__", None) or (), strict=False
         ):
             try:
-                found[name] = cell.cell_contents
+                names[name] = cell.cell_contents
             except ValueError:  # not yet bound
                 continue
-        return found
+        return names
 
 
 def _text(hint: Any) -> str:
@@ -324,21 +334,21 @@ def _reads_as_context(text: str) -> bool:
     return False
 
 
-def _check_callable(parameter: inspect.Parameter, shown: str) -> None:
+def _check_callable(parameter: inspect.Parameter, label: str) -> None:
     name = parameter.name
     if parameter.kind is parameter.VAR_POSITIONAL:
-        raise DeclarationError(f"{shown} takes *{name}, but arguments come by name: write `{name}: list[...]`")
+        raise DeclarationError(f"{label} takes *{name}, but arguments come by name: write `{name}: list[...]`")
     if parameter.kind is parameter.VAR_KEYWORD:
         raise DeclarationError(
-            f"{shown} takes **{name}, which no schema can list: name the parameters, or write `{name}: dict[str, ...]`"
+            f"{label} takes **{name}, which no schema can list: name the parameters, or write `{name}: dict[str, ...]`"
         )
     if parameter.kind is parameter.POSITIONAL_ONLY:
         raise DeclarationError(
-            f"parameter {name!r} of {shown} is positional-only: remove the `/`, arguments come by name"
+            f"parameter {name!r} of {label} is positional-only: remove the `/`, arguments come by name"
         )
     if name.startswith("_"):
         raise DeclarationError(
-            f"parameter {name!r} of {shown} begins with an underscore, which reads as private: rename it to "
+            f"parameter {name!r} of {label} begins with an underscore, which reads as private: rename it to "
             f"{name.lstrip('_')!r}"
         )
 
@@ -373,12 +383,12 @@ def _input_schema(name: str, parameters: list[_Parameter]) -> Schema:
     return describer.close(schema)
 
 
-def _output_schema(annotation: Any, shown: str) -> Schema:
+def _output_schema(annotation: Any, label: str) -> Schema:
     describer = Describer("output")
     try:
         return describer.close(describer.describe(annotation))
     except DeclarationError as error:
-        raise DeclarationError(f"the return annotation of {shown}: {error}") from error
+        raise DeclarationError(f"the return annotation of {label}: {error}") from error
 
 
 def _is_silent(annotation: Any, is_content: Callable[[Any], bool]) -> bool:
@@ -420,44 +430,9 @@ def _judge(value: Any, validator: Validator, schema: Schema, notes: list[str] | 
     if validator.is_valid(value):
         return value
     if isinstance(value, dict):
-        mended, found = repair(cast("dict[str, Any]", value), schema)
-        if found and validator.is_valid(mended):
+        mended, repairs = repair(cast("dict[str, Any]", value), schema)
+        if repairs and validator.is_valid(mended):
             if notes is not None:
-                notes += found
+                notes += repairs
             return mended
-    raise _refusal(validator.errors(value), schema)
-
-
-def _refusal(violations: list[Violation], schema: Schema) -> ArgumentError:
-    return ArgumentError(_advice(violations[0], schema), violations)
-
-
-def _advice(violation: Violation, schema: Schema) -> str:
-    properties: dict[str, Any] = schema.get("properties", {})
-    if violation.path == "$":
-        if violation.keyword == "required":
-            expected = _expected(properties.get(violation.subject))
-            return f"missing required argument {violation.subject!r}{expected}"
-        if violation.keyword == "additionalProperties":
-            names = ", ".join(map(repr, properties)) or "no arguments"
-            return f"unknown argument {violation.subject!r}; expected: {names}"
-        return f"arguments: {violation.reason}"
-    for key in properties:
-        if violation.path == f"$.{key}" or violation.path.startswith((f"$.{key}.", f"$.{key}[")):
-            return f"argument {key!r}: {violation}"
-    return str(violation)
-
-
-def _expected(shape: Any) -> str:
-    if not isinstance(shape, dict):
-        return ""
-    node = cast("Schema", shape)
-    kind: Any = node.get("type")
-    if "enum" in node:
-        words = "one of " + ", ".join(msgspec.json.encode(choice).decode() for choice in node["enum"])
-    elif isinstance(kind, str):
-        words = f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
-    else:
-        words = ""
-    said = ": ".join(filter(None, (words, node.get("description"))))
-    return f" ({said})" if said else ""
+    raise refuse(validator.errors(value), schema)

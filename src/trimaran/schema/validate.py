@@ -61,7 +61,7 @@ class Violation(msgspec.Struct, frozen=True):
     path: str
     """Where, as `$.items[0].name`."""
     reason: str
-    """What is wrong there, with the offending value quoted and cut."""
+    """The reason, with the offending value quoted and cut."""
     keyword: str = ""
     """The schema keyword that was broken, when one was."""
     subject: str = ""
@@ -117,18 +117,19 @@ class Validator:
 
     def is_valid(self, value: Any) -> bool:
         """Whether the schema admits `value`; the fastest question."""
+        text = None
         try:
             if type(value) not in _CONTAINERS:
                 length = len(value) if type(value) is str else 1
             else:
-                length = len(msgspec.json.encode(value))
+                length = len(text := msgspec.json.encode(value))
             if length < self._short:
                 return self._compiled.is_valid(value)
         except (TypeError, OverflowError, RecursionError):
             pass
         except ValueError:
             return False
-        return not self._violations(value, 0)
+        return not self._violations(value, 0, text)
 
     def first(self, value: Any) -> Violation | None:
         """The first violation, or None when the schema admits `value`."""
@@ -142,9 +143,10 @@ class Validator:
         """
         return self._violations(value, _MAX_VIOLATIONS)
 
-    def _violations(self, value: Any, limit: int) -> list[Violation]:
+    def _violations(self, value: Any, limit: int, text: bytes | None = None) -> list[Violation]:
+        """At most `limit` violations; `text` is the value as JSON, if the caller has it."""
         try:
-            size = _size_of(value)
+            size = _size_of(value, text)
             if size is None:
                 return [Violation("$", f"the value is nested deeper than {_MAX_DEPTH} levels")]
             if (visits := self._visits(value, size)) > _MAX_VISITS:
@@ -159,7 +161,7 @@ class Validator:
             return [Violation("$", f"the value is not JSON: {_cut(str(error))}")]
 
     def _visits(self, value: Any, size: _Size) -> int:
-        """At most so many visits, or a number over the limit."""
+        """An upper bound of the visits, or a number over the limit."""
         if self._load is None and self._objects * size.parts <= _MAX_VISITS:
             return self._objects * size.parts
         load = self._workload()
@@ -197,24 +199,24 @@ class Validator:
 def validate(value: Any, schema: Schema | bool | None) -> list[Violation]:
     """The violations of `value` under `schema`; empty when it is admitted. No schema admits anything (R82, R83, R89).
 
-    Whoever asks more than once keeps a `Validator` instead.
+    To check more than once, keep a `Validator` instead.
     """
     if schema is None or schema == {}:
         return []
     return Validator(schema).errors(value)
 
 
-def check_object_schema(schema: Any, what: str) -> None:
+def check_object_schema(schema: Any, label: str) -> None:
     """Refuse a schema whose root does not describe an object; `what` names its owner in the message (R9)."""
     if not isinstance(schema, dict):
         raise DeclarationError(
-            f"{what} must be a JSON Schema object, not {type(schema).__name__}: write {{'type': 'object', ...}}"
+            f"{label} must be a JSON Schema object, not {type(schema).__name__}: write {{'type': 'object', ...}}"
         )
     kind = cast("Schema", schema).get("type")
     if kind != "object":
-        said = "has no 'type'" if kind is None else f"has type {kind!r}"
+        problem = "has no 'type'" if kind is None else f"has type {kind!r}"
         raise DeclarationError(
-            f"the root of {what} {said}: write 'type': 'object' there and put the rest in 'properties'"
+            f"the root of {label} {problem}: write 'type': 'object' there and put the rest in 'properties'"
         )
 
 
@@ -260,12 +262,12 @@ class _Size(NamedTuple):
     """Its length in bytes."""
 
 
-def _size_of(value: Any) -> _Size | None:
+def _size_of(value: Any, text: bytes | None = None) -> _Size | None:
     """None if it is too deep."""
     if type(value) not in _CONTAINERS:
         return _Size(1, len(value) if isinstance(value, str) else 0)
     try:
-        text = msgspec.json.encode(value)
+        text = text or msgspec.json.encode(value)
     except RecursionError:
         return None
     except (TypeError, OverflowError):  # not JSON, as the validator will say
@@ -296,7 +298,7 @@ def _schema_fault(message: str, steps: list[str | int]) -> str:
         ref = message.removeprefix("Resource '").split("'", 1)[0]
         return (
             f"the JSON Schema refers to {ref!r}, and references outside the schema are never fetched: "
-            "copy what it names into '$defs' and write '$ref': '#/$defs/Name'"
+            "copy its target into '$defs' and write '$ref': '#/$defs/Name'"
         )
     if message.startswith("Unknown meta-schema"):
         return (
@@ -351,8 +353,8 @@ def _reason(error: Any) -> str:
     if not types:
         return message
     value = message.split(" is not valid under", 1)[0]
-    wanted = " or ".join(f'"{name}"' for name in types)
-    return f"{value} is not of type {wanted}"
+    expected = " or ".join(f'"{name}"' for name in types)
+    return f"{value} is not of type {expected}"
 
 
 def _cut(text: str) -> str:

@@ -131,7 +131,7 @@ def check_patterns(schema: Any) -> None:
 
 @final
 class _Node:
-    """One schema object: what it costs by itself, and which others it leads to."""
+    """One schema object: its own cost, and the schemas that it applies."""
 
     __slots__ = (
         "characters",
@@ -157,7 +157,7 @@ class _Node:
         """How often each of `same_part` is visited."""
         self.is_union = False
         self.is_deep = False
-        """Does it, or what applies to the same part, speak about the parts inside?"""
+        """Whether it, or a schema for the same value, has rules for the parts inside."""
         self.same_part: list[_Node] = []
         self.properties: dict[str, _Node] = {}
         self.other_keys: list[_Node] = []
@@ -194,7 +194,7 @@ class _State:
 
 @final
 class Workload:
-    """What a schema costs to apply.
+    """The cost of applying a schema.
 
     Raises:
         DeclarationError: a part of the schema refers to itself without going deeper into the value.
@@ -215,7 +215,7 @@ class Workload:
         self.factor, self.characters = self._largest()
 
     def at_most(self, parts: int, length: int) -> int:
-        """The most visits to any value with so many parts and characters, where there is a `factor`."""
+        """The most visits to any value with this many parts and characters, if there is a `factor`."""
         return (self.factor or 0) * parts + self.characters * length // _STATES_PER_VISIT
 
     def most_per_character(self) -> int | None:
@@ -302,7 +302,7 @@ def _closed(counts: dict[_Node, int]) -> dict[_Node, int]:
 
 
 def _postorder(nodes: Iterable[_Node]) -> list[_Node]:
-    """All that is reached without going deeper into the value, each after what it leads to."""
+    """All schemas for the same value, each after the schemas that it applies."""
     order: dict[_Node, None] = {}
     under_way: set[_Node] = set()
     waiting = [(node, False) for node in nodes]

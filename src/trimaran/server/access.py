@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias, cast
 import msgspec
 
 from trimaran.errors import CODE_INVALID_REQUEST, DeclarationError, ProtocolError
+from trimaran.protocol.inbound import IncomingCall
 
 from .handlers import incident, logger
 
@@ -29,6 +30,7 @@ __all__ = [
     "identity",
     "is_hidden",
     "owner_text",
+    "require_scopes",
     "same_principal",
     "scopes_of",
     "visible_of",
@@ -39,7 +41,7 @@ Visible: TypeAlias = Callable[[Any], bool]
 VisibleTo: TypeAlias = "Sequence[str] | Callable[[Any], bool] | None"
 """The same as an author declares it: scopes, all of which are needed, or a function of the principal."""
 
-# What clocks may differ, as providers have it: a stream does not end while its token would still be accepted.
+# Allowed clock skew, the same as the auth providers': a stream stays open while its token would still be accepted.
 SKEW_SECONDS: Final = 60.0
 # A timer is not set further ahead than this. A client that loses its stream once a month will live.
 _LONGEST_SECONDS: Final = 30 * 86400.0
@@ -79,6 +81,12 @@ def grants(principal: Any, scopes: Sequence[str]) -> bool:
     if ask is not None:  # where an author's principal knows that one scope includes another
         return bool(ask(scopes))
     return frozenset(getattr(principal, "scopes", None) or ()).issuperset(scopes)
+
+
+def require_scopes(call: IncomingCall, scopes: Sequence[str]) -> None:
+    """-32600 unless the caller authenticated with every scope; an anonymous caller has none (R183, R184)."""
+    if not grants(call.principal, scopes):
+        raise InsufficientScope(scopes)
 
 
 def visible_of(given: Any, what: str) -> Visible | None:
@@ -135,8 +143,8 @@ def is_hidden(entry: Any, principal: Any) -> bool:
 def identity(principal: Any) -> Any:
     """Who this is, for telling whether two requests come from the same caller: subject *and* issuer (R102).
 
-    Authentication makes a new object each time, so it is never the object that counts. A principal without a subject is
-    whatever it equals, and so nobody but itself.
+    Authentication makes a new object for each request, so the object's identity says nothing. Principals without a
+    subject are compared with `==`.
     """
     subject = getattr(principal, "subject", None)
     return getattr(principal, "issuer", None), principal if subject is None else subject
@@ -179,7 +187,7 @@ def _mark(principal: Any) -> str:
 
 
 def at_expiry(principal: Any, end: Callable[[], None]) -> asyncio.TimerHandle | None:
-    """Call `end` when the principal's credentials have run out; cancel what comes back when the stream ends before."""
+    """Call `end` when the principal's credentials expire. Returns the timer; cancel it if the stream ends first."""
     expires_at: float | None = getattr(principal, "expires_at", None)
     if expires_at is None:
         return None

@@ -11,9 +11,9 @@ import threading
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, final
 
-from trimaran.episode import Episode
 from trimaran.errors import ProtocolError
-from trimaran.protocol.inbound import Call
+from trimaran.outage_log import Outage
+from trimaran.protocol.inbound import IncomingCall
 from trimaran.protocol.meta import KEY_SUBSCRIPTION_ID
 from trimaran.types import ListenResult, NotificationFilter
 
@@ -23,7 +23,7 @@ from .handlers import logger
 if TYPE_CHECKING:
     from .server import Server
 
-__all__ = ["LIST_CHANGED", "Changes", "Listener", "Listeners", "Notify", "check_watched"]
+__all__ = ["LIST_CHANGED", "ChangeListener", "Changes", "Listeners", "Notify", "check_watched"]
 
 LIST_CHANGED: Final = {
     "tools": "notifications/tools/list_changed",
@@ -36,11 +36,11 @@ RESOURCE_UPDATED: Final = "notifications/resources/updated"
 MAX_WATCHED: Final = 256 * 1024
 
 
-Announcer: TypeAlias = Callable[[str, Call], "Awaitable[tuple[str, dict[str, Any]] | None]"]
+Announcer: TypeAlias = Callable[[str, IncomingCall], "Awaitable[tuple[str, dict[str, Any]] | None]"]
 """From what changed, by its name, and the listen call to the notification it gets; None if it is not to hear of it."""
 
 
-class Listener(Protocol):
+class ChangeListener(Protocol):
     """Someone who hears of changes. `deliver` is called on the listener's own loop and must not wait."""
 
     loop: asyncio.AbstractEventLoop
@@ -63,11 +63,11 @@ class Changes:
     def __len__(self) -> int:
         return sum(len(s) for s in self._listeners.values())
 
-    def add(self, listener: Listener) -> None:
+    def add(self, listener: ChangeListener) -> None:
         with self._lock:
             self._listeners.setdefault(listener.loop, set()).add(listener)
 
-    def discard(self, listener: Listener) -> None:
+    def discard(self, listener: ChangeListener) -> None:
         with self._lock:
             group = self._listeners.get(listener.loop)
             if group is not None:
@@ -170,8 +170,8 @@ class _Subscription:
             self.waiter = None
 
     def take(self) -> Iterable[tuple[str, str | None, dict[str, Any]]]:
-        taken, self.pending = self.pending or {}, None
-        return [(kind, uri, extra) for (kind, uri), extra in taken.items()]
+        changes, self.pending = self.pending or {}, None
+        return [(kind, uri, extra) for (kind, uri), extra in changes.items()]
 
 
 @final
@@ -181,9 +181,9 @@ class Listeners:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._open = 0
-        self._fullness = Episode(logger, "there is room for listeners again")
+        self._fullness = Outage(logger, "there is room for listeners again")
 
-    async def listen(self, call: Call) -> ListenResult:
+    async def listen(self, call: IncomingCall) -> ListenResult:
         """Serve one listen stream: acknowledge first, then every change it asked for, until either side ends it."""
         server = self._server
         limits, changes = server.limits, server.changes
@@ -215,10 +215,10 @@ class Listeners:
                 for kind, uri, extra in subscription.take():
                     announce = changes.announcers.get(kind)
                     if announce is not None:
-                        found = await announce(uri or "", call)
-                        if found is not None:
+                        announcement = await announce(uri or "", call)
+                        if announcement is not None:
                             sent += 512
-                            await call.exchange.notify(found[0], {**found[1], "_meta": signature})
+                            await call.exchange.notify(announcement[0], {**announcement[1], "_meta": signature})
                         continue
                     if uri is not None and not server.dispatcher.resources.may_watch(uri, call.principal):
                         continue
@@ -237,7 +237,7 @@ class Listeners:
             self._open -= 1
             changes.discard(subscription)
 
-    async def _honoured(self, wanted: NotificationFilter, call: Call) -> NotificationFilter:
+    async def _honoured(self, wanted: NotificationFilter, call: IncomingCall) -> NotificationFilter:
         """What of the filter this server can keep: a subset, never more.
 
         What the caller lacks the scopes for is left out. What is hidden from it is kept, as an unknown URI would be.
@@ -280,4 +280,4 @@ def _kinds(honoured: NotificationFilter) -> frozenset[str]:
         "prompts": honoured.prompts_list_changed,
         "resources": honoured.resources_list_changed,
     }
-    return frozenset(kind for kind, wanted in flags.items() if wanted)
+    return frozenset(kind for kind, is_on in flags.items() if is_on)

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
 from trimaran.errors import DeclarationError, ProtocolError
-from trimaran.protocol.inbound import Call
+from trimaran.protocol.inbound import IncomingCall
 from trimaran.schema import inspect_handler
 from trimaran.types import CompleteResult, Completion, PromptReference
 
-from .access import is_hidden
+from .access import is_hidden, require_scopes
 from .context import Context
 from .handlers import Handler, call_any, is_answer
 from .resources import failure
@@ -86,7 +86,7 @@ class Completions:
     def __init__(self, server: Server) -> None:
         self._server = server
 
-    async def complete(self, call: Call) -> CompleteResult:
+    async def complete(self, call: IncomingCall) -> CompleteResult:
         """Serve one `completion/complete`; nothing registered for the argument is an empty list, not an error (R37)."""
         try:
             return _result(await self._values(call))
@@ -95,7 +95,7 @@ class Completions:
                 raise
             raise failure("completion", error, self._server) from None
 
-    async def _values(self, call: Call) -> Any:
+    async def _values(self, call: IncomingCall) -> Any:
         server, params = self._server, call.params
         is_prompt = isinstance(params.ref, PromptReference)
         name = params.ref.name if is_prompt else params.ref.uri
@@ -107,7 +107,7 @@ class Completions:
             if is_hidden(target, call.principal):
                 entry = None  # nothing is known of it
             elif target.scopes:
-                server.require_scopes(call, target.scopes)
+                require_scopes(call, target.scopes)
         filled: dict[str, str] = (params.context.arguments if params.context else None) or {}
         if entry is None:
             callbacks = server.callbacks

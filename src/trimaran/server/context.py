@@ -13,15 +13,15 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from math import isfinite
-from typing import TYPE_CHECKING, Any, TypeVar, final, get_type_hints
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, final, get_type_hints, overload
 
 import msgspec
 
+from trimaran.durations import check_seconds
 from trimaran.errors import DeclarationError, ProtocolError
-from trimaran.protocol.inbound import Call, RequestId
-from trimaran.protocol.meta import LOG_LEVELS, Peer
+from trimaran.protocol.inbound import IncomingCall, RequestId
+from trimaran.protocol.meta import LOG_LEVELS, LogLevel, Peer
 from trimaran.schema import decoder_of, enc_hook, to_jsonable
-from trimaran.seconds import check_seconds
 from trimaran.types import (
     CreateMessageResult,
     ElicitResult,
@@ -33,23 +33,32 @@ from trimaran.types import (
     as_object,
 )
 
+from .elicitation_forms import form_of
 from .exchange import SENT
-from .forms import form_of
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault  # type checkers have their own copy of it
+
     from trimaran.auth.principal import Principal
 
     from .server import Server
 
+    State = TypeVarWithDefault("State", default=Any)
+    Lifespan = TypeVarWithDefault("Lifespan", default=Any)
+else:
+    State = TypeVar("State")
+    Lifespan = TypeVar("Lifespan")
+
 __all__ = ["Context", "Trace", "log_levels"]
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 # Seconds a legacy client may take to answer (R58); a modern one takes as long as `Limits.input_ttl`.
 ASK_TIMEOUT = 30.0
 
 
-def log_levels() -> tuple[str, ...]:
+def log_levels() -> tuple[LogLevel, ...]:
     """The log levels, least severe first."""
     return LOG_LEVELS
 
@@ -64,19 +73,23 @@ class Trace(msgspec.Struct, frozen=True):
 
 
 @final
-class Context:
-    """Everything a handler may know and do about the call it serves."""
+class Context(Generic[State, Lifespan]):
+    """Everything a handler may know and do about the call it serves.
+
+    Plain `Context` will do. `Context[Boat]` says to a type checker that `ctx.state` is a Boat, and `Context[Boat, Database]`
+    that `ctx.lifespan_state` is a Database.
+    """
 
     __slots__ = ("_call", "params", "server", "uri")
 
     def __init__(
-        self, call: Call, server: Server, *, uri: str | None = None, params: Mapping[str, Any] | None = None
+        self, call: IncomingCall, server: Server, *, uri: str | None = None, params: Mapping[str, object] | None = None
     ) -> None:
         self._call = call
         self.server = server
         self.uri = uri
         """The URI being read, in a resource handler."""
-        self.params: Mapping[str, Any] = params or {}
+        self.params: Mapping[str, object] = params or {}
         """The variables a resource template matched."""
 
     # Who calls, and how
@@ -136,9 +149,15 @@ class Context:
         return self._call.log_level if self._call.session is None else self._call.session.log_level
 
     @property
-    def state(self) -> Any:
+    def state(self) -> State:
         """What `init` returned for this session (or, without sessions, for this server)."""
-        return self.server.state_of(self._call)
+        session = self._call.session
+        return self.server.dispatcher.startup.state if session is None else session.state
+
+    @property
+    def lifespan_state(self) -> Lifespan:
+        """What the server's `lifespan` yielded."""
+        return self.server.lifespan_state
 
     @property
     def assigns(self) -> dict[str, Any]:
@@ -147,7 +166,7 @@ class Context:
             self._call.state = {}
         return self._call.state
 
-    def assign(self, key: str, value: Any) -> None:
+    def assign(self, key: str, value: object) -> None:
         self.assigns[key] = value
 
     @property
@@ -183,7 +202,7 @@ class Context:
             params["message"] = message
         return exchange.notify("notifications/progress", params)
 
-    def log(self, level: str, data: Json, logger: str | None = None) -> Awaitable[None]:
+    def log(self, level: LogLevel, data: Json, logger: str | None = None) -> Awaitable[None]:
         """Send a log message to the client, if it wants to hear of this level."""
         if level not in LOG_LEVELS:
             raise DeclarationError(f"there is no log level {level!r}; use one of {', '.join(LOG_LEVELS)}")
@@ -198,6 +217,38 @@ class Context:
         if logger is not None:
             params["logger"] = logger
         return exchange.notify("notifications/message", params)
+
+    # The names of FastMCP and of the official SDK for the same two.
+
+    def report_progress(
+        self, progress: float, total: float | None = None, message: str | None = None
+    ) -> Awaitable[None]:
+        """The same as `progress`."""
+        return self.progress(progress, total, message)
+
+    def debug(
+        self, message: Json, logger: str | None = None, extra: Mapping[str, Json] | None = None
+    ) -> Awaitable[None]:
+        """Send a log message of level "debug"; `extra` adds fields to it."""
+        return self.log("debug", _with_fields(message, extra), logger)
+
+    def info(
+        self, message: Json, logger: str | None = None, extra: Mapping[str, Json] | None = None
+    ) -> Awaitable[None]:
+        """Send a log message of level "info"; `extra` adds fields to it."""
+        return self.log("info", _with_fields(message, extra), logger)
+
+    def warning(
+        self, message: Json, logger: str | None = None, extra: Mapping[str, Json] | None = None
+    ) -> Awaitable[None]:
+        """Send a log message of level "warning"; `extra` adds fields to it."""
+        return self.log("warning", _with_fields(message, extra), logger)
+
+    def error(
+        self, message: Json, logger: str | None = None, extra: Mapping[str, Json] | None = None
+    ) -> Awaitable[None]:
+        """Send a log message of level "error"; `extra` adds fields to it."""
+        return self.log("error", _with_fields(message, extra), logger)
 
     def notify(self, method: str, params: Mapping[str, Json] | None = None) -> Awaitable[None]:
         """Send any notification on this call's stream."""
@@ -224,16 +275,46 @@ class Context:
 
     # Asking
 
+    @overload
     async def elicit(
         self,
         message: str,
-        schema: Any = None,
+        schema: type[T],
+        *,
+        key: str | None = None,
+        early: bool = False,
+        timeout: float | None = ASK_TIMEOUT,
+    ) -> ElicitResult[T]: ...
+    @overload
+    async def elicit(
+        self,
+        message: str,
+        schema: Mapping[str, Json],
+        *,
+        key: str | None = None,
+        early: bool = False,
+        timeout: float | None = ASK_TIMEOUT,
+    ) -> ElicitResult[dict[str, Json]]: ...
+    @overload
+    async def elicit(
+        self,
+        message: str,
+        *,
+        url: str,
+        key: str | None = None,
+        early: bool = False,
+        timeout: float | None = ASK_TIMEOUT,
+    ) -> ElicitResult[None]: ...
+    async def elicit(
+        self,
+        message: str,
+        schema: type | Mapping[str, Json] | None = None,
         *,
         url: str | None = None,
         key: str | None = None,
         early: bool = False,
         timeout: float | None = ASK_TIMEOUT,
-    ) -> ElicitResult:
+    ) -> ElicitResult[Any]:
         """Ask the person: a form (a JSON Schema, a model class or a primitive type), or a page to visit (`url=`).
 
         `answer.action` is "accept", "decline" or "cancel"; on accept, `answer.content` is the filled form: a mapping,
@@ -259,14 +340,14 @@ class Context:
         if early:
             self._admit_early(key)
         raw = await self._ask("elicitation/create", params, key, timeout)
-        answer = _read_answer(raw, ElicitResult, "elicitation/create")
+        answer: ElicitResult[Any] = _read_answer(raw, ElicitResult, "elicitation/create")
         if form is not None and answer.action == "accept":
             answer.content = form.read(answer.content)
         return answer
 
     async def sample(
         self,
-        messages: str | Sequence[Any],
+        messages: str | Sequence[object],
         *,
         max_tokens: int = 1024,
         system: str | None = None,
@@ -274,7 +355,7 @@ class Context:
         stop_sequences: Sequence[str] | None = None,
         model_preferences: Mapping[str, Json] | None = None,
         include_context: str | None = None,
-        tools: Sequence[Any] | None = None,
+        tools: Sequence[object] | None = None,
         tool_choice: Mapping[str, Json] | None = None,
         metadata: Mapping[str, Json] | None = None,
         key: str | None = None,
@@ -324,10 +405,16 @@ class Context:
 
     async def request(
         self, method: str, params: Mapping[str, Json] | None = None, timeout: float | None = ASK_TIMEOUT
-    ) -> Any:
+    ) -> Json:
         """Send any request to a legacy client and wait for its result; a modern one can only be asked the three above."""
         return await self._ask(method, dict(params or {}), None, timeout)
 
+    @overload
+    async def step(
+        self, name: str, fn: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T: ...
+    @overload
+    async def step(self, name: str, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T: ...
     async def step(self, name: str, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Run a side effect once, however often the body is replayed; its result is kept with the call.
 
@@ -342,8 +429,8 @@ class Context:
             # As it will come back from the journal, the first time too.
             return msgspec.json.decode(msgspec.json.encode(value, enc_hook=enc_hook))
 
-        kept = await self._call.exchange.voice.step(self._call.exchange, name, run)
-        return kept if decode is None else decode(kept)
+        result = await self._call.exchange.voice.step(self._call.exchange, name, run)
+        return result if decode is None else decode(result)
 
     def wait(self, awaitable: Awaitable[T]) -> T:
         """In a plain `def` tool: wait for one of the questions above."""
@@ -367,6 +454,10 @@ class Context:
         return f"<Context of {self._call!r}>"
 
 
+def _with_fields(message: Json, extra: Mapping[str, Json] | None) -> Json:
+    return {"message": message, **extra} if extra else message
+
+
 def _in_loop() -> bool:
     try:
         asyncio.get_running_loop()
@@ -385,7 +476,7 @@ def _return_decoder(fn: Callable[..., Any]) -> Callable[[Any], Any] | None:
     return None if annotation is None else decoder_of(annotation)
 
 
-W = TypeVar("W", ElicitResult, CreateMessageResult, ListRootsResult)
+W = TypeVar("W", ElicitResult[Any], CreateMessageResult, ListRootsResult)
 
 
 def _read_answer(raw: Any, into: type[W], method: str) -> W:

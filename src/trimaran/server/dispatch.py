@@ -13,9 +13,10 @@ import msgspec
 from msgspec import Raw
 
 from trimaran.errors import ToolError
-from trimaran.protocol.inbound import Call
+from trimaran.protocol.inbound import IncomingCall, MessageReader
 from trimaran.protocol.methods import METHODS, Method
-from trimaran.protocol.revisions import revise_definition
+from trimaran.protocol.older_revisions import revise_definition
+from trimaran.protocol.versions import MODERN
 from trimaran.schema.references import lost_reference
 from trimaran.types import (
     DiscoverResult,
@@ -32,7 +33,7 @@ from .completions import Completions
 from .context import Context
 from .handlers import call_any, is_answer, logger
 from .prompts import Prompts
-from .registry import Page, Registry
+from .registry import EncodedPage, Registry
 from .resources import Resources, failure
 from .results import error_result
 from .tools import Tools
@@ -45,13 +46,24 @@ __all__ = ["Dispatcher", "Middleware", "Serve"]
 _PAGES_KEPT = 64
 _NOTHING: frozenset[str] = frozenset()
 
-Serve: TypeAlias = Callable[[Call], Awaitable[Any]]
+Serve: TypeAlias = Callable[[IncomingCall], Awaitable[Any]]
+
+
+class Startup(Protocol):
+    """What must have happened before the first call."""
+
+    state: Any
+    """What `init` returned for calls without a session."""
+
+    @property
+    def needed(self) -> bool: ...
+    async def gate(self, call: IncomingCall, call_next: Serve, /) -> Any: ...
 
 
 class Middleware(Protocol):
     """Code around calls: look, change, refuse, or hand on with `await call_next(call)`."""
 
-    async def __call__(self, call: Call, call_next: Serve, /) -> Any: ...
+    async def __call__(self, call: IncomingCall, call_next: Serve, /) -> Any: ...
 
 
 class _Listing:
@@ -85,7 +97,7 @@ class _Listing:
         self._entries: list[Any] = []
         self._veiled: list[Any] = []
 
-    async def serve(self, call: Call) -> Any:
+    async def serve(self, call: IncomingCall) -> Any:
         callbacks = self.server.callbacks
         if callbacks is not None and hasattr(callbacks, self.callback):
             return await self._with_callback(call, getattr(callbacks, self.callback))
@@ -95,7 +107,7 @@ class _Listing:
         hidden = self._hidden(call.principal) if self._veiled else _NOTHING
         page = self._pages.get((version, cursor, hidden))
         if page is None:
-            page = self.server.encoded_page(self._page(version, cursor, hidden), version)
+            page = self.server.dispatcher.encode_page(self._page(version, cursor, hidden), version)
             # Cursors come from outside: a few pages are what honest clients ask for.
             if len(self._pages) >= _PAGES_KEPT:
                 self._pages.clear()
@@ -112,14 +124,14 @@ class _Listing:
     def _hidden(self, principal: Any) -> frozenset[str]:
         return frozenset(e.key for e in self._veiled if is_hidden(e, principal))
 
-    async def typed(self, call: Call) -> Any:
+    async def typed(self, call: IncomingCall) -> Any:
         """The same as a struct, for middleware to look at."""
         result = await self.serve(call)
         if not isinstance(result, Raw):
             return result
         return self._page(call.peer.version, call.params.cursor, self._hidden(call.principal))
 
-    def _shown(self, cursor: str | None, hidden: frozenset[str]) -> Page[Any]:
+    def _shown(self, cursor: str | None, hidden: frozenset[str]) -> EncodedPage[Any]:
         entries = [e for e in self._entries if e.key not in hidden] if hidden else self._entries
         return self.registry.page(cursor, self.server.page_size, entries)
 
@@ -134,9 +146,9 @@ class _Listing:
 
     def _hinted(self, result: Any, ttl: float | None, *, is_private: bool = False) -> Any:
         # A list that depends on who asks is its asker's own, whatever this one was shown.
-        return self.server.with_cache_hints(result, ttl, is_private=is_private or bool(self._veiled))
+        return self.server.dispatcher.with_cache_hints(result, ttl, is_private=is_private or bool(self._veiled))
 
-    async def _with_callback(self, call: Call, callback: Callable[..., Any]) -> Any:
+    async def _with_callback(self, call: IncomingCall, callback: Callable[..., Any]) -> Any:
         """Declared items first, then the callback's, whose cursors are marked so that each side meets its own."""
         version, cursor = call.peer.version, call.params.cursor
         if self._version != self.registry.version:
@@ -160,9 +172,9 @@ class _Listing:
         listed, following = value if isinstance(value, tuple) else (value, None)  # pyright: ignore[reportUnknownVariableType]
         own = [self._offered(msgspec.to_builtins(i), version) for i in listed or ()]  # pyright: ignore[reportUnknownVariableType]
         marked = None if following is None else f"callback:{following}"
-        found = self.result(**{self.field: items + own}, next_cursor=marked)
+        result = self.result(**{self.field: items + own}, next_cursor=marked)
         # The callback knows who asks, so its list may be for nobody else.
-        return self._hinted(found, None, is_private=call.principal is not None)
+        return self._hinted(result, None, is_private=call.principal is not None)
 
     def _offered(self, definition: dict[str, Any], version: str) -> dict[str, Any]:
         """A definition of the callback's, as this revision lists it. Nobody looked at it before it came here."""
@@ -182,8 +194,11 @@ class _Listing:
 class Dispatcher:
     """Every method this server serves."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, startup: Startup, *, cache_ttl: float, cache_scope: str) -> None:
         self._server = server
+        self.startup = startup
+        self._cache_ttl = cache_ttl
+        self._cache_scope = cache_scope
         self.handlers: dict[str, Serve] = {}
         """Method to coroutine, middleware included. Looked up once per call."""
         self.served: dict[str, Method] = {}
@@ -228,7 +243,7 @@ class Dispatcher:
 
     def use(self, middleware: Middleware, methods: frozenset[str] | None) -> None:
         self._middleware.append((methods, middleware))
-        self._fold()
+        self.fold()
 
     def extend(self, row: Method, serve: Serve) -> None:
         """Add a method an extension brings."""
@@ -256,15 +271,16 @@ class Dispatcher:
         self.served.update(served)
         for gone in self.served.keys() - served.keys():
             self.served.pop(gone, None)
-        self._fold()
+        self.fold()
 
     def rows(self) -> Mapping[str, Method]:
         """Every method there is, those of extensions included."""
         return self.table
 
-    def _fold(self) -> None:
+    def fold(self) -> None:
+        """Put the middleware, and whatever the first call waits for, around every method."""
         self.edition = object()
-        gates = self._server.gates()
+        gates = [self.startup.gate] if self.startup.needed else []
         for name, bare in self._bare.items():
             wrapping = [m for methods, m in self._middleware if methods is None or name in methods]
             serve = self._listings[name].typed if wrapping and name in self._listings else bare
@@ -274,18 +290,35 @@ class Dispatcher:
             # A tool's own errors are dealt with inside; middleware may raise them too.
             self.handlers[name] = _telling_the_model(serve) if wrapping and name == "tools/call" else serve
 
-    async def _discover(self, call: Call) -> DiscoverResult:
+    def reader(self, *, legacy: bool = True) -> MessageReader:
+        return MessageReader(self.served, rows=self.table, legacy=legacy)
+
+    def with_cache_hints(self, result: Any, ttl: float | None, *, is_private: bool = False) -> Any:
+        """The result with how long and by whom it may be cached; the legacy voice leaves these out again."""
+        result.ttl_ms = round((self._cache_ttl if ttl is None else ttl) * 1000)
+        result.cache_scope = "private" if is_private else self._cache_scope
+        return result
+
+    def encode_page(self, result: Any, version: str) -> Raw:
+        """A list result, encoded once for everyone who speaks this revision."""
+        writer = self._server.writer
+        if version == MODERN:
+            return Raw(writer.encode(writer.completed(result)))
+        result.ttl_ms = result.cache_scope = None
+        return Raw(writer.encode(result))
+
+    async def _discover(self, call: IncomingCall) -> DiscoverResult:
         server = self._server
         result = DiscoverResult(
             supported_versions=list(call.versions),
             capabilities=server.capabilities(),
             instructions=server.instructions,
         )
-        return server.with_cache_hints(result, None)
+        return self.with_cache_hints(result, None)
 
 
 def _telling_the_model(serve: Serve) -> Serve:
-    async def call_tool(call: Call) -> Any:
+    async def call_tool(call: IncomingCall) -> Any:
         try:
             return await serve(call)
         except ToolError as error:
@@ -295,7 +328,7 @@ def _telling_the_model(serve: Serve) -> Serve:
 
 
 def _around(middleware: Middleware, serve: Serve) -> Serve:
-    def call_through(call: Call) -> Awaitable[Any]:
+    def call_through(call: IncomingCall) -> Awaitable[Any]:
         return middleware(call, serve)
 
     return call_through

@@ -16,7 +16,7 @@ from math import inf, isfinite
 from typing import Any, Final, Protocol, final
 
 from trimaran.errors import Disconnected, ProtocolError
-from trimaran.protocol.inbound import Call
+from trimaran.protocol.inbound import IncomingCall
 
 from .threads import Ticket
 
@@ -35,8 +35,8 @@ class Voice(Protocol):
     """How one era speaks to one peer."""
 
     def notification(self, method: str, params: dict[str, Any]) -> bytes: ...
-    def result(self, call: Call, result: Any) -> bytes: ...
-    def error(self, call: Call, error: ProtocolError) -> bytes: ...
+    def result(self, call: IncomingCall, result: Any) -> bytes: ...
+    def error(self, call: IncomingCall, error: ProtocolError) -> bytes: ...
     def logs(self, exchange: Exchange, level: str) -> bool:
         """Does the peer want to hear log messages of this level on this call?"""
         ...
@@ -65,7 +65,7 @@ class Voice(Protocol):
         ...
 
 
-class _Sent:
+class _AlreadySent:
     """An awaitable that is already done: what a plain `def` handler may ignore and a coroutine may await."""
 
     __slots__ = ()
@@ -74,7 +74,7 @@ class _Sent:
         return iter(())
 
 
-SENT = _Sent()
+SENT = _AlreadySent()
 
 # After its time a handler is cancelled; if it swallows that, the client is answered all the same after this long.
 STUCK_SECONDS: Final = 2.0
@@ -108,7 +108,7 @@ class Exchange:
     rearm: Callable[[float], None] | None = None
     """Sets another deadline, while one is running."""
 
-    def __init__(self, call: Call, sink: Sink, voice: Voice) -> None:
+    def __init__(self, call: IncomingCall, sink: Sink, voice: Voice) -> None:
         self.call = call
         self.sink = sink
         self.voice = voice
@@ -187,7 +187,7 @@ class Exchange:
 
 
 @final
-class _Ended:
+class _SilentSink:
     """What a call has for an exchange once it is over: silence. It also keeps calls free of reference cycles."""
 
     cancelled = True
@@ -211,7 +211,7 @@ class _Ended:
         return None
 
 
-ENDED: Final = _Ended()
+ENDED: Final = _SilentSink()
 
 
 # What threads have said and is on its way out; the loop itself keeps only weak references to tasks.

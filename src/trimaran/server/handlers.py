@@ -24,7 +24,7 @@ from trimaran.errors import (
     TimedOut,
     ToolError,
 )
-from trimaran.protocol.inbound import Call
+from trimaran.protocol.inbound import IncomingCall
 
 from .threads import ThreadPool
 
@@ -64,7 +64,7 @@ class Handler:
         else:
             self.mode = "inline" if inline else "thread"
 
-    async def run(self, kwargs: Mapping[str, Any], call: Call, pool: ThreadPool) -> Any:
+    async def run(self, kwargs: Mapping[str, Any], call: IncomingCall, pool: ThreadPool) -> Any:
         """Call it and wait for its value."""
         if self.mode == "async":
             return await self.fn(**kwargs)

@@ -6,8 +6,8 @@ from typing import TypedDict, final
 
 from msgspec import Struct
 
+from trimaran.durations import check_seconds
 from trimaran.errors import ConfigError
-from trimaran.seconds import check_seconds
 
 __all__ = ["LimitOptions", "Limits"]
 
@@ -22,6 +22,9 @@ _SECONDS = frozenset({"request_timeout", "session_idle_timeout", "session_max_li
 class Limits(Struct, frozen=True, kw_only=True):
     max_body_bytes: int = 8 * 1024 * 1024
     """Larger than any sensible call, smaller than what hurts: base64 of a 6 MB image still fits. Beyond: 413."""
+    max_incoming_body_bytes: int = 128 * 1024 * 1024
+    """Bodies that are still arriving, over all connections of one process: sixteen of the largest. A small call arrives at
+    once and is not counted. Beyond: the body that began first is refused with 503. Never less than `max_body_bytes`."""
     max_line_bytes: int = 8 * 1024 * 1024
     """The same, for one line on stdio."""
     max_header_bytes: int = 16 * 1024
@@ -78,6 +81,7 @@ class LimitOptions(TypedDict, total=False):
     """The same as keywords of `Server`, for type checkers: a misspelt one is an error in the editor."""
 
     max_body_bytes: int
+    max_incoming_body_bytes: int
     max_line_bytes: int
     max_header_bytes: int
     request_timeout: float | None

@@ -7,28 +7,29 @@ compared with the function when the prompt is declared, so that no client is tol
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict, final
 
 import msgspec
 from msgspec import UNSET
 
 from trimaran.errors import DeclarationError, ProtocolError
-from trimaran.protocol.inbound import Call, read_json
+from trimaran.protocol.inbound import IncomingCall, read_json
 from trimaran.schema import ArgumentError, Signature, compile_signature
 from trimaran.types import GetPromptResult, Icon, Json, Prompt, PromptArgument, as_object
 
-from .access import Visible, VisibleTo, is_hidden, scopes_of, visible_of
+from .access import Visible, VisibleTo, is_hidden, require_scopes, scopes_of, visible_of
 from .context import Context
+from .dependencies import plan_dependencies
 from .handlers import Handler, call_any
 from .resources import in_rounds
 from .results import prompt_result
-from .tools import icons_of
+from .tools import icons_of, meta_of
 
 if TYPE_CHECKING:
     from .server import Server
 
-__all__ = ["PromptEntry", "Prompts", "compile_prompt"]
+__all__ = ["PromptEntry", "PromptOptions", "Prompts", "compile_prompt"]
 
 
 @final
@@ -56,8 +57,24 @@ class PromptEntry:
         return copy
 
 
+class PromptOptions(TypedDict, total=False):
+    """The keywords of `Server.prompt` and `add_prompt`: those of `compile_prompt`."""
+
+    name: str | None
+    title: str | None
+    description: str | None
+    arguments: Sequence[PromptArgument | Mapping[str, Json]] | None
+    annotations: Mapping[str, Json] | None
+    icons: Sequence[Icon | Mapping[str, Json]] | None
+    meta: Mapping[str, Json] | None
+    tags: Collection[str]
+    inline: bool
+    scopes: Sequence[str]
+    visible_to: VisibleTo
+
+
 def compile_prompt(
-    fn: Callable[..., Any],
+    fn: Callable[..., object],
     *,
     name: str | None = None,
     title: str | None = None,
@@ -66,6 +83,7 @@ def compile_prompt(
     annotations: Mapping[str, Json] | None = None,
     icons: Sequence[Icon | Mapping[str, Json]] | None = None,
     meta: Mapping[str, Json] | None = None,
+    tags: Collection[str] = (),
     inline: bool = False,
     scopes: Sequence[str] = (),
     visible_to: VisibleTo = None,
@@ -75,12 +93,13 @@ def compile_prompt(
     if key == "<lambda>":
         raise DeclarationError('a lambda has no name of its own; pass name="..."')
     keywords = _name_of_keywords(fn) if arguments is not None else None
+    plan = plan_dependencies(fn, f"prompt {key!r}")
     signature = compile_signature(
         fn,
         context_types=(Context,),
         name=f"prompt {key!r}",
         returns=None,
-        skip=() if keywords is None else (keywords,),
+        skip=[*(() if keywords is None else (keywords,)), *(() if plan is None else plan.parameters)],
     )
     entry = PromptEntry()
     entry.key, entry.place = key, 0
@@ -103,8 +122,10 @@ def compile_prompt(
         arguments=listed or None,
         annotations=dict(annotations) if annotations else None,
         icons=icons_of(icons),
-        meta=dict(meta) if meta else None,
+        meta=meta_of(meta, tags, f"prompt {key!r}"),
     )
+    if plan is not None:
+        plan.inject(entry)
     return entry
 
 
@@ -204,12 +225,12 @@ class Prompts:
     def __init__(self, server: Server) -> None:
         self._server = server
 
-    async def get(self, call: Call) -> Any:
+    async def get(self, call: IncomingCall) -> Any:
         """Serve one `prompts/get`."""
         name: str = call.params.name
         return await in_rounds(call, self._get(name, call), f"prompt {name!r}", self._server)
 
-    async def _get(self, name: str, call: Call) -> GetPromptResult:
+    async def _get(self, name: str, call: IncomingCall) -> GetPromptResult:
         server = self._server
         raw = call.params.arguments
         arguments = {} if raw is UNSET else as_object(read_json(raw))
@@ -223,7 +244,7 @@ class Prompts:
                 return prompt_result(value, None)
             raise ProtocolError.invalid_params(f"unknown prompt: {name[:200]!r}", {"name": name[:200]})
         if entry.scopes:
-            server.require_scopes(call, entry.scopes)
+            require_scopes(call, entry.scopes)
         missing = [argument for argument in entry.required if argument not in arguments]
         if missing:
             raise ProtocolError.invalid_params(f"prompt {name!r} needs the argument {missing[0]!r}")

@@ -17,7 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar, final
 
 from trimaran.errors import DeclarationError, ProtocolError
 
-__all__ = ["Entry", "Page", "Registry"]
+__all__ = ["EncodedPage", "Entry", "Registry"]
 
 
 class Entry(Protocol):
@@ -35,7 +35,7 @@ _places = itertools.count(1)
 
 
 @final
-class Page(Generic[E]):
+class EncodedPage(Generic[E]):
     """A stretch of a listing, and the cursor of the next one."""
 
     __slots__ = ("entries", "next_cursor")
@@ -132,19 +132,19 @@ class Registry(Generic[E]):
 
     def entries(self) -> list[E]:
         """A consistent snapshot, in order of registration."""
-        found: Iterable[E] = tuple(self.view.values())
-        return sorted(found, key=_place) if self._mounts else list(found)
+        entries: Iterable[E] = tuple(self.view.values())
+        return sorted(entries, key=_place) if self._mounts else list(entries)
 
     @property
     def is_guarded(self) -> bool:
         """Does any entry ask who is calling: by its scopes, or by whom it is visible to?"""
-        version, found = self._guarded
+        version, is_guarded = self._guarded
         if version != (now := self.version):
-            found = any(getattr(e, "scopes", ()) or getattr(e, "visible_to", None) for e in self.entries())
-            self._guarded = (now, found)
-        return found
+            is_guarded = any(getattr(e, "scopes", ()) or getattr(e, "visible_to", None) for e in self.entries())
+            self._guarded = (now, is_guarded)
+        return is_guarded
 
-    def page(self, cursor: str | None, size: int, entries: list[E] | None = None) -> Page[E]:
+    def page(self, cursor: str | None, size: int, entries: list[E] | None = None) -> EncodedPage[E]:
         """The entries after a cursor; -32602 for a cursor this registry never gave out.
 
         `entries` is what there is to show, in order, where that is not everything.
@@ -155,7 +155,7 @@ class Registry(Generic[E]):
             entries = [e for e in entries if e.place > after]
         page = entries[:size]
         more = len(entries) > size
-        return Page(page, f"{self.kind.replace(' ', '-')}.{page[-1].place:x}" if more else None)
+        return EncodedPage(page, f"{self.kind.replace(' ', '-')}.{page[-1].place:x}" if more else None)
 
     def _highest(self) -> int:
         return max(self._last_place, *(other._highest() for other, _ in self._mounts), 0)

@@ -6,28 +6,30 @@ handler that opens files must still check where a path leads: `../` survives dec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, final
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack, final
 
 from msgspec import UNSET
 
+from trimaran.durations import check_seconds
 from trimaran.errors import DeclarationError, ProtocolError, ResourceMissing
-from trimaran.protocol.inbound import Call
+from trimaran.option_names import check_options
+from trimaran.protocol.inbound import IncomingCall
 from trimaran.protocol.uritemplate import UriTemplate
 from trimaran.schema import ArgumentError, Signature, compile_signature
-from trimaran.seconds import check_seconds
 from trimaran.types import Annotations, Icon, Json, ReadResourceResult, Resource, ResourceTemplate
 
-from .access import Visible, VisibleTo, grants, is_hidden, scopes_of, visible_of
+from .access import Visible, VisibleTo, grants, is_hidden, require_scopes, scopes_of, visible_of
 from .context import Context
+from .dependencies import plan_dependencies
 from .handlers import Handler, call_any, ends_the_call, incident, is_answer, is_meant, is_silence
 from .results import read_result
-from .tools import icons_of
+from .tools import icons_of, meta_of
 
 if TYPE_CHECKING:
     from .server import Server
 
-__all__ = ["ResourceEntry", "Resources", "TemplateEntry", "compile_resource", "compile_template"]
+__all__ = ["ResourceEntry", "ResourceOptions", "Resources", "TemplateEntry", "compile_resource", "compile_template"]
 
 
 @final
@@ -81,106 +83,94 @@ class TemplateEntry:
         )
 
 
-def _described(
-    signature: Signature,
-    *,
-    name: str | None,
-    title: str | None,
-    description: str | None,
-    mime_type: str | None,
-    annotations: Annotations | Mapping[str, Json] | None,
-    icons: Sequence[Icon | Mapping[str, Json]] | None,
-    meta: Mapping[str, Json] | None,
-) -> dict[str, Any]:
-    return {
-        "name": name or "",
-        "title": title,
-        "description": description if description is not None else signature.description,
-        "mime_type": mime_type,
-        "annotations": dict(annotations) if isinstance(annotations, Mapping) else annotations,
-        "icons": icons_of(icons),
-        "meta": dict(meta) if meta else None,
-    }
+class ResourceOptions(TypedDict, total=False):
+    """The keywords of `Server.resource` and `add_resource`."""
+
+    name: str | None
+    title: str | None
+    description: str | None
+    mime_type: str | None
+    annotations: Annotations | Mapping[str, Json] | None
+    icons: Sequence[Icon | Mapping[str, Json]] | None
+    meta: Mapping[str, Json] | None
+    tags: Collection[str]
+    size: int | None
+    """In bytes; of a resource with a fixed URI only."""
+    cache_ttl: float | None
+    inline: bool
+    scopes: Sequence[str]
+    visible_to: VisibleTo
 
 
-def compile_resource(
-    uri: str,
-    fn: Callable[..., Any],
-    *,
-    size: int | None = None,
-    cache_ttl: float | None = None,
-    inline: bool = False,
-    scopes: Sequence[str] = (),
-    visible_to: VisibleTo = None,
-    **about: Any,
-) -> ResourceEntry:
+def compile_resource(uri: str, fn: Callable[..., object], **options: Unpack[ResourceOptions]) -> ResourceEntry:
     """A resource with a fixed URI; the handler takes nothing, or the Context."""
     if ":" not in uri:
         raise DeclarationError(
-            f'a resource URI has a scheme, like "config://app" or "file:///notes.txt"; {uri!r} has none'
-        )
-    signature = compile_signature(fn, context_types=(Context,), name=f"resource {uri!r}", returns=None)
-    needed = signature.input_schema.get("required", [])
-    if needed:
-        raise DeclarationError(
-            f"resource {uri!r}: the handler takes {', '.join(needed)}, which a fixed URI cannot supply; "
-            f"write a template, e.g. {uri.rstrip('/')}/{{{needed[0]}}}"
+            f'a resource URI must have a scheme, like "config://app" or "file:///notes.txt"; {uri!r} has none'
         )
     entry = ResourceEntry()
-    entry.key, entry.place = uri, 0
-    entry.handler = Handler(fn, inline=inline)
-    entry.context = signature.context_params[0] if signature.context_params else None
-    check_seconds("cache_ttl", cache_ttl, DeclarationError)
-    entry.cache_ttl = cache_ttl
-    entry.scopes = scopes_of(scopes, f"resource {uri!r}")
-    entry.visible_to = visible_of(visible_to, f"resource {uri!r}")
-    entry.definition = Resource(uri=uri, size=size, **_described(signature, **_about(about)))
+    signature, definition = _compile(entry, "resource", uri, fn, options)
+    missing = signature.input_schema.get("required", [])
+    if missing:
+        raise DeclarationError(
+            f"resource {uri!r}: the handler takes {', '.join(missing)}, which a fixed URI cannot supply; "
+            f"write a template, e.g. {uri.rstrip('/')}/{{{missing[0]}}}"
+        )
+    entry.definition = Resource(uri=uri, size=options.get("size"), **definition)
     return entry
 
 
-def compile_template(
-    text: str,
-    fn: Callable[..., Any],
-    *,
-    cache_ttl: float | None = None,
-    inline: bool = False,
-    scopes: Sequence[str] = (),
-    visible_to: VisibleTo = None,
-    **about: Any,
-) -> TemplateEntry:
+def compile_template(text: str, fn: Callable[..., object], **options: Unpack[ResourceOptions]) -> TemplateEntry:
     """A resource template; the handler takes the template's variables by name."""
-    template = UriTemplate(text)
-    signature = compile_signature(fn, context_types=(Context,), name=f"template {text!r}", returns=None)
-    unknown = [p for p in signature.input_schema.get("required", []) if p not in template.variables]
+    if "size" in options:
+        raise DeclarationError(f"template {text!r}: size= is for a resource with a fixed URI; leave it out")
+    entry = TemplateEntry()
+    entry.template = UriTemplate(text)
+    entry.signature, definition = _compile(entry, "template", text, fn, options)
+    variables = entry.template.variables
+    unknown = [p for p in entry.signature.input_schema.get("required", []) if p not in variables]
     if unknown:
         raise DeclarationError(
             f"template {text!r}: the handler takes {', '.join(unknown)}, but the template has "
-            f"{', '.join(template.variables) or 'no variables'}; use the same names"
+            f"{', '.join(variables) or 'no variables'}; use the same names"
         )
-    entry = TemplateEntry()
-    entry.key, entry.place = text, 0
-    entry.handler = Handler(fn, inline=inline)
-    entry.context = signature.context_params[0] if signature.context_params else None
-    entry.template = template
-    entry.signature = signature
-    check_seconds("cache_ttl", cache_ttl, DeclarationError)
-    entry.cache_ttl = cache_ttl
-    entry.scopes = scopes_of(scopes, f"template {text!r}")
-    entry.visible_to = visible_of(visible_to, f"template {text!r}")
-    entry.definition = ResourceTemplate(uri_template=text, **_described(signature, **_about(about)))
+    entry.definition = ResourceTemplate(uri_template=text, **definition)
     return entry
 
 
-_ABOUT = ("name", "title", "description", "mime_type", "annotations", "icons", "meta")
-
-
-def _about(given: Mapping[str, Any]) -> dict[str, Any]:
-    unknown = [k for k in given if k not in _ABOUT]
-    if unknown:
-        raise DeclarationError(
-            f"unknown option {unknown[0]!r}; a resource takes {', '.join(_ABOUT)}, cache_ttl, inline, scopes, visible_to"
-        )
-    return {k: given.get(k) for k in _ABOUT}
+def _compile(
+    entry: ResourceEntry | TemplateEntry,
+    kind: str,
+    uri: str,
+    fn: Callable[..., object],
+    options: ResourceOptions,
+) -> tuple[Signature, dict[str, Any]]:
+    """Fill in the parts that resources and templates share; returns the rest of the definition too."""
+    label = f"{kind} {uri!r}"
+    check_options(options, ResourceOptions.__annotations__, "a resource", DeclarationError)
+    plan = plan_dependencies(fn, label)
+    skip = () if plan is None else plan.parameters
+    signature = compile_signature(fn, context_types=(Context,), name=label, returns=None, skip=skip)
+    entry.key, entry.place = uri, 0
+    entry.handler = Handler(fn, inline=options.get("inline", False))
+    entry.context = signature.context_params[0] if signature.context_params else None
+    if plan is not None:
+        plan.inject(entry)
+    entry.cache_ttl = options.get("cache_ttl")
+    check_seconds("cache_ttl", entry.cache_ttl, DeclarationError)
+    entry.scopes = scopes_of(options.get("scopes", ()), label)
+    entry.visible_to = visible_of(options.get("visible_to"), label)
+    description = options.get("description")
+    annotations = options.get("annotations")
+    return signature, {
+        "name": options.get("name") or "",
+        "title": options.get("title"),
+        "description": description if description is not None else signature.description,
+        "mime_type": options.get("mime_type"),
+        "annotations": dict(annotations) if isinstance(annotations, Mapping) else annotations,
+        "icons": icons_of(options.get("icons")),
+        "meta": meta_of(options.get("meta"), options.get("tags") or (), label),
+    }
 
 
 Found: TypeAlias = "tuple[ResourceEntry, None] | tuple[TemplateEntry, Mapping[str, Any]]"
@@ -193,7 +183,7 @@ class Resources:
     def __init__(self, server: Server) -> None:
         self._server = server
 
-    async def read(self, call: Call) -> Any:
+    async def read(self, call: IncomingCall) -> Any:
         """Serve one `resources/read`."""
         uri: str = call.params.uri
         return await in_rounds(call, self._read(uri, call), f"resource {uri!r}", self._server)
@@ -209,14 +199,14 @@ class Resources:
                 return template, matched
         return None
 
-    async def _read(self, uri: str, call: Call) -> ReadResourceResult:
+    async def _read(self, uri: str, call: IncomingCall) -> ReadResourceResult:
         server = self._server
-        found = self._find(uri, call.principal)
-        if found is None:
+        match = self._find(uri, call.principal)
+        if match is None:
             return await self._read_undeclared(uri, call)
-        entry, matched = found
+        entry, matched = match
         if entry.scopes:
-            server.require_scopes(call, entry.scopes)
+            require_scopes(call, entry.scopes)
         kwargs: dict[str, Any] = {}
         if isinstance(entry, TemplateEntry):
             try:
@@ -229,15 +219,17 @@ class Resources:
         result = read_result(value, uri, entry.definition.mime_type)
         # What not everybody may read must not be kept for everybody; nor what may have been made for one caller.
         is_private = call.principal is not None or bool(entry.scopes) or entry.visible_to is not None
-        return server.with_cache_hints(result, entry.cache_ttl, is_private=is_private)
+        return server.dispatcher.with_cache_hints(result, entry.cache_ttl, is_private=is_private)
 
-    async def _read_undeclared(self, uri: str, call: Call) -> ReadResourceResult:
+    async def _read_undeclared(self, uri: str, call: IncomingCall) -> ReadResourceResult:
         server, callbacks = self._server, self._server.callbacks
         if callbacks is not None and hasattr(callbacks, "read_resource"):
             value = await call_any(callbacks.read_resource, uri, Context(call, server, uri=uri))
             if value is None:
                 raise ResourceMissing(uri)
-            return server.with_cache_hints(read_result(value, uri, None), None, is_private=call.principal is not None)
+            return server.dispatcher.with_cache_hints(
+                read_result(value, uri, None), None, is_private=call.principal is not None
+            )
         raise ResourceMissing(uri)
 
     def may_watch(self, uri: str, principal: Any) -> bool:
@@ -245,9 +237,9 @@ class Resources:
         server = self._server
         if not server.resources.is_guarded and not server.templates.is_guarded:
             return True
-        found = self._find(uri, principal)
-        if found is not None:
-            return not found[0].scopes or grants(principal, found[0].scopes)
+        match = self._find(uri, principal)
+        if match is not None:
+            return not match[0].scopes or grants(principal, match[0].scopes)
         # Of what is not declared at all, anyone may hear.
         return server.resources.get(uri) is None and not any(
             template.template.match(uri) is not None for template in server.templates.entries()
@@ -257,11 +249,11 @@ class Resources:
         """The scopes of a resource that the caller may know of but not read; none if it may, or must not know."""
         if not self._server.resources.is_guarded and not self._server.templates.is_guarded:
             return ()
-        found = self._find(uri, principal)
-        return () if found is None or grants(principal, found[0].scopes) else found[0].scopes
+        match = self._find(uri, principal)
+        return () if match is None or grants(principal, match[0].scopes) else match[0].scopes
 
 
-async def in_rounds(call: Call, body: Coroutine[Any, Any, Any], what: str, server: Server) -> Any:
+async def in_rounds(call: IncomingCall, body: Coroutine[Any, Any, Any], what: str, server: Server) -> Any:
     """Run a body that may ask: with what its retry brought along, and ending the round if it was suspended."""
     exchange = call.exchange
     try:

@@ -222,8 +222,8 @@ def _check(value: Any, output: Validator) -> None:
         if fault is not None and fault.is_unchecked:  # schema and value are the author's own: nobody attacks here
             return
         where = f"{fault.reason} (at {fault.path})" if fault else "it does not validate"
-        what = "the tool's result does not match its output schema"
-        raise OutputMismatch(f"{what}: {where}", f"{what} at {fault.path}" if fault else what)
+        problem = "the tool's result does not match its output schema"
+        raise OutputMismatch(f"{problem}: {where}", f"{problem} at {fault.path}" if fault else problem)
 
 
 def _mismatch(message: str) -> CallToolResult:

@@ -11,20 +11,21 @@ import inspect
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar, Unpack, cast, final, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, Protocol, TypeVar, Unpack, cast, final, overload
 
 import msgspec
 from msgspec import UNSET, Raw
 
+from trimaran.durations import check_seconds
 from trimaran.errors import ConfigError, DeclarationError, ProtocolError, TimedOut
-from trimaran.protocol.inbound import Call, Reader
-from trimaran.protocol.meta import LOG_LEVELS, Peer, RequestMeta
+from trimaran.option_names import check_options
+from trimaran.protocol.inbound import IncomingCall
+from trimaran.protocol.meta import LOG_LEVELS, LogLevel, Peer, RequestMeta
 from trimaran.protocol.methods import METHODS, Method
 from trimaran.protocol.outbound import Writer
 from trimaran.protocol.seal import Sealer
 from trimaran.protocol.versions import MODERN
 from trimaran.schema import enc_hook
-from trimaran.seconds import check_seconds
 from trimaran.types import (
     CallToolParams,
     CallToolResult,
@@ -41,30 +42,33 @@ from trimaran.types import (
     Tool,
 )
 
-from .access import InsufficientScope, grants
 from .changes import Changes, Notify
 from .completions import CompletionEntry, compile_completion, completion_key
 from .dispatch import Dispatcher, Middleware, Serve
 from .exchange import SENT, Exchange
 from .handlers import call_any
+from .input_rounds import ModernVoice
 from .limits import LimitOptions, Limits
-from .prompts import PromptEntry, compile_prompt
+from .prompts import PromptEntry, PromptOptions, compile_prompt
 from .registry import Registry
-from .resources import ResourceEntry, TemplateEntry, compile_resource, compile_template
-from .rounds import ModernVoice
+from .resources import ResourceEntry, ResourceOptions, TemplateEntry, compile_resource, compile_template
+from .routes import CustomRoutes
 from .threads import ThreadPool
 from .tools import ToolEntry, ToolOptions, compile_tool, icons_of
 
 if TYPE_CHECKING:
+    from trimaran.openapi.server import OpenApiOptions
+    from trimaran.serve import AsgiOptions, HttpOptions, HttpServer, StdioOptions
     from trimaran.transports.asgi import AsgiApp
+    from trimaran.transports.engine import Engine
 
-    from .sessions import SessionInfo
+    from .session_info import SessionInfo
 
 __all__ = ["Server"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 # More than any client shows at once, less than what hurts on the wire: a client that reads one page only still sees
 # every tool of any server but the largest. See docs/adr/0005.
@@ -101,33 +105,33 @@ class Server:
         website_url: str | None = None,
         icons: Sequence[Icon | Mapping[str, Json]] | None = None,
         instructions: str | None = None,
-        callbacks: Any = None,
-        init: Callable[..., Any] | None = None,
-        init_arg: Any = None,
-        lifespan: Callable[[Server], AbstractAsyncContextManager[Any]] | None = None,
-        wait_for: Callable[[], Any] | None = None,
+        callbacks: object = None,
+        init: Callable[..., object] | None = None,
+        init_arg: object = None,
+        lifespan: Callable[[Server], AbstractAsyncContextManager[object]] | None = None,
+        wait_for: Callable[[], object] | None = None,
         capabilities: Mapping[str, Json] | None = None,
         experimental: Mapping[str, Json] | None = None,
         extensions: Mapping[str, Mapping[str, Json]] | None = None,
         logging: bool = True,
-        min_log_level: str = "info",
-        on_set_level: Callable[..., Any] | None = None,
-        on_roots_changed: Callable[..., Any] | None = None,
+        min_log_level: LogLevel = "info",
+        on_set_level: Callable[..., object] | None = None,
+        on_roots_changed: Callable[..., object] | None = None,
         expose_internal_errors: bool = False,
         page_size: int = PAGE_SIZE,
         cache_ttl: float = 0,
-        cache_scope: str = "public",
+        cache_scope: Literal["public", "private"] = "public",
         secret_keys: Sequence[bytes | str] | None = None,
         limits: Limits | None = None,
         **limit_options: Unpack[LimitOptions],
     ) -> None:
-        self.callbacks = callbacks
+        self.callbacks: Any = callbacks
         self.info: Implementation = _implementation(name, version, callbacks, title, description, website_url, icons)
         self.instructions: str | None = instructions if instructions is not None else _instructions_of(callbacks)
         self.expose_internal_errors = expose_internal_errors
         self.page_size = _positive("page_size", page_size)
         self.limits = _limits(limits, limit_options)
-        self.min_log_level = min_log_level
+        self.min_log_level: str = min_log_level
         self.on_set_level = on_set_level or getattr(callbacks, "set_log_level", None)
         self.on_roots_changed = on_roots_changed
         self.init = init or getattr(callbacks, "init", None)
@@ -139,8 +143,6 @@ class Server:
         check_seconds("cache_ttl", cache_ttl, DeclarationError)
         if cache_scope not in ("public", "private"):
             raise DeclarationError(f'cache_scope is "public" or "private", not {cache_scope!r}')
-        self._cache_ttl = cache_ttl
-        self._cache_scope = cache_scope
         self._logging = logging
         self._capabilities = dict(capabilities) if capabilities is not None else None
         self._experimental = dict(experimental) if experimental else None
@@ -172,7 +174,12 @@ class Server:
         self.voice = ModernVoice(self.writer, self._sealed, input_ttl=self.limits.input_ttl)
         self.sessions: Any = None
         """The legacy sessions, once the server is served to legacy clients."""
-        self.dispatcher = Dispatcher(self)
+        self.custom_routes = CustomRoutes()
+        self.mounted: list[Server] = []
+        """The servers that are mounted here; they start and stop with this one."""
+        self.dependency_overrides: dict[Callable[..., Any], Callable[..., Any]] = {}
+        """Functions that take the place of dependencies, for tests: `dependency_overrides[get_db] = fake_db`."""
+        self.dispatcher = Dispatcher(self, self._startup, cache_ttl=cache_ttl, cache_scope=cache_scope)
         self.tools.watch(lambda: self._changed("tools"))
         self.prompts.watch(lambda: self._changed("prompts"))
         self.resources.watch(lambda: self._changed("resources"))
@@ -192,7 +199,7 @@ class Server:
     def tool(self, fn: Any = None, /, **options: Any) -> Any:
         """Declare a tool, bare or with options; the function stays as it is.
 
-        Options: name, title, description, annotations, icons, meta, input_schema, output_schema, scopes, visible_to,
+        Options: name, title, description, annotations, icons, meta, tags, input_schema, output_schema, scopes, visible_to,
         timeout, long_running, resumable, cache_ttl, inline, validate_input, validate_output, structured_output.
 
         `scopes` says who may call it; `visible_to` (scopes, or a function of the principal) who may know of it at all.
@@ -208,9 +215,9 @@ class Server:
 
         return declare
 
-    def add_tool(self, fn: Callable[..., Any], *, replace: bool = False, **options: Unpack[ToolOptions]) -> Tool:
+    def add_tool(self, fn: Callable[..., object], *, replace: bool = False, **options: Unpack[ToolOptions]) -> Tool:
         """Register a tool at run time; clients that listen hear of it."""
-        _known_options(compile_tool, options, "a tool")
+        check_options(options, ToolOptions.__annotations__, "a tool", DeclarationError)
         added = self.tools.add(compile_tool(fn, **options), replace=replace)
         if added.long_running:
             self._enable_tasks()
@@ -226,10 +233,10 @@ class Server:
     def remove_tool(self, name: str) -> None:
         self.tools.remove(name)
 
-    def resource(self, uri: str, **options: Any) -> Callable[[F], F]:
+    def resource(self, uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
         """Declare a resource; braces make it a template: `@server.resource("file:///{+path}")`.
 
-        Options: name, title, description, mime_type, annotations, icons, meta, size, cache_ttl, inline, scopes,
+        Options: name, title, description, mime_type, annotations, icons, meta, tags, size, cache_ttl, inline, scopes,
         visible_to.
         """
         if callable(uri):
@@ -242,7 +249,7 @@ class Server:
         return declare
 
     def add_resource(
-        self, uri: str, fn: Callable[..., Any], *, replace: bool = False, **options: Any
+        self, uri: str, fn: Callable[..., object], *, replace: bool = False, **options: Unpack[ResourceOptions]
     ) -> Resource | ResourceTemplate:
         if "{" in uri:
             return self.templates.add(compile_template(uri, fn, **options), replace=replace).definition
@@ -256,11 +263,11 @@ class Server:
     @overload
     def prompt(self, fn: Callable[P, R], /) -> Callable[P, R]: ...
     @overload
-    def prompt(self, /, **options: Any) -> Callable[[F], F]: ...
+    def prompt(self, /, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
     def prompt(self, fn: Any = None, /, **options: Any) -> Any:
         """Declare a prompt, bare or with options.
 
-        Options: name, title, description, arguments, annotations, icons, meta, scopes, visible_to.
+        Options: name, title, description, arguments, annotations, icons, meta, tags, scopes, visible_to.
         """
         if fn is not None:
             self.add_prompt(fn, **options)
@@ -272,8 +279,10 @@ class Server:
 
         return declare
 
-    def add_prompt(self, fn: Callable[..., Any], *, replace: bool = False, **options: Any) -> Prompt:
-        _known_options(compile_prompt, options, "a prompt")
+    def add_prompt(
+        self, fn: Callable[..., object], *, replace: bool = False, **options: Unpack[PromptOptions]
+    ) -> Prompt:
+        check_options(options, PromptOptions.__annotations__, "a prompt", DeclarationError)
         return self.prompts.add(compile_prompt(fn, **options), replace=replace).definition
 
     def remove_prompt(self, name: str) -> None:
@@ -292,7 +301,7 @@ class Server:
 
     def add_completion(
         self,
-        fn: Callable[..., Any],
+        fn: Callable[..., object],
         *,
         argument: str,
         prompt: str | None = None,
@@ -333,6 +342,20 @@ class Server:
         self.dispatcher.use(fn, None)
         return fn
 
+    def custom_route(self, path: str, methods: Sequence[str] = ("GET",)) -> Callable[[F], F]:
+        """Declare a plain HTTP route beside the endpoint: `@server.custom_route("/health")`.
+
+        The function takes a `RouteRequest`, or Starlette's `Request` if its parameter is annotated so. It returns text,
+        bytes, a dict or a list, `(status, body)`, `(status, body, headers)`, or a response of Starlette's. Nobody is asked
+        for credentials.
+        """
+
+        def declare(fn: F) -> F:
+            self.custom_routes.add(path, methods, fn)
+            return fn
+
+        return declare
+
     def mount(self, other: Server, prefix: str | None = None) -> None:
         """Serve everything another server declares, now and later, beside our own.
 
@@ -355,6 +378,8 @@ class Server:
             if any(entry.long_running for entry in other.tools.entries()):
                 self._enable_tasks()
 
+        self.mounted.append(other)
+        self.dispatcher.fold()  # the first call may have a lifespan to wait for now
         self.tools.mount(other.tools, rename)
         other.tools.watch(look_for_long_ones)
         look_for_long_ones()
@@ -394,42 +419,42 @@ class Server:
 
     def handshake_capabilities(self) -> dict[str, Json]:
         """The capabilities as a handshake tells them."""
-        found = {**self.capabilities(), **self.legacy_capabilities}
+        capabilities = {**self.capabilities(), **self.legacy_capabilities}
         extensions: dict[str, Json] = {k: dict(v) for k, v in self._extensions.items() if k not in self._modern_only}
-        if self._modern_only and "extensions" in found:
-            found["extensions"] = extensions
+        if self._modern_only and "extensions" in capabilities:
+            capabilities["extensions"] = extensions
             if not extensions:
-                del found["extensions"]
-        return found
+                del capabilities["extensions"]
+        return capabilities
 
     def capabilities(self) -> dict[str, Json]:
         """The capabilities advertised: derived from what is declared or implemented, or as overridden."""
         if self._capabilities is not None:
             return {**self._optional_capabilities(), **self._capabilities}
         extra = self.callbacks
-        found: dict[str, Json] = {}
+        advertised: dict[str, Json] = {}
         if self.tools or hasattr(extra, "call_tool"):
-            found["tools"] = {"listChanged": True}
+            advertised["tools"] = {"listChanged": True}
         if self.resources or self.templates or hasattr(extra, "read_resource"):
-            found["resources"] = {"listChanged": True, "subscribe": True}
+            advertised["resources"] = {"listChanged": True, "subscribe": True}
         if self.prompts or hasattr(extra, "get_prompt"):
-            found["prompts"] = {"listChanged": True}
+            advertised["prompts"] = {"listChanged": True}
         if self.completions or hasattr(extra, "complete"):
-            found["completions"] = {}
+            advertised["completions"] = {}
         if self._logging:
-            found["logging"] = {}
-        found.update(self._optional_capabilities())
+            advertised["logging"] = {}
+        advertised.update(self._optional_capabilities())
         if callable(getattr(extra, "capabilities", None)):
-            found.update(extra.capabilities())
-        return found
+            advertised.update(extra.capabilities())
+        return advertised
 
     def _optional_capabilities(self) -> dict[str, Json]:
-        found: dict[str, Json] = {}
+        optional: dict[str, Json] = {}
         if self._experimental:
-            found["experimental"] = self._experimental
+            optional["experimental"] = self._experimental
         if self._extensions:
-            found["extensions"] = {k: dict(v) for k, v in self._extensions.items()}
-        return found
+            optional["extensions"] = {k: dict(v) for k, v in self._extensions.items()}
+        return optional
 
     def list_tools(self) -> list[Tool]:
         return [e.definition for e in self.tools.entries()]
@@ -458,8 +483,8 @@ class Server:
         return await self._local("prompts/get", GetPromptParams(name=name, arguments=raw))
 
     async def _local(self, method: str, params: Any) -> Any:
-        call = Call(0, method, METHODS[method], params, Peer(MODERN, {}), UNSET, RequestMeta(), None)
-        Exchange(call, _Nowhere(), self.voice)
+        call = IncomingCall(0, method, METHODS[method], params, Peer(MODERN, {}), UNSET, RequestMeta(), None)
+        Exchange(call, _NullSink(), self.voice)
         result = await self.dispatcher.handlers[method](call)
         if isinstance(result, CallToolResult) and isinstance(result.structured_content, Raw):
             result.structured_content = msgspec.json.decode(result.structured_content)
@@ -486,7 +511,18 @@ class Server:
 
     # Serving
 
-    def run(self, transport: str = "stdio", **options: Any) -> None:
+    @overload
+    def run(self, transport: Literal["stdio"] = "stdio", **options: Unpack[StdioOptions]) -> None: ...
+    @overload
+    def run(
+        self,
+        transport: Literal["http", "streamable-http"],
+        *,
+        workers: int = 1,
+        on_ready: Callable[[HttpServer], object] | None = None,
+        **options: Unpack[HttpOptions],
+    ) -> None: ...
+    def run(self, transport: Any = "stdio", **options: Any) -> None:
         """Serve until the end: `run()` on stdio, `run("http", port=9090)` on HTTP. Blocks.
 
         HTTP options: host, port, path, workers, tls, auth, allowed_origins and more; see `trimaran.serve`.
@@ -495,23 +531,66 @@ class Server:
 
         serve.run(self, transport, **options)
 
-    async def serve(self, transport: str = "stdio", **options: Any) -> None:
+    @overload
+    async def serve(self, transport: Literal["stdio"] = "stdio", **options: Unpack[StdioOptions]) -> None: ...
+    @overload
+    async def serve(
+        self,
+        transport: Literal["http", "streamable-http"],
+        *,
+        on_ready: Callable[[HttpServer], object] | None = None,
+        **options: Unpack[HttpOptions],
+    ) -> None: ...
+    async def serve(self, transport: Any = "stdio", **options: Any) -> None:
         """The same inside a running event loop, until cancelled (R20)."""
         from trimaran import serve
 
         await serve.serve(self, transport, **options)
 
-    def asgi(self, path: str = "/mcp", **options: Any) -> AsgiApp:
+    @classmethod
+    def from_openapi(
+        cls, spec: Mapping[str, Json] | str | os.PathLike[str], **options: Unpack[OpenApiOptions]
+    ) -> Server:
+        """A server whose tools are the operations of an HTTP API, from its OpenAPI document (2.0, 3.0, 3.1; JSON or YAML).
+
+            server = Server.from_openapi("petstore.yaml", base_url="https://api.example.com", auth="the key")
+
+        Raises:
+            ConfigError: the document cannot be read, or no operation of it can be used.
+        """
+        from trimaran.openapi.server import OpenApiOptions, build_server
+
+        check_options(options, OpenApiOptions.__annotations__, "from_openapi")
+        return build_server(spec, **options)
+
+    @classmethod
+    def from_fastapi(cls, app: Callable[..., object], **options: Unpack[OpenApiOptions]) -> Server:
+        """The same for a FastAPI application of this process: calls reach it without a socket."""
+        from trimaran.openapi.server import OpenApiOptions, build_from_app
+
+        check_options(options, OpenApiOptions.__annotations__, "from_fastapi")
+        return build_from_app(app, **options)
+
+    def asgi(self, path: str = "/mcp", **options: Unpack[AsgiOptions]) -> AsgiApp:
         """An ASGI app: mount it in FastAPI, Starlette, Django, anything. It needs no lifespan."""
         from trimaran import serve
 
         return serve.asgi(self, path, **options)
 
-    def engine(self, path: str = "/mcp", **options: Any) -> Any:
+    def engine(self, path: str = "/mcp", **options: Unpack[AsgiOptions]) -> Engine:
         """The transport-neutral HTTP engine, for embedding without ASGI (R143)."""
         from trimaran import serve
 
         return serve.engine(self, path, **options)
+
+    def lifespan(self, app: object = None) -> AbstractAsyncContextManager[None]:
+        """The life of this server inside another application: `FastAPI(lifespan=server.lifespan)`.
+
+        An application with a lifespan of its own writes `async with server.lifespan():` around its `yield`.
+        """
+        from trimaran import serve
+
+        return serve.lifespan(self)
 
     async def start(self) -> None:
         """Run `lifespan` and wait for `wait_for`, once. Serving does it; calling it earlier does no harm."""
@@ -548,33 +627,6 @@ class Server:
 
     # For the parts of the library that serve this server
 
-    def reader(self, *, legacy: bool = True) -> Reader:
-        return Reader(self.dispatcher.served, rows=self.dispatcher.table, legacy=legacy)
-
-    def gates(self) -> list[Middleware]:
-        return [self._startup.gate] if self._startup.needed else []
-
-    def state_of(self, call: Call) -> Any:
-        return self._startup.state if call.session is None else call.session.state
-
-    def require_scopes(self, call: Call, scopes: Sequence[str]) -> None:
-        """-32600 unless the caller authenticated with every scope; an anonymous caller has none (R183, R184)."""
-        if not grants(call.principal, scopes):
-            raise InsufficientScope(scopes)
-
-    def with_cache_hints(self, result: Any, ttl: float | None, *, is_private: bool = False) -> Any:
-        """The result with how long and by whom it may be cached; the legacy voice leaves these out again."""
-        result.ttl_ms = round((self._cache_ttl if ttl is None else ttl) * 1000)
-        result.cache_scope = "private" if is_private else self._cache_scope
-        return result
-
-    def encoded_page(self, result: Any, version: str) -> Raw:
-        """A list result, encoded once for everyone who speaks this revision."""
-        if version == MODERN:
-            return Raw(self.writer.encode(self.writer.completed(result)))
-        result.ttl_ms = result.cache_scope = None
-        return Raw(self.writer.encode(result))
-
     def _sealed(self) -> Sealer:
         if self._sealer is None:
             # Without configured keys a state lives as long as this process: made before workers fork, they share it.
@@ -592,7 +644,7 @@ class Server:
 
 
 @final
-class _Nowhere:
+class _NullSink:
     """The sink of a local call: nobody listens."""
 
     __slots__ = ()
@@ -625,9 +677,10 @@ class _Startup:
 
     @property
     def needed(self) -> bool:
-        return self._lifespan is not None or self._wait_for is not None or self._server.init is not None
+        is_needed = self._lifespan is not None or self._wait_for is not None or self._server.init is not None
+        return is_needed or any(mounted.dispatcher.startup.needed for mounted in self._server.mounted)
 
-    async def gate(self, call: Call, call_next: Serve, /) -> Any:
+    async def gate(self, call: IncomingCall, call_next: Serve, /) -> Any:
         if not self.ready:
             try:
                 await self.wait_ready(5.0)
@@ -656,6 +709,8 @@ class _Startup:
             self.value = await entered.__aenter__()
             self._entered = entered
         try:
+            for mounted in server.mounted:
+                await mounted.start()
             await self._get_ready(server)
         except BaseException as error:
             entered, self._entered = self._entered, None
@@ -682,6 +737,8 @@ class _Startup:
         if task is not None and not task.done():
             task.cancel()
             await asyncio.wait({task})
+        for mounted in reversed(self._server.mounted):
+            await mounted.stop()
         if entered is not None:
             await entered.__aexit__(None, None, None)
 
@@ -721,6 +778,7 @@ def _positive(name: str, value: int) -> int:
     return value
 
 
+_KEYWORDS: Final = Server.__init__.__kwdefaults__ or {}
 # The names the original systems used for the same limits (C13).
 _LIMIT_ALIASES: Final = {"sse_buffer_size": "replay_events", "sse_buffer_limit": "replay_events"}
 
@@ -729,9 +787,7 @@ def _limits(limits: Limits | None, options: Mapping[str, Any]) -> Limits:
     options = {_LIMIT_ALIASES.get(k, k): v for k, v in options.items()}
     if "session_ttl" in options:
         options["session_idle_timeout"] = _from_session_ttl(options.pop("session_ttl"))
-    unknown = [k for k in options if k not in Limits.__struct_fields__]
-    if unknown:
-        raise ConfigError(f"unknown option {unknown[0]!r}; the limits are {', '.join(Limits.__struct_fields__)}")
+    check_options(options, (*_KEYWORDS, *LimitOptions.__annotations__), "Server")
     return msgspec.structs.replace(limits or Limits(), **options) if options else limits or Limits()
 
 
@@ -745,10 +801,3 @@ def _from_session_ttl(milliseconds: Any) -> float | None:
             "the same in seconds is session_idle_timeout"
         )
     return milliseconds / 1000
-
-
-def _known_options(fn: Callable[..., Any], options: Mapping[str, Any], what: str) -> None:
-    known: dict[str, Any] = fn.__kwdefaults__ or {}
-    unknown = [k for k in options if k not in known]
-    if unknown:
-        raise DeclarationError(f"unknown option {unknown[0]!r}; {what} takes {', '.join(sorted(known))}")

@@ -22,11 +22,15 @@ from typing import Any, Final, NamedTuple, final
 
 from trimaran.errors import ProtocolError
 
-__all__ = ["STALLED_SECONDS", "ThreadPool", "Ticket"]
+__all__ = ["LARGE_MESSAGE", "STALLED_SECONDS", "ThreadPool", "Ticket"]
 
 _IDLE_SECONDS: Final = 30.0
 # Every thread busy, and none done for this long: the handlers hang, or there are too few threads. Balancers ask about as often.
 STALLED_SECONDS: Final = 5.0
+
+LARGE_MESSAGE: Final = 256 * 1024
+"""Bytes of a message, or of arguments, that are read on the event loop. Reading more takes many milliseconds: decode, check,
+repair and decode again. A thread does that, and the loop serves others between these steps."""
 
 _logger: Final = logging.getLogger("trimaran.server")
 
@@ -152,9 +156,9 @@ class ThreadPool:
 
     def _say(self, text: str) -> None:
         if self._trouble is None:
-            from trimaran.episode import Episode
+            from trimaran.outage_log import Outage
 
-            self._trouble = Episode(_logger, "threads for plain functions are free again")
+            self._trouble = Outage(_logger, "threads for plain functions are free again")
         self._trouble.failed(text)
 
     def _describe(self) -> str:

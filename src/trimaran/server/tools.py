@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypedDict, final
 
 import msgspec
 from msgspec import UNSET, Raw
 
+from trimaran.durations import check_seconds
 from trimaran.errors import DeclarationError, ProtocolError, ToolError
 from trimaran.protocol.envelope import Envelope, decide_envelope
 from trimaran.protocol.headers import ParamHeaders, compile_param_headers
-from trimaran.protocol.inbound import Call, read_json
+from trimaran.protocol.inbound import IncomingCall, read_json
 from trimaran.schema import (
     ArgumentError,
     ExplicitArguments,
@@ -28,13 +29,15 @@ from trimaran.schema import (
     inspect_handler,
 )
 from trimaran.schema.references import check_references
-from trimaran.seconds import check_seconds
 from trimaran.types import CallToolResult, Icon, Json, TextContent, Tool, ToolAnnotations, as_object
+from trimaran.types.wire import TAGS_KEYS
 
-from .access import Visible, VisibleTo, is_hidden, scopes_of, visible_of
+from .access import Visible, VisibleTo, is_hidden, require_scopes, scopes_of, visible_of
 from .context import Context
+from .dependencies import plan_dependencies
 from .handlers import Handler, call_any, ends_the_call, incident, is_answer, is_silence
 from .results import OutputMismatch, call_result, error_result, exact_type, is_content
+from .threads import LARGE_MESSAGE
 
 if TYPE_CHECKING:
     from .server import Server
@@ -106,19 +109,17 @@ class ToolEntry:
 
 
 class ToolOptions(TypedDict, total=False):
-    """The keywords of `Server.tool` and `add_tool`, for type checkers: those of `compile_tool`.
-
-    Schemas and `meta` are `Any` inside: a nested dict in a variable is no `Json` to a type checker.
-    """
+    """The keywords of `Server.tool` and `add_tool`: those of `compile_tool`."""
 
     name: str | None
     title: str | None
     description: str | None
-    input_schema: Mapping[str, Any] | None
-    output_schema: Mapping[str, Any] | None
+    input_schema: Mapping[str, Json] | None
+    output_schema: Mapping[str, Json] | None
     annotations: ToolAnnotations | Mapping[str, Json] | None
     icons: Sequence[Icon | Mapping[str, Json]] | None
-    meta: Mapping[str, Any] | None
+    meta: Mapping[str, Json] | None
+    tags: Collection[str]
     scopes: Sequence[str]
     visible_to: VisibleTo
     timeout: float | None
@@ -132,7 +133,7 @@ class ToolOptions(TypedDict, total=False):
 
 
 def compile_tool(
-    fn: Callable[..., Any],
+    fn: Callable[..., object],
     *,
     name: str | None = None,
     title: str | None = None,
@@ -142,6 +143,7 @@ def compile_tool(
     annotations: ToolAnnotations | Mapping[str, Json] | None = None,
     icons: Sequence[Icon | Mapping[str, Json]] | None = None,
     meta: Mapping[str, Json] | None = None,
+    tags: Collection[str] = (),
     scopes: Sequence[str] = (),
     visible_to: VisibleTo = None,
     timeout: float | None = None,
@@ -158,42 +160,46 @@ def compile_tool(
     entry.handler = Handler(fn, inline=inline)
     entry.key = name or _name_of(fn)
     entry.place = 0
-    what = f"tool {entry.key!r}"
+    label = f"tool {entry.key!r}"
     if timeout is not None and (isinstance(timeout, bool) or timeout <= 0):
-        raise DeclarationError(f"{what}: timeout is a positive number of seconds, not {timeout!r}")
-    check_seconds(f"{what}: timeout", timeout, DeclarationError)
-    check_seconds(f"{what}: cache_ttl", cache_ttl, DeclarationError)
-    entry.scopes = scopes_of(scopes, what)
-    entry.visible_to = visible_of(visible_to, what)
+        raise DeclarationError(f"{label}: timeout is a positive number of seconds, not {timeout!r}")
+    check_seconds(f"{label}: timeout", timeout, DeclarationError)
+    check_seconds(f"{label}: cache_ttl", cache_ttl, DeclarationError)
+    entry.scopes = scopes_of(scopes, label)
+    entry.visible_to = visible_of(visible_to, label)
     # Long work that is called plainly takes as long as it takes (C22): `request_timeout` is for ordinary calls.
     entry.timeout = inf if timeout is None and long_running else timeout
     entry.cache_ttl = cache_ttl
     if long_running not in (True, False, "required", "on_detach"):
         raise DeclarationError(
-            f'{what}: long_running is True, "required" (only as a task) or "on_detach" (from ctx.detach() on), not {long_running!r}'
+            f'{label}: long_running is True, "required" (only as a task) or "on_detach" (from ctx.detach() on), not {long_running!r}'
         )
     entry.long_running = long_running
     if type(resumable) is not bool or (resumable and not long_running):
         raise DeclarationError(
-            f"{what}: resumable=True says that its task may go on in another process, so it needs long_running=True beside it; "
+            f"{label}: resumable=True says that its task may go on in another process, so it needs long_running=True beside it; "
             f"not resumable={resumable!r}, long_running={long_running!r}"
         )
     entry.resumable = resumable
 
+    plan = plan_dependencies(fn, label)
+    injected = () if plan is None else plan.parameters.keys()
     if input_schema is not None:
         listed = dict(input_schema)
-        check_references(listed, f"{what}: input_schema")
-        explicit = ExplicitArguments(listed, what=f"{what}: input_schema")
+        check_references(listed, f"{label}: input_schema")
+        explicit = ExplicitArguments(listed, what=f"{label}: input_schema")
         contexts, doc = inspect_handler(fn, (Context,))
         entry.context = contexts[0] if contexts else None
         entry.arguments = _by_explicit_schema(
-            explicit.arguments if validate_input else _read_object, listed, fn, entry.context
+            explicit.arguments if validate_input else _read_object, listed, fn, {entry.context, *injected}
         )
         derived_output = None
     else:
-        signature = compile_signature(fn, context_types=(Context,), is_content=is_content, name=entry.key)
+        signature = compile_signature(
+            fn, context_types=(Context,), is_content=is_content, name=entry.key, skip=injected
+        )
         listed = signature.input_schema
-        check_references(listed, f"{what}: its input schema")
+        check_references(listed, f"{label}: its input schema")
         entry.arguments = signature.arguments
         entry.context = signature.context_params[0] if signature.context_params else None
         doc = signature.description
@@ -205,7 +211,7 @@ def compile_tool(
         else (derived_output if structured_output is not False else None)
     )
     if promised is not None:
-        check_references(promised, f"{what}: output_schema")
+        check_references(promised, f"{label}: output_schema")
     entry.output = Validator(promised if validate_output else {}) if promised is not None else None
     entry.exact = exact_type(promised) if output_schema is None else None
     entry.envelope = decide_envelope(promised)
@@ -224,9 +230,21 @@ def compile_tool(
         execution=None
         if not long_running
         else {"taskSupport": "required" if long_running == "required" else "optional"},
-        meta=dict(meta) if meta else None,
+        meta=meta_of(meta, tags, label),
     )
+    if plan is not None:
+        plan.inject(entry)
     return entry
+
+
+def meta_of(meta: Mapping[str, Json] | None, tags: Collection[str], what: str) -> dict[str, Json] | None:
+    """The `_meta` of a definition: the author's, and its tags in the place where clients of FastMCP look for them."""
+    if isinstance(tags, str) or not all(type(tag) is str for tag in tags):
+        raise DeclarationError(f'{what}: tags must be a set or a list of strings, tags={{"billing"}}, not {tags!r}')
+    if not tags:
+        return dict(meta) if meta else None
+    key = TAGS_KEYS[0]
+    return {**(meta or {}), key: {**(as_object((meta or {}).get(key)) or {}), "tags": sorted(set(tags))}}
 
 
 def icons_of(icons: Sequence[Icon | Mapping[str, Json]] | None) -> list[Icon] | None:
@@ -263,10 +281,13 @@ def _read_object(raw: Raw, *, notes: list[str] | None = None) -> dict[str, Any]:
 
 
 def _by_explicit_schema(
-    read: ReadArguments, schema: Mapping[str, Json], fn: Callable[..., Any], context: str | None
+    read: ReadArguments, schema: Mapping[str, Json], fn: Callable[..., Any], filled: Collection[str | None]
 ) -> ReadArguments:
-    """With an explicit schema: a function with one plain parameter takes the arguments whole (R28), any other by name."""
-    parameters = [p for p in inspect.signature(fn).parameters.values() if p.name != context]
+    """With an explicit schema: a function with one plain parameter takes the arguments whole (R28), any other by name.
+
+    `filled` are the parameters that the server fills in: the Context, and dependencies.
+    """
+    parameters = [p for p in inspect.signature(fn).parameters.values() if p.name not in filled]
     names = {p.name for p in parameters}
     known = set(schema.get("properties", {}))
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
@@ -301,7 +322,7 @@ class Tools:
         self._registry = server.tools
         self._pool = server.threads
 
-    async def call(self, call: Call) -> Any:
+    async def call(self, call: IncomingCall) -> Any:
         """Serve one `tools/call`."""
         params = call.params
         entry = self._registry.view.get(params.name)
@@ -316,7 +337,11 @@ class Tools:
             exchange.voice.open_rounds(exchange)
         notes: list[str] = []
         try:
-            kwargs = entry.arguments(_NO_ARGUMENTS if params.arguments is UNSET else params.arguments, notes=notes)
+            raw = _NO_ARGUMENTS if params.arguments is UNSET else params.arguments
+            if len(raw) <= LARGE_MESSAGE:
+                kwargs = entry.arguments(raw, notes=notes)
+            else:
+                kwargs = await asyncio.to_thread(entry.arguments, raw, notes=notes)
         except ArgumentError as error:
             return _bad_arguments(exchange, params, entry, error)
         if entry.context is not None:
@@ -342,18 +367,18 @@ class Tools:
         except BaseException as error:
             return self._failed(entry, call, error)
 
-    def gate(self, entry: ToolEntry, call: Call) -> None:
+    def gate(self, entry: ToolEntry, call: IncomingCall) -> None:
         """What must hold before a tool is looked at any further."""
         # Scopes first: a caller that may not use the tool learns nothing else about it (R183).
         if entry.scopes:
-            self._server.require_scopes(call, entry.scopes)
+            require_scopes(call, entry.scopes)
         if entry.param_headers is not None and call.headers is not None and call.modern:
             raw = call.params.arguments
             arguments = {} if raw is UNSET else as_object(read_json(raw))
             if arguments is not None:
                 entry.param_headers.check(call.headers, arguments)
 
-    def _failed(self, entry: ToolEntry, call: Call, error: BaseException) -> Any:
+    def _failed(self, entry: ToolEntry, call: IncomingCall, error: BaseException) -> Any:
         exchange = call.exchange
         ended = exchange.voice.suspended(exchange)
         if ended is not None:
@@ -375,7 +400,7 @@ class Tools:
             f"the tool {entry.key!r} failed; the server's log has the details under error {number}"
         )
 
-    async def _call_undeclared(self, call: Call) -> Any:
+    async def _call_undeclared(self, call: IncomingCall) -> Any:
         callbacks = self._server.callbacks
         name = call.params.name
         if callbacks is None or not hasattr(callbacks, "call_tool"):
@@ -413,7 +438,7 @@ def _bad_arguments(exchange: Any, params: Any, entry: ToolEntry, error: Argument
     return exchange.voice.bad_arguments(f"invalid arguments for {entry.key!r}: {error}")
 
 
-async def _stream(handler: Handler, kwargs: dict[str, Any], call: Call, server: Server) -> Any:
+async def _stream(handler: Handler, kwargs: dict[str, Any], call: IncomingCall, server: Server) -> Any:
     """Run an async generator: what it yields goes out as progress as it comes, and all of it is the result."""
     context = Context(call, server)
     parts: list[Any] = []

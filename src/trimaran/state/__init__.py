@@ -6,141 +6,63 @@
 Nothing is loaded until a name is used: a server in memory needs no database.
 """
 
-from __future__ import annotations
+from trimaran.lazy_names import lazy_names
 
-# `typing` is not loaded by the interpreter itself.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from .contracts import (
-        Bus,
-        Event,
-        Events,
-        EventsPage,
-        EventWrite,
-        Gap,
-        Health,
-        Message,
-        NoAnswer,
-        SessionRecord,
-        Sessions,
-        Store,
-        StoreClosed,
-        StoreConflict,
-        StoreError,
-        StoreFull,
-        StoreUnavailable,
-        Subscription,
-        TaskRecord,
-        Tasks,
-        TasksPage,
-        TaskStatus,
+        Bus as Bus,
+        BusMessage as BusMessage,
+        BusSubscription as BusSubscription,
+        EventsPage as EventsPage,
+        EventStore as EventStore,
+        EventWrite as EventWrite,
+        Gap as Gap,
+        NoAnswer as NoAnswer,
+        SessionRecord as SessionRecord,
+        SessionStore as SessionStore,
+        Store as Store,
+        StoreClosed as StoreClosed,
+        StoreConflict as StoreConflict,
+        StoredEvent as StoredEvent,
+        StoreError as StoreError,
+        StoreFull as StoreFull,
+        StoreHealth as StoreHealth,
+        StoreUnavailable as StoreUnavailable,
+        TaskRecord as TaskRecord,
+        TasksPage as TasksPage,
+        TaskStatus as TaskStatus,
+        TaskStore as TaskStore,
     )
-    from .memory import MemoryStore
-    from .open import open_store
-    from .redis import RedisStore
-    from .sqlite import SqliteStore
-    from .tokens import (
-        FileTokens,
-        KeyringTokens,
-        MemoryTokens,
-        StoreUnusable,
-        TokenStore,
-        default_tokens,
-        keys_of_url,
-        token_key,
+    from .memory import MemoryStore as MemoryStore
+    from .open import open_store as open_store
+    from .redis import RedisStore as RedisStore
+    from .sqlite import SqliteStore as SqliteStore
+    from .token_storage import (
+        FileTokens as FileTokens,
+        KeyringTokens as KeyringTokens,
+        MemoryTokens as MemoryTokens,
+        StoreUnusable as StoreUnusable,
+        TokenStore as TokenStore,
+        default_tokens as default_tokens,
+        keys_of_url as keys_of_url,
+        token_key as token_key,
     )
-
-_HOMES = {
-    "contracts": (
-        "Bus",
-        "Event",
-        "EventWrite",
-        "Events",
-        "EventsPage",
-        "Gap",
-        "Health",
-        "Message",
-        "NoAnswer",
-        "SessionRecord",
-        "Sessions",
-        "Store",
-        "StoreClosed",
-        "StoreConflict",
-        "StoreError",
-        "StoreFull",
-        "StoreUnavailable",
-        "Subscription",
-        "TaskRecord",
-        "TaskStatus",
-        "Tasks",
-        "TasksPage",
-    ),
-    "memory": ("MemoryStore",),
-    "open": ("open_store",),
-    "redis": ("RedisStore",),
-    "sqlite": ("SqliteStore",),
-    "tokens": (
-        "FileTokens",
-        "KeyringTokens",
-        "MemoryTokens",
-        "StoreUnusable",
-        "TokenStore",
-        "default_tokens",
-        "keys_of_url",
-        "token_key",
-    ),
-}
-
-__all__ = [
-    "Bus",
-    "Event",
-    "EventWrite",
-    "Events",
-    "EventsPage",
-    "FileTokens",
-    "Gap",
-    "Health",
-    "KeyringTokens",
-    "MemoryStore",
-    "MemoryTokens",
-    "Message",
-    "NoAnswer",
-    "RedisStore",
-    "SessionRecord",
-    "Sessions",
-    "SqliteStore",
-    "Store",
-    "StoreClosed",
-    "StoreConflict",
-    "StoreError",
-    "StoreFull",
-    "StoreUnavailable",
-    "StoreUnusable",
-    "Subscription",
-    "TaskRecord",
-    "TaskStatus",
-    "Tasks",
-    "TasksPage",
-    "TokenStore",
-    "default_tokens",
-    "keys_of_url",
-    "open_store",
-    "token_key",
-]
-
-
-def __getattr__(name: str) -> Any:
-    import importlib
-
-    for home, names in _HOMES.items():
-        if name in names:
-            value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
-            globals()[name] = value
-            return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+else:
+    __all__, __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "contracts": (
+                "Bus BusMessage BusSubscription EventStore EventWrite EventsPage Gap NoAnswer SessionRecord "
+                "SessionStore Store StoreClosed StoreConflict StoreError StoreFull StoreHealth StoreUnavailable "
+                "StoredEvent TaskRecord TaskStatus TaskStore TasksPage"
+            ),
+            "memory": "MemoryStore",
+            "open": "open_store",
+            "redis": "RedisStore",
+            "sqlite": "SqliteStore",
+            "token_storage": (
+                "FileTokens KeyringTokens MemoryTokens StoreUnusable TokenStore default_tokens keys_of_url token_key"
+            ),
+        },
+    )

@@ -1,20 +1,20 @@
-"""What a store is: four small contracts for state that more than one request, worker or machine must see.
+"""The contracts of a store: state that more than one request, worker or machine must see.
 
-- `Sessions`: what `initialize` settled with a legacy client;
-- `Events`: the log a lost stream is replayed from;
-- `Tasks`: the records of long work, of both task protocols;
+- `SessionStore`: what `initialize` settled with a legacy client;
+- `EventStore`: the log a lost stream is replayed from;
+- `TaskStore`: the records of long work, of both task protocols;
 - `Bus`: messages between workers, heard at most once.
 
 The rules that all of them keep:
 
-- Every record ends by itself: it is made with the time it may live, and what is past it is as if it had never been.
+- Every record expires: it is created with a time to live, and an expired record does not exist.
 - Where two workers may write, a record has a `stamp`. A write names the stamp it was read with; if that is no longer the
   one stored, nothing is written and None comes back: read again, decide again.
-- A wait is bounded. A store that is down, or slower than its patience, raises `StoreUnavailable`; one that has no room
-  raises `StoreFull`; both are `StoreError`. It mends by itself when its database is back: nothing has to be opened again.
-- Whether a write that ended in `StoreUnavailable` happened is not known. Stamps make it safe to try again.
+- A wait is bounded. A store that is down, or slower than its timeout, raises `StoreUnavailable`; one that has no room
+  raises `StoreFull`; both are `StoreError`. It recovers by itself when its database is back; nothing needs to be reopened.
+- After `StoreUnavailable` it is unknown whether the write happened. Stamps make it safe to try again.
 
-Any object with these methods will do: `trimaran.testing.check_store` tells whether it keeps the rules.
+Any object with these methods is a store: `trimaran.testing.check_store` checks whether it keeps the rules.
 """
 
 from __future__ import annotations
@@ -32,58 +32,58 @@ __all__ = [
     "SCHEMA",
     "TERMINAL",
     "Bus",
-    "Event",
+    "BusMessage",
+    "BusSubscription",
+    "EventStore",
     "EventWrite",
-    "Events",
     "EventsPage",
     "Gap",
-    "Health",
-    "Message",
     "NoAnswer",
     "SessionRecord",
-    "Sessions",
+    "SessionStore",
     "Store",
     "StoreClosed",
     "StoreConflict",
     "StoreError",
     "StoreFull",
+    "StoreHealth",
     "StoreUnavailable",
-    "Subscription",
+    "StoredEvent",
     "TaskRecord",
     "TaskStatus",
-    "Tasks",
+    "TaskStore",
     "TasksPage",
     "read_cursor",
     "write_cursor",
 ]
 
 SCHEMA: Final = 1
-"""The version of what is stored. Another one is refused, never guessed at."""
+"""The version of the stored data. Data of another version is refused."""
 
 # Above the events of any one call; the log of a session that nobody reads is cut here (R104 has 256, R105 100).
 MAX_EVENTS: Final = 256
 # Bytes of them, of each stream: base64 of a 3 MB image fits. The newest event stays whatever its size is.
 MAX_EVENT_BYTES: Final = 4 * 1024 * 1024
-# A subscriber this far behind hears of a gap instead: it must look again anyway.
+# A subscriber this far behind is told of a gap instead: it must read the state again anyway.
 MAX_QUEUED: Final = 1000
 MAX_QUEUED_BYTES: Final = 8 * 1024 * 1024
-# What a client may wait for a store within one call; a healthy one takes a thousandth of it.
-PATIENCE: Final = 5.0
+# How long a store may take within one call; a healthy one needs a thousandth of it.
+OPERATION_TIMEOUT: Final = 5.0
 
 
 class StoreError(Error):
-    """The store could not do it now. Trying again later makes sense."""
+    """The store failed for now. Trying again later makes sense."""
 
     def __init__(self, message: str, *, retry_after: float = 1.0) -> None:
         super().__init__(message)
         self.retry_after = retry_after
         """Seconds after which trying again makes sense."""
         self.is_logged = False
-        """Has the store said so in its own log? Then nobody else need."""
+        """Whether the store has logged this itself, so that nobody else needs to."""
 
 
 class StoreUnavailable(StoreError):
-    """The store does not answer, or not in time. Whether a write was done is not known. It is tried again by itself."""
+    """The store does not answer, or not in time. It is unknown whether a write was done."""
 
 
 class StoreClosed(StoreUnavailable):
@@ -107,48 +107,48 @@ class StoreConflict(Error):
 
 
 class NoAnswer(Error):
-    """The worker that was asked is not there, or failed while it answered."""
+    """The worker does not exist, or failed while it answered."""
 
 
-class Health(Struct, frozen=True):
+class StoreHealth(Struct, frozen=True):
     """Whether a store can be used now."""
 
     is_up: bool
     seconds: float
-    """How long it took to find out."""
+    """How long the check took."""
     detail: str = ""
-    """What is wrong."""
+    """The reason, if the store is not up."""
     is_read: bool = False
-    """Where it is not up: can it still be read? It is full then, or takes no writes for another reason."""
+    """If the store is not up: whether it can still be read, because only writes fail."""
 
 
 # --- sessions --------------------------------------------------------------------------------------------------------
 
 
 class SessionRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What has to be known of a legacy session on every worker."""
+    """The part of a legacy session that every worker must know."""
 
     id: str
     owner: str = ""
-    """Whose it is: the identity of a principal as text; empty for nobody in particular."""
+    """The identity of the principal it belongs to, as text; empty if it belongs to nobody."""
     version: str = ""
     """The protocol revision that was negotiated."""
     capabilities: dict[str, Any] = field(default_factory=dict[str, Any])
     client: dict[str, Any] = field(default_factory=dict[str, Any])
-    """The client's name and version, as it said them."""
+    """The client's name and version, as it sent them."""
     initialized: bool = False
     log_level: str = "info"
     subscriptions: list[str] = field(default_factory=list[str])
     worker: str = ""
-    """Where its own stream is open, if it is."""
+    """The worker that has its stream open, if any."""
     created_ms: int = 0
     extra: bytes = b""
-    """Whatever else its owner keeps."""
+    """Data of the session's owner."""
     stamp: int = 0
     """Set by the store: changes with every write."""
 
 
-class Sessions(Protocol):
+class SessionStore(Protocol):
     """Legacy sessions by id."""
 
     async def create(self, record: SessionRecord, *, ttl: float, most: int | None = None) -> SessionRecord:
@@ -163,7 +163,7 @@ class Sessions(Protocol):
     async def get(self, id: str) -> SessionRecord | None: ...
 
     async def touch(self, id: str, *, ttl: float) -> bool:
-        """Let it live for `ttl` more seconds from now; False if it is gone."""
+        """Set the time to live to `ttl` seconds from now; False if the session is gone."""
         ...
 
     async def put(self, record: SessionRecord, *, ttl: float | None = None) -> SessionRecord | None:
@@ -178,13 +178,13 @@ class Sessions(Protocol):
 # --- events ----------------------------------------------------------------------------------------------------------
 
 
-class Event(NamedTuple):
+class StoredEvent(NamedTuple):
     number: int
     data: bytes
 
 
 class EventWrite(NamedTuple):
-    """One thing to be written to a stream."""
+    """One write to a stream."""
 
     session: str
     stream: str
@@ -193,28 +193,28 @@ class EventWrite(NamedTuple):
     ttl: float
     """Seconds that the stream lives from now."""
     number: int = 0
-    """Which event of its stream this is, where only one writer adds to it: then it is added once, however often it is
-    written. 0 for the next one, whichever that is.
+    """The event's number, for a stream with a single writer: then repeating the write adds it only once. 0 for the next
+    number.
     """
 
 
 class EventsPage(NamedTuple):
     """Events of a stream after a number."""
 
-    events: list[Event]
+    events: list[StoredEvent]
     last: int
     """The number of the newest event of the stream; 0 if there was none."""
     is_truncated: bool
-    """Some after the number asked for are gone, or the number was never given out."""
+    """Some events after the requested number are gone, or the number was never used."""
     is_ended: bool
     """Nothing will follow `last`."""
 
 
-class Events(Protocol):
+class EventStore(Protocol):
     """The recent events of sessions, numbered from 1 within each stream. `<stream>:<number>` is an event's id."""
 
     async def append(self, session: str, stream: str, data: bytes, *, ttl: float) -> int:
-        """Add an event and return its number. The stream lives for `ttl` seconds from now; the oldest events give way."""
+        """Add an event and return its number. The stream lives `ttl` seconds from now. The oldest events are dropped."""
         ...
 
     async def end(self, session: str, stream: str, *, ttl: float) -> None:
@@ -222,15 +222,15 @@ class Events(Protocol):
         ...
 
     async def write(self, writes: Sequence[EventWrite]) -> None:
-        """Do many of these at once, in their order: all of them, or none."""
+        """Do many writes at once, in order: all of them, or none."""
         ...
 
     async def read(self, session: str, stream: str, after: int, *, limit: int = 100) -> EventsPage: ...
 
     async def wait(self, session: str, stream: str, after: int, *, timeout: float) -> bool:
-        """Wait until there is something after this number, or the stream has ended; False if time ran out before.
+        """Wait until the stream has an event after this number or has ended; False if the time runs out first.
 
-        A store that goes away meanwhile is waited for.
+        While the store is away, it goes on waiting.
         """
         ...
 
@@ -248,14 +248,14 @@ TERMINAL: Final = frozenset({"completed", "failed", "cancelled"})
 
 
 class TaskRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One task, in the words of neither protocol."""
+    """One task, independent of both task protocols."""
 
     id: str
     expires_ms: int
-    """When the record goes, in milliseconds since 1970. A write may move it."""
+    """When the record expires, in milliseconds since 1970. A write may change it."""
     owner: str = ""
     session: str = ""
-    """The legacy session it was made in."""
+    """The legacy session that created it."""
     method: str = "tools/call"
     name: str = ""
     """The tool."""
@@ -265,7 +265,7 @@ class TaskRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     created_ms: int = 0
     updated_ms: int = 0
     ttl_ms: int | None = None
-    """What the client was told; None is unlimited."""
+    """The time to live that the client was told; None is unlimited."""
     poll_ms: int | None = None
     result: bytes | None = None
     error: bytes | None = None
@@ -274,13 +274,13 @@ class TaskRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     journal: bytes = b""
     is_resumable: bool = False
     extra: bytes = b""
-    """Whatever else its runner keeps."""
+    """Data of the task's runner."""
     stamp: int = 0
-    """Set by the store: 1 for a new task, and more with every write, and whenever somebody claims it."""
+    """Set by the store: 1 for a new task; grows with every write and every claim."""
     worker: str = ""
-    """Set by the store: who runs it."""
+    """Set by the store: the worker that runs it."""
     lease_ms: int = 0
-    """Set by the store: until when, in milliseconds since 1970, by the store's clock."""
+    """Set by the store: the end of the lease, in milliseconds since 1970, by the store's clock."""
 
     @property
     def is_terminal(self) -> bool:
@@ -290,18 +290,18 @@ class TaskRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class TasksPage(NamedTuple):
     tasks: list[TaskRecord]
     cursor: str | None
-    """Where the next page begins; None if there is none."""
+    """The start of the next page; None on the last page."""
 
 
-class Tasks(Protocol):
-    """Tasks by id. What these methods have written outlives the process that wrote it, if the store outlives processes.
+class TaskStore(Protocol):
+    """Tasks by id. In a durable store, written tasks outlive the process.
 
-    A task runs where it is claimed: `claim` gives it to one worker until the lease runs out, and changes the stamp, so
-    that whoever held it before can write no more.
+    A task runs where it is claimed: `claim` gives it to one worker until the lease ends, and changes the stamp, so that the
+    worker before it can write no more.
     """
 
     async def create(self, record: TaskRecord, *, most: int | None = None) -> TaskRecord:
-        """Keep a new task; it is durable when this returns.
+        """Store a new task. It is durable when this returns.
 
         Raises:
             StoreConflict: The id is taken.
@@ -319,11 +319,11 @@ class Tasks(Protocol):
         ...
 
     async def claim(self, id: str, worker: str, *, seconds: float) -> TaskRecord | None:
-        """Take the lease; None if somebody has it, also oneself, or the task is terminal or gone."""
+        """Take the lease; None if a worker has it, including this one, or the task is terminal or gone."""
         ...
 
     async def renew(self, id: str, worker: str, *, seconds: float) -> bool:
-        """Keep the lease from now on; False if it went to another, or the task is terminal or gone."""
+        """Extend the lease from now on; False if another worker has it, or the task is terminal or gone."""
         ...
 
     async def release(self, id: str, worker: str) -> bool:
@@ -343,11 +343,11 @@ class Tasks(Protocol):
     async def count(self, owner: str | None = None) -> int: ...
 
     async def due(self, *, limit: int = 100) -> list[TaskRecord]:
-        """Tasks that are working and that nobody holds: to be claimed, and run or failed."""
+        """Tasks that are working without a lease: they must be claimed, and run or failed."""
         ...
 
     async def sweep(self, *, limit: int = 1000) -> list[str]:
-        """Remove tasks past their time, and say which."""
+        """Remove expired tasks, and return their ids."""
         ...
 
 
@@ -361,14 +361,14 @@ def read_cursor(cursor: str | None) -> tuple[int, str]:
         return -1, ""
     created, colon, id = cursor.partition(":")
     if not (colon and id and created.isascii() and created.isdigit() and len(created) < 16):
-        raise ProtocolError.invalid_params("the cursor is not one that this list gave out: begin without one")
+        raise ProtocolError.invalid_params("the cursor is not from this list: start without a cursor")
     return int(created), id
 
 
 # --- bus -------------------------------------------------------------------------------------------------------------
 
 
-class Message(NamedTuple):
+class BusMessage(NamedTuple):
     topic: str
     data: bytes
     sender: str
@@ -376,54 +376,54 @@ class Message(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Messages may have been missed: look again at whatever they would have told."""
+    """Messages may have been missed: read the state again."""
 
     reason: str
 
 
-class Subscription(Protocol):
-    """What is heard on some topics. Entering it returns when nothing published from then on can be missed unnoticed."""
+class BusSubscription(Protocol):
+    """The messages of some topics. After entering, every message arrives, or a `Gap` in its place."""
 
     async def __aenter__(self) -> Self: ...
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None: ...
-    def __aiter__(self) -> AsyncIterator[Message | Gap]: ...
+    def __aiter__(self) -> AsyncIterator[BusMessage | Gap]: ...
 
 
 class Bus(Protocol):
-    """Messages between all who use the store: heard at most once, in order per sender; what was missed is told as a Gap."""
+    """Messages between all users of the store: at most once, in order per sender. A `Gap` stands for missed messages."""
 
     @property
     def name(self) -> str:
-        """This bus among all on the store: unguessable, and new with each."""
+        """The name of this bus: unique in the store, and impossible to guess."""
         ...
 
     @property
     def poisoned(self) -> int:
-        """How many messages could not be read, and were dropped."""
+        """The number of unreadable messages, which were dropped."""
         ...
 
     @property
     def overflowed(self) -> int:
-        """How many messages were dropped because their reader was slow."""
+        """The number of messages dropped because their reader was slow."""
         ...
 
     async def publish(self, topic: str, data: bytes) -> None:
-        """Tell everyone who listens, this process included."""
+        """Send to every listener, in this process too."""
         ...
 
-    def subscribe(self, *topics: str, size: int = MAX_QUEUED) -> Subscription: ...
+    def subscribe(self, *topics: str, size: int = MAX_QUEUED) -> BusSubscription: ...
 
     def answer(self, worker: str, respond: Callable[[bytes], Awaitable[bytes]]) -> AbstractAsyncContextManager[None]:
-        """While entered, answer what is asked of this worker, each question in a task of its own."""
+        """While entered, answer questions to this worker, each in its own task."""
         ...
 
     async def request(self, worker: str, data: bytes, *, timeout: float) -> bytes:
-        """Ask a worker, wherever it runs.
+        """Ask a worker in any process.
 
         Raises:
-            NoAnswer: It is not there, or it failed.
+            NoAnswer: The worker does not exist, or it failed.
             TimedOut: No answer came in time.
         """
         ...
@@ -434,37 +434,37 @@ class Bus(Protocol):
 
 @runtime_checkable
 class Store(Protocol):
-    """The four together. It belongs to the event loop that started it."""
+    """All four. A store belongs to the event loop that started it."""
 
     is_shared: bool
-    """Do other processes see it?"""
+    """Whether other processes see it."""
     is_durable: bool
-    """Does it outlive the process?"""
+    """Whether it outlives the process."""
 
     @property
-    def sessions(self) -> Sessions: ...
+    def sessions(self) -> SessionStore: ...
     @property
-    def events(self) -> Events: ...
+    def events(self) -> EventStore: ...
     @property
-    def tasks(self) -> Tasks: ...
+    def tasks(self) -> TaskStore: ...
     @property
     def bus(self) -> Bus: ...
 
     async def start(self) -> None:
-        """Connect, and check that what is stored can be read.
+        """Connect, and check that the stored data can be read.
 
         Raises:
-            ConfigError: This can never work: another version, not a store, not writable.
-            StoreUnavailable: Not now. What is asked of the store later tries again, as does another `start`.
+            ConfigError: The store can never work: another version, not a store, not writable.
+            StoreUnavailable: The store is away now. Later operations, and another `start`, try again.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of everything; what is asked of it afterwards raises StoreClosed."""
+        """Release everything. Later operations raise StoreClosed."""
         ...
 
-    async def check(self) -> Health:
-        """Can it be used now, to read and to write? Never raises."""
+    async def check(self) -> StoreHealth:
+        """Whether it can be read and written now. Never raises."""
         ...
 
     async def __aenter__(self) -> Self: ...

@@ -19,14 +19,14 @@ _KINDS: Final = "memory://, sqlite:///path, redis://host:6379/0, rediss://, redi
 
 
 def open_store(url: str, *, namespace: str | None = None, **options: Any) -> Store:
-    """The store a URL names. Nothing is connected until it is started: `async with open_store(...) as store`.
+    """The store that a URL names. It connects when it is started: `async with open_store(...) as store`.
 
     Args:
         url: `memory://`; `sqlite:///relative/path`, `sqlite:////absolute/path`; `redis://[user:password@]host[:port][/0]`,
             `rediss://` with TLS, `unix://path`; `redis+sentinel://host,host/service/0`; `redis+cluster://host,host`.
-        namespace: Keeps programs on one Redis apart; letters, digits, `.`, `_` and `-`. Also in the URL:
+        namespace: Separates programs on one Redis; letters, digits, `.`, `_` and `-`. Also in the URL:
             `redis://localhost?namespace=boats`.
-        options: `patience=`, seconds any one operation may take; `max_events=` and `max_event_bytes=`, the
+        options: `timeout=`, seconds any one operation may take; `max_events=` and `max_event_bytes=`, the
             events kept of one stream, and their bytes.
 
     Raises:
@@ -37,14 +37,14 @@ def open_store(url: str, *, namespace: str | None = None, **options: Any) -> Sto
     if namespace is not None:
         _checked(namespace)
     if not separator:
-        raise ConfigError(f"a store is named by a URL, one of {_KINDS}")
+        raise ConfigError(f"a store must be named by a URL, one of {_KINDS}")
     try:
         if scheme == "memory":
             from .memory import MemoryStore
 
             if rest:
                 raise ConfigError("the store in memory has no name: store='memory://'")
-            options.pop("patience", None)
+            options.pop("timeout", None)
             return MemoryStore(**options)
         if scheme == "sqlite":
             return _open_sqlite(rest, namespace, options)
@@ -67,7 +67,7 @@ def _checked(namespace: str) -> str:
 
 
 def _take_namespace(rest: str) -> tuple[str, str | None]:
-    """A URL without its `?namespace=`, and what that said."""
+    """A URL without its `?namespace=`, and the namespace."""
     address, mark, query = rest.partition("?")
     parts = [part for part in query.split("&") if part]
     named = [unquote(part.partition("=")[2]) for part in parts if part.startswith("namespace=")]

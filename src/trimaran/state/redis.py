@@ -1,14 +1,13 @@
 """The store of many machines: Redis 6.2 or newer, or Valkey, by way of the package `redis` (extra `redis`).
 
-Every key begins with `trimaran:{namespace}:`. The braces put all keys of a namespace on one node of a cluster, which is
-what makes each operation here one script, and so atomic. Leases and ends are by the clock of Redis, so the clocks of the
-workers do not matter.
+Every key begins with `trimaran:{namespace}:`. The braces put all keys of a namespace on one node of a cluster, so each
+operation can be one script, which is atomic. Leases and expiry use the clock of Redis; the clocks of workers do not matter.
 
-Redis alone decides how durable things are: with `appendonly yes` and `appendfsync always`, a task is on the disk when
-`create` returns; with the usual `everysec`, a crash of the machine, not of the process, may cost the last second.
+The configuration of Redis decides how durable data is. With `appendonly yes` and `appendfsync always`, a task is on the disk
+when `create` returns. With the usual `everysec`, a crash of the machine, not of the process, may lose the last second.
 
-One connection hears for all who listen in this process. When it breaks it is made anew, with longer and longer pauses, the
-topics are subscribed to again, and everyone is told of the gap.
+One connection listens for the whole process. When it breaks, the bus connects again with growing pauses, subscribes to the
+same topics, and tells every listener of the gap.
 """
 
 from __future__ import annotations
@@ -17,11 +16,8 @@ import asyncio
 import contextlib
 import hashlib
 import importlib
-import secrets
-import time
 from collections.abc import Awaitable, Callable, Generator, Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import Any, Final, Self, TypeVar, final
+from typing import Any, Final, TypeVar, final
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
@@ -29,38 +25,37 @@ from msgspec.structs import replace
 
 from trimaran.errors import ConfigError, Error
 
-from .condition import Backoff, Condition
+from .bus import StoreBus, wait_for_events
 from .contracts import (
     MAX_EVENT_BYTES,
     MAX_EVENTS,
-    MAX_QUEUED,
-    PATIENCE,
+    OPERATION_TIMEOUT,
     SCHEMA,
-    Event,
+    BusMessage,
     EventsPage,
     EventWrite,
-    Health,
-    Message,
     SessionRecord,
+    StoredEvent,
     StoreUnavailable,
     TaskRecord,
     TasksPage,
     read_cursor,
 )
-from .memory import (
-    Mailbox,
-    Router,
-    Switchboard,
-    by_stream,
-    cut_page,
-    is_closed,
+from .database import Database, DatabaseStore
+from .health import Backoff
+from .records import (
+    event_topic,
+    events_page,
+    group_by_stream,
+    id_taken,
     logger,
-    page_of,
-    read_record,
-    taken,
+    new_task,
+    pack,
+    read_session,
+    read_task,
+    read_tasks,
+    tasks_page,
     too_many,
-    topic_of,
-    wait_for_news,
 )
 
 __all__ = ["RedisStore"]
@@ -68,15 +63,15 @@ __all__ = ["RedisStore"]
 T = TypeVar("T")
 
 # Connections of one process: more do not make one Redis faster, and a rush must not open thousands.
-_MOST_CONNECTIONS: Final = 32
-# Seconds between two signs of life on the connection that listens, and without one before it counts as dead.
+_MAX_CONNECTIONS: Final = 32
+# Seconds between two pings on the connection that listens, and of silence before it counts as dead.
 _PING: Final = 2.0
 _SILENCE: Final = 6.0
-# Milliseconds for which Redis keeps a task past its end, for a sweep to find; after that it goes by itself.
+# Milliseconds for which Redis keeps an expired task, so that a sweep can report it.
 _GRACE: Final = 86_400_000
 
-# What Redis answers while it is loading, failing over, or has lost its cluster.
-_PASSING: Final = (
+# Errors of Redis while it loads its data, fails over, or has lost its cluster.
+_TEMPORARY: Final = (
     "LOADING",
     "MASTERDOWN",
     "CLUSTERDOWN",
@@ -84,18 +79,14 @@ _PASSING: Final = (
     "BUSY",
 )
 
-# What Redis answers to writes alone, and what to do about it.
+# Errors of Redis that only writes meet, and the remedy of each.
 _NO_WRITES: Final = {
     "READONLY": "it is a replica: give the URL of the master, or of the sentinels that know it (redis+sentinel://)",
     "You can't write against a read only": "it is a replica: give the URL of the master, or of the sentinels that know it "
     "(redis+sentinel://)",
-    "MISCONF": "it cannot save its data: mend the disk of Redis, whose log says what is wrong with it",
+    "MISCONF": "it cannot save its data: mend the disk of Redis; its log has the reason",
     "NOREPLICAS": "it has fewer replicas than min-replicas-to-write asks for: bring them back",
 }
-
-_pack: Final = msgspec.msgpack.Encoder().encode
-_session: Final = msgspec.msgpack.Decoder(SessionRecord)
-_task: Final = msgspec.msgpack.Decoder(TaskRecord)
 
 
 class _Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="m"):
@@ -132,7 +123,7 @@ local id, data, stamp, ttl, most = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber
 local held = tonumber(redis.call('HGET', KEYS[1], 'stamp') or '0')
 if held ~= stamp then return -1 end
 if most >= 0 and redis.call('ZCOUNT', KEYS[2], '(' .. int(now), '+inf') >= most then return -2 end
--- The first to write must be one that a full Redis refuses: after any other it lets everything through.
+-- The first write must be one that a full Redis refuses: after any other write, Redis allows all.
 redis.call('HSET', KEYS[1], 'data', data, 'stamp', int(stamp + 1))
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', int(now))
 if ttl >= 0 then
@@ -163,8 +154,8 @@ return redis.call('ZCOUNT', KEYS[1], '(' .. int(now), '+inf')
     writes=False,
 )
 
-# Drops the oldest events of a stream beyond its bytes, but not the newest. It looks whenever a stream has grown by an
-# eighth of them: to look means to read it. Small events are bounded by their number.
+# Drops the oldest events of a stream over its limit of bytes, but not the newest. It measures the stream only when it has
+# grown by an eighth of the limit, because that reads all of it. The number of events bounds small ones.
 _TRIM: Final = """
 local function trim(log, facts, added, most)
     if added < 1024 then return end
@@ -180,7 +171,7 @@ local function trim(log, facts, added, most)
 end
 """
 
-# KEYS: log, facts, streams of the session. ARGV: stream, ttl, channel, envelope, most, bytes, data; without data it ends.
+# KEYS: log, facts, streams of the session. ARGV: stream, ttl, channel, envelope, most, bytes, data. No data: end the stream.
 _EVENT_ADD: Final = _Script(
     _TRIM
     + """
@@ -203,10 +194,10 @@ return number
 """
 )
 
-# Many at once, packed: to put each into the command as an argument costs more than all the rest. ARGV: the prefix of keys,
-# that of channels, envelope, most; for each stream session, name, ttl, whether it ends, numbers and sizes of its events; the
-# events in a row; the bytes of a stream. Each stream begins with a write that a full Redis refuses; unless it only ends, which makes room. What can
-# fail does so before anything is written.
+# Many writes at once, packed: one argument for each event would cost more than all the rest. ARGV: the prefix of keys, the
+# prefix of channels, envelope, most; of each stream session, name, ttl, whether it ends, numbers and sizes of its events; all
+# events joined; the bytes of a stream. Each stream begins with a write that a full Redis refuses, unless it only ends, which
+# makes room. Everything that can fail comes before the first write.
 _EVENTS_WRITE: Final = _Script(
     _TRIM
     + """
@@ -227,7 +218,7 @@ for _, part in ipairs(parts) do
             grown = grown + size
             local added = redis.pcall('XADD', log, 'MAXLEN', ARGV[4], int(number) .. '-0', 'd', data)
             if type(added) == 'table' and added.err then
-                -- The log is longer than its facts say, where Redis was let to evict one without the other.
+                -- The log is ahead of its facts: Redis evicted one without the other.
                 if string.find(added.err, 'equal or smaller', 1, true) then
                     local top = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1]
                     last = top and tonumber(string.match(top[1], '^%d+')) or last
@@ -273,7 +264,7 @@ end
 return redis.call('DEL', KEYS[1])
 """)
 
-# Tasks. KEYS: task, all by end, working by lease. What is indexed by owner is under the prefix in ARGV[1].
+# Tasks. KEYS: task, all by end, working by lease. The indexes by owner are under the prefix in ARGV[1].
 _TASKS: Final = """
 local prefix, id = ARGV[1], ARGV[2]
 local function is_over(status) return status == 'completed' or status == 'failed' or status == 'cancelled' end
@@ -463,7 +454,7 @@ def _library() -> Any:
 
 
 def _connect(url: str, options: dict[str, Any]) -> tuple[Any, Any, list[Any]]:
-    """A client for commands, one to listen with, which differs on a cluster only, and all there is to close."""
+    """A client for commands, a client to listen with (another one only on a cluster), and all clients to close."""
     library, _ = _library()
     scheme, _, rest = url.partition("://")
     tls, _, kind = scheme.partition("+")
@@ -473,7 +464,7 @@ def _connect(url: str, options: dict[str, Any]) -> tuple[Any, Any, list[Any]]:
             return client, client, [client]
         return (_connect_cluster if kind == "cluster" else _connect_sentinel)(tls, rest, options)
     except (ValueError, TypeError) as error:
-        raise ConfigError(f"the store URL {_shown(url)} cannot be used: {error}") from None
+        raise ConfigError(f"the store URL {_without_password(url)} cannot be used: {error}") from None
 
 
 def _hosts(rest: str, port: int) -> tuple[str, list[tuple[str, int]], str, dict[str, str]]:
@@ -501,7 +492,7 @@ def _connect_cluster(tls: str, rest: str, options: dict[str, Any]) -> tuple[Any,
     credentials, hosts, _, _ = _hosts(rest, 6379)
     common = {**_credentials(credentials), **options, "ssl": tls == "rediss"}
     nodes = [cluster.ClusterNode(host, port) for host, port in hosts]
-    # What is published on any node is heard on every node.
+    # Every node receives what is published on any node.
     listener = library.Redis(host=hosts[0][0], port=hosts[0][1], **common)
     client = cluster.RedisCluster(startup_nodes=nodes, **common)
     return client, listener, [client, listener]
@@ -526,7 +517,7 @@ def _connect_sentinel(tls: str, rest: str, options: dict[str, Any]) -> tuple[Any
     return client, client, [client, *watch.sentinels]
 
 
-def _shown(url: str) -> str:
+def _without_password(url: str) -> str:
     """The URL without its password."""
     scheme, _, rest = url.partition("://")
     address, slash, path = rest.partition("/")
@@ -535,11 +526,11 @@ def _shown(url: str) -> str:
 
 
 @contextlib.contextmanager
-def _orderly() -> Generator[None]:
-    """What the library does not expect of those below it.
+def _library_faults() -> Generator[None]:
+    """Mend two faults below the library.
 
-    Python 3.11's `wait_for`, which it uses, swallows a cancellation that meets a result: it is brought up again. And
-    uvloop raises a RuntimeError where a write meets a connection that was reset, which is a lost connection like any other.
+    Python 3.11's `wait_for`, which it uses, loses a cancellation that arrives together with a result: raise it again.
+    uvloop raises RuntimeError for a write to a connection that was reset: raise ConnectionResetError instead.
     """
     task = asyncio.current_task()
     before = task.cancelling() if task is not None else 0
@@ -554,35 +545,32 @@ def _orderly() -> Generator[None]:
 
 
 @final
-class _Database:
-    """The connection, and what its failures mean."""
+class _Database(Database):
+    """The connections, and the translation of their failures."""
 
-    def __init__(self, url: str, namespace: str, patience: float) -> None:
+    def __init__(self, url: str, namespace: str, timeout: float) -> None:
         _, self._errors = _library()
         retry = importlib.import_module("redis.asyncio.retry")
         no_pause = importlib.import_module("redis.backoff").NoBackoff
         self.failures: Final = (self._errors.RedisError, OSError, TimeoutError)
-        self.where = _shown(url)
+        super().__init__(_without_password(url))
         self.prefix = f"trimaran:{{{namespace}}}:"
-        self.patience = patience
+        self.timeout = timeout
         options: dict[str, Any] = {
-            "socket_timeout": patience,
-            "socket_connect_timeout": min(2.0, patience),
-            # What was sent may have been done: to send it again is for those who know whether that is safe. And no error
-            # is for it to mend: it would connect anew before it gave up, in two tasks at once where two use a connection.
+            "socket_timeout": timeout,
+            "socket_connect_timeout": min(2.0, timeout),
+            # The library must not retry: Redis may have run the command already, and only the caller knows whether
+            # running it twice is safe. It must mend no error either: two tasks that share a connection would both reconnect.
             "retry": retry.Retry(no_pause(), 0, supported_errors=()),
         }
         self.client, self.listener, self._open = _connect(url, options)
-        self._condition = Condition(self.where)
-        self._is_hopeless = False  # waiting alone will not mend the last failure
-        self._room = asyncio.Semaphore(_MOST_CONNECTIONS)
+        self._free = asyncio.Semaphore(_MAX_CONNECTIONS)
         self._is_checked = False
-        self._closed = False
         self._at_work = 0
         self._idle = asyncio.Event()
 
     async def run(self, script: _Script, keys: list[str], *arguments: Any) -> Any:
-        """Run a script, as one step that nobody comes between."""
+        """Run a script, which is atomic."""
         return await self.attempt(lambda: self._evaluate(script, keys, arguments), writes=script.writes)
 
     async def _evaluate(self, script: _Script, keys: list[str], arguments: tuple[Any, ...]) -> Any:
@@ -593,125 +581,103 @@ class _Database:
             return await self.client.eval(script.text, len(names), *names, *arguments)
 
     async def attempt(self, work: Callable[[], Awaitable[T]], *, writes: bool = False) -> T:
-        if self._closed:
-            raise is_closed()
-        self._condition.check(writes=writes)
+        self._require_open()
+        self._health.check(writes=writes)
         self._at_work += 1
         try:
-            # Over all of it: the wait for a connection, its making, the command.
-            async with asyncio.timeout(self.patience), self._room:
-                with _orderly():
+            # Covers the wait for a connection, connecting, and the command.
+            async with asyncio.timeout(self.timeout), self._free:
+                with _library_faults():
                     if not self._is_checked:
                         await self._check_schema()
                     result = await work()
         except TimeoutError:
             await self._drop_idle()
-            raise self.failed(f"it did not answer within {self.patience:g} s") from None
+            raise self.failed(f"it did not answer within {self.timeout:g} s") from None
         except (self._errors.RedisError, OSError) as error:
             if not isinstance(error, self._errors.ResponseError) or isinstance(error, self._errors.ReadOnlyError):
                 await self._drop_idle()
-            raise self.meaning(error) from None
-        except ConfigError as error:  # what was ours at the start is another version's by now
+            raise self._translate(error) from None
+        except ConfigError as error:  # another version has written there meanwhile
             self._is_hopeless = True
-            raise self._condition.failed(str(error)) from None
+            raise self._health.failed(str(error)) from None
         finally:
             self._at_work -= 1
             if not self._at_work:
                 self._idle.set()
-        self._condition.succeeded(writes=writes)
+        self._health.succeeded(writes=writes)
         return result
 
-    async def start(self) -> None:
-        self._condition.is_starting = True
-        try:
-            await self.attempt(self.ping)
-        except StoreUnavailable as error:
-            if self._is_hopeless:
-                raise ConfigError(str(error)) from None
-            raise
-        finally:
-            self._condition.is_starting = False
+    async def _connect(self) -> None:
+        await self.attempt(self.client.ping)
 
-    async def check(self) -> Health:
-        began = time.monotonic()
-        is_read = False
-        try:
-            await self.attempt(lambda: self.client.get(f"{self.prefix}schema"))
-            is_read = True
-            # Nothing less than a write shows that it takes writes. Nobody reads it.
-            await self.attempt(lambda: self.client.set(f"{self.prefix}check", b"", px=60_000), writes=True)
-        except Error as error:
-            return Health(False, time.monotonic() - began, str(error), is_read)
-        return Health(True, time.monotonic() - began)
+    async def _try_read(self) -> None:
+        await self.attempt(lambda: self.client.get(f"{self.prefix}schema"))
+
+    async def _try_write(self) -> None:
+        await self.attempt(lambda: self.client.set(f"{self.prefix}check", b"", px=60_000), writes=True)
 
     async def _drop_idle(self) -> None:
-        """What broke one connection broke the others: else each would fail once more, long after all is well."""
+        """Close idle connections: the same cause has broken them, and each would fail one more operation."""
         pool = getattr(self.client, "connection_pool", None)
         with contextlib.suppress(*self.failures):
-            if pool is None:  # a cluster; it finds its nodes anew
+            if pool is None:  # a cluster; it looks for its nodes again
                 await self.client.aclose()
             else:
                 await pool.disconnect(inuse_connections=False)
 
     async def nothing(self) -> None:
-        """For when it only matters whether anything could be done."""
-
-    async def ping(self) -> None:
-        await self.client.ping()
+        """Do nothing: `attempt` alone checks whether the database is usable."""
 
     async def _check_schema(self) -> None:
         key = f"{self.prefix}schema"
-        found = await self.client.get(key)  # before the write: a replica, or a full Redis, can still be read
-        if found is None:
+        stored_schema = await self.client.get(key)  # first a read: a replica or a full Redis refuses writes
+        if stored_schema is None:
             await self.client.set(key, str(SCHEMA), nx=True)
-            found = await self.client.get(key)
-        if found is not None and found != str(SCHEMA).encode():
+            stored_schema = await self.client.get(key)
+        if stored_schema is not None and stored_schema != str(SCHEMA).encode():
             raise ConfigError(
-                f"what is in {self.where} under {self.prefix} was written by another version of Trimaran: its schema is "
-                f"{found[:20].decode(errors='replace')}, this one reads {SCHEMA}. Give another namespace, or use the version that wrote it"
+                f"another version of Trimaran wrote the data in {self.where} under {self.prefix}: its schema is "
+                f"{stored_schema[:20].decode(errors='replace')}, this one reads {SCHEMA}. Give another namespace, or use the version that wrote it"
             )
         self._is_checked = True
 
     def failed(self, text: str) -> StoreUnavailable:
-        # Whatever comes back may be another Redis, with other things in it.
+        # The Redis that comes back may be another one, with other data.
         self._is_checked = self._is_hopeless = False
-        return self._condition.failed(f"the store at {self.where} is not to be had: {text}")
+        return self._health.failed(f"the store at {self.where} is unavailable: {text}")
 
-    def meaning(self, error: Exception) -> Error:
+    def _translate(self, error: Exception) -> Error:
         known = self._errors.exceptions
         text = str(error) or type(error).__name__
         self._is_hopeless = False
         if isinstance(error, known.OutOfMemoryError) or "OOM command not allowed" in text:
-            return self._condition.full(
+            return self._health.full(
                 f"the store at {self.where} is full: give Redis more memory (maxmemory), or shorter TTLs"
             )
         if isinstance(error, (known.AuthenticationError, known.AuthorizationError, known.NoPermissionError)):
             self._is_hopeless = True
-            return self._condition.failed(
-                f"the store at {self.where} refuses us: {text}. Look at user and password in its URL"
+            return self._health.failed(
+                f"the store at {self.where} refuses the login: {text}. Check the user and password in its URL"
             )
         for words, remedy in _NO_WRITES.items():
-            if words in text:  # of a script, Redis says first where in it
-                return self._condition.failed(f"the store at {self.where} takes no writes: {remedy}", only_writes=True)
-        if isinstance(error, known.ResponseError) and not text.startswith(_PASSING):
-            # About this one command: no reason to leave the others alone.
+            if words in text:  # in the text of a script error, its place comes first
+                return self._health.failed(f"the store at {self.where} takes no writes: {remedy}", only_writes=True)
+        if isinstance(error, known.ResponseError) and not text.startswith(_TEMPORARY):
+            # About this command only: others may succeed.
             return StoreUnavailable(f"the store at {self.where} refused: {text}")
         return self.failed(text)
 
-    def refuse(self) -> None:
-        """From now on nothing is begun."""
-        self._closed = True
-
     async def close(self) -> None:
-        # A connection that is in use now would be given back to nobody.
+        # Wait until no connection is in use: the library would leak it.
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self.patience):
+            async with asyncio.timeout(self.timeout):
                 while self._at_work:
                     self._idle.clear()
                     await self._idle.wait()
         for client in self._open:
             with contextlib.suppress(*self.failures):
-                async with asyncio.timeout(self.patience):
+                async with asyncio.timeout(self.timeout):
                     await client.aclose()
 
 
@@ -731,19 +697,19 @@ class _Sessions:
         return [f"session:{id}", "sessions"]
 
     async def create(self, record: SessionRecord, *, ttl: float, most: int | None = None) -> SessionRecord:
-        kept = replace(record, stamp=1)
+        new = replace(record, stamp=1)
         keys, most = self._keys(record.id), -1 if most is None else most
-        done = await self._database.run(_SESSION_PUT, keys, record.id, _pack(kept), 0, _ms(ttl), most)
+        done = await self._database.run(_SESSION_PUT, keys, record.id, pack(new), 0, _ms(ttl), most)
         if done == -1:
-            raise taken("session")
+            raise id_taken("session")
         if done == -2:
             raise too_many("sessions", most)
-        return kept
+        return new
 
     async def get(self, id: str) -> SessionRecord | None:
         key = f"{self._database.prefix}session:{id}"
         data = await self._database.attempt(lambda: self._database.client.hget(key, "data"))
-        return None if data is None else read_record(_session, data)
+        return None if data is None else read_session(data)
 
     async def touch(self, id: str, *, ttl: float) -> bool:
         return bool(await self._database.run(_SESSION_TOUCH, self._keys(id), id, _ms(ttl)))
@@ -751,10 +717,10 @@ class _Sessions:
     async def put(self, record: SessionRecord, *, ttl: float | None = None) -> SessionRecord | None:
         if record.stamp < 1:
             return None
-        kept = replace(record, stamp=record.stamp + 1)
+        updated = replace(record, stamp=record.stamp + 1)
         keys = self._keys(record.id)
-        done = await self._database.run(_SESSION_PUT, keys, record.id, _pack(kept), record.stamp, _ms(ttl), -1)
-        return kept if done == 1 else None
+        done = await self._database.run(_SESSION_PUT, keys, record.id, pack(updated), record.stamp, _ms(ttl), -1)
+        return updated if done == 1 else None
 
     async def delete(self, id: str) -> bool:
         return bool(await self._database.run(_SESSION_DELETE, self._keys(id), id))
@@ -775,7 +741,7 @@ class _Events:
         return [f"events:{session}:{stream}", f"stream:{session}:{stream}", f"streams:{session}"]
 
     async def _add(self, session: str, stream: str, ttl: float, *data: bytes) -> int:
-        channel, envelope = self._bus.sealed(topic_of(session, stream), b"")
+        channel, envelope = self._bus.sealed(event_topic(session, stream), b"")
         keys = self._keys(session, stream)
         limits = self._max_events, self._max_bytes
         return await self._database.run(_EVENT_ADD, keys, stream, _ms(ttl), channel, envelope, *limits, *data)
@@ -790,10 +756,10 @@ class _Events:
         if writes:
             prefix = self._database.prefix
             events: list[bytes] = []
-            parts = [_part(*key, those, events) for key, those in by_stream(writes).items()]
-            parts.sort(key=lambda part: not part[5])  # what is only ended comes last
+            parts = [_part(*key, stream_writes, events) for key, stream_writes in group_by_stream(writes).items()]
+            parts.sort(key=lambda part: not part[5])  # streams that only end come last
             channel, envelope = self._bus.sealed("", b"")
-            # The one key says where all of them are.
+            # One key is enough to name the node of the cluster.
             await self._database.run(
                 _EVENTS_WRITE,
                 ["streams"],
@@ -801,7 +767,7 @@ class _Events:
                 channel,
                 envelope,
                 self._max_events,
-                _pack(parts),
+                pack(parts),
                 b"".join(events),
                 self._max_bytes,
             )
@@ -809,15 +775,11 @@ class _Events:
     async def read(self, session: str, stream: str, after: int, *, limit: int = 100) -> EventsPage:
         keys = self._keys(session, stream)[:2]
         last, ended, rows = await self._database.run(_EVENT_READ, keys, max(after, 0), max(1, limit))
-        events = [Event(int(id.partition(b"-")[0]), fields[1]) for id, fields in rows]
-        return page_of(events, last, bool(ended), after)
+        events = [StoredEvent(int(id.partition(b"-")[0]), fields[1]) for id, fields in rows]
+        return events_page(events, last, bool(ended), after)
 
     async def wait(self, session: str, stream: str, after: int, *, timeout: float) -> bool:
-        async def has_news() -> bool:
-            page = await self.read(session, stream, after, limit=1)
-            return bool(page.events) or page.is_ended or page.last > after
-
-        return await wait_for_news(self._bus.board, topic_of(session, stream), has_news, timeout)
+        return await wait_for_events(self, self._bus.board, session, stream, after, timeout)
 
     async def delete(self, session: str) -> None:
         prefix = self._database.prefix
@@ -829,7 +791,7 @@ class _Events:
 def _part(
     session: str, stream: str, writes: list[EventWrite], events: list[bytes]
 ) -> tuple[str, str, int, bool, list[int], list[int]]:
-    """What is written to one stream; its events go to those of the others."""
+    """The part of a write for one stream. Its events are appended to `events`."""
     numbers: list[int] = []
     sizes: list[int] = []
     for write in writes:
@@ -840,19 +802,9 @@ def _part(
     return session, stream, _ms(writes[-1].ttl), len(sizes) < len(writes), numbers, sizes
 
 
-def _hidden(owner: str) -> str:
-    """An owner as part of a key: of one length, whatever it is."""
+def _owner_key(owner: str) -> str:
+    """An owner as part of a key, with a fixed length."""
     return hashlib.sha256(owner.encode()).hexdigest()[:32]
-
-
-def _record(row: Any) -> TaskRecord | None:
-    data, stamp, worker, lease = row
-    record = read_record(_task, data)
-    return None if record is None else replace(record, stamp=stamp, worker=worker.decode(), lease_ms=int(lease))
-
-
-def _records(rows: Any) -> list[TaskRecord]:
-    return [record for record in map(_record, rows) if record is not None]
 
 
 @final
@@ -865,36 +817,36 @@ class _Tasks:
         return await self._database.run(script, keys, self._database.prefix, id, *arguments)
 
     async def create(self, record: TaskRecord, *, most: int | None = None) -> TaskRecord:
-        kept = replace(record, stamp=1, worker="", lease_ms=0)
+        new = new_task(record)
         done = await self._run(
             _TASK_CREATE,
             record.id,
-            _pack(kept),
-            _hidden(record.owner),
+            pack(new),
+            _owner_key(record.owner),
             record.created_ms,
             record.expires_ms,
             record.status,
             -1 if most is None else most,
         )
         if done == -1:
-            raise taken("task")
+            raise id_taken("task")
         if done == -2:
             raise too_many("tasks of this caller", most or 0)
-        return kept
+        return new
 
     async def get(self, id: str) -> TaskRecord | None:
         row = await self._run(_TASK_GET, id)
-        return _record(row) if row else None
+        return read_task(row) if row else None
 
     async def update(self, record: TaskRecord) -> TaskRecord | None:
-        row = await self._run(_TASK_UPDATE, record.id, _pack(record), record.stamp, record.status, record.expires_ms)
+        row = await self._run(_TASK_UPDATE, record.id, pack(record), record.stamp, record.status, record.expires_ms)
         if not row:
             return None
         return replace(record, stamp=row[1], worker=row[2].decode(), lease_ms=int(row[3]))
 
     async def claim(self, id: str, worker: str, *, seconds: float) -> TaskRecord | None:
         row = await self._run(_TASK_CLAIM, id, worker, _ms(seconds))
-        return _record(row) if row else None
+        return read_task(row) if row else None
 
     async def renew(self, id: str, worker: str, *, seconds: float) -> bool:
         return bool(await self._run(_TASK_LEASE, id, worker, worker, _ms(seconds)))
@@ -907,189 +859,166 @@ class _Tasks:
 
     async def list(self, owner: str, *, cursor: str | None = None, limit: int = 100) -> TasksPage:
         created, id = read_cursor(cursor)
-        hidden = _hidden(owner)
-        rows = await self._run(_TASK_LIST, id, created, hidden, limit + 1, key=f"owned:{hidden}")
-        return cut_page(_records(rows), limit)
+        owner_key = _owner_key(owner)
+        rows = await self._run(_TASK_LIST, id, created, owner_key, limit + 1, key=f"owned:{owner_key}")
+        return tasks_page(read_tasks(rows), limit)
 
     async def count(self, owner: str | None = None) -> int:
-        return await self._database.run(_COUNT, ["tasks" if owner is None else f"alive:{_hidden(owner)}"])
+        return await self._database.run(_COUNT, ["tasks" if owner is None else f"alive:{_owner_key(owner)}"])
 
     async def due(self, *, limit: int = 100) -> list[TaskRecord]:
-        return _records(await self._run(_TASK_DUE, "", limit))
+        return read_tasks(await self._run(_TASK_DUE, "", limit))
 
     async def sweep(self, *, limit: int = 1000) -> list[str]:
         return [id.decode() for id in await self._run(_TASK_SWEEP, "", limit)]
 
 
 @final
-class _Bus:
+class _Bus(StoreBus):
     def __init__(self, database: _Database) -> None:
+        super().__init__()
         self._database = database
-        self.name = secrets.token_hex(8)
-        self.board = Switchboard(self._opened, self._left)
-        self.router = Router(self.name, self.board, self._send)
         self._prefix = f"{database.prefix}bus:"
         self._listening: asyncio.Task[None] | None = None
-        self._heard: Any = None  # the connection that listens, while there is one
+        self._pubsub: Any = None  # the connection that listens, while there is one
         self._confirmed: dict[str, asyncio.Future[None]] = {}
-        """The topics Redis was asked for; done when it has said yes."""
-        self._asked: dict[str, int] = {}
-        """How often it has yet to say so."""
+        """Topics subscribed to; done when Redis has confirmed."""
+        self._pending: dict[str, int] = {}
+        """Confirmations still to come, by topic."""
         self._turn = asyncio.Lock()
         self._leaving: set[asyncio.Task[None]] = set()
 
-    @property
-    def poisoned(self) -> int:
-        return self.board.poisoned
-
-    @property
-    def overflowed(self) -> int:
-        return self.board.overflowed
-
     def sealed(self, topic: str, data: bytes) -> tuple[str, bytes]:
-        return self._prefix + topic, _pack(_Envelope(self.name, data))
+        return self._prefix + topic, pack(_Envelope(self.name, data))
 
     async def _send(self, topic: str, data: bytes) -> int | None:
         channel, envelope = self.sealed(topic, bytes(data))
-        heard = await self._database.attempt(lambda: self._database.listener.publish(channel, envelope))
-        # A node of a cluster knows only of those who listen to itself.
-        return heard if heard or self._database.listener is self._database.client else None
-
-    async def publish(self, topic: str, data: bytes) -> None:
-        await self._send(topic, data)
-
-    def subscribe(self, *topics: str, size: int = MAX_QUEUED) -> Mailbox:
-        return Mailbox(self.board, topics, size)
-
-    def answer(self, worker: str, respond: Callable[[bytes], Awaitable[bytes]]) -> AbstractAsyncContextManager[None]:
-        return self.router.answer(worker, respond)
-
-    async def request(self, worker: str, data: bytes, *, timeout: float) -> bytes:
-        return await self.router.request(worker, data, timeout=timeout)
+        receivers = await self._database.attempt(lambda: self._database.listener.publish(channel, envelope))
+        # A node of a cluster counts only its own listeners.
+        return receivers if receivers or self._database.listener is self._database.client else None
 
     # Listening
 
-    async def _opened(self, topic: str) -> None:
-        # Says at once, and clearly, what is wrong with the store.
+    async def _open_topic(self, topic: str) -> None:
+        # Raises at once, with a clear message, if the store is unavailable.
         await self._database.attempt(self._database.nothing)
         confirmed = self._confirmed.get(topic)
         if confirmed is None:
             confirmed = self._confirmed[topic] = asyncio.get_running_loop().create_future()
-            if self._heard is not None:
-                with contextlib.suppress(*self._database.failures):  # the listener notices, and asks for all anew
-                    await self._ask(self._heard, topic)
+            if self._pubsub is not None:
+                with contextlib.suppress(*self._database.failures):  # the listening task notices, and subscribes again
+                    await self._subscribe(self._pubsub, topic)
         if self._listening is None or self._listening.done():
             self._listening = asyncio.create_task(self._listen(), name="trimaran store bus")
         try:
-            async with asyncio.timeout(self._database.patience):
+            async with asyncio.timeout(self._database.timeout):
                 await asyncio.shield(confirmed)
         except TimeoutError:
             raise StoreUnavailable(
-                f"the store at {self._database.where} did not confirm a subscription within {self._database.patience:g} s"
+                f"the store at {self._database.where} did not confirm a subscription within {self._database.timeout:g} s"
             ) from None
 
-    async def _ask(self, heard: Any, *topics: str) -> None:
+    async def _subscribe(self, pubsub: Any, *topics: str) -> None:
         async with self._turn:
             for topic in topics:
-                self._asked[topic] = self._asked.get(topic, 0) + 1
-            with _orderly():
-                await heard.subscribe(*(self._prefix + topic for topic in topics))
+                self._pending[topic] = self._pending.get(topic, 0) + 1
+            with _library_faults():
+                await pubsub.subscribe(*(self._prefix + topic for topic in topics))
 
-    def _left(self, topic: str) -> None:
+    def _close_topic(self, topic: str) -> None:
         confirmed = self._confirmed.pop(topic, None)
         if confirmed is not None:
             confirmed.cancel()
-        if self._heard is not None:
-            task = asyncio.ensure_future(self._leave(self._heard, topic))
+        if self._pubsub is not None:
+            task = asyncio.ensure_future(self._leave(self._pubsub, topic))
             self._leaving.add(task)
             task.add_done_callback(self._leaving.discard)
 
-    async def _leave(self, heard: Any, topic: str) -> None:
+    async def _leave(self, pubsub: Any, topic: str) -> None:
         with contextlib.suppress(*self._database.failures):
             async with self._turn:
-                if topic not in self.board:  # nobody came back meanwhile
-                    with _orderly():
-                        await heard.unsubscribe(self._prefix + topic)
+                if topic not in self.board:  # nobody has subscribed again
+                    with _library_faults():
+                        await pubsub.unsubscribe(self._prefix + topic)
 
     async def _listen(self) -> None:
-        """Hear for this process; over and over, if the connection breaks."""
+        """Receive messages for this process. Connects again whenever the connection breaks."""
         backoff = Backoff()
         gap = None
         while True:
-            heard = self._database.listener.pubsub()
+            pubsub = self._database.listener.pubsub()
             failure = StoreUnavailable("it closed the connection")
             try:
-                await self._hear(heard, backoff, gap)
+                await self._read_messages(pubsub, backoff, gap)
             except self._database.failures as error:
                 failure = backoff.failed(str(error))
-            except Exception as error:  # whatever it is, nobody else would listen again
-                logger.exception("the bus of the store failed, and begins anew")
+            except Exception as error:  # any other error would end listening for good
+                logger.exception("the bus of the store failed and starts again")
                 failure = backoff.failed(str(error))
             finally:
-                self._heard = None
+                self._pubsub = None
                 with contextlib.suppress(*self._database.failures):
-                    await heard.aclose()
+                    await pubsub.aclose()
             gap = "the connection to the store was lost"
-            self._asked.clear()
+            self._pending.clear()
             for topic, confirmed in self._confirmed.items():
                 if confirmed.done():
                     self._confirmed[topic] = asyncio.get_running_loop().create_future()
             await asyncio.sleep(failure.retry_after)
 
-    async def _hear(self, heard: Any, backoff: Backoff, gap: str | None) -> None:
-        # A topic of our own keeps the connection subscribed to something, and so alive, when nobody listens.
+    async def _read_messages(self, pubsub: Any, backoff: Backoff, gap: str | None) -> None:
+        # A topic of our own keeps the connection subscribed, and so open, while nobody listens.
         missing = {f"life/{self.name}", *self.board.topics()}
-        await self._ask(heard, *missing)
-        self._heard = heard
+        await self._subscribe(pubsub, *missing)
+        self._pubsub = pubsub
         late = set(self.board.topics()) - missing
         if late:
-            await self._ask(heard, *late)
+            await self._subscribe(pubsub, *late)
         loop = asyncio.get_running_loop()
         alive = pinged = loop.time()
         while True:
-            message = await heard.get_message(timeout=_PING)
+            message = await pubsub.get_message(timeout=_PING)
             now = loop.time()
             if message is not None:
                 alive = now
                 backoff.succeeded()
-                missing.discard(self._take(message))
+                missing.discard(self._handle(message))
                 if gap is not None and not missing:
-                    # Only now: whoever looks again because of it can miss nothing that comes after.
+                    # Only after every confirmation: a listener that reads the state now misses no later message.
                     self.board.gap(gap)
                     gap = None
             elif now - alive > _SILENCE:
-                raise TimeoutError(f"it said nothing for {_SILENCE:g} s")
+                raise TimeoutError(f"it sent nothing for {_SILENCE:g} s")
             if now - pinged >= _PING:
                 pinged = now
-                with _orderly():
-                    await heard.ping()
+                with _library_faults():
+                    await pubsub.ping()
 
-    def _take(self, message: Any) -> str:
-        """Deal with one thing heard; the topic, if that is confirmed by it."""
+    def _handle(self, message: Any) -> str:
+        """Handle one message. Returns the topic if the message confirms it, else an empty string."""
         kind, channel, data = message["type"], message["channel"], message["data"]
         topic = channel.decode(errors="replace").removeprefix(self._prefix) if isinstance(channel, bytes) else ""
         if kind == "subscribe":
-            # A topic may be left and asked for again before Redis has answered: the last answer counts.
-            self._asked[topic] = left = self._asked.get(topic, 1) - 1
+            # A topic may be left and subscribed to again before Redis confirms: the last confirmation counts.
+            self._pending[topic] = left = self._pending.get(topic, 1) - 1
             if left > 0:
                 return ""
-            del self._asked[topic]
+            del self._pending[topic]
             confirmed = self._confirmed.get(topic)
             if confirmed is not None and not confirmed.done():
                 confirmed.set_result(None)
             return topic
-        if kind == "message" and topic not in self._asked:  # else it is for those who have left; others asked after it
+        if kind == "message" and topic not in self._pending:  # else it is for listeners that have left
             try:
                 envelope = _envelope.decode(data)
             except (msgspec.MsgspecError, TypeError):
                 self.board.drop("not a message of a store")
             else:
-                self.board.deliver(Message(topic, envelope.data, envelope.sender))
+                self.board.deliver(BusMessage(topic, envelope.data, envelope.sender))
         return ""
 
     async def close(self) -> None:
-        self.board.gap("the store was closed")
-        await self.router.close()
+        await super().close()
         tasks = {task for task in (self._listening, *self._leaving) if task is not None}
         self._listening = None
         for task in tasks:
@@ -1099,57 +1028,30 @@ class _Bus:
 
 
 @final
-class RedisStore:
+class RedisStore(DatabaseStore[_Database]):
     """A store on Redis, for any number of processes and machines.
 
     Args:
         url: `redis://`, `rediss://`, `unix://`, `redis+sentinel://host,host/service/0`, `redis+cluster://host,host`;
             with `rediss+` for TLS.
-        namespace: Keeps several programs on one Redis apart.
-        patience: Seconds that any one operation may take.
-        max_events: Of each stream; beyond it, the oldest go.
-        max_event_bytes: Of each stream; beyond it, the oldest go, but not the newest.
+        namespace: Separates several programs on one Redis.
+        timeout: Seconds that any one operation may take.
+        max_events: Events kept of each stream; the oldest go first.
+        max_event_bytes: Bytes kept of each stream; the oldest events go first, the newest always stays.
     """
-
-    is_shared = True
-    is_durable = True
 
     def __init__(
         self,
         url: str,
         *,
         namespace: str = "main",
-        patience: float = PATIENCE,
+        timeout: float = OPERATION_TIMEOUT,
         max_events: int = MAX_EVENTS,
         max_event_bytes: int = MAX_EVENT_BYTES,
     ) -> None:
-        self._database = _Database(url, namespace, patience)
-        self.bus: Final = _Bus(self._database)
-        self.sessions: Final = _Sessions(self._database)
-        self.events: Final = _Events(self._database, self.bus, max_events, max_event_bytes)
-        self.tasks: Final = _Tasks(self._database)
-
-    async def start(self) -> None:
-        await self._database.start()
-
-    async def close(self) -> None:
-        self._database.refuse()
-        await self.bus.close()
-        await self._database.close()
-
-    async def check(self) -> Health:
-        return await self._database.check()
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self.start()
-        except BaseException:
-            await self.close()
-            raise
-        return self
-
-    async def __aexit__(self, *_: Any) -> None:
-        await self.close()
-
-    def __repr__(self) -> str:
-        return f"RedisStore({self._database.where!r})"
+        database = _Database(url, namespace, timeout)
+        self.bus: Final = _Bus(database)
+        super().__init__(database, self.bus)
+        self.sessions: Final = _Sessions(database)
+        self.events: Final = _Events(database, self.bus, max_events, max_event_bytes)
+        self.tasks: Final = _Tasks(database)

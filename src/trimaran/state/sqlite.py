@@ -1,13 +1,13 @@
 """The store of one machine: a SQLite file, shared by the processes that open it.
 
-The database is spoken to in two threads of its own, one that reads and one that writes, so the loop never waits for a disk.
-Its log is a WAL: readers do not wait for the one writer, and what is written outlives a kill. Tasks are also flushed to the disk before they count as
-written; sessions, events and messages, which do not matter after the machine has gone down, are not.
+Two threads use the database, one that reads and one that writes, so the event loop never waits for a disk. The journal is
+a WAL: readers do not wait for the writer, and written data outlives a kill of the process. Tasks are also flushed to the
+disk before a write returns. Sessions, events and messages are not: nobody needs them after the machine has gone down.
 
-The bus is a table that each process looks at fifty times a second while somebody listens. That is right for the handful of
-workers one machine has; between machines, use Redis.
+The bus is a table that each process reads fifty times a second while somebody listens. That is right for the few workers
+of one machine; between machines, use Redis.
 
-A file of another program, or of another version of this schema, is refused and not touched.
+A file of another program, or of another version of this schema, is refused and left unchanged.
 """
 
 from __future__ import annotations
@@ -15,34 +15,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import secrets
 import sqlite3
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar, final
+from typing import Any, Final, TypeVar, final
 
-import msgspec
 from msgspec.structs import replace
 
+from trimaran.daemon_threads import DaemonExecutor
 from trimaran.errors import ConfigError, Error
-from trimaran.executor import DaemonExecutor
 
-from .condition import Condition
+from .bus import StoreBus, wait_for_events
 from .contracts import (
     MAX_EVENT_BYTES,
     MAX_EVENTS,
-    MAX_QUEUED,
-    PATIENCE,
+    OPERATION_TIMEOUT,
     SCHEMA,
-    TERMINAL,
-    Event,
+    BusMessage,
     EventsPage,
     EventWrite,
-    Health,
-    Message,
     SessionRecord,
+    StoredEvent,
     StoreError,
     StoreFull,
     StoreUnavailable,
@@ -50,21 +44,22 @@ from .contracts import (
     TasksPage,
     read_cursor,
 )
-from .memory import (
-    Mailbox,
-    Router,
-    Switchboard,
-    by_stream,
-    cut_page,
-    is_closed,
+from .database import Database, DatabaseStore
+from .records import (
+    event_topic,
+    events_page,
+    group_by_stream,
+    id_taken,
     logger,
+    new_task,
     now_ms,
-    page_of,
-    read_record,
-    taken,
+    pack,
+    read_session,
+    read_task,
+    read_tasks,
+    tasks_page,
     too_many,
-    topic_of,
-    wait_for_news,
+    updated_task,
 )
 
 __all__ = ["SqliteStore"]
@@ -73,27 +68,27 @@ T = TypeVar("T")
 Connection = sqlite3.Connection
 
 _APPLICATION: Final = 0x54524D4E  # "TRMN", in the header of the file
-# Seconds between two looks at the table of messages: as quick as anyone notices, and under 1% of a core.
+# Seconds between two reads of the table of messages: no delay that anyone notices, and under 1% of a core.
 _LOOK: Final = 0.02
-# Operations that may wait for the thread; beyond it the disk is too slow for what is asked, and waiting makes it worse.
-_MOST_WAITING: Final = 5000
-# How long and how many messages are kept: a process that did not look for this long hears of a gap.
+# Operations that may wait for a thread. If more wait, the disk is too slow, and a longer queue makes it worse.
+_MAX_WAITING: Final = 5000
+# How long messages are kept, and how many: a process that did not read for longer is told of a gap.
 _MESSAGES_MS: Final = 60_000
-_MOST_MESSAGES: Final = 20_000
-# The ids of a hundred thousand tasks: a new one goes to any page of their index. Used as far as there is something to hold.
+_MAX_MESSAGES: Final = 20_000
+# Fits the index of a hundred thousand tasks: a new id may belong on any of its pages. Memory is used only as needed.
 _CACHE_KB: Final = 16 * 1024
-# Writes between two removals of what is past its time.
+# Writes between two removals of expired rows.
 _PURGE_EVERY: Final = 64
 
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _HOPELESS: Final = _DAMAGED | {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}
-# What SQLite also says where a disk is full: the files beside the database cannot be made, or not be made longer.
-_ROOM_MAY_LACK: Final = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
-# Bytes below which a disk is full: those files grow by 32 KiB.
+# SQLite also reports these when a disk is full: it cannot create or extend the files beside the database.
+_MAYBE_FULL: Final = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
+# A disk with fewer free bytes is full: those files grow by 32 KiB.
 _ROOM: Final = 64 * 1024
-# What a check waits for a write. Half a second is what a readiness probe has for all of it.
+# How long a check waits for a write. A readiness probe has half a second for everything.
 _CHECK_SECONDS: Final = 0.3
-_LONGEST: Final = 1_000_000_000  # SQLite's own limit for one value
+_MAX_VALUE_BYTES: Final = 1_000_000_000  # SQLite's own limit for one value
 
 _TABLES: Final = """
 CREATE TABLE sessions (id TEXT PRIMARY KEY, stamp INTEGER NOT NULL, expires INTEGER NOT NULL, data BLOB NOT NULL) WITHOUT ROWID;
@@ -117,30 +112,26 @@ CREATE INDEX tasks_by_lease ON tasks (lease) WHERE status = 'working';
 CREATE TABLE messages (id INTEGER PRIMARY KEY AUTOINCREMENT, topic TEXT NOT NULL, sender TEXT NOT NULL, data BLOB NOT NULL, at INTEGER NOT NULL);
 """
 
-_MOST_STREAMS: Final = 10_000  # of which is known how much was added to them
-
-_pack: Final = msgspec.msgpack.Encoder().encode
-_session: Final = msgspec.msgpack.Decoder(SessionRecord)
-_task: Final = msgspec.msgpack.Decoder(TaskRecord)
+_MAX_STREAMS: Final = 10_000  # whose growth is remembered
 
 
 @final
 class _Lane:
-    """A thread, and its connection to the file. All but `run` and `end` happen in the thread."""
+    """A thread with its own connection to the file. Everything but `run` and `end` happens in the thread."""
 
-    def __init__(self, path: Path, patience: float, name: str, meaning: Callable[[sqlite3.Error], Error]) -> None:
+    def __init__(self, path: Path, timeout: float, name: str, translate: Callable[[sqlite3.Error], Error]) -> None:
         self._path = path
-        self._patience = patience
+        self._timeout = timeout
         self._name = name
-        self._meaning = meaning
+        self._translate = translate
         self._pool: DaemonExecutor | None = None
         self._connection: Connection | None = None
         self._identity: object = None
-        self._looked = 0.0
+        self._checked_at = 0.0
         self.generation = 0
-        """How many files this lane has had: another one has none of what was in the last."""
+        """Counts the files opened: a file that replaced another has none of its data."""
         self.flushes: bool | None = None
-        """Whether its writes are flushed to the disk, as last set."""
+        """Whether writes are flushed to the disk, as last set."""
         self.writes = 0
 
     async def run(self, work: Callable[[Connection], T]) -> T:
@@ -152,22 +143,22 @@ class _Lane:
         try:
             return work(self._open())
         except sqlite3.Error as error:
-            # Begin anew next time: somebody may have put a good file there by then.
+            # Open the file again next time: somebody may have replaced it with a good one.
             if _code(error) in _HOPELESS | {sqlite3.SQLITE_IOERR}:
                 self._close()
-            # Before the next one has its turn: what waited behind this must not wait as long again.
-            raise self._meaning(error) from None
+            # Here and not in the loop: the operation next in this thread must not wait as long again.
+            raise self._translate(error) from None
 
     def _open(self) -> Connection:
-        if self._connection is not None and self._is_elsewhere():
-            logger.warning("%s was removed or replaced: what was in it is lost, and it begins anew", self._path)
+        if self._connection is not None and self._was_replaced():
+            logger.warning("%s was removed or replaced: its data is lost, and the store starts empty", self._path)
             self._close()
         if self._connection is None:
-            with contextlib.suppress(FileExistsError, OSError):  # SQLite says it better
-                # Results of tools are in it: for this user's eyes only. The files beside it get the same mode.
+            with contextlib.suppress(FileExistsError, OSError):  # SQLite has the better message
+                # Only this user may read it: it holds results of tools. SQLite gives the files beside it the same mode.
                 os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             connection = sqlite3.connect(
-                self._path, timeout=self._patience, isolation_level=None, check_same_thread=False, cached_statements=64
+                self._path, timeout=self._timeout, isolation_level=None, check_same_thread=False, cached_statements=64
             )
             try:
                 _prepare(connection, self._path)
@@ -179,12 +170,12 @@ class _Lane:
             self._connection, self._identity, self.flushes = connection, identity, None
         return self._connection
 
-    def _is_elsewhere(self) -> bool:
-        """Is there another file by now where ours was, or none? Asked once a second."""
+    def _was_replaced(self) -> bool:
+        """Whether the file was removed or replaced. Checked once a second."""
         now = time.monotonic()
-        if now - self._looked < 1.0:
+        if now - self._checked_at < 1.0:
             return False
-        self._looked = now
+        self._checked_at = now
         return _identify(self._path) != self._identity
 
     def _close(self) -> None:
@@ -196,7 +187,7 @@ class _Lane:
         pool, self._pool = self._pool, None
         if pool is not None:
             with contextlib.suppress(sqlite3.Error, TimeoutError):
-                async with asyncio.timeout(self._patience + 1):
+                async with asyncio.timeout(self._timeout + 1):
                     await asyncio.get_running_loop().run_in_executor(pool, self._close)
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -214,26 +205,24 @@ def _identify(path: Path) -> object:
 
 
 @final
-class _Database:
-    """The file, its threads, and what its failures mean."""
+class _Database(Database):
+    """The file, its threads, and the translation of its failures."""
 
-    def __init__(self, path: Path, patience: float, clock: Callable[[], int]) -> None:
+    def __init__(self, path: Path, timeout: float, clock: Callable[[], int]) -> None:
+        super().__init__(str(path))
         self.path = path
         self.clock = clock
-        self._patience = patience
-        self._condition = Condition(str(path))
-        # Whoever reads need not wait for a write that waits for a lock.
-        self.reader = _Lane(path, patience, "trimaran store reads", self._meaning)
-        self._writer = _Lane(path, patience, "trimaran store writes", self._meaning)
+        self._timeout = timeout
+        # A read does not wait for a write that waits for a lock.
+        self.reader = _Lane(path, timeout, "trimaran store reads", self._translate)
+        self._writer = _Lane(path, timeout, "trimaran store writes", self._translate)
         self._waiting = 0
-        self._is_hopeless = False  # waiting alone will not mend the last failure
-        self._closed = False
 
     async def read(self, work: Callable[[Connection], T]) -> T:
         return await self._run(self.reader, work)
 
     async def write(self, work: Callable[[Connection], T], *, flush: bool = False) -> T:
-        """Do it in a transaction of its own, which no other writer can come between."""
+        """Run `work` in a transaction of its own, which excludes other writers."""
         lane = self._writer
 
         def transact(connection: Connection) -> T:
@@ -256,47 +245,46 @@ class _Database:
         return await self._run(lane, transact)
 
     async def _run(self, lane: _Lane, work: Callable[[Connection], T]) -> T:
-        if self._closed:
-            raise is_closed()
+        self._require_open()
         writes = lane is self._writer
-        condition = self._condition
-        condition.check(writes=writes)
-        if self._waiting >= _MOST_WAITING:
+        health = self._health
+        health.check(writes=writes)
+        if self._waiting >= _MAX_WAITING:
             raise StoreUnavailable(f"{self.path} is too slow: {self._waiting} operations wait for it")
 
         def attempt(connection: Connection) -> T:
-            condition.check(writes=writes)  # it may have failed while this waited for its turn
+            health.check(writes=writes)  # the database may have failed while this waited
             return work(connection)
 
         self._waiting += 1
         try:
-            # Longer than SQLite itself waits for a lock, so that its own words are heard. What has not begun by then never does.
-            async with asyncio.timeout(self._patience + 1):
+            # Longer than SQLite waits for a lock, so that its own error comes first. Work that has not begun by then never does.
+            async with asyncio.timeout(self._timeout + 1):
                 result = await lane.run(attempt)
         except TimeoutError:
             self._is_hopeless = False
-            raise condition.failed(f"{self.path} did not answer within {self._patience + 1:g} s") from None
-        except ConfigError as error:  # what was fine at the start is another's file by now
+            raise health.failed(f"{self.path} did not answer within {self._timeout + 1:g} s") from None
+        except ConfigError as error:  # another program's file replaced ours
             self._is_hopeless = True
-            raise condition.failed(str(error)) from None
+            raise health.failed(str(error)) from None
         except RuntimeError as error:  # no thread can be started
-            raise condition.failed(f"{self.path} cannot be used: {error}") from None
+            raise health.failed(f"{self.path} cannot be used: {error}") from None
         finally:
             self._waiting -= 1
-        condition.succeeded(writes=writes)
+        health.succeeded(writes=writes)
         return result
 
-    def _meaning(self, error: sqlite3.Error) -> Error:
-        """What a failure is to whoever asked. Called in either thread."""
+    def _translate(self, error: sqlite3.Error) -> Error:
+        """The error that callers see for a failure of SQLite. Called in either thread."""
         code, path = _code(error), self.path
         self._is_hopeless = False
-        if code == sqlite3.SQLITE_FULL or (code in _ROOM_MAY_LACK and _has_no_room(path)):
-            return self._condition.full(f"{path} cannot grow, its disk is full: make room")
-        if code == sqlite3.SQLITE_TOOBIG:  # for this one: no reason to leave the others alone
-            return StoreFull(f"{path} has no room for something as long as this ({error})", limit=_LONGEST)
+        if code == sqlite3.SQLITE_FULL or (code in _MAYBE_FULL and _has_no_room(path)):
+            return self._health.full(f"{path} cannot grow, its disk is full: make room")
+        if code == sqlite3.SQLITE_TOOBIG:  # about this value only: other writes may succeed
+            return StoreFull(f"{path} cannot store a value this long ({error})", limit=_MAX_VALUE_BYTES)
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            text = f"{path} has been locked by another process for {self._patience:g} s: end what holds it, if that goes on"
-            return self._condition.failed(text, only_writes=True)
+            text = f"{path} has been locked by another process for {self._timeout:g} s: end the process that holds the lock, if that goes on"
+            return self._health.failed(text, only_writes=True)
         self._is_hopeless = code in _HOPELESS
         if code in _DAMAGED:
             text = f"{path} is damaged, or not a SQLite file ({error}): stop its servers and move it away"
@@ -304,45 +292,23 @@ class _Database:
             text = f"{path} cannot be written ({error}): give this user the right to write it and its directory"
         else:
             text = f"{path} failed ({error}): look at its disk, and the limits of this process"
-        return self._condition.failed(text, only_writes=code == sqlite3.SQLITE_READONLY)
+        return self._health.failed(text, only_writes=code == sqlite3.SQLITE_READONLY)
 
-    async def start(self) -> None:
-        self._condition.is_starting = True
-        try:
-            await self.write(lambda connection: None)
-        except StoreUnavailable as error:
-            if self._is_hopeless:
-                raise ConfigError(str(error)) from None
-            raise
-        finally:
-            self._condition.is_starting = False
+    async def _connect(self) -> None:
+        await self.write(lambda connection: None)
 
-    async def check(self) -> Health:
-        began = time.monotonic()
-        is_read = False
-        try:
-            await self.read(lambda connection: connection.execute("SELECT count(*) FROM sqlite_master").fetchone())
-            is_read = True
-            async with asyncio.timeout(_CHECK_SECONDS):
-                await self.write(self._leave_mark)
-        except Error as error:
-            return Health(False, time.monotonic() - began, str(error), is_read)
-        except TimeoutError:
-            return Health(
-                False, time.monotonic() - began, f"{self.path} takes no write within {_CHECK_SECONDS:g} s", is_read
-            )
-        return Health(True, time.monotonic() - began)
+    async def _try_read(self) -> None:
+        await self.read(lambda connection: connection.execute("SELECT count(*) FROM sqlite_master").fetchone())
 
-    def _leave_mark(self, connection: Connection) -> None:
-        """Write something that nobody reads. Nothing less shows that there is room."""
-        connection.execute(
-            "INSERT INTO streams VALUES ('~check', '', 0, 0, ?) ON CONFLICT DO UPDATE SET expires = excluded.expires",
-            (self.clock() + 60_000,),
+    async def _try_write(self) -> None:
+        statement = (
+            "INSERT INTO streams VALUES ('~check', '', 0, 0, ?) ON CONFLICT DO UPDATE SET expires = excluded.expires"
         )
-
-    def refuse(self) -> None:
-        """From now on nothing is begun."""
-        self._closed = True
+        try:
+            async with asyncio.timeout(_CHECK_SECONDS):
+                await self.write(lambda connection: connection.execute(statement, (self.clock() + 60_000,)))
+        except TimeoutError:
+            raise StoreUnavailable(f"{self.path} takes no write within {_CHECK_SECONDS:g} s") from None
 
     async def close(self) -> None:
         await self.reader.end()
@@ -350,7 +316,7 @@ class _Database:
 
 
 def _has_no_room(path: Path) -> bool:
-    """Is the disk of the file full? SQLite has one word for every failure of a disk, unless it grows the file itself."""
+    """Whether the disk of the file is full. SQLite reports most failures of a disk with the same code."""
     try:
         status = os.statvfs(path.parent)
     except (OSError, AttributeError):  # gone; or Windows
@@ -359,8 +325,8 @@ def _has_no_room(path: Path) -> bool:
 
 
 def _prepare(connection: Connection, path: Path) -> None:
-    """Make the tables, or see that they are ours."""
-    # Looked at as of one moment: another process may be making it just now.
+    """Create the tables, or check that they are ours."""
+    # In one transaction: another process may be creating them now.
     connection.execute("BEGIN")
     try:
         is_ours = _is_ours(connection, path)
@@ -386,7 +352,7 @@ def _prepare(connection: Connection, path: Path) -> None:
 
 
 def _is_ours(connection: Connection, path: Path) -> bool:
-    """Is it a store of this version? False if it is empty, ConfigError if it is anything else."""
+    """True for a store of this version, False for an empty file. Anything else is a ConfigError."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application == _APPLICATION:
@@ -398,12 +364,12 @@ def _is_ours(connection: Connection, path: Path) -> bool:
         return True
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if application or version or tables:
-        raise ConfigError(f"{path} is a database of another program: give a file that is new, or a store's")
+        raise ConfigError(f"{path} is a database of another program: use a new file, or the file of a store")
     return False
 
 
 def _use_wal(connection: Connection) -> None:
-    # The change itself does not wait for locks as everything else does: two processes that start together may collide.
+    # This statement does not wait for locks as others do: two processes that start together may collide.
     for attempt in range(100):
         try:
             connection.execute("PRAGMA journal_mode = WAL").fetchone()
@@ -415,7 +381,7 @@ def _use_wal(connection: Connection) -> None:
 
 
 def _purge(connection: Connection, now: int) -> None:
-    """Remove some of what is past its time. Tasks are swept by their runner, which has to know of it."""
+    """Remove some expired rows. The runner of tasks removes those itself, because it must know which."""
     connection.execute(
         "DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE expires <= ? LIMIT 256)", (now,)
     )
@@ -423,10 +389,10 @@ def _purge(connection: Connection, now: int) -> None:
     connection.executemany("DELETE FROM events WHERE session = ? AND stream = ?", over)
     connection.executemany("DELETE FROM streams WHERE session = ? AND stream = ?", over)
     (newest,) = connection.execute("SELECT coalesce(max(id), 0) FROM messages").fetchone()
-    # By id first, which is the key; and never the newest, which tells readers where they are.
+    # By id first, because it is the key. Never the newest, which tells readers their position.
     connection.execute(
         "DELETE FROM messages WHERE id < ? AND (id <= ? OR at <= ?)",
-        (newest, newest - _MOST_MESSAGES, now - _MESSAGES_MS),
+        (newest, newest - _MAX_MESSAGES, now - _MESSAGES_MS),
     )
 
 
@@ -436,24 +402,24 @@ class _Sessions:
         self._database = database
 
     async def create(self, record: SessionRecord, *, ttl: float, most: int | None = None) -> SessionRecord:
-        kept = replace(record, stamp=1)
+        new = replace(record, stamp=1)
 
         def work(connection: Connection) -> None:
             now = self._database.clock()
             if most is not None:
-                (held,) = connection.execute("SELECT count(*) FROM sessions WHERE expires > ?", (now,)).fetchone()
-                if held >= most:
+                (count,) = connection.execute("SELECT count(*) FROM sessions WHERE expires > ?", (now,)).fetchone()
+                if count >= most:
                     raise too_many("sessions", most)
             connection.execute("DELETE FROM sessions WHERE id = ? AND expires <= ?", (record.id, now))
             added = connection.execute(
                 "INSERT INTO sessions VALUES (?, 1, ?, ?) ON CONFLICT DO NOTHING",
-                (record.id, now + int(ttl * 1000), _pack(kept)),
+                (record.id, now + int(ttl * 1000), pack(new)),
             )
             if added.rowcount == 0:
-                raise taken("session")
+                raise id_taken("session")
 
         await self._database.write(work)
-        return kept
+        return new
 
     async def get(self, id: str) -> SessionRecord | None:
         def work(connection: Connection) -> Any:
@@ -461,8 +427,8 @@ class _Sessions:
                 "SELECT data FROM sessions WHERE id = ? AND expires > ?", (id, self._database.clock())
             ).fetchone()
 
-        found = await self._database.read(work)
-        return None if found is None else read_record(_session, found[0])
+        row = await self._database.read(work)
+        return None if row is None else read_session(row[0])
 
     async def touch(self, id: str, *, ttl: float) -> bool:
         def work(connection: Connection) -> bool:
@@ -476,22 +442,29 @@ class _Sessions:
         return await self._database.write(work)
 
     async def put(self, record: SessionRecord, *, ttl: float | None = None) -> SessionRecord | None:
-        kept = replace(record, stamp=record.stamp + 1)
+        updated = replace(record, stamp=record.stamp + 1)
 
         def work(connection: Connection) -> bool:
             now = self._database.clock()
             changed = connection.execute(
                 "UPDATE sessions SET data = ?, stamp = ?, expires = coalesce(?, expires) WHERE id = ? AND stamp = ? AND expires > ?",
-                (_pack(kept), kept.stamp, None if ttl is None else now + int(ttl * 1000), record.id, record.stamp, now),
+                (
+                    pack(updated),
+                    updated.stamp,
+                    None if ttl is None else now + int(ttl * 1000),
+                    record.id,
+                    record.stamp,
+                    now,
+                ),
             )
             return changed.rowcount > 0
 
-        return kept if await self._database.write(work) else None
+        return updated if await self._database.write(work) else None
 
     async def delete(self, id: str) -> bool:
         def work(connection: Connection) -> bool:
-            found = connection.execute("DELETE FROM sessions WHERE id = ? RETURNING expires", (id,)).fetchone()
-            return found is not None and found[0] > self._database.clock()
+            row = connection.execute("DELETE FROM sessions WHERE id = ? RETURNING expires", (id,)).fetchone()
+            return row is not None and row[0] > self._database.clock()
 
         return await self._database.write(work)
 
@@ -511,10 +484,10 @@ class _Events:
         self._max_events = max_events
         self._max_bytes = max_bytes
         self._grown: dict[tuple[str, str], int] = {}
-        """Bytes added to each stream since its size was last looked at; touched by the writing thread alone."""
+        """Bytes added to each stream since its size was last computed. Only the writing thread uses it."""
 
     def _open(self, connection: Connection, session: str, stream: str, ttl: float) -> int:
-        """The last number of the stream, made if it is new."""
+        """The last number of the stream. Creates the stream if it is new."""
         now = self._database.clock()
         over = connection.execute(
             "DELETE FROM streams WHERE session = ? AND stream = ? AND expires <= ?", (session, stream, now)
@@ -537,7 +510,7 @@ class _Events:
                 (*key, number - self._max_events),
             )
             self._trim(connection, key, number, len(data))
-            self._bus.insert(connection, topic_of(session, stream), b"")
+            self._bus.insert(connection, event_topic(session, stream), b"")
             return number
 
         number = await self._database.write(work)
@@ -545,10 +518,10 @@ class _Events:
         return number
 
     def _trim(self, connection: Connection, key: tuple[str, str], last: int, added: int) -> None:
-        """Drop the oldest events of a stream beyond its bytes. Looked at whenever it has grown by an eighth of them."""
+        """Drop the oldest events of a stream over its limit of bytes. Checked when it has grown by an eighth of the limit."""
         grown = self._grown.pop(key, 0) + added
         if grown * 8 <= self._max_bytes:
-            if len(self._grown) >= _MOST_STREAMS:
+            if len(self._grown) >= _MAX_STREAMS:
                 self._grown.clear()
             self._grown[key] = grown
             return
@@ -563,23 +536,23 @@ class _Events:
         def work(connection: Connection) -> None:
             self._open(connection, session, stream, ttl)
             connection.execute("UPDATE streams SET ended = 1 WHERE session = ? AND stream = ?", (session, stream))
-            self._bus.insert(connection, topic_of(session, stream), b"")
+            self._bus.insert(connection, event_topic(session, stream), b"")
 
         await self._database.write(work)
         self._bus.look()
 
     async def write(self, writes: Sequence[EventWrite]) -> None:
         def work(connection: Connection) -> None:
-            for (session, stream), those in by_stream(writes).items():
+            for (session, stream), stream_writes in group_by_stream(writes).items():
                 key = (session, stream)
-                last = self._open(connection, session, stream, those[-1].ttl)
+                last = self._open(connection, session, stream, stream_writes[-1].ttl)
                 events: list[tuple[str, str, int, bytes]] = []
-                for write in those:
+                for write in stream_writes:
                     number = write.number or last + 1
                     if write.data is not None and number > last:
                         last = number
                         events.append((session, stream, number, bytes(write.data)))
-                is_over = any(write.data is None for write in those)
+                is_over = any(write.data is None for write in stream_writes)
                 connection.execute(
                     "UPDATE streams SET last = ?, ended = ended OR ? WHERE session = ? AND stream = ?",
                     (last, is_over, *key),
@@ -591,7 +564,7 @@ class _Events:
                         (*key, last - self._max_events),
                     )
                 self._trim(connection, key, last, sum(len(event[3]) for event in events))
-                self._bus.insert(connection, topic_of(session, stream), b"")
+                self._bus.insert(connection, event_topic(session, stream), b"")
 
         if writes:
             await self._database.write(work)
@@ -599,7 +572,7 @@ class _Events:
 
     async def read(self, session: str, stream: str, after: int, *, limit: int = 100) -> EventsPage:
         def work(connection: Connection) -> EventsPage:
-            # One statement, and so one moment: the events and what the stream says of itself agree.
+            # One statement, so that the events agree with the numbers of the stream.
             rows = connection.execute(
                 "SELECT s.last, s.ended, e.number, e.data FROM streams s LEFT JOIN events e"
                 " ON e.session = s.session AND e.stream = s.stream AND e.number > ?"
@@ -607,18 +580,14 @@ class _Events:
                 (after, session, stream, self._database.clock(), max(1, limit)),
             ).fetchall()
             if not rows:
-                return page_of([], 0, False, after)
-            events = [Event(number, data) for _, _, number, data in rows if number is not None]
-            return page_of(events, rows[0][0], bool(rows[0][1]), after)
+                return events_page([], 0, False, after)
+            events = [StoredEvent(number, data) for _, _, number, data in rows if number is not None]
+            return events_page(events, rows[0][0], bool(rows[0][1]), after)
 
         return await self._database.read(work)
 
     async def wait(self, session: str, stream: str, after: int, *, timeout: float) -> bool:
-        async def has_news() -> bool:
-            page = await self.read(session, stream, after, limit=1)
-            return bool(page.events) or page.is_ended or page.last > after
-
-        return await wait_for_news(self._bus.board, topic_of(session, stream), has_news, timeout)
+        return await wait_for_events(self, self._bus.board, session, stream, after, timeout)
 
     async def delete(self, session: str) -> None:
         def work(connection: Connection) -> None:
@@ -631,22 +600,13 @@ class _Events:
 _TASK: Final = "SELECT data, stamp, worker, lease FROM tasks"
 
 
-def _record(row: Any) -> TaskRecord | None:
-    record = read_record(_task, row[0])
-    return None if record is None else replace(record, stamp=row[1], worker=row[2], lease_ms=row[3])
-
-
-def _records(rows: Any) -> list[TaskRecord]:
-    return [record for record in map(_record, rows) if record is not None]
-
-
 @final
 class _Tasks:
     def __init__(self, database: _Database) -> None:
         self._database = database
 
     async def create(self, record: TaskRecord, *, most: int | None = None) -> TaskRecord:
-        kept = replace(record, stamp=1, worker="", lease_ms=0)
+        new = new_task(record)
 
         def work(connection: Connection) -> None:
             now = self._database.clock()
@@ -655,55 +615,54 @@ class _Tasks:
             connection.execute("DELETE FROM tasks WHERE id = ? AND expires <= ?", (record.id, now))
             added = connection.execute(
                 "INSERT INTO tasks VALUES (?, ?, ?, ?, 1, ?, '', 0, ?) ON CONFLICT DO NOTHING",
-                (record.id, record.owner, record.created_ms, record.expires_ms, record.status, _pack(kept)),
+                (record.id, record.owner, record.created_ms, record.expires_ms, record.status, pack(new)),
             )
             if added.rowcount == 0:
-                raise taken("task")
+                raise id_taken("task")
 
         await self._database.write(work, flush=True)
-        return kept
+        return new
 
     def _get(self, connection: Connection, id: str) -> TaskRecord | None:
         row = connection.execute(f"{_TASK} WHERE id = ? AND expires > ?", (id, self._database.clock())).fetchone()
-        return None if row is None else _record(row)
+        return None if row is None else read_task(row)
 
     async def get(self, id: str) -> TaskRecord | None:
         return await self._database.read(lambda connection: self._get(connection, id))
 
     async def update(self, record: TaskRecord) -> TaskRecord | None:
         def work(connection: Connection) -> TaskRecord | None:
-            held = self._get(connection, record.id)
-            if held is None or held.is_terminal or held.stamp != record.stamp:
+            updated = updated_task(record, self._get(connection, record.id))
+            if updated is None:
                 return None
-            is_over = record.status in TERMINAL
-            kept = replace(
-                record,
-                owner=held.owner,
-                created_ms=held.created_ms,
-                stamp=held.stamp + 1,
-                worker="" if is_over else held.worker,
-                lease_ms=0 if is_over else held.lease_ms,
-            )
             connection.execute(
                 "UPDATE tasks SET data = ?, stamp = ?, status = ?, expires = ?, worker = ?, lease = ? WHERE id = ?",
-                (_pack(kept), kept.stamp, kept.status, kept.expires_ms, kept.worker, kept.lease_ms, kept.id),
+                (
+                    pack(updated),
+                    updated.stamp,
+                    updated.status,
+                    updated.expires_ms,
+                    updated.worker,
+                    updated.lease_ms,
+                    record.id,
+                ),
             )
-            return kept
+            return updated
 
         return await self._database.write(work, flush=True)
 
     async def claim(self, id: str, worker: str, *, seconds: float) -> TaskRecord | None:
         def work(connection: Connection) -> TaskRecord | None:
             now = self._database.clock()
-            held = self._get(connection, id)
-            if held is None or held.is_terminal or held.lease_ms > now:
+            stored = self._get(connection, id)
+            if stored is None or stored.is_terminal or stored.lease_ms > now:
                 return None
-            kept = replace(held, stamp=held.stamp + 1, worker=worker, lease_ms=now + int(seconds * 1000))
+            claimed = replace(stored, stamp=stored.stamp + 1, worker=worker, lease_ms=now + int(seconds * 1000))
             connection.execute(
                 "UPDATE tasks SET stamp = ?, worker = ?, lease = ? WHERE id = ?",
-                (kept.stamp, kept.worker, kept.lease_ms, id),
+                (claimed.stamp, claimed.worker, claimed.lease_ms, id),
             )
-            return kept
+            return claimed
 
         return await self._database.write(work, flush=True)
 
@@ -716,8 +675,8 @@ class _Tasks:
     async def _lease(self, id: str, worker: str, heir: str, seconds: float | None) -> bool:
         def work(connection: Connection) -> bool:
             now = self._database.clock()
-            held = self._get(connection, id)
-            if held is None or held.is_terminal or not worker or held.worker != worker:
+            stored = self._get(connection, id)
+            if stored is None or stored.is_terminal or not worker or stored.worker != worker:
                 return False
             until = 0 if seconds is None else now + int(seconds * 1000)
             connection.execute("UPDATE tasks SET worker = ?, lease = ? WHERE id = ?", (heir, until, id))
@@ -727,8 +686,8 @@ class _Tasks:
 
     async def delete(self, id: str) -> bool:
         def work(connection: Connection) -> bool:
-            found = connection.execute("DELETE FROM tasks WHERE id = ? RETURNING expires", (id,)).fetchone()
-            return found is not None and found[0] > self._database.clock()
+            row = connection.execute("DELETE FROM tasks WHERE id = ? RETURNING expires", (id,)).fetchone()
+            return row is not None and row[0] > self._database.clock()
 
         return await self._database.write(work)
 
@@ -740,9 +699,9 @@ class _Tasks:
                 f"{_TASK} WHERE owner = ? AND (created, id) > (?, ?) AND expires > ? ORDER BY created, id LIMIT ?",
                 (owner, created, id, self._database.clock(), limit + 1),
             )
-            return _records(rows)
+            return read_tasks(rows)
 
-        return cut_page(await self._database.read(work), limit)
+        return tasks_page(await self._database.read(work), limit)
 
     @staticmethod
     def _count(connection: Connection, owner: str | None, now: int) -> int:
@@ -761,7 +720,7 @@ class _Tasks:
                 f"{_TASK} WHERE status = 'working' AND lease <= ? AND expires > ? ORDER BY lease LIMIT ?",
                 (now, now, limit),
             )
-            return _records(rows)
+            return read_tasks(rows)
 
         return await self._database.read(work)
 
@@ -777,26 +736,16 @@ class _Tasks:
 
 
 @final
-class _Bus:
+class _Bus(StoreBus):
     def __init__(self, database: _Database) -> None:
+        super().__init__()
         self._database = database
-        self.name = secrets.token_hex(8)
-        self.board = Switchboard(self._opened, self._left)
-        self.router = Router(self.name, self.board, self._send)
         self._looking: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
         self._starting = asyncio.Lock()
         self._seen = 0
         self._generation = 0
-        """The file in which that was seen."""
-
-    @property
-    def poisoned(self) -> int:
-        return self.board.poisoned
-
-    @property
-    def overflowed(self) -> int:
-        return self.board.overflowed
+        """The file that `_seen` counts in."""
 
     def insert(self, connection: Connection, topic: str, data: bytes) -> None:
         connection.execute(
@@ -808,30 +757,18 @@ class _Bus:
         await self._database.write(lambda connection: self.insert(connection, topic, bytes(data)))
         self.look()
 
-    async def publish(self, topic: str, data: bytes) -> None:
-        await self._send(topic, data)
-
-    def subscribe(self, *topics: str, size: int = MAX_QUEUED) -> Mailbox:
-        return Mailbox(self.board, topics, size)
-
-    def answer(self, worker: str, respond: Callable[[bytes], Awaitable[bytes]]) -> AbstractAsyncContextManager[None]:
-        return self.router.answer(worker, respond)
-
-    async def request(self, worker: str, data: bytes, *, timeout: float) -> bytes:
-        return await self.router.request(worker, data, timeout=timeout)
-
     def look(self) -> None:
-        """There is news, from this process: look at once."""
+        """Read new messages at once: this process has written some."""
         self._news.set()
 
-    async def _opened(self, topic: str) -> None:
+    async def _open_topic(self, topic: str) -> None:
         async with self._starting:
             if self._looking is None or self._looking.done():
                 self._seen = await self._database.read(_newest)
                 self._generation = self._database.reader.generation
                 self._looking = asyncio.create_task(self._watch(), name="trimaran store bus")
 
-    def _left(self, topic: str) -> None:
+    def _close_topic(self, topic: str) -> None:
         if not len(self.board) and self._looking is not None:
             self._looking.cancel()
             self._looking = None
@@ -847,7 +784,7 @@ class _Bus:
                 rows = []
             if self._generation != self._database.reader.generation:
                 self._generation = self._database.reader.generation
-                self._seen = 0  # another file counts from the beginning
+                self._seen = 0  # another file counts from 1
                 self.board.gap("the file of the store was replaced")
                 continue
             if rows and rows[0][0] > self._seen + 1:
@@ -857,7 +794,7 @@ class _Bus:
                 if not (isinstance(topic, str) and isinstance(sender, str) and isinstance(data, bytes)):
                     self.board.drop("not a message of a store")
                 elif topic in self.board:
-                    self.board.deliver(Message(topic, data, sender))
+                    self.board.deliver(BusMessage(topic, data, sender))
             if len(rows) < 500:
                 self._news.clear()
                 with contextlib.suppress(TimeoutError):
@@ -870,8 +807,7 @@ class _Bus:
         ).fetchall()
 
     async def close(self) -> None:
-        self.board.gap("the store was closed")
-        await self.router.close()
+        await super().close()
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.wait({self._looking})
@@ -879,60 +815,33 @@ class _Bus:
 
 
 def _newest(connection: Connection) -> int:
-    found = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'messages'").fetchone()
-    return found[0] if found else 0
+    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'messages'").fetchone()
+    return row[0] if row else 0
 
 
 @final
-class SqliteStore:
+class SqliteStore(DatabaseStore[_Database]):
     """A store in a file, for the processes of one machine.
 
     Args:
-        path: The file; made, for this user alone, if it is not there. Its directory must be.
-        patience: Seconds to wait for another process that writes.
-        max_events: Of each stream; beyond it, the oldest go.
-        max_event_bytes: Of each stream; beyond it, the oldest go, but not the newest.
+        path: The file. If absent it is created, readable for this user alone. Its directory must exist.
+        timeout: Seconds to wait for another process that writes.
+        max_events: Events kept of each stream; the oldest go first.
+        max_event_bytes: Bytes kept of each stream; the oldest events go first, the newest always stays.
     """
-
-    is_shared = True
-    is_durable = True
 
     def __init__(
         self,
         path: str | os.PathLike[str],
         *,
-        patience: float = PATIENCE,
+        timeout: float = OPERATION_TIMEOUT,
         max_events: int = MAX_EVENTS,
         max_event_bytes: int = MAX_EVENT_BYTES,
         clock: Callable[[], int] = now_ms,
     ) -> None:
-        self._database = _Database(Path(path), patience, clock)
-        self.bus: Final = _Bus(self._database)
-        self.sessions: Final = _Sessions(self._database)
-        self.events: Final = _Events(self._database, self.bus, max_events, max_event_bytes)
-        self.tasks: Final = _Tasks(self._database)
-
-    async def start(self) -> None:
-        await self._database.start()
-
-    async def close(self) -> None:
-        self._database.refuse()
-        await self.bus.close()
-        await self._database.close()
-
-    async def check(self) -> Health:
-        return await self._database.check()
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self.start()
-        except BaseException:
-            await self.close()
-            raise
-        return self
-
-    async def __aexit__(self, *_: Any) -> None:
-        await self.close()
-
-    def __repr__(self) -> str:
-        return f"SqliteStore({str(self._database.path)!r})"
+        database = _Database(Path(path), timeout, clock)
+        self.bus: Final = _Bus(database)
+        super().__init__(database, self.bus)
+        self.sessions: Final = _Sessions(database)
+        self.events: Final = _Events(database, self.bus, max_events, max_event_bytes)
+        self.tasks: Final = _Tasks(database)

@@ -6,7 +6,7 @@ A cassette is JSON Lines, made to be read in a diff. The first line is the heade
     {"way": "out", "message": {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}}
     {"way": "in", "message": {"jsonrpc": "2.0", "id": 1, "result": {"tools": []}}}
 
-What was not JSON stands as text under "raw". Secrets never reach the file: values under names such as `authorization`,
+A message that is not JSON stands as text under "raw". Secrets never reach the file: values under names such as `authorization`,
 `password` or `api_key`, and texts that begin with "Bearer " or "Basic ", are replaced.
 
 On playing back, a message of the client's is looked for by method and params. What differs from run to run does not count:
@@ -30,7 +30,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import msgspec
 from msgspec import Struct
 
-from trimaran.client.link import Channel, Owner, Postmortem
+from trimaran.client.link import Channel, ExitReport, Owner
 from trimaran.errors import ConfigError, ConnectFailed, ConnectionLost, Error
 from trimaran.files import read_file
 
@@ -64,7 +64,7 @@ _SECRET_TEXT: Final = re.compile(r"\s*(bearer|basic)\s+\S", re.IGNORECASE)
 
 _META: Final = "io.modelcontextprotocol/"
 _SUBSCRIPTION: Final = f"{_META}subscriptionId"
-# Of `_meta`: what names the client or one call of it, not what is asked.
+# Keys of `_meta` that name the client or one of its calls, and do not change the meaning.
 _VOLATILE: Final = ("progressToken", f"{_META}clientInfo", "traceparent", "tracestate", "baggage")
 
 
@@ -81,8 +81,8 @@ def record(
     """Write a session to a file: `with record("session.jsonl") as tap: connect(url, tap=tap)`.
 
     Args:
-        path: The cassette; made anew, with its folder.
-        target: What was recorded, for the header: as given to `connect`, or in words. Of a command no folders are kept.
+        path: The cassette; an old one is replaced. Its folder is created.
+        target: The target, for the header: as given to `connect`, or a text. Folders of a command are left out.
         date: When, for the header; nothing is written if left out, so that a new recording differs in substance only.
         redact: More names whose values are secret.
     """
@@ -222,7 +222,7 @@ class _Mask:
         return str(getattr(info, "name", "")) or type(target).__name__
 
     def _command(self, words: list[str]) -> str:
-        shown: list[str] = []
+        masked: list[str] = []
         for before, word in zip(["", *words], words, strict=False):
             name, equals, _ = word.partition("=")
             if before.startswith("-") and "=" not in before and self._hides(before):
@@ -233,8 +233,8 @@ class _Mask:
                 word = self._url(word)
             elif os.path.isabs(word):
                 word = os.path.basename(word)
-            shown.append(word)
-        return shlex.join(shown)
+            masked.append(word)
+        return shlex.join(masked)
 
     def _url(self, text: str) -> str:
         parts = urlsplit(text)
@@ -290,7 +290,7 @@ class Replayer:
         self._ended: str | None = "it was not opened"
         self._failure: str | None = None
         self.transcript = Transcript()
-        """What was said this time, by both sides."""
+        """The messages of this session, from both sides."""
 
     async def open(self, owner: Owner) -> None:
         if self._failure is not None or self._owner is not None:
@@ -315,8 +315,8 @@ class Replayer:
     def describe(self) -> str:
         return f"the cassette {self._path.name}"
 
-    def postmortem(self) -> Postmortem:
-        return Postmortem()
+    def postmortem(self) -> ExitReport:
+        return ExitReport()
 
     def verify(self, *, complete: bool = True) -> None:
         """Raise AssertionError if a message differed, or, where it must be complete, a request was never sent."""
@@ -335,15 +335,15 @@ class Replayer:
         if self._owner is None:
             return
         waiting = [entry for entry in self._entries if entry.way == "out" and not entry.is_played]
-        wanted = _essence(sent)
+        essence = _essence(sent)
         if self._is_strict:
-            found = waiting[0] if waiting and _essence(waiting[0].message) == wanted else None
+            match = waiting[0] if waiting and _essence(waiting[0].message) == essence else None
         else:
-            found = next((entry for entry in waiting if _essence(entry.message) == wanted), None)
-        if found is not None:
-            found.is_played = True
-            self._learn(found.message, sent)
-            self._play_from(found)
+            match = next((entry for entry in waiting if _essence(entry.message) == essence), None)
+        if match is not None:
+            match.is_played = True
+            self._learn(match.message, sent)
+            self._play_from(match)
         elif not self._improvise(sent, waiting) and (self._is_strict or _is_request(sent)):
             self._fail(self._difference(sent, waiting))
 
@@ -356,9 +356,9 @@ class Replayer:
                 self._tokens[_key(before)] = now
 
     def _improvise(self, sent: dict[str, Any], waiting: list[_Entry]) -> bool:
-        """How a client finds out the era depends on the transport and on what it remembers of the target.
+        """How a client finds the era depends on the transport and on its memory of the target.
 
-        So a question for the era that is not on file is answered from what is, and one that is on file may be skipped.
+        So a request for the era that is not recorded is answered from the recorded ones, and a recorded one may be missing.
         """
         if sent.get("method") == "server/discover":
             self._say({"jsonrpc": "2.0", "id": sent.get("id"), **self._discovery()})
@@ -377,9 +377,9 @@ class Replayer:
     def _discovery(self) -> dict[str, Any]:
         """What to answer to a `server/discover` that was not recorded, or not where it now comes."""
         messages = [entry.message for entry in self._entries]
-        asked = {_key(m.get("id")) for m in messages if m.get("method") == "server/discover"}
+        discoveries = {_key(m.get("id")) for m in messages if m.get("method") == "server/discover"}
         for message in messages:
-            if "result" in message and _key(message.get("id")) in asked:
+            if "result" in message and _key(message.get("id")) in discoveries:
                 return {"result": message["result"]}
         requests = [m for e, m in zip(self._entries, messages, strict=True) if e.way == "out" and _is_request(m)]
         if any(m["method"] == "initialize" for m in requests):
@@ -396,14 +396,14 @@ class Replayer:
             }
         }
 
-    def _play_from(self, found: _Entry | None) -> None:
-        """Send what the server said upon this message; strictly: up to the client's next one."""
-        start = self._entries.index(found) + 1 if found is not None else 0
+    def _play_from(self, request: _Entry | None) -> None:
+        """Send the server's messages that followed this one; in strict order, up to the client's next one."""
+        start = self._entries.index(request) + 1 if request is not None else 0
         for number, entry in enumerate(self._entries[start:], start):
             if entry.way == "out":
                 if self._is_strict and not entry.is_played:
                     return
-            elif not entry.is_played and (self._is_strict or self._belongs(number) is found):
+            elif not entry.is_played and (self._is_strict or self._belongs(number) is request):
                 entry.is_played = True
                 self._say(self._renumbered(entry.message))
 
@@ -440,14 +440,14 @@ class Replayer:
             body["progressToken"] = self._tokens.get(_key(body["progressToken"]), body["progressToken"])
         meta: Any = body.get("_meta")
         if isinstance(meta, dict) and _SUBSCRIPTION in meta:
-            held = cast("dict[str, Any]", meta)
-            body["_meta"] = {**held, _SUBSCRIPTION: self._ids.get(_key(held[_SUBSCRIPTION]), held[_SUBSCRIPTION])}
+            fields = cast("dict[str, Any]", meta)
+            body["_meta"] = {**fields, _SUBSCRIPTION: self._ids.get(_key(fields[_SUBSCRIPTION]), fields[_SUBSCRIPTION])}
         return body
 
     def _say(self, message: dict[str, Any]) -> None:
         data = str(message["raw"]).encode() if message.keys() == {"raw"} else msgspec.json.encode(message)
         self.transcript.add("server", data)
-        # In a turn of its own: whoever sends does not expect to be answered before `send` returns.
+        # In a later turn of the loop: a sender does not expect the answer before `send` returns.
         asyncio.get_running_loop().call_soon(self._hand_over, data)
 
     def _hand_over(self, data: bytes) -> None:
@@ -466,8 +466,8 @@ class Replayer:
                 left = ", ".join(_title(entry.message) for entry in waiting if _is_request(entry.message))
                 return f"{self._path.name}: the client sent {_title(sent)}; left on the cassette are: {left or 'no requests'}"
             nearest = same[0]
-        told = f"{self._path.name} line {nearest.line}: recorded was {_title(nearest.message)}, the client sent {_title(sent)}"
-        return f"{told}\n{diff(_essence(nearest.message), _essence(sent), names=('recorded', 'sent'))}"
+        message = f"{self._path.name} line {nearest.line}: recorded was {_title(nearest.message)}, the client sent {_title(sent)}"
+        return f"{message}\n{diff(_essence(nearest.message), _essence(sent), names=('recorded', 'sent'))}"
 
     def _fail(self, why: str) -> None:
         self._failure = f"{why}\n(record the session again if the change is meant)"
@@ -505,11 +505,11 @@ def _entries(path: Path, number: int, line: str) -> list[_Entry]:
     value = parse(line.encode())
     if not isinstance(value, dict) or value.get("way") not in ("in", "out") or not {"message", "raw"} & value.keys():  # pyright: ignore[reportUnknownMemberType]
         raise ConfigError(f'{path} line {number}: expected {{"way": "in" or "out", "message": ...}}')
-    held = cast("dict[str, Any]", value)
-    message: Any = held.get("message", {"raw": held.get("raw")})
+    fields = cast("dict[str, Any]", value)
+    message: Any = fields.get("message", {"raw": fields.get("raw")})
     # A batch plays as its parts.
     parts = cast("list[Any]", message) if isinstance(message, list) else [message]
-    return [_Entry(number, held["way"], _mapping(part) or {"raw": str(part)}) for part in parts]
+    return [_Entry(number, fields["way"], _mapping(part) or {"raw": str(part)}) for part in parts]
 
 
 def _is_request(message: dict[str, Any]) -> bool:
@@ -519,7 +519,7 @@ def _is_request(message: dict[str, Any]) -> bool:
 def _title(message: dict[str, Any]) -> str:
     """The message in a few words."""
     if "method" not in message:
-        return f"a reply to {message.get('id')!r}" if "id" in message else "what is not a message"
+        return f"a reply to {message.get('id')!r}" if "id" in message else "an invalid message"
     params = _params(message)
     subject = params.get("name") or params.get("uri")
     return f"{message['method']} ({subject})" if isinstance(subject, str) else str(message["method"])
@@ -547,7 +547,7 @@ def _key(id: Any) -> str:
 
 
 def _essence(message: dict[str, Any]) -> dict[str, Any]:
-    """What a message says, without what differs from run to run."""
+    """The content of a message, without the parts that differ from run to run."""
     if "method" not in message:
         return {key: value for key, value in message.items() if key != "jsonrpc"}
     method = message["method"]

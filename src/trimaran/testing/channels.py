@@ -8,9 +8,10 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any, cast, final
 
-from trimaran.client.link import Channel, Owner, Postmortem
+from trimaran import legacy_seam
+from trimaran.client.link import Channel, ExitReport, Owner
 from trimaran.errors import ConfigError, ConnectFailed, ConnectionLost, NotReady
-from trimaran.protocol.lines import write_line
+from trimaran.protocol.json_lines import write_line
 
 if TYPE_CHECKING:
     from trimaran.client.client import Client
@@ -20,7 +21,7 @@ __all__ = ["channel_pair", "channel_to", "connected"]
 
 
 def channel_pair(*, capacity: int = 100) -> tuple[Channel, Channel]:
-    """Two connected channels: what one sends, the owner of the other receives; closing one is the loss of the other.
+    """Two connected channels: each receives the messages of the other; closing one is the loss of the other.
 
     Messages wait at an end that is not open yet; once `capacity` of them do, the sender waits too. Delivery happens in a
     turn of the event loop of its own, never inside `send`.
@@ -54,7 +55,7 @@ class _End:
     async def send(self, message: bytes) -> None:
         if self._owner is None and not self._is_closed:
             raise NotReady(f"{self.describe()} is not open: await open() first")
-        write_line(message)  # refuses what a pipe would
+        write_line(message)  # refuses the same messages as a pipe
         other = self.other
         async with self._turn:
             while len(other._inbox) >= self._capacity and not self._is_over:
@@ -102,8 +103,8 @@ class _End:
     def describe(self) -> str:
         return f"the {self._name} end of a pair in memory"
 
-    def postmortem(self) -> Postmortem:
-        return Postmortem()
+    def postmortem(self) -> ExitReport:
+        return ExitReport()
 
 
 def channel_to(target: Any) -> Channel:
@@ -119,10 +120,9 @@ def channel_to(target: Any) -> Channel:
     from trimaran.server.server import Server
 
     if isinstance(target, Server):
-        from trimaran.legacy.duplex import LegacyDuplex
         from trimaran.transports.memory import ServerChannel
 
-        return ServerChannel(target, legacy=LegacyDuplex)
+        return ServerChannel(target, legacy=legacy_seam.duplex_half())
     if isinstance(target, (list, tuple)) and target:
         from trimaran.transports.process import ChildChannel
 
@@ -140,7 +140,7 @@ async def connected(server: Server, **options: Any) -> AsyncGenerator[Client]:
     The server is started, and stopped afterwards: its lifespan lasts as long as the block. The options are those of `connect`, with defaults for tests: 5 seconds for a call, and a result that does not match
     the tool's output schema is an error.
     """
-    from trimaran.dialers import connect
+    from trimaran.connecting import connect
 
     settings: dict[str, Any] = {"timeout": 5.0, "schema_check": "strict", **options}
     await server.start()

@@ -8,7 +8,7 @@ back each message it gets. There are two ways to have such a far end:
   obey two notifications: at `testing/hang-up` it ends the connection, at `testing/pause` it does not read for
   `params.seconds`.
 
-A check that fails raises AssertionError. Whatever happens, it closes what it opened.
+A check that fails raises AssertionError. It always closes the channels that it opened.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from typing import Any, Final, TypeAlias, final
 
-from trimaran.client.link import Channel, Postmortem
+from trimaran.client.link import Channel, ExitReport
 from trimaran.errors import ConnectionLost, Error
 
 __all__ = ["CHANNEL_CHECKS", "check_channel"]
@@ -61,12 +61,12 @@ async def check_channel(make: Make, *, skip: Collection[str] = ()) -> None:
         raise AssertionError("the channel breaks its contract:\n" + "\n".join(f"- {line}" for line in failed))
 
 
-# What the checks stand on
+# Helpers of the checks
 
 
 @final
 class _Log:
-    """An owner that keeps what it is told."""
+    """An owner that records its calls."""
 
     def __init__(self) -> None:
         self.messages: list[Any] = []
@@ -104,7 +104,7 @@ class _Log:
 
 @final
 class _Echo:
-    """The far end of a pair: sends back what it gets, in order."""
+    """The far end of a pair: sends every message back, in order."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -186,8 +186,8 @@ def _message(method: str, **params: Any) -> bytes:
 
 
 async def _made(make: Make) -> _Rig:
-    made = make()
-    pair = await made if inspect.isawaitable(made) else made
+    channel = make()
+    pair = await channel if inspect.isawaitable(channel) else channel
     return _Rig(*pair) if isinstance(pair, tuple) else _Rig(pair, None)
 
 
@@ -253,8 +253,8 @@ async def many_may_send_at_once(make: Make) -> None:
         await asyncio.gather(*(work(rig, who) for who in range(20)))
         messages = await rig.log.wait_messages(400)
         for who in range(20):
-            mine = [m["params"]["number"] for m in messages if m["params"]["who"] == who]
-            assert mine == list(range(20)), f"the messages of sender {who} came as {mine}"
+            numbers = [m["params"]["number"] for m in messages if m["params"]["who"] == who]
+            assert numbers == list(range(20)), f"the messages of sender {who} came as {numbers}"
 
 
 async def the_loss_is_told_once(make: Make) -> None:
@@ -296,7 +296,7 @@ async def it_may_be_closed_from_any_task_and_again(make: Make) -> None:
 
 
 async def it_may_be_closed_before_it_was_opened(make: Make) -> None:
-    """Which happens to whoever gives up early."""
+    """A send may be cancelled early."""
     rig = await _made(make)
     await rig.close()
     assert not rig.log.losses, "a channel that was never open cannot be lost"
@@ -397,12 +397,12 @@ async def it_can_be_described(make: Make) -> None:
 
 
 def _check_description(channel: Channel) -> None:
-    said: object = channel.describe()
-    assert isinstance(said, str), f"describe() gives {said!r}, not a text"
-    assert said, "describe() gives an empty text"
-    assert "\n" not in said, f"describe() gives more than a line: {said!r}"
-    found: object = channel.postmortem()
-    assert isinstance(found, Postmortem), f"postmortem() gives {found!r}, not a Postmortem"
+    description: object = channel.describe()
+    assert isinstance(description, str), f"describe() gives {description!r}, not a text"
+    assert description, "describe() gives an empty text"
+    assert "\n" not in description, f"describe() gives more than a line: {description!r}"
+    report: object = channel.postmortem()
+    assert isinstance(report, ExitReport), f"postmortem() gives {report!r}, not an ExitReport"
 
 
 def _numbers(log: _Log) -> list[int]:
@@ -429,4 +429,4 @@ CHANNEL_CHECKS: Final[tuple[Callable[[Make], Any], ...]] = (
     a_send_given_up_leaves_the_channel_whole,
     it_can_be_described,
 )
-"""The checks, each an async function of `make` named after what it proves."""
+"""The checks, each an async function of `make` named after the rule that it checks."""

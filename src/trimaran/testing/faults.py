@@ -4,7 +4,7 @@ A plan is a list of faults, each of which names the way ("out": to the server, "
 counted from 1 as they enter the channel. Nothing is left to chance: `seeded_plan` throws its dice beforehand and gives
 such a list, which can be printed and kept. Waiting goes by the event loop's clock.
 
-The way out has no queue: `send` waits as long as its message is held up, and one given up meanwhile is not sent. The way in
+The way out has no queue: `send` waits as long as its message is delayed, and a cancelled one is not sent. The way in
 has one, since an owner cannot be kept waiting; it keeps the order, so a delayed message delays those behind it.
 """
 
@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeAlias, final
 
 from msgspec import Struct
 
-from trimaran.client.link import Channel, Owner, Postmortem
+from trimaran.client.link import Channel, ExitReport, Owner
 from trimaran.errors import ConnectFailed, ConnectionLost, Error
 
 from .channels import channel_to
@@ -103,10 +103,10 @@ def seeded_plan(
     longest: float = 0.05,
     ways: Sequence[Way] = ("out", "in"),
 ) -> list[Fault]:
-    """Faults for the first so many messages of each way, each kind with its probability; the same seed, the same plan.
+    """Random faults for the first messages of each way. The same seed gives the same plan.
 
     Args:
-        seed: What the dice depend on, and all they depend on.
+        seed: The only source of randomness.
         messages: How many messages of each way may be struck.
         drop: The probability of each fault, per message, from 0 to 1; so are the next four.
         longest: The longest delay, in seconds.
@@ -129,7 +129,7 @@ def seeded_plan(
     return plan
 
 
-class _Fate(Struct):
+class _MessageFate(Struct):
     """What becomes of one message."""
 
     number: int
@@ -152,10 +152,10 @@ class _Lane:
         self._messages = 0
         self._bytes = 0
 
-    def fate(self, message: bytes) -> _Fate:
+    def fate(self, message: bytes) -> _MessageFate:
         self._messages += 1
         self._bytes += len(message)
-        fate = _Fate(self._messages, [message])
+        fate = _MessageFate(self._messages, [message])
         for fault in self._plan:
             if isinstance(fault, Cut):
                 self._cut(fault, fate)
@@ -163,7 +163,7 @@ class _Lane:
                 self._strike(fault, fate)
         return fate
 
-    def _cut(self, cut: Cut, fate: _Fate) -> None:
+    def _cut(self, cut: Cut, fate: _MessageFate) -> None:
         if fate.number == cut.at or (cut.after_bytes is not None and self._bytes > cut.after_bytes):
             fate.is_cut = True
         elif fate.number == cut.after:
@@ -172,7 +172,7 @@ class _Lane:
             return
         self._note(f"{self._way} {fate.number}: cut")
 
-    def _strike(self, fault: Drop | Duplicate | Corrupt | Delay | Reorder, fate: _Fate) -> None:
+    def _strike(self, fault: Drop | Duplicate | Corrupt | Delay | Reorder, fate: _MessageFate) -> None:
         self._note(f"{self._way} {fate.number}: {type(fault).__name__.lower()}")
         if isinstance(fault, Drop):
             fate.messages = []
@@ -192,7 +192,7 @@ def _half(message: bytes) -> bytes:
 
 
 @final
-class _Ears:
+class _InnerOwner:
     """The owner of the channel inside."""
 
     def __init__(
@@ -236,9 +236,9 @@ class FaultChannel:
         self._out = _Lane("out", self.plan, self.happened.append)
         self._in = _Lane("in", self.plan, self.happened.append)
         self._turn = asyncio.Lock()
-        self._overtaken_out: _Fate | None = None
-        self._overtaken_in: _Fate | None = None
-        self._queue: deque[_Fate | Error | None] = deque()
+        self._overtaken_out: _MessageFate | None = None
+        self._overtaken_in: _MessageFate | None = None
+        self._queue: deque[_MessageFate | Error | None] = deque()
         self._owner: Owner | None = None
         self._cause: ConnectionLost | None = None
         self._over = asyncio.Event()
@@ -256,7 +256,7 @@ class FaultChannel:
             self._inner = channel_to(self._target)
         self._owner = owner
         try:
-            await self._inner.open(_Ears(self._receive, self._lost, self._odd, self._skip))
+            await self._inner.open(_InnerOwner(self._receive, self._lost, self._odd, self._skip))
         except BaseException:
             self._owner = None
             raise
@@ -275,7 +275,7 @@ class FaultChannel:
                 self._check()
             await self._leave(fate)
 
-    async def _leave(self, fate: _Fate) -> None:
+    async def _leave(self, fate: _MessageFate) -> None:
         before, self._overtaken_out = self._overtaken_out, None
         if fate.overtaken_within is not None and before is None:
             self._overtaken_out = fate
@@ -287,7 +287,7 @@ class FaultChannel:
         if fate.is_last or (before and before.is_last):
             self._cut("out", fate)
 
-    async def _catch_up(self, fate: _Fate) -> None:
+    async def _catch_up(self, fate: _MessageFate) -> None:
         async with self._turn:
             if self._overtaken_out is fate and self._cause is None:
                 self._overtaken_out = fate.overtaken_within = None
@@ -308,10 +308,10 @@ class FaultChannel:
     def describe(self) -> str:
         return self._inner.describe()
 
-    def postmortem(self) -> Postmortem:
+    def postmortem(self) -> ExitReport:
         return self._inner.postmortem()
 
-    # What comes in
+    # Incoming messages
 
     def _receive(self, message: bytes) -> None:
         if self._cause is None:
@@ -338,11 +338,11 @@ class FaultChannel:
             return
         while self._queue and self._cause is None:
             first = self._queue[0]
-            if isinstance(first, _Fate) and first.due > self._now():
+            if isinstance(first, _MessageFate) and first.due > self._now():
                 self._alarm = self._after(first.due - self._now(), self._wake)
                 return
             self._queue.popleft()
-            if isinstance(first, _Fate):
+            if isinstance(first, _MessageFate):
                 self._hand_over(first)
             else:
                 self._pass_overtaken()
@@ -352,7 +352,7 @@ class FaultChannel:
         self._alarm = None
         self._arrive()
 
-    def _hand_over(self, fate: _Fate) -> None:
+    def _hand_over(self, fate: _MessageFate) -> None:
         if fate.is_cut:
             self._cut("in", fate)
         elif fate.overtaken_within is not None and self._overtaken_in is None:
@@ -367,7 +367,7 @@ class FaultChannel:
         if fate is not None:
             self._deliver(fate)
 
-    def _deliver(self, fate: _Fate) -> None:
+    def _deliver(self, fate: _MessageFate) -> None:
         for message in fate.messages:
             if self._owner is not None and self._cause is None:
                 self._owner.receive(message)
@@ -376,7 +376,7 @@ class FaultChannel:
 
     # The end
 
-    def _cut(self, way: Way, fate: _Fate) -> None:
+    def _cut(self, way: Way, fate: _MessageFate) -> None:
         place = "instead of" if fate.is_cut else "after"
         self._tell(ConnectionLost(f"the connection was cut as planned, {place} message {fate.number} {way}"))
         self._run(self._inner.close())

@@ -32,7 +32,7 @@ _HAS_PASSED = pytest.StashKey[bool]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("trimaran", "MCP sessions on file (mcp_cassette)")
-    group.addoption("--mcp-record", action="store_true", help="record every session anew, from its server")
+    group.addoption("--mcp-record", action="store_true", help="record every session again, from its server")
     group.addoption("--mcp-replay", action="store_true", help="record nothing: a session that is not on file fails")
 
 
@@ -56,7 +56,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @final
 class _Leftovers:
-    """What a test opened, and in which loop."""
+    """The clients that a test opened, and their loop."""
 
     def __init__(self) -> None:
         self._opened: list[tuple[asyncio.AbstractEventLoop, Callable[[], Any]]] = []
@@ -84,7 +84,7 @@ def _run(loop: asyncio.AbstractEventLoop, closing: Any) -> None:
     if loop.is_closed():
         closing.close()
         raise RuntimeError(
-            "the event loop was closed before what was opened in it; await the fixture in the test itself"
+            "the event loop was closed before the clients that were opened in it; await the fixture in the test itself"
         )
     loop.run_until_complete(closing)
 
@@ -120,7 +120,7 @@ def mcp_client(_mcp_leftovers: _Leftovers) -> Callable[..., Awaitable[Client]]:
     """Open clients that are closed after the test: `client = await mcp_client(target, **options)`, as for `connect`."""
 
     async def open_one(target: Any, **options: Any) -> Client:
-        from trimaran.dialers import open_client
+        from trimaran.connecting import open_client
 
         client = await open_client(target, **options)
         _mcp_leftovers.add(client.close)
@@ -152,7 +152,7 @@ def mcp_server_url(_mcp_leftovers: _Leftovers) -> Callable[..., Awaitable[str]]:
 def mcp_cassette(request: pytest.FixtureRequest, _mcp_leftovers: _Leftovers) -> Callable[..., Awaitable[Client]]:
     """Open clients whose sessions are on file: `client = await mcp_cassette(target, **options)`, as for `connect`.
 
-    The first run records, later ones play back and need no server; `--mcp-record` records anew, `--mcp-replay` records
+    The first run records, later ones play back and need no server; `--mcp-record` records again, `--mcp-replay` records
     nothing. The file is `cassettes/<module>/<test>.jsonl` beside the module, or `name` there. A session is kept if its
     test passed. `order` and `redact` are those of `replay` and `record`.
     """
@@ -172,7 +172,7 @@ def mcp_cassette(request: pytest.FixtureRequest, _mcp_leftovers: _Leftovers) -> 
         is_recorded = path.exists() and not _is_told(request.config, "mcp_record")
         if not is_recorded and _is_told(request.config, "mcp_replay"):
             pytest.fail(f"there is no cassette at {path}, and --mcp-replay forbids recording one", pytrace=False)
-        from trimaran.dialers import open_client
+        from trimaran.connecting import open_client
 
         if is_recorded:
             from .cassette import replay
@@ -180,10 +180,11 @@ def mcp_cassette(request: pytest.FixtureRequest, _mcp_leftovers: _Leftovers) -> 
             player = replay(path, order=order, redact=redact)
             # A test that passes although the session differed did not look.
             _mcp_leftovers.add(lambda: player.verify(complete=False))
-            kept = {key: value for key, value in options.items() if key not in _ABOUT_THE_WAY}
-            client = await open_client(player, **kept)
+            connect_options = {key: value for key, value in options.items() if key not in _ABOUT_THE_WAY}
+            client = await open_client(player, **connect_options)
         else:
-            client = await open_client(target, **{**options, "tap": _record(path, target, redact, options.get("tap"))})
+            options["tap"] = _record(path, target, redact, options.get("tap"))
+            client = await open_client(target, **options)
         _mcp_leftovers.add(client.close)
         return client
 

@@ -1,4 +1,4 @@
-"""A server that follows a script: what the client must send, in order, and what it gets for it.
+"""A server that follows a script: the messages that the client must send, in order, and the answers.
 
 The script is written before the client opens the channel and played by one task, step by step; messages that come early
 wait for their step. Nothing is answered that the script does not answer. A message the script did not expect ends the
@@ -15,7 +15,7 @@ from typing import Any, Final, Self, TypeAlias, cast, final
 
 import msgspec
 
-from trimaran.client.link import Owner, Postmortem
+from trimaran.client.link import ExitReport, Owner
 from trimaran.errors import ConnectFailed, ConnectionLost, Error, ProtocolError
 from trimaran.protocol.versions import LATEST_LEGACY, MODERN
 
@@ -30,7 +30,7 @@ Answers: TypeAlias = "Mapping[str, Any] | Callable[[dict[str, Any]], Any]"
 Fails: TypeAlias = "tuple[int, str] | tuple[int, str, Any]"
 
 
-class _Strayed(Exception):
+class _LeftScript(Exception):
     """The client left the script."""
 
 
@@ -78,7 +78,7 @@ class ScriptedPeer:
         """Wait for a request or notification, and answer it.
 
         Args:
-            method: What the client must send next.
+            method: The method that the client must send next.
             params: What its params must hold; more may be there. Or a function of them that returns or asserts something.
             result: The answer, or a function of the params, plain or async, that makes it. A ProtocolError it raises
                 is the answer. Without a result and an error there is none: see `reply`.
@@ -108,7 +108,7 @@ class ScriptedPeer:
                 if to in (None, message["method"]) and "id" in message:
                     await self._answer(message, result, error)
                     return
-            raise _Strayed(f"the script replies to {to or 'a request'}, but none has come")
+            raise _LeftScript(f"the script replies to {to or 'a request'}, but none has come")
 
         return self._add(f"reply to {to or 'the last request'}", step)
 
@@ -140,7 +140,7 @@ class ScriptedPeer:
         Args:
             method: What to ask for.
             params: Its params.
-            answer: What the reply must hold, e.g. `{"result": {"roots": []}}`; or a function of the reply.
+            answer: Fields that the reply must have, e.g. `{"result": {"roots": []}}`; or a function of the reply.
         """
 
         async def step() -> None:
@@ -192,7 +192,7 @@ class ScriptedPeer:
             version: The revision it speaks.
             **discover: More of its DiscoverResult: `capabilities`, `instructions`.
         """
-        found = {
+        result = {
             "resultType": "complete",
             "supportedVersions": [version],
             "capabilities": {},
@@ -201,7 +201,7 @@ class ScriptedPeer:
             "_meta": {"io.modelcontextprotocol/serverInfo": _INFO},
             **discover,
         }
-        return self.allow("server/discover", result=found)
+        return self.allow("server/discover", result=result)
 
     # Reading the outcome
 
@@ -238,7 +238,7 @@ class ScriptedPeer:
         task = self._task
         if task is None or task is asyncio.current_task():
             return
-        # What the client sent before it closed still counts: the script reads on to the end of it.
+        # Messages that the client sent before it closed still count: the script reads all of them.
         self._inbox.put_nowait(None)
         if self._is_elsewhere:
             task.cancel()
@@ -247,8 +247,8 @@ class ScriptedPeer:
     def describe(self) -> str:
         return self._name
 
-    def postmortem(self) -> Postmortem:
-        return Postmortem()
+    def postmortem(self) -> ExitReport:
+        return ExitReport()
 
     # Playing it
 
@@ -263,7 +263,7 @@ class ScriptedPeer:
                 self._at += 1
             while not self._is_hung_up:
                 await self._await(None)
-        except _Strayed as reason:
+        except _LeftScript as reason:
             self._failure = self._told(str(reason))
             self._end(self._failure, ConnectionLost(f"the client left the script: {self._failure}"))
         except _Finished:
@@ -279,7 +279,7 @@ class ScriptedPeer:
                 raise _Finished
             message = parse(raw)
             if not isinstance(message, dict):
-                raise _Strayed(f"the client sent what is not a JSON-RPC message: {raw[:200]!r}")
+                raise _LeftScript(f"the client sent an invalid JSON-RPC message: {raw[:200]!r}")
             message = cast("dict[str, Any]", message)
             came = message.get("method")
             if came is None and reply_to is not None and message.get("id") == reply_to:
@@ -288,33 +288,33 @@ class ScriptedPeer:
                 return message
             handle = next((h for p, h in self._allowed if came is not None and fnmatchcase(str(came), p)), None)
             if handle is None:
-                raise _Strayed(self._surprise(method, reply_to, message))
+                raise _LeftScript(self._surprise(method, reply_to, message))
             await handle(message)
 
     def _surprise(self, method: str | None, reply_to: str | None, message: dict[str, Any]) -> str:
         came = message.get("method", f"a reply to {message.get('id')!r}")
         if method is None and reply_to is None:
             return f"the script has ended, and the client sent {came}: {pretty(message)}"
-        wanted = method or f"a reply to {reply_to!r}"
+        step = method or f"a reply to {reply_to!r}"
         expected: dict[str, Any] = {"method": method} if method else {"id": reply_to, "result": {}}
-        shown = {key: value for key, value in message.items() if key != "jsonrpc"}
-        return f"the script expected {wanted}, and the client sent {came}\n{diff(expected, shown)}"
+        content = {key: value for key, value in message.items() if key != "jsonrpc"}
+        return f"the script expected {step}, and the client sent {came}\n{diff(expected, content)}"
 
     def _check(self, what: str, expected: Any, message: dict[str, Any], *, whole: bool = False) -> None:
-        held: Any = message if whole else message.get("params") or {}
+        part: Any = message if whole else message.get("params") or {}
         if expected is None:
             return
         if callable(expected):
             try:
-                verdict = expected(held)
+                verdict = expected(part)
             except AssertionError as error:
-                raise _Strayed(f"{what}: {error or 'an assertion failed'}\n{pretty(held, spread=True)}") from None
+                raise _LeftScript(f"{what}: {error or 'an assertion failed'}\n{pretty(part, spread=True)}") from None
             if verdict is False:
-                raise _Strayed(f"{what} came with what the script refuses\n{pretty(held, spread=True)}")
+                raise _LeftScript(f"the script refuses the content of {what}\n{pretty(part, spread=True)}")
             return
-        if not _holds(held, expected):
-            raise _Strayed(
-                f"{what} came with other content than the script expects\n{diff(expected, _same(held, expected))}"
+        if not _holds(part, expected):
+            raise _LeftScript(
+                f"{what} came with other content than the script expects\n{diff(expected, _same(part, expected))}"
             )
 
     async def _answer(self, message: dict[str, Any], result: Any, error: Fails | None) -> None:
@@ -336,17 +336,17 @@ class ScriptedPeer:
 
     async def _made(self, result: Callable[[dict[str, Any]], Any], params: dict[str, Any]) -> Any:
         try:
-            made = result(params)
-            if inspect.isawaitable(made):
+            value = result(params)
+            if inspect.isawaitable(value):
                 self._is_elsewhere = True
-                made = await made
+                value = await value
         except ProtocolError:
             raise
         except Exception as error:
-            raise _Strayed(f"the script's own function failed: {type(error).__name__}: {error}") from error
+            raise _LeftScript(f"the script's own function failed: {type(error).__name__}: {error}") from error
         finally:
             self._is_elsewhere = False
-        return made
+        return value
 
     def _say(self, says: Says, request: dict[str, Any]) -> None:
         if callable(says):
@@ -371,8 +371,8 @@ class ScriptedPeer:
     def _told(self, what: str) -> str:
         steps = len(self._steps)
         place = f"after all {steps} steps" if self._at == steps else f"at step {self._at + 1} of {steps}"
-        said = f"\n\nWhat was said:\n{self.transcript}" if len(self.transcript) else ""
-        return f"{what}\n({self._name}, {place}){said}"
+        transcript = f"\n\nThe messages so far:\n{self.transcript}" if len(self.transcript) else ""
+        return f"{what}\n({self._name}, {place}){transcript}"
 
 
 class _Finished(Exception):
@@ -383,18 +383,18 @@ _INFO: Final = {"name": "scripted", "version": "1.0.0"}
 
 
 def _holds(value: Any, expected: Any) -> bool:
-    """Is all that is expected there? Of mappings, at every depth, more may be there."""
+    """Whether a value has everything that is expected. Dicts may have extra keys at any depth."""
     if isinstance(expected, Mapping) and isinstance(value, dict):
-        wanted = cast("Mapping[Any, Any]", expected)
-        given = cast("dict[Any, Any]", value)
-        return all(key in given and _holds(given[key], part) for key, part in wanted.items())
+        expected_fields = cast("Mapping[Any, Any]", expected)
+        fields = cast("dict[Any, Any]", value)
+        return all(key in fields and _holds(fields[key], part) for key, part in expected_fields.items())
     return bool(value == expected)
 
 
 def _same(value: Any, expected: Any) -> Any:
-    """The part of a value that an expectation speaks of, so that the difference shows nothing else."""
+    """The part of a value that the expectation names, so that the difference shows nothing else."""
     if isinstance(expected, Mapping) and isinstance(value, dict):
-        wanted = cast("Mapping[Any, Any]", expected)
-        given = cast("dict[Any, Any]", value)
-        return {key: _same(given[key], part) for key, part in wanted.items() if key in given}
+        expected_fields = cast("Mapping[Any, Any]", expected)
+        fields = cast("dict[Any, Any]", value)
+        return {key: _same(fields[key], part) for key, part in expected_fields.items() if key in fields}
     return value

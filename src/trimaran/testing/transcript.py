@@ -1,11 +1,11 @@
-"""What was said, and by whom, as text that people and golden files can read.
+"""The messages of both sides, as text for people and golden files.
 
     -- client --
     {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     -- server --
     {"jsonrpc": "2.0", "id": 1, "result": {"tools": []}}
 
-Each message is JSON; a long one is spread over lines. What is not JSON stands as Python would print the bytes.
+Each message is JSON; a long one is spread over lines. Other bytes are printed as a Python literal.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class Transcript:
         self._said.append((who, message))
 
     def messages(self, who: Side | None = None) -> list[Any]:
-        """What one side said, or both, decoded; bytes where it was not JSON."""
+        """The messages of one side, or of both, decoded; bytes if a message was not JSON."""
         return [parse(message) for side, message in self._said if who in (None, side)]
 
     def methods(self, who: Side | None = None) -> list[str]:
         """The methods one side named, or both, in order; replies have none and are left out."""
-        said = [cast("dict[str, Any]", message) for message in self.messages(who) if isinstance(message, dict)]
-        return [str(message["method"]) for message in said if "method" in message]
+        requests = [cast("dict[str, Any]", message) for message in self.messages(who) if isinstance(message, dict)]
+        return [str(message["method"]) for message in requests if "method" in message]
 
     def __iter__(self) -> Iterator[tuple[Side, bytes]]:
         return iter(self._said)

@@ -14,9 +14,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final, final
 
-from trimaran.protocol.http1 import read_length
+from trimaran.errors import ProtocolError
+from trimaran.protocol.http1_framing import read_length
 
-from .engine import Engine, Headers, Pairs, Request, watch_by_task
+from .engine import Engine, Headers, HttpRequestHead, Pairs, watch_by_task
 
 __all__ = ["AsgiApp", "AsgiResponder"]
 
@@ -28,15 +29,15 @@ _ENCODED: dict[tuple[str, str], tuple[bytes, bytes]] = {}
 
 
 def _pairs(headers: Pairs) -> list[tuple[bytes, bytes]]:
-    found: list[tuple[bytes, bytes]] = []
+    encoded_pairs: list[tuple[bytes, bytes]] = []
     for pair in headers:
         encoded = _ENCODED.get(pair)
         if encoded is None:
             encoded = (pair[0].encode("latin-1"), pair[1].encode("latin-1"))
             if len(_ENCODED) < 256:
                 _ENCODED[pair] = encoded
-        found.append(encoded)
-    return found
+        encoded_pairs.append(encoded)
+    return encoded_pairs
 
 
 @final
@@ -95,6 +96,26 @@ class AsgiResponder:
 
 
 @final
+class _Parts:
+    """The pieces of a body that is still arriving. After a refusal, the next piece of the request brings the answer."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+        self.size = 0
+        self.refusal: ProtocolError | None = None
+
+    def add(self, piece: bytes) -> int:
+        """Keep a piece, and return the size of all."""
+        self.pieces.append(piece)
+        self.size += len(piece)
+        return self.size
+
+    def refuse_body(self, error: ProtocolError) -> None:
+        self.refusal = error
+        self.pieces.clear()
+
+
+@final
 class AsgiApp:
     """`app(scope, receive, send)`."""
 
@@ -108,11 +129,11 @@ class AsgiApp:
             return
         engine = self.engine
         if not engine.is_started and not engine.closing and engine.server.fleet is not None:
-            await engine.start()  # no lifespan was run, and other processes must be heard
+            await engine.start()  # no lifespan ran, and messages of other processes must be received
         responder = AsgiResponder(scope, receive, send)
-        # Blanks around a value are not part of it, whatever the HTTP server above left there.
+        # Some HTTP servers leave blanks around a value, which are not part of it.
         headers = Headers([(k.decode("latin-1"), v.decode("latin-1").strip(" \t")) for k, v in scope["headers"]])
-        request = Request(scope["method"], scope["path"], headers, responder)
+        request = HttpRequestHead(scope["method"], scope["path"], headers, responder)
         request.query = scope.get("query_string", b"").decode("latin-1")
         if scope.get("root_path"):
             self._find_place(request, scope["root_path"])
@@ -120,7 +141,11 @@ class AsgiApp:
         if refused is not None:
             await refused
             return
-        body = await self._body(receive, headers)
+        try:
+            body = await self._body(receive, headers)
+        except ProtocolError as error:
+            await engine.refuse(request, error)
+            return
         if body is None:
             await engine.too_large(request)
         elif body is not _GONE and request.method == "POST" and engine.owns(request.path):
@@ -128,9 +153,9 @@ class AsgiApp:
         elif body is not _GONE:
             await engine.dispatch(request, body)
 
-    def _find_place(self, request: Request, root: str) -> None:
-        """What path of ours is asked for, where this app is mounted."""
-        # Some frameworks leave the mount point in the path, and some take it away.
+    def _find_place(self, request: HttpRequestHead, root: str) -> None:
+        """Set the path relative to the mount point."""
+        # Some frameworks leave the mount point in the path, others remove it.
         path = request.path.removeprefix(root)
         whole = root + path
         request.prefix = root
@@ -150,16 +175,21 @@ class AsgiApp:
         body: bytes = message.get("body", b"")
         if not message.get("more_body", False):
             return body if len(body) <= limit else None
-        parts, size = [body], len(body)
-        while message.get("more_body", False):
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return _GONE
-            parts.append(part := message.get("body", b""))
-            size += len(part)
-            if size > limit:
-                return None
-        return b"".join(parts)
+        parts = _Parts()
+        try:
+            while message.get("more_body", False):
+                self.engine.bodies.count(parts, parts.add(message.get("body", b"")))
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    return _GONE
+                if parts.refusal is not None:
+                    raise parts.refusal
+                if parts.size > limit:
+                    return None
+            parts.add(message.get("body", b""))
+            return b"".join(parts.pieces) if parts.size <= limit else None
+        finally:
+            self.engine.bodies.remove(parts)
 
     async def _other(self, kind: str, receive: Receive, send: Send) -> None:
         if kind == "lifespan":

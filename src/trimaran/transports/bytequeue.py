@@ -1,6 +1,6 @@
 """A queue of messages towards a client that may not read them: bounded by their number and by their bytes.
 
-Whoever puts waits while it is full, as before a full pipe. One message always fits, whatever its size is.
+`put` waits while it is full, as on a full pipe. One message always fits, whatever its size.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 __all__ = ["ByteQueue"]
 
-# What the buffers of a socket hold on top of it, times four: a client that is a little late is not waited for.
+# Four times the buffers of a socket: nobody waits for a client that is a little late.
 _MOST_BYTES: Final = 1024 * 1024
 
 
 @final
 class ByteQueue(asyncio.Queue["bytes | None"]):
-    """None is the end: it has room in a full queue, and takes the place of what was not read."""
+    """None marks the end: it fits into a full queue by replacing unread messages."""
 
     _queue: deque[bytes | None]
 
@@ -32,7 +32,7 @@ class ByteQueue(asyncio.Queue["bytes | None"]):
         return super().full() or self.held_bytes >= self._most_bytes
 
     def end(self) -> None:
-        """Nothing more comes; of what is not read yet, the oldest gives way where there is no room."""
+        """Mark the end. In a full queue the oldest messages are dropped for it."""
         while self.full():
             self.get_nowait()
         self.put_nowait(None)

@@ -12,11 +12,18 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 from trimaran.errors import ProtocolError
-from trimaran.protocol.inbound import Answer, Batch, Call, Notice, RequestId, as_request_id, check_batch
+from trimaran.protocol.inbound import (
+    Batch,
+    IncomingCall,
+    IncomingNotification,
+    IncomingReply,
+    RequestId,
+    check_batch,
+    read_cancellation,
+)
 from trimaran.server.exchange import Exchange, Voice
-from trimaran.server.flights import Abandoned, Flights, timed_out
 from trimaran.server.handlers import incident
-from trimaran.types.wire import MAX_NAME
+from trimaran.server.running_calls import Abandoned, RunningCalls, timed_out
 
 if TYPE_CHECKING:
     from trimaran.server.server import Server
@@ -24,17 +31,17 @@ if TYPE_CHECKING:
 __all__ = ["Duplex", "LegacyHalf"]
 
 
-# Notifications that wait for a client which does not read, and their bytes; what comes on top of them is lost to it.
+# Notifications, and their bytes, that wait for a client which does not read. Further ones are dropped.
 _UNSENT_MOST: Final = 1000
 _UNSENT_BYTES: Final = 8 * 1024 * 1024  # as much as the stream of one call may carry over HTTP
 
 
 class LegacyHalf(Protocol):
-    """What a channel needs to speak the older revisions."""
+    """The older revisions on a channel."""
 
-    async def admit(self, call: Call) -> tuple[Voice, Callable[[Call], Awaitable[Any]]]: ...
-    async def hear(self, notice: Notice) -> None: ...
-    def take_answer(self, answer: Answer) -> None: ...
+    async def admit(self, call: IncomingCall) -> tuple[Voice, Callable[[IncomingCall], Awaitable[Any]]]: ...
+    async def hear(self, notice: IncomingNotification) -> None: ...
+    def take_answer(self, answer: IncomingReply) -> None: ...
     def batch_allowed(self) -> bool: ...
     def close(self) -> None: ...
 
@@ -52,7 +59,7 @@ class _Sink:
 
 @final
 class Duplex:
-    """`write` puts one message on the channel and may be called without awaiting; `legacy` makes the older half."""
+    """`write` puts one message on the channel, also without awaiting; `legacy` makes the part for older revisions."""
 
     def __init__(
         self,
@@ -65,20 +72,20 @@ class Duplex:
         self.server = server
         self.write = write
         self.principal = principal
-        """Who is on the other side, for every call from now on."""
+        """The caller of every call from now on."""
         self.sink = _Sink(write)
-        self.flights = Flights(server.limits)
-        self.reader = server.reader(legacy=legacy is not None)
+        self.running_calls = RunningCalls(server.limits)
+        self.reader = server.dispatcher.reader(legacy=legacy is not None)
         self.legacy = legacy(self) if legacy is not None else None
         self._unsent = self._unsent_bytes = 0
         self._held: list[bytes] | None = None
         self._starting: dict[RequestId, bool] = {}
-        """Calls whose task has not begun, and whether they were cancelled meanwhile (R67)."""
+        """Calls whose task has not begun, and whether they are cancelled (R67)."""
         self._calls: dict[RequestId, Exchange] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def feed(self, data: bytes) -> None:
-        """Take one message from the channel. Never raises: what is wrong with it is answered on the channel."""
+        """Take one message from the channel. Never raises: a fault in the message is answered on the channel."""
         if self._held is not None:
             self._held.append(data)
             return
@@ -87,22 +94,22 @@ class Duplex:
         except ProtocolError as error:
             self._spawn(self.write(self.server.writer.error(error.request_id, error)))
             return
-        if isinstance(message, Call):
+        if isinstance(message, IncomingCall):
             message.principal = self.principal
             if len(self._tasks) >= self.server.limits.max_concurrent_calls:
                 busy = ProtocolError.internal_error("the server is busy: too many calls are at work")
                 self._spawn(self.write(self.server.writer.error(message.id, busy)))
                 return
             if message.method == "initialize" and message.peer is None:
-                # What a client pipelines behind its handshake waits for it.
+                # Messages behind the handshake wait for it.
                 self._held = []
                 self._spawn(self._open(message))
             else:
                 self._starting[message.id] = False
                 self._spawn(self._serve(message, self.write))
-        elif isinstance(message, Notice):
+        elif isinstance(message, IncomingNotification):
             self._hear(message)
-        elif isinstance(message, Answer):
+        elif isinstance(message, IncomingReply):
             if self.legacy is not None:
                 self.legacy.take_answer(message)
         else:
@@ -118,7 +125,7 @@ class Duplex:
             message = self.reader.read(data)
         except ProtocolError as error:
             return self.server.writer.error(error.request_id, error)
-        if not isinstance(message, Call):
+        if not isinstance(message, IncomingCall):
             return None
         message.principal = self.principal
         voice: Voice = self.server.voice
@@ -139,11 +146,11 @@ class Duplex:
             return voice.error(message, ProtocolError.internal_error(f"internal error (error {number})"))
 
     async def _carry(self, exchange: Exchange, coroutine: Any, awaited: Any) -> bytes | None:
-        """The rest of a call that did not finish at once, still in its caller's task."""
+        """Run the rest of a call that did not finish at once, in its caller's task."""
         call = exchange.call
         self._calls[call.id] = exchange
         try:
-            result = await self.flights.carry(exchange, coroutine, awaited)
+            result = await self.running_calls.carry(exchange, coroutine, awaited)
             return None if exchange.cancelled else exchange.voice.result(call, result)
         except Abandoned:
             return None
@@ -154,21 +161,20 @@ class Duplex:
             exchange.end()
             self._calls.pop(call.id, None)
 
-    async def _open(self, call: Call) -> None:
+    async def _open(self, call: IncomingCall) -> None:
         try:
             await self._serve(call, self.write)
         finally:
-            held, self._held = self._held or [], None
-            for data in held:
+            waiting, self._held = self._held or [], None
+            for data in waiting:
                 self.feed(data)
 
-    def _hear(self, notice: Notice) -> None:
+    def _hear(self, notice: IncomingNotification) -> None:
         if notice.method == "notifications/cancelled":
-            request_id = as_request_id(notice.params.get("requestId"))
+            request_id, reason = read_cancellation(notice)
             exchange = None if request_id is None else self._calls.get(request_id)
             if exchange is not None:
-                reason = notice.params.get("reason")
-                exchange.cancel(reason[:MAX_NAME] if isinstance(reason, str) else None)
+                exchange.cancel(reason)
             elif request_id is not None and request_id in self._starting:
                 self._starting[request_id] = True
         elif self.legacy is not None:
@@ -178,11 +184,11 @@ class Duplex:
                 awaited = coroutine.send(None)  # pyright: ignore[reportAttributeAccessIssue]
             except StopIteration:
                 return
-            from trimaran.server.flights import resume
+            from trimaran.server.running_calls import resume
 
             self._spawn(_whole(resume(coroutine, awaited)))  # pyright: ignore[reportArgumentType]
 
-    async def _serve(self, call: Call, write: Callable[[bytes], Awaitable[None]]) -> None:
+    async def _serve(self, call: IncomingCall, write: Callable[[bytes], Awaitable[None]]) -> None:
         if self._starting.pop(call.id, False):
             return
         voice: Voice = self.server.voice
@@ -203,7 +209,9 @@ class Duplex:
         if reply is not None:
             await write(reply)
 
-    async def _run(self, call: Call, voice: Voice, serve: Callable[[Call], Awaitable[Any]]) -> bytes | None:
+    async def _run(
+        self, call: IncomingCall, voice: Voice, serve: Callable[[IncomingCall], Awaitable[Any]]
+    ) -> bytes | None:
         exchange = Exchange(call, self.sink, voice)
         exchange.on_stuck = lambda: self._spawn(self.write(voice.error(call, timed_out(call))))
         self._calls[call.id] = exchange
@@ -211,7 +219,7 @@ class Duplex:
         if session is not None:
             session.calls[call.id] = exchange
         try:
-            result = await self.flights.run(exchange, serve)
+            result = await self.running_calls.run(exchange, serve)
             return None if exchange.cancelled or exchange.is_answered else voice.result(call, result)
         except ProtocolError as error:
             return None if exchange.is_answered else voice.error(call, error)
@@ -244,12 +252,12 @@ class Duplex:
             except ProtocolError as error:
                 await collect(self.server.writer.error(error.request_id, error))
                 return
-            if isinstance(message, Call):
+            if isinstance(message, IncomingCall):
                 message.principal = self.principal
                 await self._serve(message, collect)
-            elif isinstance(message, Notice):
+            elif isinstance(message, IncomingNotification):
                 self._hear(message)
-            elif isinstance(message, Answer) and self.legacy is not None:
+            elif isinstance(message, IncomingReply) and self.legacy is not None:
                 self.legacy.take_answer(message)
 
         await asyncio.gather(*(one(bytes(raw)) for raw in batch.messages))
@@ -257,9 +265,9 @@ class Duplex:
             await self.write(b"[" + b",".join(replies) + b"]")
 
     def put(self, data: bytes) -> None:
-        """Put a message on the channel without waiting for it to leave; dropped where too many wait already."""
+        """Put a message on the channel without waiting; dropped if too many wait already."""
         if self._unsent < _UNSENT_MOST and (not self._unsent or self._unsent_bytes + len(data) <= _UNSENT_BYTES):
-            # Counted now, not when the task begins: many may come before it does.
+            # Counted now: many more may come before the task begins.
             self._unsent += 1
             self._unsent_bytes += len(data)
             self._spawn(self._put(data))
@@ -277,13 +285,13 @@ class Duplex:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self, patience: float = 5.0) -> None:
-        """The channel takes no more: end the listen streams, let calls finish for a while, cancel the rest."""
+        """End the listen streams, let calls finish for a while, cancel the rest."""
         for exchange in tuple(self._calls.values()):
             if exchange.on_close is not None:
                 exchange.on_close()
         if self._tasks:
             await asyncio.wait(tuple(self._tasks), timeout=patience)
-        self.flights.cancel_all()
+        self.running_calls.cancel_all()
         if self._tasks:
             await asyncio.wait(tuple(self._tasks), timeout=0.3)
         for task in tuple(self._tasks):

@@ -1,13 +1,13 @@
 """HTTP without a socket: the whole behaviour of the endpoint, for any HTTP server to carry (R143-R147).
 
-A binding (ASGI, our own server, yours) gives `handle` a method, a path, headers, a body and a *responder*, and gets every answer
-through the responder. The order on every verb: path, Origin and Host, authentication, then content (R129). Preflights, the
-documents an authenticator has for everybody, and probes (see `health`) are answered before anyone is asked who they are.
+A binding (ASGI, our own server, yours) gives `handle` a method, a path, headers, a body and a *responder*. Every answer goes
+through the responder. Each verb is checked in this order: path, Origin and Host, authentication, content (R129).
+Preflights, an authenticator's public documents and probes (see `health`) are answered without authentication.
 
-Modern requests are served here. What belongs to an older era is handed to the `legacy` door, if one is there.
+The engine serves modern requests, and hands those of older revisions to the `legacy` endpoint, if there is one.
 
-The stream is committed late: a call that emits nothing is answered as plain JSON with the status its outcome deserves;
-the first notification, or a long silence, turns the answer into an SSE stream, and whatever follows travels in it.
+The stream begins late: a call that emits nothing is answered as plain JSON, with the status of its outcome. The first
+notification, or a long silence, turns the answer into an SSE stream.
 """
 
 from __future__ import annotations
@@ -20,29 +20,33 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast, final
 
 from trimaran.errors import ConfigError, ProtocolError
-from trimaran.protocol.inbound import Answer, Batch, Call, HeaderLookup, Message, Notice
+from trimaran.protocol.headers import HeaderLookup
+from trimaran.protocol.inbound import Batch, IncomingCall, IncomingNotification, IncomingReply, Message
 from trimaran.protocol.sse import COMMENT, encode_event
 from trimaran.server.access import InsufficientScope
 from trimaran.server.exchange import SENT, Exchange
-from trimaran.server.flights import Abandoned, Flights, timed_out
 from trimaran.server.handlers import incident
+from trimaran.server.running_calls import Abandoned, RunningCalls, timed_out
+from trimaran.server.threads import LARGE_MESSAGE
 
+from .body_budget import BodyBudget
 from .guard import Guard
+from .keep_alive import KeepAlive
 
 if TYPE_CHECKING:
     from trimaran.server.server import Server
 
-    from .entrance import RateLimiter
-    from .health import Gauges, Health
+    from .admission import RateLimiter
+    from .health import Gauges, HealthRoutes
 
 __all__ = [
     "Authenticator",
     "Engine",
     "FixedHeaders",
     "Headers",
+    "HttpRequestHead",
     "HttpSink",
-    "LegacyDoor",
-    "Request",
+    "LegacyEndpoint",
     "Responder",
     "engines_of",
     "watch_by_task",
@@ -53,7 +57,7 @@ Pairs = list[tuple[str, str]]
 
 @final
 class FixedHeaders(list[tuple[str, str]]):
-    """Headers that many replies share: a carrier may keep what it made of them, by status, in `rendered`."""
+    """Headers that many replies share. A carrier may cache their bytes, by status, in `rendered`."""
 
     __slots__ = ("rendered",)
 
@@ -69,7 +73,7 @@ EVENTS: Final[Pairs] = [
     ("cache-control", "no-cache, no-transform"),
     ("x-accel-buffering", "no"),
 ]
-# How long calls cut short at the end have to say so.
+# Seconds for cancelled calls to send their last message.
 _LAST_WORDS_SECONDS: Final = 0.3
 _READ_HEADERS: Final = (
     "authorization",
@@ -86,12 +90,11 @@ _READ_HEADERS: Final = (
 class Responder(Protocol):
     """How one request is answered: once with `reply`, or by a stream.
 
-    It may have more to tell about the connection, for those who ask: `address`, the peer's, and `scheme` ("http" unless
-    it says otherwise).
+    It may also have `address`, the peer's, and `scheme`, which is "http" by default.
     """
 
     def reply(self, status: int, headers: Pairs, body: bytes) -> Awaitable[None] | None:
-        """Answer whole. What comes back, if anything, is awaited."""
+        """Send the whole answer. The caller awaits the result, if there is one."""
         ...
 
     async def stream_start(self, status: int, headers: Pairs) -> None: ...
@@ -101,31 +104,27 @@ class Responder(Protocol):
 
     async def stream_end(self) -> None: ...
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back once the client has gone, until what comes back is called. Only for calls that take a while."""
+        """Call back once when the client goes. Returns a function that stops the watch. Only for calls that take a while."""
         ...
 
 
-Route: TypeAlias = "Callable[[Request, bytes], Awaitable[None]]"
+Route: TypeAlias = "Callable[[HttpRequestHead, bytes], Awaitable[None]]"
 
 
-class KeptAlive(Protocol):
-    """An open stream that wants a sign of life now and then."""
+class LegacyEndpoint(Protocol):
+    """Serves everything that a modern peer never sends."""
 
-    heard: bool
+    def attach(self, engine: Engine) -> None:
+        """Called once, when the engine is made."""
+        ...
 
-    async def keep_alive(self) -> None: ...
-
-
-class LegacyDoor(Protocol):
-    """What the engine hands over: everything a modern peer never sends."""
-
-    async def call(self, request: Request, call: Call) -> None: ...
-    async def post(self, request: Request, message: Message) -> None: ...
-    async def get(self, request: Request) -> None: ...
-    async def delete(self, request: Request) -> None: ...
-    def routes(self) -> Mapping[tuple[str, str], Callable[[Request, bytes], Awaitable[None]]]: ...
+    async def call(self, request: HttpRequestHead, call: IncomingCall) -> None: ...
+    async def post(self, request: HttpRequestHead, message: Message) -> None: ...
+    async def get(self, request: HttpRequestHead) -> None: ...
+    async def delete(self, request: HttpRequestHead) -> None: ...
+    def routes(self) -> Mapping[tuple[str, str], Callable[[HttpRequestHead, bytes], Awaitable[None]]]: ...
     def allow(self) -> str:
-        """The verbs of the endpoint, for `Allow`."""
+        """The value of `Allow`."""
         ...
 
     async def close(self) -> None: ...
@@ -134,19 +133,19 @@ class LegacyDoor(Protocol):
 class Authenticator(Protocol):
     """Decides who is calling; `trimaran.auth` has ready ones.
 
-    Where it has them, these are used, too: `start(fetch)` and `close()`; `header_names`, the headers it reads beside
-    Authorization; `document(request)`, the reply to a request for something that anyone may read, or None; and
-    `step_up(request, scopes)`, the challenge for a caller that needs more scopes.
+    It may also have: `start(fetch)` and `close()`; `header_names`, the headers it reads beside Authorization;
+    `document(request)`, the reply to a request for a public document, or None; and `step_up(request, scopes)`, the
+    challenge for a caller that needs more scopes.
     """
 
-    async def authenticate(self, request: Request) -> Any:
-        """The principal, or None for an anonymous caller that may come in; `trimaran.auth.Refused` for anyone else."""
+    async def authenticate(self, request: HttpRequestHead) -> Any:
+        """The principal, or None for an anonymous caller that is admitted. Raises `trimaran.auth.Refused` for others."""
         ...
 
 
 @final
 class Headers:
-    """Headers by lower-case name, for bindings that have only pairs. A repeated name is joined, as RFC 9110 has it."""
+    """Headers by lower-case name, for bindings that have only pairs. Repeated names are joined, as RFC 9110 says."""
 
     __slots__ = ("_values",)
 
@@ -160,6 +159,9 @@ class Headers:
 
     def get(self, key: str, /) -> str | None:
         return self._values.get(key)
+
+    def items(self) -> Iterable[tuple[str, str]]:
+        return self._values.items()
 
 
 AnyHeaders: TypeAlias = (
@@ -176,30 +178,29 @@ def _lookup(headers: Any) -> HeaderLookup:
         return Headers(pairs)
     except (TypeError, ValueError, AttributeError):
         raise ConfigError(
-            "headers is a mapping, pairs of name and value, or an object with get(lower_case_name); "
-            f"this {kind} is none of these"
+            f"headers must be a mapping, pairs of name and value, or an object with get(lower_case_name), not {kind}"
         ) from None
 
 
 @final
-class Request:
-    """One HTTP request, its body apart."""
+class HttpRequestHead:
+    """One HTTP request without its body."""
 
     carried: Pairs | None = None
-    """Headers that every reply to it carries: CORS, and what its authentication added."""
+    """Headers of every reply: CORS, and those that authentication added."""
     principal: Any = None
     public_url: str | None = None
     believed_address: str | None = None
     outer_path: str | None = None
-    """The path its client asked for, where an app above has taken something away from it."""
+    """The path that the client asked for, where an outer app has removed a prefix."""
     _added: Pairs | None = None
     prefers_stream = False
     authority: str | None = None
     query = ""
     is_checked = False
-    """Have Accept and Content-Type been looked at?"""
+    """Accept and Content-Type have been checked."""
     prefix = ""
-    """Where the app is mounted, if it is: what a client must put before our own paths."""
+    """The mount point, if there is one: clients put it before our paths."""
 
     def __init__(self, method: str, path: str, headers: HeaderLookup, responder: Responder) -> None:
         self.method = method
@@ -209,24 +210,24 @@ class Request:
 
     @property
     def scope(self) -> Any:
-        """The ASGI scope that it came with; None under any other carrier."""
+        """The ASGI scope; None under any other carrier."""
         return getattr(self.responder, "scope", None)
 
     @property
     def address(self) -> str | None:
-        """The address of the peer, if the carrier knows it: behind a proxy the proxy's, unless the carrier sees to that."""
+        """The address of the peer, if the carrier knows it. Behind a proxy it may be the proxy's."""
         return getattr(self.responder, "address", None)
 
     @property
     def caller_address(self) -> str | None:
-        """The address of the caller: the peer's, or what a proxy says that the rate limit was told to trust."""
+        """The address of the caller: the peer's, or what a trusted proxy of the rate limit says."""
         return self.believed_address or self.address
 
     @property
     def url(self) -> str | None:
-        """The URL its client asked for, without the query; None if nobody said to which host.
+        """The URL that the client asked for, without the query; None if the request names no host.
 
-        Put together from what the request says. Behind a proxy that is not what clients see: set `public_url=` there.
+        Behind a proxy clients see another URL: set `public_url=` there.
         """
         if self.public_url is not None:
             return self.public_url
@@ -236,13 +237,13 @@ class Request:
 
     @property
     def reply_headers(self) -> Pairs:
-        """Headers for the reply, for an authenticator that lets the request in to add to."""
+        """Headers that an authenticator adds to the reply of a request that it admits."""
         if self._added is None:
             self._added = []
         return self._added
 
     def admitted(self, principal: Any) -> None:
-        """Who it is has been found out."""
+        """Set the authenticated principal."""
         self.principal = principal
         if self._added:
             self.carried = self._added if self.carried is None else self.carried + self._added
@@ -253,9 +254,9 @@ class Request:
             await waiting
 
     async def end_silently(self, headers: Pairs = EVENTS) -> None:
-        """Answer a call that its client has cancelled: an event stream that ends without an event (docs/adr/0014).
+        """Answer a call that its client has cancelled: an event stream without an event (docs/adr/0014).
 
-        Every other answer is an error in some client. No event has an id, so nobody comes back for more.
+        Every other answer is an error in some client. Without an event id the client does not resume the stream.
         """
         await self.reply(200, headers, b"")
 
@@ -265,19 +266,19 @@ class Request:
 
 @final
 class HttpSink:
-    """The stream of one call: nothing until the first message, then SSE, at most so many bytes."""
+    """The stream of one call: nothing until the first message, then SSE, up to `budget` bytes."""
 
     finished = False
     is_untouched = True
     """Nothing has been sent: the answer may still be plain JSON."""
-    heard = True
-    """Has anything been sent since the last keep-alive look?"""
+    has_sent = True
+    """See `KeepAliveStream`."""
     _writing = False
     _is_gone = False
     _outbox: deque[bytes] | None = None
     _flushed: asyncio.Future[None] | None = None
 
-    def __init__(self, request: Request, budget: int) -> None:
+    def __init__(self, request: HttpRequestHead, budget: int) -> None:
         self._request = request
         self._budget = budget
 
@@ -286,26 +287,23 @@ class HttpSink:
         return self._request.caller_address
 
     def send(self, data: bytes) -> Awaitable[None]:
-        """Put a notification on the stream; dropped without a word once the stream's budget is spent."""
+        """Put a notification on the stream. Once the budget is spent, notifications are dropped silently."""
         if self.finished or self._is_gone or len(data) > self._budget:
             return SENT
         self._budget -= len(data)
         return self._write(encode_event(data))
 
-    async def keep_alive(self) -> None:
-        if self.heard or self.finished:
-            self.heard = False
-            return
-        await self._write(COMMENT)
-        self.heard = False
+    async def send_comment(self) -> None:
+        if not self.finished:
+            await self._write(COMMENT)
 
     async def _write(self, chunk: bytes) -> None:
-        self.heard = True
+        self.has_sent = True
         if self._outbox is None:
             self._outbox = deque()
         self._outbox.append(chunk)
         if self._writing:
-            return  # whoever is writing takes this along, in order
+            return  # the current writer sends this too, in order
         self._writing = True
         try:
             if self.is_untouched:
@@ -327,7 +325,7 @@ class HttpSink:
             await self._flushed
 
     async def finish(self, data: bytes | None, status: int = 200, headers: Pairs = JSON) -> None:
-        """The end: the reply as JSON if nothing went before it, else the last event of the stream."""
+        """End the answer: as JSON if nothing was sent before, else as the last event of the stream."""
         if self.finished:
             return
         self.finished = True
@@ -358,42 +356,43 @@ class Engine:
         guard: Guard,
         *,
         path: str = "/mcp",
-        legacy: LegacyDoor | None = None,
+        legacy: LegacyEndpoint | None = None,
         auth: Authenticator | None = None,
         rate_limit: RateLimiter | None = None,
         public_url: str | None = None,
-        health: Health | None = None,
+        health: HealthRoutes | None = None,
     ) -> None:
         self.server = server
         self.path = "/" + path.strip("/")
         self.guard = guard
         self.legacy = legacy
-        self._entrance = None
+        self._admission = None
         if auth is not None or rate_limit is not None:
-            from .entrance import Entrance
+            from .admission import Admission
 
-            self._entrance = Entrance(auth, rate_limit, public_url=public_url, path=self.path)
-        self.reader = server.reader(legacy=legacy is not None)
-        self.flights = Flights(server.limits)
+            self._admission = Admission(auth, rate_limit, public_url=public_url, path=self.path)
+        self.reader = server.dispatcher.reader(legacy=legacy is not None)
+        self.running_calls = RunningCalls(server.limits)
         self.writer = server.writer
         self._voice = server.voice
         self._handlers = server.dispatcher.handlers
         self._limits = server.limits
+        self.bodies = BodyBudget(server.limits.max_incoming_body_bytes, server.limits.max_body_bytes)
         self._paths = {self.path, self.path + "/"} if self.path != "/" else {"/", ""}
         self._accepts: dict[str | None, tuple[bool, bool]] = {}
         self._types: dict[str | None, bool] = {None: True, "application/json": True}
-        self._sinks: set[KeptAlive] = set()
-        self._ticker: asyncio.TimerHandle | None = None
+        self.keep_alive = KeepAlive(server.limits.keep_alive, self.spawn)
         self._routes: Mapping[tuple[str, str], Route] = legacy.routes() if legacy is not None else {}
         self._route_paths = frozenset(path for _, path in self._routes)
-        self._errands: set[asyncio.Task[None]] = set()
+        server.custom_routes.reserve({*self._paths, *self._route_paths})
+        self._tasks: set[asyncio.Task[None]] = set()
         self.closing = False
         self.is_started = False
-        """Has `start` done its work? Nobody need have called it: a mounted app is served without."""
+        """`start` has run. A mounted app may be served without it."""
         self.since = time.monotonic()
-        """When it was started, or made."""
+        """The time of `start`, or of construction."""
         self.may_stream = True
-        """Plain JSON-RPC over HTTP never streams, so its clients need not say that they could read one."""
+        """Plain JSON-RPC over HTTP never streams, so its clients need not accept event streams."""
         self.listeners = 0
         """Open `subscriptions/listen` calls."""
         self.tls_failures = 0
@@ -401,12 +400,14 @@ class Engine:
         self.health = health
         if health is not None:
             health.attach(self)
+        if legacy is not None:
+            legacy.attach(self)
         _remember(self)
 
     @property
     def asks_who(self) -> bool:
-        """Do credentials, or addresses, matter here?"""
-        return self._entrance is not None
+        """Are callers authenticated or counted?"""
+        return self._admission is not None
 
     @property
     def max_body_bytes(self) -> int:
@@ -416,39 +417,39 @@ class Engine:
         return path in self._paths
 
     def takes(self, path: str) -> bool:
-        """Is this the endpoint, or a route of its legacy door?"""
+        """Is this path the endpoint, or a route of its legacy part?"""
         return path in self._paths or path in self._route_paths
 
     def count_streams(self) -> int:
-        """How many streams are open: GETs, and calls whose answer has become one."""
-        return sum(not getattr(sink, "is_untouched", False) for sink in self._sinks.copy())
+        """The number of open streams: GETs, and calls whose answer has become a stream."""
+        return sum(not getattr(sink, "is_untouched", False) for sink in self.keep_alive)
 
     def gauges(self) -> Gauges:
-        """What is open and at work, as `/gauges` shows it. Cheap, and from any thread."""
+        """The figures of `/gauges`. Cheap, and safe from any thread."""
         from .health import measure
 
         return measure(self.server, (self,))
 
     async def start(self) -> None:
-        """Get ready to serve: the server's lifespan, and the authenticator. Before listening; again does no harm."""
+        """Start the server's lifespan and the authenticator. Call it before listening; a second call does nothing."""
         self.closing = False
         await self.server.start()
-        if self._entrance is not None:
-            await self._entrance.start()
+        if self._admission is not None:
+            await self._admission.start()
         if not self.is_started:
             self.since = time.monotonic()
             self.is_started = True
 
-    # Any binding without special needs comes in here.
+    # The entry for simple bindings
 
     async def handle(self, method: str, path: str, headers: AnyHeaders, body: bytes, responder: Responder) -> None:
-        """Serve one request whole. Query strings are stripped; header names are matched in any case.
+        """Serve one whole request. Query strings are stripped; header names match in any case.
 
         `headers` is a mapping, pairs of name and value, or an object with `get(lower_case_name)`. Names and values are
         strings or bytes.
         """
         path, _, query = path.partition("?")
-        request = Request(method, path, _lookup(headers), responder)
+        request = HttpRequestHead(method, path, _lookup(headers), responder)
         request.query = query
         refused = self.admit(request)
         if refused is not None:
@@ -458,9 +459,10 @@ class Engine:
         else:
             await self.dispatch(request, body)
 
-    def admit(self, request: Request) -> Coroutine[Any, Any, None] | None:
-        """Path, Origin and Host. What comes back, if anything, is the refusal to be awaited."""
-        if request.path not in self._paths and request.path not in self._route_paths:
+    def admit(self, request: HttpRequestHead) -> Coroutine[Any, Any, None] | None:
+        """Check path, Origin and Host. Returns the refusal to await, or None."""
+        path = request.path
+        if path not in self._paths and path not in self._route_paths and self.server.custom_routes.find(path) is None:
             return self._serve_elsewhere(request)
         headers = request.headers
         origin = headers.get("origin")
@@ -471,23 +473,23 @@ class Engine:
             return self.refuse(request, error)
         return None
 
-    async def _serve_elsewhere(self, request: Request) -> None:
-        """A path that is not the endpoint's: what anyone may read, or nothing."""
+    async def _serve_elsewhere(self, request: HttpRequestHead) -> None:
+        """Serve a path outside the endpoint: a public document, or 404."""
         if self.health is not None and await self.health.serve(request):
             return
-        entrance = self._entrance
-        if entrance is not None and (await entrance.serve_document(request) or await entrance.refuse_login(request)):
+        admission = self._admission
+        if admission is not None and (await admission.serve_document(request) or await admission.refuse_login(request)):
             return
         message = f"nothing is served at {request.path[:200]}; the endpoint is {self.path}"
         await self.refuse(request, ProtocolError.invalid_request(message, status=404))
 
-    def _check_content(self, request: Request) -> None:
-        """What a POST to the endpoint says about itself: Accept and Content-Type."""
+    def _check_content(self, request: HttpRequestHead) -> None:
+        """Check Accept and Content-Type of a POST to the endpoint."""
         headers = request.headers
         kind = headers.get("content-type")
         if kind != "application/json" and not self._judge_type(kind):
             raise ProtocolError.invalid_request(
-                f"the content type is application/json, not {(kind or '')[:100]}", status=415
+                f"the content type must be application/json, not {(kind or '')[:100]}", status=415
             )
         accepted = self._accepts.get(accept := headers.get("accept"))
         ok, request.prefers_stream = accepted or self._judge_accept(accept)
@@ -495,29 +497,29 @@ class Engine:
             raise ProtocolError.invalid_request("Accept must list application/json and text/event-stream", status=406)
         request.is_checked = True
 
-    async def dispatch(self, request: Request, body: bytes) -> None:
+    async def dispatch(self, request: HttpRequestHead, body: bytes) -> None:
         """Serve an admitted request."""
         if request.method == "POST" and request.path in self._paths:
             await self.post(request, body)
             return
         await self._other(request, body)
 
-    async def post(self, request: Request, body: bytes) -> None:
+    async def post(self, request: HttpRequestHead, body: bytes) -> None:
         """Serve one POST to the endpoint. The hot path: a modern call that finishes at once stays in this function."""
-        if self._entrance is not None and not await self._is_let_in(request):
+        if self._admission is not None and not await self._is_let_in(request):
             return
         try:
             if not request.is_checked:
                 self._check_content(request)
-            message = self.reader.read(body, request.headers)
-        except ProtocolError as error:
-            await self.refuse(request, error)
-            return
+            if len(body) <= LARGE_MESSAGE:
+                message = self.reader.read(body, request.headers)
+            else:
+                message = await asyncio.to_thread(self.reader.read, body, request.headers)
         except Exception as error:
-            await self.refuse_unexpected(request, error)
+            await self.refuse_failure(request, error)
             return
-        if type(message) is not Call or message.peer is None:
-            if type(message) is Call and self.legacy is not None and message.method != "initialize":
+        if type(message) is not IncomingCall or message.peer is None:
+            if type(message) is IncomingCall and self.legacy is not None and message.method != "initialize":
                 await self.legacy.call(request, message)
             else:
                 await self._post_other(request, message)
@@ -561,46 +563,49 @@ class Engine:
         else:
             await sink.finish(reply, status, JSON if status != 503 else BUSY)
 
-    async def _carry(self, request: Request, exchange: Exchange, sink: HttpSink, coroutine: Any, awaited: Any) -> Any:
-        """A call that takes a while: now it gets its deadline, its keep-alive and its watch on the client."""
+    async def _carry(
+        self, request: HttpRequestHead, exchange: Exchange, sink: HttpSink, coroutine: Any, awaited: Any
+    ) -> Any:
+        """Run a call that takes a while, with a deadline, signs of life and a watch on the client."""
         # REQ cancel.http: closing the response stream MUST be taken as cancellation.
         unwatch = request.responder.watch(exchange.cancel)
         exchange.on_stuck = lambda: self.spawn(self._answer_for(exchange, sink, request))
-        self.attend(sink)
+        self.keep_alive.add(sink)
         listens = exchange.call.method == "subscriptions/listen"
         self.listeners += listens
         try:
-            return await self.flights.carry(exchange, coroutine, awaited)
+            return await self.running_calls.carry(exchange, coroutine, awaited)
         finally:
             self.listeners -= listens
             unwatch()
-            self.leave(sink)
+            self.keep_alive.remove(sink)
 
     @staticmethod
-    async def _answer_for(exchange: Exchange, sink: HttpSink, request: Request) -> None:
+    async def _answer_for(exchange: Exchange, sink: HttpSink, request: HttpRequestHead) -> None:
         await sink.finish(exchange.voice.error(exchange.call, timed_out(exchange.call)))
         release_connection(request)
 
-    async def _post_other(self, request: Request, message: Message) -> None:
-        if isinstance(message, Notice) and (self.legacy is None or message.modern):
+    async def _post_other(self, request: HttpRequestHead, message: Message) -> None:
+        if isinstance(message, IncomingNotification) and (self.legacy is None or message.modern):
             # Header rules for notifications are undefined in this revision, and cancellation is by disconnect.
             await request.reply(202, [], b"")
         elif self.legacy is not None:
             try:
                 await self.legacy.post(request, message)
-            except ProtocolError as error:
-                await self.refuse(request, error)
             except Exception as error:
-                await self.refuse_unexpected(request, error, message)
-        elif isinstance(message, (Answer, Batch)):
-            what = "a batch" if isinstance(message, Batch) else "a response"
-            await self.refuse(request, ProtocolError.invalid_request(f"{what} is not accepted by this revision"))
+                await self.refuse_failure(request, error, message)
+        elif isinstance(message, (IncomingReply, Batch)):
+            kind = "a batch" if isinstance(message, Batch) else "a response"
+            await self.refuse(request, ProtocolError.invalid_request(f"{kind} is not accepted by this revision"))
 
-    async def _other(self, request: Request, body: bytes) -> None:
+    async def _other(self, request: HttpRequestHead, body: bytes) -> None:
         if request.method == "OPTIONS":
             await self._options(request)
             return
-        if self._entrance is not None and not await self._is_let_in(request):
+        if not self.takes(request.path):
+            await self._serve_custom_route(request, body)
+            return
+        if self._admission is not None and not await self._is_let_in(request):
             return
         try:
             route = self._routes.get((request.method, request.path))
@@ -612,54 +617,67 @@ class Engine:
                 await self.legacy.delete(request)
             else:
                 await self.not_allowed(request)
-        except ProtocolError as error:
-            await self.refuse(request, error)
         except Exception as error:
-            await self.refuse_unexpected(request, error)
+            await self.refuse_failure(request, error)
 
-    async def _options(self, request: Request) -> None:
-        # A browser asks this before it sends any credentials.
-        if self._entrance is not None:
+    async def _serve_custom_route(self, request: HttpRequestHead, body: bytes) -> None:
+        """A route of the author's: anyone may ask, as often as the rate limit allows."""
+        from .custom_routes import serve_route
+
+        if self._admission is not None:
             try:
-                self._entrance.admit_unasked(request)
+                self._admission.admit_unasked(request)
+            except Exception as error:
+                await self._turn_away(request, error)
+                return
+        try:
+            await serve_route(self, request, body)
+        except Exception as error:
+            await self.refuse_failure(request, error)
+
+    async def _options(self, request: HttpRequestHead) -> None:
+        # A browser asks this before it sends any credentials.
+        if self._admission is not None:
+            try:
+                self._admission.admit_unasked(request)
             except Exception as error:
                 await self._turn_away(request, error)
                 return
         if request.carried is not None:
-            asked = request.headers.get("access-control-request-headers")
-            request.carried = self.guard.preflight(request.carried, asked)
+            requested_headers = request.headers.get("access-control-request-headers")
+            request.carried = self.guard.preflight(request.carried, requested_headers)
         await request.reply(204, [("allow", self._allow())], b"")
 
-    async def _is_let_in(self, request: Request) -> bool:
-        """Who is asking? If that is refused, it has been answered."""
-        assert self._entrance is not None
+    async def _is_let_in(self, request: HttpRequestHead) -> bool:
+        """Authenticate the request. False if it was refused, and answered."""
+        assert self._admission is not None
         try:
-            request.admitted(await self._entrance.identify(request))
+            request.admitted(await self._admission.identify(request))
         except Exception as error:
             await self._turn_away(request, error)
             return False
         return True
 
-    def admit_more(self, request: Request) -> ProtocolError | None:
-        """Count one more message of this request. What comes back, if anything, says that its caller has to wait."""
-        return None if self._entrance is None else self._entrance.admit_more(request)
+    def admit_more(self, request: HttpRequestHead) -> ProtocolError | None:
+        """Count one more message of this request. Returns the error if its caller must wait."""
+        return None if self._admission is None else self._admission.admit_more(request)
 
-    # Refusals: nothing that is refused leaves anything behind (P8).
+    # Refusals: a refused request changes nothing (P8).
 
-    async def _turn_away(self, request: Request, error: Exception) -> None:
-        """A caller that was not let in: its refusal, and nothing about what it came for."""
-        assert self._entrance is not None
-        if isinstance(error, ProtocolError):  # an author's own way to refuse
+    async def _turn_away(self, request: HttpRequestHead, error: Exception) -> None:
+        """Answer a caller that was not admitted; the answer says nothing about the request."""
+        assert self._admission is not None
+        if isinstance(error, ProtocolError):  # raised by an author's own authenticator
             await self.refuse(request, error)
         else:
-            await self._entrance.turn_away(request, error)
+            await self._admission.turn_away(request, error)
 
-    def step_up(self, request: Request, error: InsufficientScope) -> tuple[int, Pairs]:
-        """The status of a call that lacks scopes, and more headers: a challenge if it can be told how to get them."""
-        challenge = None if self._entrance is None else self._entrance.step_up(request, error.scopes)
+    def step_up(self, request: HttpRequestHead, error: InsufficientScope) -> tuple[int, Pairs]:
+        """Status and extra headers for a call that lacks scopes: a challenge, if the authenticator has one."""
+        challenge = None if self._admission is None else self._admission.step_up(request, error.scopes)
         return challenge or (200, [])
 
-    async def refuse(self, request: Request, error: ProtocolError, headers: Pairs | None = None) -> None:
+    async def refuse(self, request: HttpRequestHead, error: ProtocolError, headers: Pairs | None = None) -> None:
         pairs = list(JSON)
         extra: Pairs | None = getattr(error, "headers", None)
         if extra:
@@ -671,29 +689,33 @@ class Engine:
     def _allow(self) -> str:
         return "POST, OPTIONS" if self.legacy is None else self.legacy.allow()
 
-    async def not_allowed(self, request: Request) -> None:
+    async def not_allowed(self, request: HttpRequestHead) -> None:
         allowed = self._allow()
         error = ProtocolError.invalid_request(f"{request.method[:20]} is not served here; use {allowed}", status=405)
         await self.refuse(request, error, [("allow", allowed)])
 
-    async def too_large(self, request: Request) -> None:
-        """Refuse a body unread; who is asking comes first, as ever."""
-        if self._entrance is not None and request.method != "OPTIONS" and not await self._is_let_in(request):
+    async def too_large(self, request: HttpRequestHead) -> None:
+        """Refuse a body unread, after authentication."""
+        if self._admission is not None and request.method != "OPTIONS" and not await self._is_let_in(request):
             return
         error = ProtocolError.invalid_request(
             f"the body is larger than {self.max_body_bytes} bytes (max_body_bytes)", status=413
         )
         await self.refuse(request, error)
 
-    async def refuse_unexpected(self, request: Request, error: Exception, message: Message | None = None) -> None:
+    async def refuse_failure(self, request: HttpRequestHead, error: Exception, message: Message | None = None) -> None:
+        """Answer what serving the request raised: a protocol error as it is, anything else as an incident."""
+        if isinstance(error, ProtocolError):
+            await self.refuse(request, error)
+            return
         number = incident("a request", error)
         refusal = ProtocolError.internal_error(f"internal error (error {number})")
-        if isinstance(message, Call):
+        if isinstance(message, IncomingCall):
             refusal.request_id = message.id
         await self.refuse(request, refusal)
 
-    def refuse_headers(self, request: Request) -> Coroutine[Any, Any, None] | None:
-        """For bindings whose HTTP server has limits of its own: are the headers we read larger than we allow?"""
+    def refuse_headers(self, request: HttpRequestHead) -> Coroutine[Any, Any, None] | None:
+        """For bindings whose HTTP server has other limits: refuse headers that are larger than ours."""
         limit = self._limits.max_header_bytes
         if sum(len(request.headers.get(name) or "") for name in _READ_HEADERS) <= limit:
             return None
@@ -714,86 +736,60 @@ class Engine:
                 self._types[kind] = known
         return known
 
-    # Streams that stay open
-
-    def attend(self, sink: KeptAlive) -> None:
-        """Keep a stream alive until `leave`."""
-        sink.heard = True
-        self._sinks.add(sink)
-        if self._ticker is None:
-            self._schedule_tick()
-
-    def leave(self, sink: KeptAlive) -> None:
-        self._sinks.discard(sink)
-
-    def _schedule_tick(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._ticker = loop.call_later(self._limits.keep_alive, self._tick)
-
-    def _tick(self) -> None:
-        self._ticker = None
-        if not self._sinks:
-            return
-        for sink in tuple(self._sinks):
-            self.spawn(sink.keep_alive())
-        self._schedule_tick()
-
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(coroutine)
-        self._errands.add(task)
-        task.add_done_callback(self._errands.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def drain(self, patience: float) -> None:
-        """Stop: end the listen streams properly, let calls finish for a while, then cancel what is left."""
+        """Stop: end the listen streams properly, let calls finish for a while, then cancel the rest."""
         self.closing = True
         self.is_started = False
         if self.health is not None:
             await self.health.close()
-        for exchange in tuple(self.flights.open):
+        for exchange in tuple(self.running_calls.open):
             if exchange.on_close is not None:
                 exchange.on_close()
         loop = asyncio.get_running_loop()
         until = loop.time() + patience
-        while self.flights.open and loop.time() < until:
+        while self.running_calls.open and loop.time() < until:
             await asyncio.sleep(0.01)
-        if self.flights.open:
-            self.flights.cancel_all()
+        if self.running_calls.open:
+            self.running_calls.cancel_all()
             until = loop.time() + _LAST_WORDS_SECONDS
-            while self.flights.open and loop.time() < until:
+            while self.running_calls.open and loop.time() < until:
                 await asyncio.sleep(0.01)
-        # Sessions last: their calls were still to be answered.
+        # Sessions end last, after the answers to their calls.
         if self.legacy is not None:
             await self.legacy.close()
-        if self._ticker is not None:
-            self._ticker.cancel()
-            self._ticker = None
-        if self._entrance is not None:
-            await self._entrance.close()
+        self.keep_alive.close()
+        if self._admission is not None:
+            await self._admission.close()
 
 
-# Which endpoints serve a server, for those who hold only the server.
+# The endpoints of each server.
 _ENGINES: Final[weakref.WeakKeyDictionary[Server, list[weakref.ref[Engine]]]] = weakref.WeakKeyDictionary()
 
 
 def _remember(engine: Engine) -> None:
-    known = _ENGINES.setdefault(engine.server, [])
-    known[:] = [one for one in known if one() is not None] + [weakref.ref(engine)]
+    references = _ENGINES.setdefault(engine.server, [])
+    references[:] = [reference for reference in references if reference() is not None] + [weakref.ref(engine)]
 
 
 def engines_of(server: Server) -> list[Engine]:
     """The endpoints of a server in this process."""
-    return [engine for one in tuple(_ENGINES.get(server, ())) if (engine := one()) is not None]
+    return [engine for reference in tuple(_ENGINES.get(server, ())) if (engine := reference()) is not None]
 
 
-def release_connection(request: Request) -> None:
-    """Tell a binding that serves one request after the other that this one is answered, handler or no handler."""
+def release_connection(request: HttpRequestHead) -> None:
+    """Tell a binding that serves requests one by one that this one is answered, though its handler may still run."""
     release = getattr(request.responder, "release", None)
     if release is not None:
         release()
 
 
 def watch_by_task(wait: Callable[[], Coroutine[Any, Any, None]], callback: Callable[[], None]) -> Callable[[], None]:
-    """`Responder.watch` for bindings that can only wait for the client's going."""
+    """`Responder.watch` for bindings that can only await the disconnect."""
 
     async def watch() -> None:
         await wait()
@@ -808,7 +804,7 @@ def watch_by_task(wait: Callable[[], Coroutine[Any, Any, None]], callback: Calla
 
 
 def judge_accept(accept: str | None) -> tuple[bool, bool]:
-    """Does a POST's Accept admit both forms of answer, and does it list the stream first (R112, R118)?"""
+    """Whether a POST's Accept admits both forms of answer, and whether it lists the stream first (R112, R118)."""
     if accept is None:
         return True, False
     kinds = [part.partition(";")[0].strip().lower() for part in accept.split(",")]

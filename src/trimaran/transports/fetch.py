@@ -1,9 +1,8 @@
-"""Fetches what a login needs from URLs that a server chose, and only from where such a URL may lead.
+"""Fetches the documents of a login from URLs that a server chose, and only from allowed addresses.
 
-`Fetcher` is whom a flow's `HttpRequest` is given to. A URL is judged by its spelling first (`trimaran.oauth.urls`). Then its
-name is looked up once, and the connection goes to an address that was seen and found good: a name that resolves to
-something else a moment later (DNS rebinding) gains nothing. Where a proxy of the environment carries the request, the
-proxy resolves, and the spelling is all there is to judge.
+`Fetcher` performs the `HttpRequest`s of a flow. It checks the spelling of a URL first (`trimaran.oauth.urls`). Then it looks
+up the name once, and connects to an address that passed the check: a name that resolves to something else a moment later
+(DNS rebinding) gains nothing. With a proxy of the environment, the proxy resolves, and only the spelling is checked.
 
 How far a request may reach:
 
@@ -11,9 +10,8 @@ How far a request may reach:
     loopback    this machine: for an MCP server on this machine, or on nobody's behalf (an operator's own setting)
     anywhere    the MCP server's own host, which is connected to anyway; everything, with `allow_private=True`
 
-Redirects are followed for GET alone, and never to where the redirecting host could not be trusted to lead: the reach of
-a request shrinks on the way, it does not grow. Nothing is retried, unpacked, or kept: no cookies, and no connections, since
-one that was made within one server's reach must not carry what is asked on behalf of another.
+Redirects are followed for GET alone, and the reach of a request never grows on the way. Nothing is retried, decompressed or
+kept: no cookies, and no connections, since a connection for one server must not carry a request for another.
 """
 
 from __future__ import annotations
@@ -31,8 +29,9 @@ from trimaran.errors import AuthorizationFailed, Closed, UnsafeUrl
 from trimaran.oauth.effects import HttpReply, HttpRequest
 from trimaran.oauth.urls import bare_url, check_url, is_loopback_host, is_public_address, is_same_host
 
+from .failure_reasons import connection_hint, connection_reason
+from .name_lookup import describe, look_up
 from .proxies import bare_proxy, proxy_for
-from .reasons import connection_hint, connection_reason
 
 if TYPE_CHECKING:
     import aiohttp
@@ -47,21 +46,21 @@ _READ_BYTES: Final = 64 * 1024
 Reach: TypeAlias = Literal["public", "loopback", "anywhere"]
 
 
-class _Errand(Struct, frozen=True):
-    """What the connection that is about to be made is for."""
+class _Destination(Struct, frozen=True):
+    """The purpose of the next connection."""
 
     step: str = "request"
     url: str = ""
     reach: Reach = "public"
 
 
-# Known to the resolver this way, since aiohttp asks it in the task that makes the request. Forgotten, it is the strictest.
-_errand: ContextVar[_Errand] = ContextVar("_errand", default=_Errand())  # noqa: B039 - frozen
+# The resolver reads it: aiohttp calls it in the task of the request. The default is the strictest.
+_errand: ContextVar[_Destination] = ContextVar("_errand", default=_Destination())  # noqa: B039 - frozen
 
 
 @final
 class Fetcher:
-    """Makes guarded requests. Any number of tasks may use one; whoever made it closes it.
+    """Makes guarded requests. Any number of tasks may share one; its maker closes it.
 
     Args:
         allow_private: let requests go to private addresses and to this machine as well.
@@ -77,7 +76,7 @@ class Fetcher:
         self._is_closed = False
 
     async def __call__(self, request: HttpRequest) -> HttpReply:
-        """Fetch it; the whole answer, whatever its status.
+        """Fetch the whole answer, whatever its status.
 
         Raises:
             UnsafeUrl: it, or where it redirects to, must not be fetched.
@@ -108,7 +107,7 @@ class Fetcher:
             reach: Reach = "anywhere" if allow_private else "public"
             if is_loopback_host(urlsplit(url).hostname or ""):
                 reach = "loopback"
-            reply = await self._once(request, _Errand(step, url, reach), headers)
+            reply = await self._once(request, _Destination(step, url, reach), headers)
             if reply.status not in _REDIRECTS:
                 return reply
             there = _target(request, url, reply)
@@ -119,7 +118,7 @@ class Fetcher:
             url = there
         raise _failed(step, request.url, f"{bare_url(request.url)} redirects more than {_MAX_REDIRECTS} times")
 
-    async def _once(self, request: HttpRequest, errand: _Errand, headers: Mapping[str, str]) -> HttpReply:
+    async def _once(self, request: HttpRequest, errand: _Destination, headers: Mapping[str, str]) -> HttpReply:
         import aiohttp
         from yarl import URL
 
@@ -129,7 +128,7 @@ class Fetcher:
         proxy = proxy_for(url)
         via = f" through the proxy {bare_proxy(proxy)}" if proxy else ""
         if proxy is not None:
-            errand = _Errand(step, url, "anywhere")  # what is looked up here is the proxy
+            errand = _Destination(step, url, "anywhere")  # what is looked up here is the proxy
         token = _errand.set(errand)
         try:
             async with session.request(
@@ -197,12 +196,12 @@ class Fetcher:
 
 def _outgoing(headers: Mapping[str, str]) -> dict[str, str]:
     own = {name: value for name, value in headers.items() if name.lower() != "accept-encoding"}
-    # Nothing packed is asked for, so that what is read is what was sent, and bounded by the same number.
+    # No compression, so that the limit counts the bytes that were sent.
     return {"User-Agent": "trimaran", **own, "Accept-Encoding": "identity"}
 
 
 async def _read(response: aiohttp.ClientResponse, request: HttpRequest, url: str) -> HttpReply:
-    """The whole answer, within bounds. The body of a redirect is nobody's business."""
+    """The whole answer, within bounds. The body of a redirect is not read."""
     headers: dict[str, str] = {}
     for name, value in response.headers.items():
         name = name.lower()
@@ -225,7 +224,7 @@ async def _read(response: aiohttp.ClientResponse, request: HttpRequest, url: str
 
 
 def _target(request: HttpRequest, url: str, reply: HttpReply) -> str:
-    """Where a redirect leads to, if it may be followed at all."""
+    """The target of a redirect that may be followed."""
     location = reply.headers.get("location", "")
     where = bare_url(url)
     if not location:
@@ -253,28 +252,20 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 # --- Where a name leads ----------------------------------------------------------------------------------------------
 
 
-async def _look_up(host: str, port: int, family: int) -> list[tuple[int, str, int]]:
-    """Family, address and port, for each address a name has."""
-    found = await asyncio.get_running_loop().getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, family=family, flags=socket.AI_ADDRCONFIG
-    )
-    return [(entry[0], str(entry[4][0]), int(entry[4][1])) for entry in found]
-
-
 @final
 class _Resolver:
-    """Gives a connection the addresses it may use; a name that has none is refused."""
+    """Resolves a name to its allowed addresses; a name without any is refused."""
 
     async def resolve(self, host: str, port: int = 0, family: int = socket.AF_INET) -> list[dict[str, Any]]:
         errand = _errand.get()
-        found = await _look_up(host, port, family)
-        good = [one for one in found if _is_within(errand.reach, one[1])]
-        if not found:
+        addresses = await look_up(host, port, family)
+        allowed = [address for address in addresses if _is_within(errand.reach, address.host)]
+        if not addresses:
             raise socket.gaierror(socket.EAI_NONAME, "it has no address")
-        if not good:
+        if not allowed:
             where = bare_url(errand.url)
             raise UnsafeUrl(
-                f"the {errand.step} failed: {where!r} is not a safe URL: {host} resolves to {found[0][1]}, which is not "
+                f"the {errand.step} failed: {where!r} is not a safe URL: {host} resolves to {addresses[0].host}, which is not "
                 + (
                     "on this machine"
                     if errand.reach == "loopback"
@@ -283,20 +274,10 @@ class _Resolver:
                 step=errand.step,
                 url=where,
             )
-        return [
-            {
-                "hostname": host,
-                "host": address,
-                "port": at,
-                "family": kind,
-                "proto": 0,
-                "flags": socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
-            }
-            for kind, address, at in good
-        ]
+        return describe(host, allowed)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Holds nothing."""
 
 
 def _is_within(reach: Reach, address: str) -> bool:

@@ -67,16 +67,16 @@ def is_loopback(host: str) -> bool:
 
 def _origin(text: str) -> Origin | None:
     """Scheme, host and port of an origin; None if it is not one."""
-    found = _ORIGIN.fullmatch(text)
-    if found is None:
+    match = _ORIGIN.fullmatch(text)
+    if match is None:
         return None
-    scheme = found[1].lower()
-    return scheme, found[2].strip("[]").lower(), int(found[3]) if found[3] else _DEFAULT_PORTS.get(scheme)
+    scheme = match[1].lower()
+    return scheme, match[2].strip("[]").lower(), int(match[3]) if match[3] else _DEFAULT_PORTS.get(scheme)
 
 
 def _host_name(header: str) -> str:
-    found = _HOST.fullmatch(header)
-    return found[1].strip("[]").lower() if found else ""
+    match = _HOST.fullmatch(header)
+    return match[1].strip("[]").lower() if match else ""
 
 
 @final
@@ -135,18 +135,20 @@ class Guard:
                     status=403,
                 )
             return None
-        asked = (origin, host, scheme)
-        cors = self._cors_memo.get(asked)
+        key = (origin, host, scheme)
+        cors = self._cors_memo.get(key)
         if cors is None:
             self._judge_origin(origin, host, scheme)
             cors = self._cors(origin)
             if len(self._cors_memo) < _MEMO:
-                self._cors_memo[asked] = cors
+                self._cors_memo[key] = cors
         return cors
 
-    def preflight(self, cors: list[tuple[str, str]], asked: str | None) -> list[tuple[str, str]]:
+    def preflight(self, cors: list[tuple[str, str]], requested_headers: str | None) -> list[tuple[str, str]]:
         """The CORS headers of a preflight: headers that mirror arguments are named by the tools, so they are echoed."""
-        mirrored = [h.strip().lower() for h in (asked or "").split(",") if _MIRRORED.fullmatch(h.strip().lower())]
+        mirrored = [
+            h.strip().lower() for h in (requested_headers or "").split(",") if _MIRRORED.fullmatch(h.strip().lower())
+        ]
         allowed = ", ".join([self._allow_headers, *mirrored[:50]])
         return [(name, allowed if name == "access-control-allow-headers" else value) for name, value in cors]
 

@@ -1,18 +1,18 @@
-"""Is this process alive, does it want requests, and how much is at work in it: for balancers, and for who looks after it.
+"""Probes for balancers and operators: is this process alive, is it ready, how much is at work in it.
 
     /livez     200 while the event loop turns, whatever else is wrong
     /readyz    200 while requests may come; 503 while it starts or stops
-    /gauges    what is open and at work, as JSON; only where it is asked for
+    /gauges    figures of open and running work, as JSON; only with `gauges=True`
 
-Anyone may ask, with GET or HEAD and no credentials; no page elsewhere can read the answer, since it carries no CORS header.
-So nothing here says more than it must (what is wrong with a store is for the log), nothing leaves anything behind, and
-nothing can be made to work hard: whatever takes time is found out once a second at most, however many ask.
+Anyone may ask, with GET or HEAD and no credentials. Pages of other origins cannot read the answer: it has no CORS header.
+The answers say as little as possible (the log has the details), change nothing, and cost little: slow checks run once a
+second at most.
 
-A store that is down does not make a server unready, unless it is told to: requests of 2026-07-28 need no store, and a
-balancer that took every worker away at once would turn a slow Redis into an outage.
+A store that is down does not make a server unready, unless `ready_needs_store` says so: requests of 2026-07-28 need no
+store, and a balancer that removes every worker at once turns a slow Redis into an outage.
 
-A server that nobody has started is started by the first probe, as it would be by the first call. A mounted ASGI app has no
-other way: its balancer would wait for it to be ready, and it for the balancer.
+The first probe starts a server that nobody has started, as the first call does. A mounted ASGI app needs this: its balancer
+waits until the app is ready.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from trimaran.server.threads import STALLED_SECONDS
 if TYPE_CHECKING:
     from trimaran.server.server import Server
 
-    from .engine import Engine, Pairs, Request
+    from .engine import Engine, HttpRequestHead, Pairs
 
-__all__ = ["GAUGES", "LIVE", "READY", "Gauges", "Health", "choose_health", "measure", "read_gauge"]
+__all__ = ["GAUGES", "LIVE", "READY", "Gauges", "HealthRoutes", "choose_health", "measure", "read_gauge"]
 
 LIVE: Final = "/livez"
 READY: Final = "/readyz"
@@ -111,8 +111,8 @@ def _poisoned(server: Server, engines: Iterable[Engine]) -> int:
 
 
 def _store_up(server: Server, engines: Iterable[Engine]) -> bool | None:
-    found = {engine.health.store_up for engine in engines if engine.health is not None}
-    return False if False in found else True if True in found else None
+    states = {engine.health.store_up for engine in engines if engine.health is not None}
+    return False if False in states else True if True in states else None
 
 
 _READ: Final[Mapping[str, Callable[[Server, Iterable[Engine]], Any]]] = {
@@ -121,7 +121,7 @@ _READ: Final[Mapping[str, Callable[[Server, Iterable[Engine]], Any]]] = {
     "sessions": lambda server, engines: 0 if server.sessions is None else len(server.sessions),
     "streams": lambda server, engines: sum(engine.count_streams() for engine in engines),
     "listeners": lambda server, engines: sum(engine.listeners for engine in engines),
-    "calls": lambda server, engines: sum(max(0, len(engine.flights) - engine.listeners) for engine in engines),
+    "calls": lambda server, engines: sum(max(0, len(engine.running_calls) - engine.listeners) for engine in engines),
     "tasks": lambda server, engines: _tasks(server, "running"),
     "tasks_waiting": lambda server, engines: _tasks(server, "waiting"),
     "tasks_refused": lambda server, engines: _tasks(server, "refused"),
@@ -143,12 +143,12 @@ def read_gauge(name: str, server: Server, engines: Iterable[Engine]) -> Any:
 def measure(server: Server, engines: Iterable[Engine]) -> Gauges:
     """The gauges of a server, and of these of its endpoints."""
     engines = tuple(engines)
-    found: dict[str, Any] = {name: read(server, engines) for name, read in _READ.items()}
-    return Gauges(**found)
+    values: dict[str, Any] = {name: read(server, engines) for name, read in _READ.items()}
+    return Gauges(**values)
 
 
 @final
-class Health:
+class HealthRoutes:
     """The health routes of one engine.
 
     Args:
@@ -191,7 +191,7 @@ class Health:
         """Is this one of our routes?"""
         return path in self._routes and not self._engine.takes(path)
 
-    async def serve(self, request: Request) -> bool:
+    async def serve(self, request: HttpRequestHead) -> bool:
         """Answer a request for one of our routes; False if it is for something else."""
         route = self._routes.get(request.path)
         if route is None:
@@ -302,7 +302,9 @@ class Health:
         self.store_up, self._store_fault = is_up, fault
 
 
-def choose_health(health: object = True, gauges: object = False, ready_needs_store: object = False) -> Health | None:
+def choose_health(
+    health: object = True, gauges: object = False, ready_needs_store: object = False
+) -> HealthRoutes | None:
     """The routes that these options ask for."""
     options = {"health": health, "gauges": gauges, "ready_needs_store": ready_needs_store}
     for name, value in options.items():
@@ -310,9 +312,9 @@ def choose_health(health: object = True, gauges: object = False, ready_needs_sto
             raise ConfigError(f"{name} is True or False, not {value!r}")
         if value and not health:
             raise ConfigError(f"{name}=True goes with the health routes; leave out health=False")
-    return Health(gauges=bool(gauges), ready_needs_store=bool(ready_needs_store)) if health else None
+    return HealthRoutes(gauges=bool(gauges), ready_needs_store=bool(ready_needs_store)) if health else None
 
 
 def _say(status: int, word: str, reason: str | None = None) -> Verdict:
-    said = {"status": word} if reason is None else {"status": word, "reason": reason}
-    return status, msgspec.json.encode(said)
+    answer = {"status": word} if reason is None else {"status": word, "reason": reason}
+    return status, msgspec.json.encode(answer)

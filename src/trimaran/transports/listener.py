@@ -1,13 +1,13 @@
 """Takes connections for a server, also when the process has no descriptor left.
 
-asyncio's own accept loop answers a full table of descriptors with thousands of tracebacks a second, uvloop's hangs up on
-everybody, and neither says how long. Here the connections that come when nearly all descriptors are in use are *extra*:
-the server asks `is_extra`, answers probes of its health on them, refuses all else with the reason, and closes them. The
-last descriptors are kept for that: a few in reserve, given up when accepting fails, and those above `_RESERVE` below the
-limit. Extra connections that nobody uses give way to newer ones. Open connections are not touched.
+With a full table of descriptors, asyncio's accept loop logs thousands of tracebacks a second, and uvloop's hangs up on
+everybody. Here, connections that arrive when nearly all descriptors are in use are *extra*: the server asks `is_extra`,
+answers health probes on them, refuses all else with the reason, and closes them. The last `_RESERVE` descriptors below the
+limit are for them, and a few spare ones that are closed when accepting fails. Idle extra connections give way to newer
+ones. Open connections are not touched.
 
-The log says once that it began, and once that it is over. Where a loop cannot watch a socket (Windows), its own accept
-loop is used.
+The log says once that it began, and once that it is over. A loop that cannot watch a socket (Windows) uses its own accept
+loop.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ import socket
 from collections.abc import Callable
 from typing import Any, Final, final
 
-from trimaran.episode import Episode
+from trimaran.outage_log import Outage
 from trimaran.server.handlers import logger
 
 __all__ = ["Listener"]
 
-# Accepted in one turn of the loop: a rush of connections must not keep those that are open waiting.
+# Connections accepted in one turn of the loop: open ones must not wait for a rush of new ones.
 _AT_ONCE: Final = 64
-# Descriptors below the limit from which on connections are extra; an eighth of a small limit.
+# Descriptors below the limit that are for extra connections; an eighth of a small limit.
 _RESERVE: Final = 64
-# So many times that number may wait when the server stops: a usual backlog.
+# Turns of accepting when the server stops: enough for a usual backlog.
 _LAST_TURNS: Final = 32
 _SPARES: Final = 4
-# Seconds until accepting is tried again when it cannot be helped.
+# Seconds until the next try, when accepting fails.
 _PAUSE: Final = 0.05
 _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 def _limit() -> int:
-    """How many descriptors this process may have."""
+    """The limit of open descriptors."""
     try:
         import resource
     except ImportError:  # Windows
@@ -66,13 +66,13 @@ class Listener:
         self._extra_descriptors: set[int] = set()
         self._ceiling = 0
         self._most_extra = 0
-        self._trouble = Episode(logger, "new connections are served again")
+        self._trouble = Outage(logger, "new connections are served again")
         self.refresh()
 
     async def start(self, host: str, port: int, *, backlog: int, reuse_port: bool) -> int:
         """Listen, and return the port."""
         loop = asyncio.get_running_loop()
-        # The loop binds, since it knows how to find every address of a host; then we listen, on the same sockets.
+        # The loop binds, since it finds every address of a host; we listen on the same sockets.
         server = await loop.create_server(
             self._factory, host, port, backlog=backlog, reuse_port=reuse_port or None, start_serving=False
         )
@@ -93,10 +93,10 @@ class Listener:
         return server.sockets[0].getsockname()[1]
 
     def stop(self) -> None:
-        """Take no more connections; those that are open go on, and so do those that the system has accepted for us."""
+        """Accept no more connections. Open ones go on, and so do those in the backlog."""
         for listening in self._sockets:
             asyncio.get_running_loop().remove_reader(listening)
-            for _ in range(_LAST_TURNS):  # what is left there when the socket is closed is reset
+            for _ in range(_LAST_TURNS):  # closing the socket resets the backlog
                 if not self._accept(listening):
                     break
         self._forget_sockets()
@@ -112,7 +112,7 @@ class Listener:
         self._sockets.clear()
 
     def refresh(self) -> None:
-        """Once a second: the limit may have been changed, and what was given up may be had again."""
+        """Once a second: read the limit again, and reopen spare descriptors."""
         limit = _limit()
         reserve = min(_RESERVE, limit // 8)
         self._ceiling, self._most_extra = limit - reserve, max(1, reserve // 2)
@@ -121,7 +121,7 @@ class Listener:
                 self._spares.append(os.open(os.devnull, os.O_RDONLY))
 
     def is_crowded(self) -> bool:
-        """Would a connection that comes now be extra?"""
+        """Would a new connection be extra?"""
         self.refresh()
         try:
             descriptor = os.open(os.devnull, os.O_RDONLY)
@@ -131,11 +131,11 @@ class Listener:
         return descriptor >= self._ceiling or len(self._spares) < _SPARES
 
     def is_extra(self, descriptor: int) -> bool:
-        """Is this a connection that may ask for no more than our health?"""
+        """Is this connection for health probes only?"""
         return descriptor in self._extra_descriptors
 
     def _accept(self, listening: socket.socket) -> bool:
-        """Take who waits; were there so many that more may?"""
+        """Accept waiting connections. True if there may be more."""
         for _ in range(_AT_ONCE):
             try:
                 connection, _ = listening.accept()
@@ -195,7 +195,7 @@ class Listener:
             self._extra[transport] = None
 
     def _make_way(self, most: int) -> None:
-        """Let no more than these many extra connections be: the oldest go."""
+        """Close the oldest extra connections until `most` are left."""
         self._extra = {transport: None for transport in self._extra if not transport.is_closing()}
         for transport in list(self._extra)[: max(0, len(self._extra) - most)]:
             del self._extra[transport]

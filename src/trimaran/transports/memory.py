@@ -1,9 +1,8 @@
-"""A server and its peer in one process: no bytes on any wire but the JSON itself.
+"""A server and its client in one process, without sockets or pipes.
 
 `MemoryLink` is the quick way for a modern client: the request is served in the caller's own task. `ServerChannel` is the
 same server behind a two-way channel, for the older revisions, where both sides ask. `MemoryChannel` is the raw end of one,
-for tests and tools that bring their own client. There is no authentication here: `principal` is who the client is taken
-for, which is how a test acts as somebody.
+for tests and tools that bring their own client. Nobody authenticates: the server takes the client for `principal`.
 """
 
 from __future__ import annotations
@@ -11,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, final
 
-from trimaran.client.link import Inbox, Owner, Postmortem
+from trimaran.client.link import ExitReport, Inbox, Owner
 from trimaran.client.options import Tap
 from trimaran.errors import ConnectionLost
 from trimaran.protocol.inbound import RequestId
-from trimaran.protocol.replies import Frame, read_frame
+from trimaran.protocol.read_reply import Frame, read_frame
 from trimaran.server.exchange import SENT
 
 from .bytequeue import ByteQueue
@@ -156,8 +155,8 @@ class ServerChannel:
     def describe(self) -> str:
         return f"the server {self._server.info.name!r}"
 
-    def postmortem(self) -> Postmortem:
-        return Postmortem()
+    def postmortem(self) -> ExitReport:
+        return ExitReport()
 
 
 def _gone() -> ConnectionLost:

@@ -13,21 +13,21 @@ from typing import Any, final
 
 from trimaran.auth.scope import PRINCIPAL
 
+from .admission import Admission
 from .asgi import AsgiResponder, Receive, Scope, Send
-from .engine import Headers, Request
-from .entrance import Entrance
+from .engine import Headers, HttpRequestHead
 
 __all__ = ["AuthMiddleware", "MetadataMiddleware"]
 
 App = Callable[[Scope, Receive, Send], Awaitable[Any]]
 
 
-def _request(scope: Scope, receive: Receive, send: Send) -> Request:
+def _request(scope: Scope, receive: Receive, send: Send) -> HttpRequestHead:
     headers = Headers([(k.decode("latin-1"), v.decode("latin-1").strip(" \t")) for k, v in scope["headers"]])
     root: str = scope.get("root_path", "")
     path: str = scope["path"]
     whole = path if path.startswith(root) else root + path
-    request = Request(scope.get("method", "GET"), whole, headers, AsgiResponder(scope, receive, send))
+    request = HttpRequestHead(scope.get("method", "GET"), whole, headers, AsgiResponder(scope, receive, send))
     request.query = scope.get("query_string", b"").decode("latin-1")
     return request
 
@@ -40,29 +40,29 @@ class AuthMiddleware:
     credentials. `public_url` is the URL of this application as clients write it, where a proxy stands between.
     """
 
-    def __init__(self, app: App, auth: Any, *, public_url: str | None = None) -> None:
+    def __init__(self, app: App, auth: object, *, public_url: str | None = None) -> None:
         self._app = app
-        self._entrance = Entrance(auth, None, public_url=public_url, path="/")
+        self._admission = Admission(auth, None, public_url=public_url, path="/")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             try:
                 await self._app(scope, receive, send)
             finally:
-                await self._entrance.close()
+                await self._admission.close()
             return
         request = _request(scope, receive, send)
         is_http = scope["type"] == "http"
-        if is_http and await self._entrance.serve_document(request):
+        if is_http and await self._admission.serve_document(request):
             return
         if _is_preflight(request):
             await self._app(scope, receive, send)
             return
         try:
-            principal = await self._entrance.identify(request)
+            principal = await self._admission.identify(request)
         except Exception as error:
             if is_http:
-                await self._entrance.turn_away(request, error, is_rpc=_is_mcp(request))
+                await self._admission.turn_away(request, error, is_rpc=_is_mcp(request))
             else:
                 await send({"type": "websocket.close", "code": 1008, "reason": "credentials are needed here"})
             return
@@ -70,7 +70,7 @@ class AuthMiddleware:
 
     async def aclose(self) -> None:
         """End what the provider has going on; for hosts that run no lifespan."""
-        await self._entrance.close()
+        await self._admission.close()
 
 
 @final
@@ -81,20 +81,20 @@ class MetadataMiddleware:
     the mounted app is not asked.
     """
 
-    def __init__(self, app: App, auth: Any) -> None:
+    def __init__(self, app: App, auth: object) -> None:
         self._app = app
-        self._entrance = Entrance(auth, None)
+        self._admission = Admission(auth, None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and await self._entrance.serve_document(_request(scope, receive, send)):
+        if scope["type"] == "http" and await self._admission.serve_document(_request(scope, receive, send)):
             return
         await self._app(scope, receive, send)
 
 
-def _is_mcp(request: Request) -> bool:
+def _is_mcp(request: HttpRequestHead) -> bool:
     """MCP clients accept a stream with every request; other routes' clients would not know what a JSON-RPC error is."""
     return "text/event-stream" in (request.headers.get("accept") or "")
 
 
-def _is_preflight(request: Request) -> bool:
+def _is_preflight(request: HttpRequestHead) -> bool:
     return request.method == "OPTIONS" and request.headers.get("access-control-request-method") is not None

@@ -1,20 +1,19 @@
-"""A server that runs as our child: one JSON message per line on its stdin and stdout, whatever it likes on its stderr.
+"""A server that runs as our child: one JSON message per line on its stdin and stdout, free text on its stderr.
 
-`ChildChannel` is a `Channel` (client/link.py): it moves messages and says once that it ended. It answers nothing, retries
-nothing and starts no second child; whoever owns it does.
+`ChildChannel` is a `Channel` (client/link.py): it moves messages and reports its end once. It answers nothing, retries
+nothing and starts no second child; its owner does.
 
-The child leads a session of its own, so that it and what it starts can be ended together: at the end stdin is closed, then
-the whole group hears SIGTERM, then SIGKILL, a grace apart (P10). Nothing outlives us either, should we be killed with no time to
-end anything: beside each child sits a guardian, a shell that waits for the other end of its pipe to vanish, as it does when
-we die, and then ends the child's group. What leaves its group on purpose, as daemons do, is out of reach.
+The child leads a session of its own, so that it and its own children can be ended together: at the end stdin is closed, then
+the whole group gets SIGTERM, then SIGKILL, a grace apart (P10). If we are killed, a guardian ends the child: a shell beside
+each child waits for its pipe to close, as it does when we die, and then ends the child's group. A daemon that leaves its
+group on purpose is out of reach.
 
-stderr is always drained and its last lines are kept: they are what explains a child that died (P34). What the child has not
-read of its stdin can be asked for, where the system tells (Linux): a child that dies with all of it unread died of itself, not
-of what it was told.
+stderr is always drained and its last lines are kept: they explain why a child died (P34). On Linux the channel can say how
+much of stdin the child has not read: a child that dies with all of it unread did not die of our message.
 
-All of it belongs to the loop it was opened in. The loop's own `subprocess_exec` is not used: uvloop's leaves spare copies
-of the pipes, and whatever else is inheritable, open in the child, so that an EOF need not mean anything; asyncio's collects
-the dead at once, after which the group's number may be somebody else's. Popen and pipes behave the same on both.
+A channel belongs to the loop it was opened in. The loop's own `subprocess_exec` is not used. uvloop's leaves spare copies of
+the pipes and of other inheritable descriptors open in the child, so an EOF says nothing. asyncio's collects the dead at
+once, after which another group may get the number. Popen and pipes behave the same on both.
 """
 
 from __future__ import annotations
@@ -36,15 +35,15 @@ from typing import IO, Final, final
 
 import msgspec
 
-from trimaran.client.lastwords import explain_stderr
-from trimaran.client.link import Owner, Postmortem
-from trimaran.client.turn import Turn
+from trimaran.client.fairness import FairTurn
+from trimaran.client.link import ExitReport, Owner
+from trimaran.client.stderr_summary import explain_stderr
 from trimaran.depth import decode_json
 from trimaran.errors import ConfigError, ConnectFailed, ConnectionLost, NotReady
-from trimaran.protocol.lines import MAX_LINE_BYTES, LineReader, LineTooLong, write_line
+from trimaran.protocol.json_lines import MAX_LINE_BYTES, LineReader, LineTooLong, write_line
 from trimaran.protocol.mask import mask_command
 
-from .inheritance import child_environment, describe_missing, missing_variables
+from .child_environment import child_environment, describe_missing, missing_variables
 
 __all__ = ["ChildChannel"]
 
@@ -124,10 +123,10 @@ class ChildChannel:
         """The command, as one would type it, without what looks like a secret."""
         return mask_command(self._command)
 
-    def postmortem(self) -> Postmortem:
+    def postmortem(self) -> ExitReport:
         """The exit code (negative: the signal that ended it), once known, and the end of stderr."""
         code = None if self._child is None else self._child.exit_code
-        return Postmortem(exit_code=code, stderr=tuple(self.stderr))
+        return ExitReport(exit_code=code, stderr=tuple(self.stderr))
 
     def unread(self) -> int | None:
         """How many bytes of what was sent the child has not read yet; None where the system does not tell."""
@@ -183,17 +182,17 @@ class ChildChannel:
         """The program's file, or a ConnectFailed that says what is wrong with it."""
         cwd, name = self._cwd, self._command[0]
         if cwd is not None and not os.path.isdir(cwd):
-            what = "is not a directory" if os.path.exists(cwd) else "does not exist"
-            raise self._failed(f"its working directory {cwd!r} {what}")
+            fault = "is not a directory" if os.path.exists(cwd) else "does not exist"
+            raise self._failed(f"its working directory {cwd!r} {fault}")
         if cwd is not None and not os.access(cwd, os.X_OK):
             raise self._failed(f"its working directory {cwd!r} may not be entered: permission denied")
         is_path = bool(os.path.dirname(name))
         if is_path:
             # Absolute, because exec looks after it has changed to cwd.
             name = os.path.join(os.path.abspath(cwd or ""), name)
-        found = _which(name, path)
-        if found is not None:
-            return os.path.abspath(found)
+        program = _which(name, path)
+        if program is not None:
+            return os.path.abspath(program)
         if is_path and os.path.isdir(name):
             raise self._failed(f"{name!r} is a directory, not a program")
         present = _which(name, path, os.F_OK)
@@ -369,7 +368,7 @@ class _Child:
 
     def _take_lines(self, *, to_the_end: bool = False) -> None:
         """Deal with what was read, for a turn. A child that floods its stdout waits for us, and nobody else does."""
-        turn = Turn()
+        turn = FairTurn()
         while self._untaken and (to_the_end or not turn.is_over):
             line = self._untaken.popleft()
             if isinstance(line, bytes) and line[0] in b"{[":
@@ -670,8 +669,8 @@ class _Tail:
 
     def lines(self) -> list[str]:
         """The lines kept, and the one that has not ended."""
-        kept = [*self._ring, self._partial] if self._partial else self._ring
-        return [_decode(line) for line in kept][-_STDERR_LINES:]
+        lines = [*self._ring, self._partial] if self._partial else self._ring
+        return [_decode(line) for line in lines][-_STDERR_LINES:]
 
 
 # The guardian
@@ -775,7 +774,7 @@ def _explain(error: Exception, program: str) -> str:
         case errno.E2BIG:
             return "its arguments and its environment are longer than the system allows"
         case number:
-            from .reasons import TOO_MANY_FILES  # which knows TLS, and that takes a while
+            from .failure_reasons import TOO_MANY_FILES  # which knows TLS, and that takes a while
 
             return TOO_MANY_FILES.get(number or 0) or str(error)
 

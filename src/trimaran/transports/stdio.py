@@ -1,9 +1,9 @@
 """stdio: one JSON message per line, and nothing else, on a standard output that is ours alone.
 
-The real stdin and stdout are taken away from the process and kept as private descriptors; descriptor 1 then points to
-stderr and descriptor 0 to nothing. A stray `print`, a native library or a child process can no longer corrupt the stream or
-steal from it (P11), not even at exit. If stderr is a pipe that nobody empties, what is written to it is buffered up to a bound
-and then dropped, so that no log line can stop the server (P12).
+The real stdin and stdout become private descriptors; descriptor 1 then points to stderr and descriptor 0 to nothing. A stray
+`print`, a native library or a child process cannot corrupt the stream or read from it (P11), not even at exit. If stderr is
+a pipe that nobody reads, its output is buffered up to a bound and then dropped, so that no log line can stop the server
+(P12).
 
 The server ends on EOF, on SIGTERM or Ctrl-C, and when the process that started it is gone (P10).
 """
@@ -20,9 +20,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, final
 
+from trimaran.daemon_threads import own_process
 from trimaran.errors import ProtocolError
-from trimaran.executor import own_process
-from trimaran.protocol.lines import LineReader, LineTooLong, write_line
+from trimaran.protocol.json_lines import LineReader, LineTooLong, write_line
 
 from .duplex import Duplex, LegacyHalf
 from .signals import ENDS, hangup, hear
@@ -95,7 +95,7 @@ def _relieve_stderr() -> None:
     os.dup2(outgoing, 2)
     os.dup2(outgoing, 1)
     os.close(outgoing)
-    relief = _Relief(incoming, real)
+    relief = _StderrBuffer(incoming, real)
     threading.Thread(target=relief.read, name="trimaran-stderr-in", daemon=True).start()
     threading.Thread(target=relief.write, name="trimaran-stderr-out", daemon=True).start()
     import atexit
@@ -104,7 +104,7 @@ def _relieve_stderr() -> None:
 
 
 @final
-class _Relief:
+class _StderrBuffer:
     """Between our stderr and the real one: always read, written when the other side takes it."""
 
     def __init__(self, incoming: int, real: int) -> None:
@@ -162,7 +162,7 @@ async def serve_stdio(
     await server.start()
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
-    gate = _Gate(loop, pipes.stdin, ended.set)
+    gate = _ReadGate(loop, pipes.stdin, ended.set)
     write, finish = await _open_writer(loop, pipes.stdout, gate)
     duplex = Duplex(server, write, legacy=legacy)
     lines = LineReader(server.limits.max_line_bytes)
@@ -218,7 +218,7 @@ def _can_poll(descriptor: int) -> bool:
 
 
 @final
-class _Gate:
+class _ReadGate:
     """Between the two pipes: while the client does not read our answers, we do not read its requests.
 
     A pipe that is not read does not tell of its end either, so as long as it is shut the gate asks now and then.
@@ -278,7 +278,7 @@ async def _open_reader(
     descriptor: int,
     take: Callable[[bytes], None],
     eof: Callable[[], None],
-    gate: _Gate,
+    gate: _ReadGate,
 ) -> Callable[[], None]:
     if _can_poll(descriptor):
 
@@ -304,7 +304,7 @@ async def _open_reader(
 
 
 async def _open_writer(
-    loop: asyncio.AbstractEventLoop, descriptor: int, gate: _Gate
+    loop: asyncio.AbstractEventLoop, descriptor: int, gate: _ReadGate
 ) -> tuple[Callable[[bytes], Awaitable[None]], Callable[[], Awaitable[None]]]:
     if _can_poll(descriptor):
         outgoing = _Outgoing(gate)
@@ -353,7 +353,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
 class _Outgoing(asyncio.BaseProtocol):
     """Flow control of the write pipe."""
 
-    def __init__(self, gate: _Gate) -> None:
+    def __init__(self, gate: _ReadGate) -> None:
         self.closed = False
         self._gate = gate
         self._paused: asyncio.Future[None] | None = None

@@ -1,15 +1,15 @@
 """TLS under our HTTP server: its certificates, and the encryption of one connection.
 
-`Certificates` makes the `ssl.SSLContext` of a bind from files, says at once what is wrong with them, and reads them again
-when they change. `TlsConnection` stands between a socket and whoever speaks HTTP on it: to asyncio it is a protocol, to
-the protocol above it is the transport. OpenSSL works on two buffers in memory, so bytes wait only in the socket's
-transport, and what holds for a plain connection holds for this one: a slow reader is waited for, a client may end its
-side and still be answered, and a refusal arrives though the client still sends.
+`Certificates` makes the `ssl.SSLContext` of a bind from files, reports faults in them at once, and reads them again when
+they change. `TlsConnection` stands between a socket and the HTTP protocol: to asyncio it is a protocol, to the protocol
+above it is the transport. OpenSSL works on two buffers in memory, so bytes wait only in the socket's transport. A TLS
+connection behaves like a plain one: writers wait for a slow reader, a client may end its side and still be answered, and a
+refusal arrives though the client still sends.
 
 asyncio has TLS transports of its own. They cannot end one side alone, keep 256 KiB for every connection, and hide
 connections whose handshake is not done from the server that must count and end them.
 
-What is not here on purpose: SNI with several certificates, and OCSP. A proxy does these better.
+SNI with several certificates and OCSP are left out on purpose: a proxy does these better.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def _check_file(name: str, path: str) -> None:
         raise ConfigError(f"tls: {name} {path!r} cannot be read: {error.strerror}") from None
 
 
-class Listener(Protocol):
+class TlsOwner(Protocol):
     """The server whose connections are encrypted."""
 
     connections: set[Any]
@@ -240,7 +240,7 @@ class TlsConnection(asyncio.Protocol):
         "_unasked",
     )
 
-    def __init__(self, listener: Listener, context: ssl.SSLContext) -> None:
+    def __init__(self, listener: TlsOwner, context: ssl.SSLContext) -> None:
         self._listener = listener
         self._context = context
         self._since = listener.now

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from msgspec import Raw, field
 
@@ -18,11 +18,21 @@ __all__ = [
 ]
 
 
-class ElicitResult(Wire):
-    """A person's answer: `content` holds the form's fields, and only on `accept`."""
+if TYPE_CHECKING:  # the type checkers' own copy of the module has defaults, which Python has from 3.13 on
+    from typing_extensions import TypeVar
+
+    Content = TypeVar("Content", default=Any)
+else:
+    from typing import TypeVar
+
+    Content = TypeVar("Content")
+
+
+class ElicitResult(Wire, Generic[Content]):
+    """A person's answer: `content` holds the filled form if `accepted`, and None otherwise."""
 
     action: Literal["accept", "decline", "cancel"]
-    content: Any = None
+    content: Content = None  # pyright: ignore[reportAssignmentType] - declared as what it is after `accepted` was checked
     meta: dict[str, Json] | None = field(name="_meta", default=None)
 
     @property
@@ -32,7 +42,7 @@ class ElicitResult(Wire):
 
 class SamplingMessage(Wire):
     role: Literal["user", "assistant"]
-    content: Any
+    content: Json
     meta: dict[str, Json] | None = field(name="_meta", default=None)
 
 
@@ -40,7 +50,7 @@ class CreateMessageResult(Wire):
     """What the client's model said. `content` is one block or a list of blocks, as mappings."""
 
     role: Literal["user", "assistant"]
-    content: Any
+    content: Json
     model: str
     stop_reason: str | None = None
     meta: dict[str, Json] | None = field(name="_meta", default=None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import UNSET, Raw, UnsetType, field
 
 from .content import ContentBlock
-from .wire import Icon, Json, Name, Params, Role, Value, Wire
+from .wire import Icon, Json, Name, Params, Role, Tagged, Value, Wire
 
 __all__ = ["GetPromptParams", "GetPromptResult", "ListPromptsResult", "Prompt", "PromptArgument", "PromptMessage"]
 
@@ -20,7 +20,7 @@ class PromptArgument(Value, frozen=True):
     required: bool | None = None
 
 
-class Prompt(Wire):
+class Prompt(Tagged):
     name: str
     title: str | None = None
     description: str | None = None
@@ -58,7 +58,7 @@ class GetPromptParams(Params, frozen=True, kw_only=True):
 
 
 class GetPromptResult(Wire):
-    messages: Sequence[PromptMessage | dict[str, Json]] | list[Any]
+    messages: Sequence[PromptMessage | dict[str, Json]] | list[Json]
     description: str | None = None
     result_type: str | None = None
     meta: dict[str, Json] | Raw | None = field(name="_meta", default=None)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from msgspec import UNSET, Raw, UnsetType, field
 
-from .wire import Hints, Icon, Json, Params, Uri, Wire
+from .wire import Hints, Icon, Json, Params, Tagged, Uri, Wire
 
 __all__ = [
     "ListResourceTemplatesResult",
@@ -20,7 +19,7 @@ __all__ = [
 ]
 
 
-class Resource(Wire):
+class Resource(Tagged):
     uri: str
     name: str = ""
     title: str | None = None
@@ -36,7 +35,7 @@ class Resource(Wire):
             self.name = self.uri
 
 
-class ResourceTemplate(Wire):
+class ResourceTemplate(Tagged):
     uri_template: str
     name: str = ""
     title: str | None = None
@@ -76,7 +75,7 @@ class ReadResourceParams(Params, frozen=True, kw_only=True):
 
 
 class ReadResourceResult(Wire):
-    contents: Sequence[Any]
+    contents: Sequence[Json]
     result_type: str | None = None
     ttl_ms: int | None = None
     cache_scope: str | None = None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import UNSET, Raw, UnsetType, field
 
 from .content import ContentBlock, TextContent
-from .wire import Cursor, Icon, Json, Name, Params, Value, Wire
+from .wire import Cursor, Icon, Json, Name, Params, Tagged, Value, Wire
 
 __all__ = ["CallToolParams", "CallToolResult", "ListParams", "ListToolsResult", "Tool", "ToolAnnotations"]
 
@@ -30,7 +30,7 @@ else:
     SchemaLike = ToolHints = Any  # the wider types are for senders; a receiver gets plain mappings
 
 
-class Tool(Wire):
+class Tool(Tagged):
     name: str
     title: str | None = None
     description: str | None = None
@@ -71,7 +71,7 @@ class CallToolParams(Params, frozen=True, kw_only=True):
 class CallToolResult(Wire, omit_defaults=True):
     """What a tool call ends in. Handlers may return one to say everything themselves."""
 
-    content: Sequence[ContentBlock | dict[str, Json]] | list[Any]
+    content: Sequence[ContentBlock | dict[str, Json]] | list[Json]
     structured_content: Json | UnsetType = UNSET
     is_error: bool = False
     result_type: str | None = None
@@ -80,7 +80,7 @@ class CallToolResult(Wire, omit_defaults=True):
     @classmethod
     def ok(
         cls,
-        content: str | Sequence[Any] = (),
+        content: str | Sequence[Json] = (),
         *,
         structured: Json | UnsetType = UNSET,
         meta: dict[str, Json] | None = None,
@@ -89,10 +89,10 @@ class CallToolResult(Wire, omit_defaults=True):
         return cls(content=_blocks(content), structured_content=structured, meta=meta or None)
 
     @classmethod
-    def error(cls, content: str | Sequence[Any], *, meta: dict[str, Json] | None = None) -> CallToolResult:
+    def error(cls, content: str | Sequence[Json], *, meta: dict[str, Json] | None = None) -> CallToolResult:
         """A failed result the model can read and react to."""
         return cls(content=_blocks(content), is_error=True, meta=meta or None)
 
 
-def _blocks(content: str | Sequence[Any]) -> list[Any]:
+def _blocks(content: str | Sequence[Json]) -> list[Any]:
     return [TextContent(text=content)] if isinstance(content, str) else list(content)

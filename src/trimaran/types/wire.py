@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
-__all__ = ["Annotations", "Hints", "Icon", "Implementation", "Json", "Params", "Role", "Value", "Wire", "as_object"]
+__all__ = [
+    "Annotations",
+    "Hints",
+    "Icon",
+    "Implementation",
+    "Json",
+    "Params",
+    "Role",
+    "Tagged",
+    "Value",
+    "Wire",
+    "as_object",
+]
 
 # A JSON value. `Any` because a recursive alias would make every handler's signature unreadable.
 Json: TypeAlias = Any
@@ -25,8 +37,11 @@ Uri: TypeAlias = Annotated[str, Meta(max_length=MAX_URI)]
 Cursor: TypeAlias = Annotated[str, Meta(max_length=MAX_URI)]
 Text: TypeAlias = Annotated[str, Meta(max_length=MAX_URI)]  # what a person types, to be completed
 
+TAGS_KEYS: Final = ("fastmcp", "_fastmcp")
+"""Where `_meta` has tags: under the key of FastMCP since 3.0, whose clients look there, or under the key before that."""
 
-def as_object(value: Any) -> dict[str, Json] | None:
+
+def as_object(value: object) -> dict[str, Json] | None:
     """A decoded JSON value if it is an object, else None."""
     return value if isinstance(value, dict) else None  # pyright: ignore[reportUnknownVariableType]
 
@@ -37,6 +52,20 @@ class Wire(Struct, kw_only=True, omit_defaults=True, rename="camel"):
     def to_json(self) -> dict[str, Json]:
         """The value as the mapping that goes on the wire."""
         return msgspec.to_builtins(self)
+
+
+class Tagged(Wire):
+    """A tool, a resource, a template or a prompt, as a list shows it."""
+
+    @property
+    def tags(self) -> frozenset[str]:
+        """The tags its author gave it; servers of FastMCP tell theirs the same way, under either key."""
+        meta: dict[str, Json] = getattr(self, "meta", None) or {}
+        for key in TAGS_KEYS:
+            tags: Json = (as_object(meta.get(key)) or {}).get("tags")
+            if isinstance(tags, list):
+                return frozenset(tag for tag in cast("list[Json]", tags) if isinstance(tag, str))
+        return frozenset()
 
 
 class Value(Struct, kw_only=True, omit_defaults=True, rename="camel", frozen=True):

@@ -261,10 +261,10 @@ def kill(call: Call) -> Play:
 
 @act
 def huge(call: Call) -> Play:
-    "An answer of 1 GB, made as it goes."
+    "An answer of half a gigabyte, made as it goes."
     yield Part(call.text("MARK").partition(b"MARK")[0])
     piece = Part(b"x" * MB)
-    for _ in range(1024):
+    for _ in range(512):
         yield piece
     yield Part(b'"}]}}')
     yield End()

@@ -20,30 +20,27 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from tests.patience import PATIENCE
+from tests.support.faults import is_alive
+from tests.support.until import PATIENCE, soon, until
 
 from trimaran import Client, connect, errors
 
-from ..rig import is_alive, until
 from . import evil
 from .evil import P, encode
 
 __all__ = [
     "ERAS",
-    "PATIENCE",
     "WIRES",
     "Dock",
     "EvilHttp",
     "Exchange",
     "Journal",
     "Peak",
-    "bounded",
     "children_of_us",
     "evil_command",
     "failure_of",
     "is_alive",
     "sockets",
-    "until",
 ]
 
 EVIL = Path(evil.__file__)
@@ -54,22 +51,10 @@ HTTP_WIRES = pytest.mark.parametrize("wire", ["json", "sse"])
 T = TypeVar("T")
 
 
-async def bounded(awaitable: Awaitable[T], seconds: float = PATIENCE) -> T:
-    """Its result; a failure that says so if it takes too long."""
-    scope = asyncio.timeout(seconds)
-    try:
-        async with scope:
-            return await awaitable
-    except TimeoutError:
-        if scope.expired():
-            raise AssertionError(f"hangs: not done after {seconds:g} s") from None
-        raise
-
-
 async def failure_of(coroutine: Coroutine[Any, Any, Any], seconds: float = PATIENCE) -> errors.Error:
     """What it raises, which must be one of our errors, and soon."""
     try:
-        result = await bounded(coroutine, seconds)
+        result = await soon(coroutine, seconds)
     except errors.Error as error:
         return error
     raise AssertionError(f"no error, but {result!r}")
@@ -546,15 +531,15 @@ class Dock:
             peer = await self.http(era, wire, lists=lists)
             target = peer.url
         client = connect(target, **options)
-        await bounded(client.__aenter__())
+        await soon(client.__aenter__())
         try:
             yield client, peer
         finally:
-            await bounded(client.close())
+            await soon(client.close())
 
 
 async def assert_usable(client: Client, seconds: float = PATIENCE) -> None:
-    result = await bounded(client.call_tool("add", {"a": 2, "b": 3}), seconds)
+    result = await soon(client.call_tool("add", {"a": 2, "b": 3}), seconds)
     assert result.text == "5"
 
 
@@ -563,8 +548,8 @@ async def harmed(client: Client, bad: Coroutine[Any, Any, Any], seconds: float =
     beside = asyncio.create_task(client.call_tool("later"))
     await turns_until_in_flight(client)
     error = await failure_of(bad, seconds)
-    assert (await bounded(client.call_tool("release"))).text == "released"
-    assert (await bounded(beside)).text == "late"
+    assert (await soon(client.call_tool("release"))).text == "released"
+    assert (await soon(beside)).text == "late"
     await assert_usable(client)
     return error
 

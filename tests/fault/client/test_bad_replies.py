@@ -6,11 +6,12 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.support.until import soon
 
 from trimaran import errors
 from trimaran.errors import CallError, ConnectionLost, RemoteProtocolError, TimedOut
 
-from .peers import ERAS, WIRES, Dock, assert_usable, bounded, failure_of, harmed, took
+from .peers import ERAS, WIRES, Dock, assert_usable, failure_of, harmed, took
 
 # What is said about each, whatever the wire: one of these words must be in the error.
 NONSENSE: dict[str, tuple[str, ...]] = {
@@ -70,7 +71,7 @@ async def test_an_unknown_result_type_is_refused(dock: Dock, wire: str) -> None:
 @WIRES
 async def test_a_legacy_result_may_hold_what_looks_like_a_result_type(dock: Dock, wire: str) -> None:
     async with dock.open(wire, "legacy") as (client, _):
-        assert (await bounded(client.call_tool("odd_type"))).content == []
+        assert (await soon(client.call_tool("odd_type"))).content == []
 
 
 @ERAS
@@ -96,7 +97,7 @@ async def test_an_error_keeps_its_code_message_and_data(dock: Dock, wire: str, e
 async def test_the_first_of_two_answers_counts(dock: Dock, wire: str, era: str) -> None:
     async with dock.open(wire, era) as (client, _):
         for _ in range(3):
-            assert (await bounded(client.call_tool("twice"))).text == "once"
+            assert (await soon(client.call_tool("twice"))).text == "once"
         await assert_usable(client)
 
 
@@ -105,9 +106,9 @@ async def test_the_first_of_two_answers_counts(dock: Dock, wire: str, era: str) 
 async def test_content_of_unknown_kind_is_kept_as_it_came(dock: Dock, wire: str, era: str) -> None:
     """P32: a client that is too strict makes tools unusable."""
     async with dock.open(wire, era) as (client, _):
-        result = await bounded(client.call_tool("odd_content"))
+        result = await soon(client.call_tool("odd_content"))
         assert result.content == [{"type": "hologram", "beam": 1}, {"type": "text"}, 7]
-        assert (await bounded(client.call_tool("no_content"))).content == []
+        assert (await soon(client.call_tool("no_content"))).content == []
 
 
 @ERAS
@@ -165,7 +166,7 @@ async def test_half_an_answer_and_silence_ends_with_the_deadline(dock: Dock, wir
 @WIRES
 async def test_a_slow_answer_is_taken_within_the_deadline_only(dock: Dock, wire: str, era: str) -> None:
     async with dock.open(wire, era) as (client, _):
-        assert (await bounded(client.call_tool("drip", {"every": 0.002}))).text == "drop"
+        assert (await soon(client.call_tool("drip", {"every": 0.002}))).text == "drop"
         with took(0.25, 2.0):
             error = await failure_of(client.call_tool("drip", {"every": 0.05}, timeout=0.3))
         assert isinstance(error, TimedOut), repr(error)
@@ -176,7 +177,7 @@ async def test_a_slow_answer_is_taken_within_the_deadline_only(dock: Dock, wire:
 async def test_progress_that_is_none_is_ignored(dock: Dock, wire: str, era: str) -> None:
     seen: list[Any] = []
     async with dock.open(wire, era) as (client, _):
-        result = await bounded(client.call_tool("rude_ticks", on_progress=lambda *told: seen.append(told)))
+        result = await soon(client.call_tool("rude_ticks", on_progress=lambda *told: seen.append(told)))
         assert result.text == "done"
         assert (5.0, None, None) in seen
         assert all(isinstance(told[0], (int, float)) for told in seen)
@@ -190,7 +191,7 @@ async def test_a_broken_progress_callback_harms_nobody(dock: Dock, wire: str, er
         raise ValueError("the callback's own fault")
 
     async with dock.open(wire, era) as (client, _):
-        assert (await bounded(client.call_tool("ticks", on_progress=broken))).text == "ticked"
+        assert (await soon(client.call_tool("ticks", on_progress=broken))).text == "ticked"
         await assert_usable(client)
 
 
@@ -207,7 +208,7 @@ async def test_output_against_its_schema(dock: Dock, era: str, check: str, caplo
             assert "liar" in str(error)
             assert error.result.structured == {"n": "many"}
             return
-        result = await bounded(client.call_tool("liar"))
+        result = await soon(client.call_tool("liar"))
         assert result.structured == {"n": "many"}
         assert result.raw["structuredContent"] == {"n": "many"}
         warned = [record for record in caplog.records if "liar" in record.getMessage()]
@@ -224,7 +225,7 @@ async def test_many_calls_survive_one_bad_one_among_them(dock: Dock, wire: str, 
             for act in ("garbage", "wrong_id", "list_result", "no_rpc", "bad_utf8")
         ]
         more = [asyncio.create_task(client.call_tool("echo", {"text": str(i)})) for i in range(50)]
-        done = await bounded(asyncio.gather(*good, *more))
+        done = await soon(asyncio.gather(*good, *more))
         assert [result.text for result in done] == [str(i) for i in range(50)] * 2
-        for error in await bounded(asyncio.gather(*bad, return_exceptions=True)):
+        for error in await soon(asyncio.gather(*bad, return_exceptions=True)):
             assert isinstance(error, (RemoteProtocolError, TimedOut)), repr(error)

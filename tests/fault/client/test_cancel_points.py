@@ -8,10 +8,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any
 
 import pytest
+from tests.support.until import soon, until
 
 from trimaran import Context, Server, connect, open_client
 
-from .peers import Dock, bounded, children_of_us, evil_command, sockets, until
+from .peers import Dock, children_of_us, evil_command, sockets
 
 LIMIT = 400  # suspensions; the scenario has a few dozen
 
@@ -99,10 +100,10 @@ async def everywhere(run: Callable[[], Coroutine[Any, Any, None]], settle: Calla
             assert task.cancelled(), f"cut at wait {at} ({cutter.where}), it ended with {outcome(task)}"
         del task, done
         where = f"after a cut at wait {at} ({cutter.where})"
-        await until(lambda: not children_of_us() - kin, f"{where} no child is left", 4)
+        await until(lambda: not children_of_us() - kin, f"{where} no child is left")
         await settle()
-        await until(lambda: not sockets() - open_before, f"{where} no socket or pipe is left", 4)
-        await until(lambda: not asyncio.all_tasks() - tasks, f"{where} no task is left", 4)
+        await until(lambda: not sockets() - open_before, f"{where} no socket or pipe is left")
+        await until(lambda: not asyncio.all_tasks() - tasks, f"{where} no task is left")
         if through:
             gc.collect()
             return at - 1
@@ -160,7 +161,7 @@ async def test_over_http(dock: Dock, era: str, play: Any, probing: bool) -> None
 
     async def settle() -> None:
         """The server's side of every connection ends when the client's does."""
-        await until(lambda: not peer._running, "the server has no connection left", 4)
+        await until(lambda: not peer._running, "the server has no connection left")
 
     assert await everywhere(lambda: play(peer.url, "auto" if probing else era), settle) >= 4
 
@@ -191,6 +192,6 @@ async def test_a_call_cut_anywhere_leaves_its_client_usable(dock: Dock, wire: st
             async with asyncio.timeout(10):  # the reading of the tools, which all callers share, goes on without us
                 while client.requests:
                     await asyncio.sleep(0)
-            assert (await bounded(client.call_tool("add", {"a": 2, "b": 3}))).text == "5"
+            assert (await soon(client.call_tool("add", {"a": 2, "b": 3}))).text == "5"
         else:
             raise AssertionError("endless")

@@ -10,29 +10,17 @@ import time
 from typing import Any
 
 import pytest
+from tests.support.until import PATIENCE, soon, until
 
 from trimaran import connect
+from trimaran.client.options import Era
 from trimaran.errors import ConnectFailed, ConnectionLost, Error, TimedOut
 
-from .peers import (
-    ERAS,
-    LAZY,
-    PATIENCE,
-    Dock,
-    Peak,
-    assert_usable,
-    bounded,
-    evil_command,
-    failure_of,
-    is_alive,
-    took,
-    until,
-    wrapped,
-)
+from .peers import ERAS, LAZY, Dock, Peak, assert_usable, evil_command, failure_of, is_alive, took, wrapped
 
 
 @ERAS
-async def test_a_killed_child_fails_its_calls_at_once_and_the_next_has_a_new_one(dock: Dock, era: str) -> None:
+async def test_a_killed_child_fails_its_calls_at_once_and_the_next_has_a_new_one(dock: Dock, era: Era) -> None:
     """P1, P2: kill -9 in mid-call."""
     async with dock.open("stdio", era, timeout=20.0, retries=0) as (client, peer):
         calls = [asyncio.create_task(client.call_tool("never")) for _ in range(10)]
@@ -41,7 +29,7 @@ async def test_a_killed_child_fails_its_calls_at_once_and_the_next_has_a_new_one
         first = client.pid
         os.kill(first, signal.SIGKILL)
         with took(most=1.0):
-            losses = await bounded(asyncio.gather(*calls, return_exceptions=True))
+            losses = await soon(asyncio.gather(*calls, return_exceptions=True))
         for loss in losses:
             assert isinstance(loss, ConnectionLost), repr(loss)
             assert loss.exit_code == -9
@@ -52,7 +40,7 @@ async def test_a_killed_child_fails_its_calls_at_once_and_the_next_has_a_new_one
 
 
 @ERAS
-async def test_a_child_that_died_while_nobody_looked_is_replaced(dock: Dock, era: str) -> None:
+async def test_a_child_that_died_while_nobody_looked_is_replaced(dock: Dock, era: Era) -> None:
     async with dock.open("stdio", era, timeout=20.0) as (client, _):
         for _ in range(3):
             assert client.pid is not None
@@ -63,10 +51,10 @@ async def test_a_child_that_died_while_nobody_looked_is_replaced(dock: Dock, era
 
 
 @ERAS
-async def test_the_last_words_come_with_the_loss(dock: Dock, era: str) -> None:
+async def test_the_last_words_come_with_the_loss(dock: Dock, era: Era) -> None:
     """P34: exit code and the last 200 lines."""
     async with dock.open("stdio", era, retries=0) as (client, _):
-        assert (await bounded(client.call_tool("noisy", {"mb": 1}))).text == "phew"
+        assert (await soon(client.call_tool("noisy", {"mb": 1}))).text == "phew"
         await until(lambda: client.stderr[-1:] == ["the last words"], "its stderr was read")
         assert len(client.stderr) == 200
         error = await failure_of(client.call_tool("hang_up"))
@@ -80,7 +68,7 @@ async def test_the_last_words_come_with_the_loss(dock: Dock, era: str) -> None:
 
 @pytest.mark.slow
 @ERAS
-async def test_a_child_that_floods_stderr_is_read_and_not_kept(dock: Dock, era: str) -> None:
+async def test_a_child_that_floods_stderr_is_read_and_not_kept(dock: Dock, era: Era) -> None:
     """P12, P34."""
     heard = 0
 
@@ -90,7 +78,7 @@ async def test_a_child_that_floods_stderr_is_read_and_not_kept(dock: Dock, era: 
 
     async with dock.open("stdio", era, timeout=20.0, on_stderr=hear) as (client, _):
         peak = Peak()
-        assert (await bounded(client.call_tool("noisy", {"mb": 40}), 20)).text == "phew"
+        assert (await soon(client.call_tool("noisy", {"mb": 40}), 20)).text == "phew"
         await until(lambda: heard == 40 * 1024 + 1, "every line was heard")
         assert len(client.stderr) == 200
         assert peak.growth < 100, f"grew by {peak.growth:.0f} MB"
@@ -99,7 +87,7 @@ async def test_a_child_that_floods_stderr_is_read_and_not_kept(dock: Dock, era: 
 async def test_a_line_on_stderr_without_an_end_is_cut(dock: Dock) -> None:
     peak = Peak()
     async with connect(wrapped("import os\nos.write(2, b'x' * 50_000_000)"), timeout=10.0) as client:
-        listed = await bounded(client.list_tools())
+        listed = await soon(client.list_tools())
         assert listed
         assert sum(map(len, client.stderr)) < 5_000_000
     assert peak.growth < 150, f"grew by {peak.growth:.0f} MB"
@@ -107,38 +95,38 @@ async def test_a_line_on_stderr_without_an_end_is_cut(dock: Dock) -> None:
 
 @pytest.mark.slow
 @ERAS
-async def test_a_deaf_child_is_ended_all_the_same(dock: Dock, era: str) -> None:
+async def test_a_deaf_child_is_ended_all_the_same(dock: Dock, era: Era) -> None:
     """It ignores the end of its input and SIGTERM; the ladder ends in SIGKILL."""
     journal = dock.journal()
     client = connect(evil_command(era, journal=journal.path, deaf=1), grace=0.3)
-    await bounded(client.__aenter__())
+    await soon(client.__aenter__())
     await assert_usable(client)
     pid = client.pid
     assert pid is not None
     with took(0.3, 3.0):
-        await bounded(client.close())
+        await soon(client.close())
     assert not is_alive(pid)
 
 
 @ERAS
-async def test_the_whole_family_ends_on_close(dock: Dock, era: str) -> None:
+async def test_the_whole_family_ends_on_close(dock: Dock, era: Era) -> None:
     """P10: the client kills the process tree."""
     journal = dock.journal()
     async with connect(evil_command(era, journal=journal.path, family=1), grace=0.3) as client:
         await assert_usable(client)
         kin = next(entry["kin"] for entry in journal.entries() if "kin" in entry)
         assert is_alive(kin)
-    await until(lambda: not is_alive(kin), "the grandchild has ended", 2)
+    await until(lambda: not is_alive(kin), "the grandchild has ended")
 
 
 @ERAS
-async def test_the_family_of_a_dead_child_ends_too(dock: Dock, era: str) -> None:
+async def test_the_family_of_a_dead_child_ends_too(dock: Dock, era: Era) -> None:
     journal = dock.journal()
     async with connect(evil_command(era, journal=journal.path, family=1), grace=0.3, retries=0) as client:
         kin = next(entry["kin"] for entry in journal.entries() if "kin" in entry)
         error = await failure_of(client.call_tool("kill"))
         assert isinstance(error, ConnectionLost), repr(error)
-        await until(lambda: not is_alive(kin), "the grandchild of the dead child has ended", 3)
+        await until(lambda: not is_alive(kin), "the grandchild of the dead child has ended")
 
 
 # --- eras ------------------------------------------------------------------------------------------------------------
@@ -212,7 +200,7 @@ async def test_a_child_that_grew_up_between_restarts_is_spoken_to_in_its_new_era
 
 
 @pytest.mark.parametrize("era", ["auto", "modern", "legacy"])
-async def test_a_child_that_dies_at_its_start_says_why(dock: Dock, era: str) -> None:
+async def test_a_child_that_dies_at_its_start_says_why(dock: Dock, era: Era) -> None:
     journal = dock.journal()
     with took(most=4.0):
         error = await failure_of(connect(evil_command(journal=journal.path, start="die"), era=era).__aenter__())
@@ -245,7 +233,7 @@ async def test_a_directory_that_does_not_exist_is_named(dock: Dock) -> None:
 
 
 @pytest.mark.parametrize("era", ["auto", "modern", "legacy"])
-async def test_a_child_that_says_nothing_is_given_up(dock: Dock, era: str) -> None:
+async def test_a_child_that_says_nothing_is_given_up(dock: Dock, era: Era) -> None:
     journal = dock.journal()
     client = connect(evil_command(journal=journal.path, start="silent"), era=era, connect_timeout=0.6, grace=0.2)
     with took(0.5, 4.0):
@@ -258,7 +246,7 @@ async def test_a_child_that_prints_before_it_speaks_is_understood(dock: Dock) ->
     """P11: banners on stdout."""
     async with connect(wrapped("print('Welcome to evil 6.6.6!', flush=True)")) as client:
         assert client.era == "modern"
-        assert await bounded(client.list_tools())
+        assert await soon(client.list_tools())
 
 
 @pytest.mark.slow
@@ -298,18 +286,18 @@ async def test_a_child_that_keeps_dying_is_not_respawned_in_a_busy_loop(dock: Do
 
 @pytest.mark.slow
 @ERAS
-async def test_a_child_that_dies_soon_after_each_greeting_is_not_respawned_in_a_busy_loop(dock: Dock, era: str) -> None:
+async def test_a_child_that_dies_soon_after_each_greeting_is_not_respawned_in_a_busy_loop(dock: Dock, era: Era) -> None:
     """Nobody calls anything meanwhile: the client by itself must not keep a core busy."""
     journal = dock.journal()
     life = 1 if era == "modern" else 3  # discover; or discover, initialize, initialized
     client = connect(evil_command(era, journal=journal.path, life=life), retries=0)
     try:
-        await bounded(client.__aenter__())
+        await soon(client.__aenter__())
     except Error:
         pass
     await asyncio.sleep(3.0)
     starts = len(journal.starts())
-    await bounded(client.close())
+    await soon(client.close())
     assert starts <= 8, f"{starts} starts in 3 s"
 
 
@@ -324,13 +312,13 @@ async def test_a_child_that_closes_its_output_but_lives_counts_as_lost(dock: Doc
 async def test_a_child_that_does_not_read_does_not_hang_the_client(dock: Dock) -> None:
     """Its input is full: the calls end with their deadline, and so does close."""
     client = connect(wrapped(LAZY.replace("MOST", "2")), timeout=0.7, grace=0.2)
-    await bounded(client.__aenter__())
+    await soon(client.__aenter__())
     calls = [asyncio.create_task(client.call_tool("echo", {"text": "x" * 100_000})) for _ in range(20)]
     with took(most=4.0):
-        results: list[Any] = await bounded(asyncio.gather(*calls, return_exceptions=True))
+        results: list[Any] = await soon(asyncio.gather(*calls, return_exceptions=True))
     assert all(isinstance(error, (TimedOut, ConnectionLost)) for error in results), results
     with took(most=3.0):
-        await bounded(client.close())
+        await soon(client.close())
 
 
 async def test_two_clients_of_one_command_have_a_child_each(dock: Dock) -> None:

@@ -8,12 +8,13 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 import pytest
+from tests.support.until import soon
 
 from trimaran.errors import RemoteProtocolError, TimedOut, TooManyPages
 from trimaran.protocol.sse import SSEParser
-from trimaran.transports.http import events
+from trimaran.transports.http_client import events
 
-from .peers import ERAS, WIRES, Dock, EvilHttp, Exchange, Peak, assert_usable, bounded, failure_of, took
+from .peers import ERAS, WIRES, Dock, EvilHttp, Exchange, Peak, assert_usable, failure_of, took
 
 SSE = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 JSON = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
@@ -142,7 +143,7 @@ async def test_the_clock_stands_still_for_as_many_questions_as_a_call_may_ask(do
     async with dock.open("stdio", "legacy", on_sample=sample, max_rounds=5) as (client, _):
         await assert_usable(client)
         with took(most=10.0):
-            assert (await bounded(client.call_tool("samples", {"n": 5}, timeout=5.0))).text == "done"
+            assert (await soon(client.call_tool("samples", {"n": 5}, timeout=5.0))).text == "done"
 
 
 @pytest.mark.slow
@@ -192,7 +193,7 @@ async def test_what_waits_for_a_slow_callback_is_bounded_whatever_it_says(dock: 
         peer.overrides["echo"] = flood
         await assert_usable(client)
         peak = Peak()
-        await bounded(client.call_tool("echo", on_progress=stuck), 25)
+        await soon(client.call_tool("echo", on_progress=stuck), 25)
         assert peak.growth < 100, f"grew by {peak.growth:.0f} MB"
 
 
@@ -205,7 +206,7 @@ async def test_a_question_with_an_endless_id_is_ignored(dock: Dock, wire: str) -
         return "words"
 
     async with dock.open(wire, "legacy", on_sample=sample) as (client, peer):
-        assert (await bounded(client.call_tool("long_id"))).text == "done"
+        assert (await soon(client.call_tool("long_id"))).text == "done"
         await assert_usable(client)
         assert not asked
         assert [message for message in peer.messages() if "method" not in message] == []

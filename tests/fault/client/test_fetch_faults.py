@@ -8,13 +8,14 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import pytest
+from tests.support.until import soon, until
 
 from trimaran.errors import AuthorizationFailed
 from trimaran.oauth.effects import HttpRequest
 from trimaran.transports.fetch import Fetcher
-from trimaran.transports.loopback import LoopbackLogin
+from trimaran.transports.loopback_login import LoopbackLogin
 
-from .peers import bounded, failure_of, sockets, until
+from .peers import failure_of, sockets
 from .test_cancel_points import everywhere
 
 ANSWERS = {
@@ -92,7 +93,7 @@ async def test_an_answer_cut_off_at_any_byte_is_an_error_and_soon(framing: str, 
             assert "s3cret" not in str(error)
         at = len(whole)
         if how == "closed":
-            assert (await bounded(fetcher(get(url)))).body == b'{"a": 1}'
+            assert (await soon(fetcher(get(url)))).body == b'{"a": 1}'
         await until(lambda: not sockets() - before, "no connection is left")
 
 
@@ -105,7 +106,7 @@ async def test_an_answer_in_single_bytes_is_whole(framing: str) -> None:
             await asyncio.sleep(0)
 
     async with answering(speak) as url, fetching() as fetcher:
-        assert (await bounded(fetcher(get(url)))).body == b'{"a": 1}'
+        assert (await soon(fetcher(get(url)))).body == b'{"a": 1}'
 
 
 @pytest.mark.parametrize(
@@ -196,13 +197,13 @@ async def test_a_fetch_cancelled_anywhere_leaves_its_fetcher_usable() -> None:
         writer.write(ANSWERS["length"])
 
     async with answering(speak) as url, fetching() as fetcher:
-        await bounded(fetcher(get(url)))
+        await soon(fetcher(get(url)))
 
         async def scenario() -> None:
             assert (await fetcher(get(url))).body == b'{"a": 1}'
 
         async def settle() -> None:
-            assert (await bounded(fetcher(get(url)))).status == 200
+            assert (await soon(fetcher(get(url)))).status == 200
 
         assert await everywhere(scenario, settle) >= 2
 

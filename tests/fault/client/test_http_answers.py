@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support.faults import turns
+from tests.support.until import soon
 
 from trimaran import connect
+from trimaran.client.options import Era
 from trimaran.errors import (
     ConnectFailed,
     ConnectionLost,
@@ -17,9 +20,8 @@ from trimaran.errors import (
     UnexpectedStatus,
 )
 
-from ..rig import turns
 from . import evil
-from .peers import ERAS, Dock, EvilHttp, Exchange, Override, assert_usable, bounded, failure_of, harmed, took
+from .peers import ERAS, Dock, EvilHttp, Exchange, Override, assert_usable, failure_of, harmed, took
 
 HTML = b"<!DOCTYPE html><html><head><title>Oops</title></head><body>It works!</body></html>"
 
@@ -122,7 +124,7 @@ CASES: dict[str, tuple[Override, type[Error] | tuple[type[Error], ...], tuple[st
 
 @ERAS
 @pytest.mark.parametrize("case", sorted(CASES))
-async def test_what_is_no_answer_is_named(dock: Dock, era: str, case: str) -> None:
+async def test_what_is_no_answer_is_named(dock: Dock, era: Era, case: str) -> None:
     serve, expected, words = CASES[case]
     async with dock.open("json", era) as (client, peer):
         assert isinstance(peer, EvilHttp)
@@ -147,17 +149,17 @@ async def test_what_is_no_answer_is_named(dock: Dock, era: str, case: str) -> No
 
 @ERAS
 @pytest.mark.parametrize("content_type", ["text/plain", "application/octet-stream", "Application/JSON; charset=utf-8"])
-async def test_an_answer_under_a_sloppy_type_is_used(dock: Dock, era: str, content_type: str) -> None:
+async def test_an_answer_under_a_sloppy_type_is_used(dock: Dock, era: Era, content_type: str) -> None:
     """P32."""
     async with dock.open("json", era) as (client, peer):
         assert isinstance(peer, EvilHttp)
         peer.overrides["echo"] = typed(content_type)
-        assert (await bounded(client.call_tool("echo"))).text == "hi"
+        assert (await soon(client.call_tool("echo"))).text == "hi"
 
 
 @ERAS
 @pytest.mark.parametrize("case", ["a 503 page", "a 429", "a reset in the body", "a 500 page"])
-async def test_a_call_that_is_not_safe_is_not_repeated(dock: Dock, era: str, case: str) -> None:
+async def test_a_call_that_is_not_safe_is_not_repeated(dock: Dock, era: Era, case: str) -> None:
     async with dock.open("json", era) as (client, peer):
         assert isinstance(peer, EvilHttp)
         peer.overrides["echo"] = CASES[case][0]
@@ -175,7 +177,7 @@ async def test_a_401_shows_what_the_server_asked_for(dock: Dock) -> None:
 
 
 @ERAS
-async def test_silence_after_the_headers_ends_with_the_deadline(dock: Dock, era: str) -> None:
+async def test_silence_after_the_headers_ends_with_the_deadline(dock: Dock, era: Era) -> None:
     async def stall(x: Exchange) -> None:
         await x.stream()
         await x.silence()
@@ -189,7 +191,7 @@ async def test_silence_after_the_headers_ends_with_the_deadline(dock: Dock, era:
 
 
 @ERAS
-async def test_a_keep_alive_connection_the_server_has_closed_is_not_noticed(dock: Dock, era: str) -> None:
+async def test_a_keep_alive_connection_the_server_has_closed_is_not_noticed(dock: Dock, era: Era) -> None:
     """Between two calls the server closes every idle connection, as servers do: the next call just works."""
     async with dock.open("json", era) as (client, peer):
         assert isinstance(peer, EvilHttp)
@@ -217,7 +219,7 @@ DOOR = (
 
 @pytest.mark.parametrize("era", ["auto", "modern", "legacy"])
 @pytest.mark.parametrize("case", DOOR)
-async def test_a_server_that_is_none_is_refused_at_the_door(dock: Dock, era: str, case: str) -> None:
+async def test_a_server_that_is_none_is_refused_at_the_door(dock: Dock, era: Era, case: str) -> None:
     peer = await dock.http()
     peer.overrides["POST"] = peer.overrides["GET"] = CASES[case][0]
     with took(most=4.0):
@@ -234,7 +236,7 @@ async def test_a_server_that_is_none_is_refused_at_the_door(dock: Dock, era: str
 
 
 @pytest.mark.parametrize("era", ["auto", "modern", "legacy"])
-async def test_a_server_that_never_answers_at_the_door_is_given_up(dock: Dock, era: str) -> None:
+async def test_a_server_that_never_answers_at_the_door_is_given_up(dock: Dock, era: Era) -> None:
     peer = await dock.http()
     peer.overrides["POST"] = peer.overrides["GET"] = Exchange.silence
     with took(0.3, 4.0):
@@ -298,12 +300,12 @@ async def test_a_session_id_that_is_none_does_no_harm(dock: Dock, session: str) 
     peer.overrides["initialize"] = shake
     client = connect(peer.url, era="legacy", timeout=2.0)
     try:
-        await bounded(client.__aenter__(), 5)
+        await soon(client.__aenter__(), 5)
         await assert_usable(client)
     except Error as error:
         assert not isinstance(error, TimedOut), repr(error)
     finally:
-        await bounded(client.close())
+        await soon(client.close())
 
 
 # --- redirects -------------------------------------------------------------------------------------------------------
@@ -318,7 +320,7 @@ def redirect(to: str, status: int = 307) -> Override:
 
 @pytest.mark.parametrize("era", ["auto", "modern", "legacy"])
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_a_redirect_elsewhere_is_not_followed(dock: Dock, era: str, status: int) -> None:
+async def test_a_redirect_elsewhere_is_not_followed(dock: Dock, era: Era, status: int) -> None:
     """The other place must not see the request: it may hold a token."""
     other = await dock.http()
     peer = await dock.http()
@@ -330,7 +332,7 @@ async def test_a_redirect_elsewhere_is_not_followed(dock: Dock, era: str, status
 
 
 @ERAS
-async def test_a_redirect_elsewhere_in_mid_session_is_not_followed(dock: Dock, era: str) -> None:
+async def test_a_redirect_elsewhere_in_mid_session_is_not_followed(dock: Dock, era: Era) -> None:
     other = await dock.http(era)
     async with dock.open("json", era) as (client, peer):
         assert isinstance(peer, EvilHttp)
@@ -342,7 +344,7 @@ async def test_a_redirect_elsewhere_in_mid_session_is_not_followed(dock: Dock, e
 
 
 @pytest.mark.parametrize("era", ["auto", "modern", "legacy"])
-async def test_a_redirect_loop_ends(dock: Dock, era: str) -> None:
+async def test_a_redirect_loop_ends(dock: Dock, era: Era) -> None:
     peer = await dock.http()
     peer.overrides["POST"] = peer.overrides["GET"] = redirect("/mcp")
     error = await failure_of(connect(peer.url, era=era).__aenter__())
@@ -353,7 +355,7 @@ async def test_a_redirect_loop_ends(dock: Dock, era: str) -> None:
 
 @ERAS
 @pytest.mark.parametrize("status", [307, 308])
-async def test_a_redirect_to_the_same_place_with_a_slash_is_followed(dock: Dock, era: str, status: int) -> None:
+async def test_a_redirect_to_the_same_place_with_a_slash_is_followed(dock: Dock, era: Era, status: int) -> None:
     """P16."""
     peer = await dock.http(era)
 

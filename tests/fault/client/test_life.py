@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.support.until import soon, until
 
 from trimaran import Client, Context, Server, connect, open_client
 from trimaran.errors import CallCancelled, Closed, ConnectionLost, Error, NotReady, TimedOut
@@ -17,13 +18,11 @@ from .peers import (
     Dock,
     EvilHttp,
     assert_usable,
-    bounded,
     evil_command,
     failure_of,
     sockets,
     took,
     turns_until_in_flight,
-    until,
     wrapped,
 )
 
@@ -51,7 +50,7 @@ async def test_a_client_that_is_not_open_says_so(dock: Dock, wire: str, era: str
         error = await failure_of(call())
         assert isinstance(error, NotReady), repr(error)
     assert peer.seen == []
-    await bounded(client.close())
+    await soon(client.close())
     assert client.state == "closed"
     assert isinstance(await failure_of(client.list_tools()), Closed)
 
@@ -61,12 +60,12 @@ async def test_a_client_that_is_not_open_says_so(dock: Dock, wire: str, era: str
 async def test_a_client_that_is_closed_says_so(dock: Dock, wire: str, era: str) -> None:
     async with dock.open(wire, era) as (client, _):
         await assert_usable(client)
-        await bounded(client.close())
+        await soon(client.close())
         assert client.state == "closed"
         for call in everything(client):
             error = await failure_of(call())
             assert isinstance(error, Closed), repr(error)
-        await bounded(client.close())
+        await soon(client.close())
         assert client.pid is None
 
 
@@ -78,9 +77,9 @@ async def test_closing_ends_the_calls_in_flight_at_once(dock: Dock, wire: str, e
         calls = [asyncio.create_task(client.call_tool("never")) for _ in range(20)]
         await until(lambda: peer.calls("never") == 20, "the server has them all")
         with took(most=3.0):
-            await asyncio.create_task(bounded(client.close()))
+            await asyncio.create_task(soon(client.close()))
         with took(most=0.5):
-            ended = await bounded(asyncio.gather(*calls, return_exceptions=True))
+            ended = await soon(asyncio.gather(*calls, return_exceptions=True))
         for error in ended:
             assert isinstance(error, (Closed, ConnectionLost)), repr(error)
 
@@ -104,9 +103,9 @@ async def test_clients_may_be_closed_in_any_order(dock: Dock, wire: str) -> None
     """P6: first in, first out."""
     peer = await dock.http("modern", wire)
     target: Any = evil_command() if wire == "stdio" else peer.url
-    clients = [await bounded(open_client(target)) for _ in range(4)]
+    clients = [await soon(open_client(target)) for _ in range(4)]
     for client in clients:
-        await bounded(client.close())
+        await soon(client.close())
         for other in clients[clients.index(client) + 1 :]:
             await assert_usable(other)
 
@@ -115,7 +114,7 @@ async def test_clients_may_be_closed_in_any_order(dock: Dock, wire: str) -> None
 @WIRES
 async def test_close_may_be_called_by_many_at_once(dock: Dock, wire: str, era: str) -> None:
     async with dock.open(wire, era) as (client, _):
-        await bounded(asyncio.gather(*(client.close() for _ in range(10))))
+        await soon(asyncio.gather(*(client.close() for _ in range(10))))
         assert client.state == "closed"
 
 
@@ -129,9 +128,9 @@ async def test_closing_while_opening_ends_both(dock: Dock, wire: str) -> None:
     await until(lambda: client.state == "connecting", "it is under way")
     await asyncio.sleep(0.05)
     with took(most=3.0):
-        await bounded(client.close())
+        await soon(client.close())
     with pytest.raises(Error):
-        await bounded(opening)
+        await soon(opening)
 
 
 @WIRES
@@ -142,7 +141,7 @@ async def test_a_failed_opening_leaves_nothing(dock: Dock, wire: str, free_port:
     for _ in range(2):
         error = await failure_of(client.__aenter__())
         assert isinstance(error, Error)
-    await bounded(client.close())
+    await soon(client.close())
     await until(lambda: not sockets() - before, "no socket is left")
 
 
@@ -209,7 +208,7 @@ async def test_the_server_is_told_that_nobody_waits_any_more(dock: Dock, wire: s
         if way == "task":
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
-                await bounded(call)
+                await soon(call)
         else:
             assert isinstance(await failure_of(wait_for(call)), TimedOut)
         await assert_told(peer, wire, era, id)
@@ -229,7 +228,7 @@ async def assert_told(peer: Any, wire: str, era: str, id: Any) -> None:
         )
     else:
         assert isinstance(peer, EvilHttp)
-        await until(lambda: any(x.tool == "never" and x.aborted for x in peer.seen), "the stream was ended", 3)
+        await until(lambda: any(x.tool == "never" and x.aborted for x in peer.seen), "the stream was ended")
         assert peer.messages("notifications/cancelled") == []
 
 
@@ -246,7 +245,7 @@ async def test_progress_extends_the_deadline(dock: Dock, wire: str, era: str) ->
             "ticks", {"n": 6, "every": 0.2}, timeout=0.6, on_progress=lambda *told: seen.append(told)
         )
         with took(1.1, 4.0):
-            assert (await bounded(call)).text == "ticked"
+            assert (await soon(call)).text == "ticked"
         assert seen == [(float(i), 6.0, None) for i in range(1, 7)]
 
 
@@ -283,17 +282,17 @@ async def test_a_server_that_keeps_asking_does_not_hold_off_the_deadline(dock: D
 
 async def test_a_notice_to_a_server_that_does_not_read_ends_too(dock: Dock) -> None:
     client = connect(wrapped(LAZY.replace("MOST", "1")), timeout=0.5, grace=0.2)
-    await bounded(client.__aenter__())
+    await soon(client.__aenter__())
     try:
         with took(most=4.0):
             for _ in range(5):
                 try:
-                    await bounded(client.notify("notifications/chatter", {"pad": "x" * 100_000}))
+                    await soon(client.notify("notifications/chatter", {"pad": "x" * 100_000}))
                 except Error as error:
                     assert isinstance(error, TimedOut), repr(error)
                     break
     finally:
-        await bounded(client.close())
+        await soon(client.close())
 
 
 @ERAS
@@ -350,7 +349,7 @@ async def test_pings_that_fail_end_the_connection_and_a_new_one_is_made(dock: Do
     async with client:
         await until(lambda: "reconnecting" in states, "the pings failed", 10)
         await until(lambda: states[-1] == "ready", "it is ready again", 10)
-        await bounded(client.call_tool("add", {"a": 2, "b": 3}, timeout=5.0))
+        await soon(client.call_tool("add", {"a": 2, "b": 3}, timeout=5.0))
         seen = journal if wire == "stdio" else peer
         assert len(seen.messages("ping")) >= 2
         assert len(seen.messages("initialize")) >= 2
@@ -389,8 +388,8 @@ def harbour() -> Server:
 async def test_the_same_holds_in_memory(era: Any) -> None:
     client = connect(harbour(), era=era, timeout=5.0)
     assert isinstance(await failure_of(client.list_tools()), NotReady)
-    await bounded(client.__aenter__())
-    assert (await bounded(client.call_tool("add", {"a": 1, "b": 2}))).data == 3
+    await soon(client.__aenter__())
+    assert (await soon(client.call_tool("add", {"a": 1, "b": 2}))).data == 3
     with took(0.1, 2.0):
         assert isinstance(await failure_of(client.call_tool("never", timeout=0.2)), TimedOut)
     call = asyncio.create_task(client.call_tool("never"))
@@ -399,6 +398,6 @@ async def test_the_same_holds_in_memory(era: Any) -> None:
     assert isinstance(await failure_of(wait_for(call)), CallCancelled)
     call = asyncio.create_task(client.call_tool("never"))
     await turns_until_in_flight(client)
-    await asyncio.create_task(bounded(client.close()))
+    await asyncio.create_task(soon(client.close()))
     assert isinstance(await failure_of(wait_for(call)), (Closed, ConnectionLost))
     assert isinstance(await failure_of(client.list_tools()), Closed)

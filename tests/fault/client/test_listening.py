@@ -17,15 +17,15 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from tests.patience import PATIENCE
+from tests.support.faults import Child
+from tests.support.until import PATIENCE, soon, until
 
 from trimaran import Client, Server, connect, errors
 from trimaran.serve import HttpServer
 
-from ..rig import Child
 from . import evil
 from .evil import P, notice
-from .peers import ERAS, Dock, EvilHttp, Exchange, bounded, failure_of, sockets, until
+from .peers import ERAS, Dock, EvilHttp, Exchange, failure_of, sockets
 
 URI = "note://1"
 KINDS = {"tools": {"tools": True}, "resource": {"resources": [URI]}}
@@ -101,7 +101,7 @@ class Ear:
 
     async def ready(self) -> Ear:
         waiting = asyncio.ensure_future(self.is_set.wait())
-        await bounded(asyncio.wait((waiting, self.task), return_when=asyncio.FIRST_COMPLETED))
+        await soon(asyncio.wait((waiting, self.task), return_when=asyncio.FIRST_COMPLETED))
         waiting.cancel()
         if self.task.done():
             self.task.result()
@@ -109,7 +109,7 @@ class Ear:
 
     async def stop(self) -> None:
         self.task.cancel()
-        await bounded(asyncio.gather(self.task, return_exceptions=True))
+        await soon(asyncio.gather(self.task, return_exceptions=True))
 
 
 async def rung_until(client: Client, condition: Callable[[], Any], what: str) -> None:
@@ -118,7 +118,7 @@ async def rung_until(client: Client, condition: Callable[[], Any], what: str) ->
     while not condition():
         assert asyncio.get_running_loop().time() < deadline, what
         with contextlib.suppress(errors.TransportError):
-            await bounded(client.call_tool("ring", timeout=2.0))
+            await soon(client.call_tool("ring", timeout=2.0))
         for _ in range(20):
             if condition():
                 return
@@ -135,7 +135,7 @@ async def test_a_server_that_was_killed_over_http_is_heard_again(dock: Dock, era
     event = {"tools": "tools", "resource": URI}[interest]
     with bell_tower() as (first, port):
         client = connect(f"http://127.0.0.1:{port}/mcp", era=era, timeout=5.0)
-        await bounded(client.open())
+        await soon(client.open())
         dock.on_exit(client.close)
         ear = await Ear(client, **KINDS[interest]).ready()
         await rung_until(client, lambda: event in ear.heard, "the first server is heard")
@@ -149,7 +149,7 @@ async def test_a_server_that_was_killed_over_http_is_heard_again(dock: Dock, era
         ear.heard.clear()
         await rung_until(client, lambda: event in ear.heard, "the second server is heard")
         await ear.stop()
-        await bounded(client.close())
+        await soon(client.close())
 
 
 @pytest.mark.slow
@@ -176,9 +176,9 @@ async def test_a_subscription_outlives_its_server(dock: Dock, era: Any) -> None:
     heard: list[str] = []
     with bell_tower() as (first, port):
         client = connect(f"http://127.0.0.1:{port}/mcp", era=era, timeout=5.0)
-        await bounded(client.open())
+        await soon(client.open())
         dock.on_exit(client.close)
-        await bounded(client.subscribe(URI, heard.append))
+        await soon(client.subscribe(URI, heard.append))
         await rung_until(client, lambda: heard, "the first server is heard")
         first.signal(signal.SIGKILL)
         first.wait(5)
@@ -187,7 +187,7 @@ async def test_a_subscription_outlives_its_server(dock: Dock, era: Any) -> None:
         await until(lambda: heard, "the loss is told", 15)
         heard.clear()
         await rung_until(client, lambda: heard, "the second server is heard")
-        await bounded(client.close())
+        await soon(client.close())
 
 
 # --- streams that break ----------------------------------------------------------------------------------------------
@@ -288,7 +288,7 @@ async def test_a_stream_that_is_cut_is_opened_again_and_told_of(belfry: Belfry, 
         await until(lambda: belfry.open, "the stream is open")
         belfry.cut()
         await until(lambda: belfry.opened >= 2 and belfry.open, "the stream is open again")
-        await until(lambda: "reconnected" in ear.heard, "the loss is told", 3)
+        await until(lambda: "reconnected" in ear.heard, "the loss is told")
         ear.heard.clear()
         await belfry.ring()
         await until(lambda: ear.heard, "a change is heard")
@@ -312,7 +312,7 @@ async def test_a_stream_cut_five_times_a_second_stays_useful(belfry: Belfry, era
         sawing = asyncio.ensure_future(saw())
         try:
             for _ in range(20):
-                assert (await bounded(client.call_tool("echo", {"text": "x"}), 1)).text == "x"
+                assert (await soon(client.call_tool("echo", {"text": "x"}), 1)).text == "x"
                 await asyncio.sleep(0.1)
         finally:
             stop.set()
@@ -335,7 +335,7 @@ async def test_the_state_is_ready_again_when_the_stream_is(belfry: Belfry, era: 
         ear = await Ear(client, tools=True).ready()
         belfry.cut()
         await until(lambda: "reconnected" in ear.heard, "the stream is back")
-        await until(lambda: client.state == "ready", "the client says so", 1)
+        await until(lambda: client.state == "ready", "the client says so")
         assert states[-1] == "ready"
         await ear.stop()
 
@@ -351,7 +351,7 @@ async def test_a_session_found_gone_by_its_stream_is_renewed(belfry: Belfry, era
         belfry.peer.sessions.clear()
         belfry.uris.clear()
         belfry.cut()
-        await until(lambda: "reconnected" in ear.heard, "the loss is told", 5)
+        await until(lambda: "reconnected" in ear.heard, "the loss is told")
         assert belfry.uris == [URI]
         await until(lambda: belfry.open, "the stream is open")
         ear.heard.clear()
@@ -417,7 +417,7 @@ async def test_no_listener_misses_a_change_while_others_come_and_go(era: Any) ->
                     else:
                         assert change.uri == uri
 
-        await bounded(asyncio.gather(*(one(uri) for uri in uris[1:])), 25)
+        await soon(asyncio.gather(*(one(uri) for uri in uris[1:])), 25)
         await first.stop()
     assert lost == []
 
@@ -445,10 +445,10 @@ async def test_a_steady_listener_hears_every_change_while_others_come_and_go(era
         try:
             for number in range(1, 51):
                 server.notify.resource_updated(URI)
-                await until(lambda: len([x for x in ear.heard if x == URI]) >= number, f"change {number} is heard", 3)
+                await until(lambda: len([x for x in ear.heard if x == URI]) >= number, f"change {number} is heard")
         finally:
             done.set()
-            await bounded(asyncio.gather(*churning))
+            await soon(asyncio.gather(*churning))
         assert "reconnected" not in ear.heard
         await ear.stop()
 
@@ -458,7 +458,7 @@ async def test_a_steady_listener_hears_every_change_while_others_come_and_go(era
 async def test_a_listener_cancelled_at_any_moment_leaves_nothing(belfry: Belfry, era: Any) -> None:
     """Neither a task here, nor a stream or a subscription at the server, nor a spoiled client."""
     async with connect(belfry.peer.url, era=era) as client:
-        await bounded(client.call_tool("echo", {"text": "x"}))
+        await soon(client.call_tool("echo", {"text": "x"}))
         if era == "legacy":
             await until(lambda: belfry.open, "the standing stream is open")
         tasks, streams = len(asyncio.all_tasks()), len(belfry.open)
@@ -473,9 +473,9 @@ async def test_a_listener_cancelled_at_any_moment_leaves_nothing(belfry: Belfry,
             for _ in range(turns):
                 await asyncio.sleep(0)
             task.cancel()
-            await bounded(asyncio.gather(task, return_exceptions=True))
-            await until(lambda: len(belfry.open) == streams, f"cancelled after {turns} turns: no stream is left", 2)
-            await until(lambda: not belfry.uris, f"cancelled after {turns} turns: no subscription is left", 2)
+            await soon(asyncio.gather(task, return_exceptions=True))
+            await until(lambda: len(belfry.open) == streams, f"cancelled after {turns} turns: no stream is left")
+            await until(lambda: not belfry.uris, f"cancelled after {turns} turns: no subscription is left")
             assert client._watch._watchers == []
         await until(lambda: len(asyncio.all_tasks()) <= tasks + 1, "no task is left")
         ear = await Ear(client, resources=[URI]).ready()
@@ -490,11 +490,11 @@ async def test_a_subscription_given_up_before_its_answer_is_undone(belfry: Belfr
     async with connect(belfry.peer.url, era=era) as client:
         belfry.may_subscribe.clear()
         task = asyncio.ensure_future(client.subscribe(URI, print))
-        await bounded(belfry.subscribing.wait())
+        await soon(belfry.subscribing.wait())
         task.cancel()
-        await bounded(asyncio.gather(task, return_exceptions=True))
+        await soon(asyncio.gather(task, return_exceptions=True))
         belfry.may_subscribe.set()
-        await until(lambda: belfry.uris == [], "the subscription is undone", 2)
+        await until(lambda: belfry.uris == [], "the subscription is undone")
 
 
 @pytest.mark.parametrize("era", ["modern"])
@@ -515,7 +515,7 @@ async def test_an_interest_given_up_while_the_old_stream_ends_is_undone(belfry: 
             for _ in range(turns):
                 await asyncio.sleep(0)
             task.cancel()
-            await bounded(asyncio.gather(task, return_exceptions=True))
+            await soon(asyncio.gather(task, return_exceptions=True))
             await until(
                 lambda: interests() == [{"toolsListChanged": True}], f"cancelled after {turns} turns: {interests()}", 2
             )
@@ -538,10 +538,10 @@ async def test_closing_the_client_ends_every_loop_quietly(era: Any) -> None:
 
         task = asyncio.ensure_future(plainly())
         await asyncio.sleep(0.05)
-        await bounded(client.close())
+        await soon(client.close())
         for ear in ears:
-            await bounded(ear.task, 2)
-        await bounded(task, 2)
+            await soon(ear.task, 2)
+        await soon(task, 2)
         error = await failure_of(anext(client.listen(tools=True)))
         assert isinstance(error, errors.Closed), repr(error)
     await until(lambda: sockets() <= before, "every socket is closed")
@@ -553,8 +553,8 @@ async def test_closing_the_client_while_a_listener_is_being_set_up_is_told_as_th
     async with connect(belfry.peer.url, era=era) as client:
         ear = Ear(client, tools=True)
         await until(lambda: belfry.open, "the stream is asked for")
-        await bounded(client.close())
-        error = (await bounded(asyncio.gather(ear.task, return_exceptions=True)))[0]
+        await soon(client.close())
+        error = (await soon(asyncio.gather(ear.task, return_exceptions=True)))[0]
         assert isinstance(error, errors.Closed), repr(error)
 
 
@@ -563,15 +563,15 @@ async def test_a_loop_that_is_left_gives_up_its_subscription(belfry: Belfry, era
     async with connect(belfry.peer.url, era=era) as client:
         for _ in range(3):
             ringing = asyncio.ensure_future(_ring_soon(belfry))
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE):
                 async for change in client.listen(resources=[URI]):
                     assert change.uri == URI
                     break
             await ringing
             gc.collect()
-            await until(lambda: not belfry.uris, "no subscription is left", 2)
+            await until(lambda: not belfry.uris, "no subscription is left")
             if era == "modern":
-                await until(lambda: not belfry.open, "no stream is left", 2)
+                await until(lambda: not belfry.open, "no stream is left")
         assert client._watch._watchers == []
 
 
@@ -593,7 +593,7 @@ async def test_a_block_may_be_left_while_another_task_iterates(era: Any) -> None
         async with client.listen(tools=True) as changes:
             task = asyncio.ensure_future(iterate(changes))
             await asyncio.sleep(0.02)
-        await bounded(task, 2)
+        await soon(task, 2)
 
 
 @ERAS
@@ -625,4 +625,4 @@ async def test_a_server_that_is_down_does_not_hold_up_whoever_stops_listening(be
         await belfry.peer.stop()
         for ear in ears:
             ear.task.cancel()
-        await bounded(asyncio.gather(*(ear.task for ear in ears), return_exceptions=True), 5)
+        await soon(asyncio.gather(*(ear.task for ear in ears), return_exceptions=True), 5)

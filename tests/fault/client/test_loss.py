@@ -12,23 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.faults import Child
+from tests.support.until import soon, until
 
 from trimaran import connect
 from trimaran.errors import ConnectFailed, ConnectionLost, Error, TimedOut
 
-from ..rig import Child
-from .peers import (
-    ERAS,
-    Dock,
-    EvilHttp,
-    Exchange,
-    assert_usable,
-    bounded,
-    failure_of,
-    took,
-    turns_until_in_flight,
-    until,
-)
+from .peers import ERAS, Dock, EvilHttp, Exchange, assert_usable, failure_of, took, turns_until_in_flight
 
 HONEST = Path(__file__).with_name("honest.py")
 
@@ -54,17 +44,17 @@ async def test_a_killed_server_fails_its_calls_at_once_and_a_restarted_one_is_us
             timeout=20.0,
             on_state=lambda event: states.append(event.state),
         )
-        await bounded(client.__aenter__())
+        await soon(client.__aenter__())
         dock.on_exit(client.close)
-        assert (await bounded(client.call_tool("add", {"a": 1, "b": 2}))).data == 3
+        assert (await soon(client.call_tool("add", {"a": 1, "b": 2}))).data == 3
         tools = ["nap", "noisy_nap"] * 3
         calls = [asyncio.create_task(client.call_tool(tool, {"seconds": 60})) for tool in tools]
         await turns_until_in_flight(client, 6)
         # The calls of the server that are at work are not to be seen from here: a call behind them is.
-        assert (await bounded(client.call_tool("add", {"a": 1, "b": 2}))).data == 3
+        assert (await soon(client.call_tool("add", {"a": 1, "b": 2}))).data == 3
         first.signal(signal.SIGKILL)
         with took(most=1.0):
-            losses = await bounded(asyncio.gather(*calls, return_exceptions=True))
+            losses = await soon(asyncio.gather(*calls, return_exceptions=True))
         for loss in losses:
             assert isinstance(loss, ConnectionLost), repr(loss)
             assert str(port) in str(loss)
@@ -73,8 +63,8 @@ async def test_a_killed_server_fails_its_calls_at_once_and_a_restarted_one_is_us
             error = await failure_of(client.call_tool("add", {"a": 1, "b": 2}, timeout=2.0))
         assert isinstance(error, (ConnectFailed, ConnectionLost, TimedOut)), repr(error)
     with honest(port):
-        assert (await bounded(client.call_tool("add", {"a": 2, "b": 2}))).data == 4
-        await bounded(client.close())
+        assert (await soon(client.call_tool("add", {"a": 2, "b": 2}))).data == 4
+        await soon(client.close())
     await until(lambda: states[-1] == "closed", "the end was told")
     assert states[0] == "connecting"
     assert states[-1] == "closed"
@@ -104,7 +94,7 @@ async def test_a_session_that_is_gone_is_renewed_once_for_everybody(dock: Dock, 
         assert before is not None
         peer.sessions.clear()
         calls = [client.call_tool("echo", {"text": str(i)}) for i in range(50)]
-        results = await bounded(asyncio.gather(*calls))
+        results = await soon(asyncio.gather(*calls))
         assert [result.text for result in results] == [str(i) for i in range(50)]
         assert len(peer.messages("initialize")) == 2
         assert client.session_id not in (None, before)
@@ -141,8 +131,8 @@ async def test_a_call_under_way_while_the_session_is_renewed_is_unharmed(dock: D
         await until(lambda: peer.calls("later") == 1, "the call is at work")
         peer.sessions.clear()
         await assert_usable(client)
-        await bounded(client.call_tool("release"))
-        assert (await bounded(beside)).text == "late"
+        await soon(client.call_tool("release"))
+        assert (await soon(beside)).text == "late"
 
 
 @pytest.mark.parametrize("eras", [("legacy", "modern"), ("modern", "legacy")], ids=["up", "down"])
@@ -189,9 +179,9 @@ async def test_a_goodbye_that_is_not_answered_does_not_hold_up_close(dock: Dock)
     peer = await dock.http("legacy")
     peer.overrides["DELETE"] = Exchange.silence
     client = connect(peer.url)
-    await bounded(client.__aenter__())
+    await soon(client.__aenter__())
     with took(most=6.0):
-        await bounded(client.close())
+        await soon(client.close())
 
 
 # --- repeating what is safe ------------------------------------------------------------------------------------------
@@ -206,8 +196,8 @@ async def test_a_lost_call_is_repeated_only_if_that_is_safe(dock: Dock, wire: st
         error = await failure_of(client.call_tool("fickle"))
         assert isinstance(error, ConnectionLost), repr(error)
         assert peer.calls("fickle") == 1
-        assert (await bounded(client.call_tool("fickle", {"lose": 2}, idempotent=True))).text == "3"
-        assert (await bounded(client.call_tool("fickle_safe"))).text == "2"
+        assert (await soon(client.call_tool("fickle", {"lose": 2}, idempotent=True))).text == "3"
+        assert (await soon(client.call_tool("fickle_safe"))).text == "2"
         error = await failure_of(client.call_tool("fickle_safe", {"lose": 9}, idempotent=False))
         assert isinstance(error, ConnectionLost), repr(error)
         assert peer.calls("fickle_safe") == 3
@@ -237,7 +227,7 @@ async def test_lists_are_repeated_after_a_loss(dock: Dock, era: str) -> None:
                 await peer.honest(x)
 
         peer.overrides["tools/list"] = lose
-        assert await bounded(client.list_tools(fresh=True))
+        assert await soon(client.list_tools(fresh=True))
         assert lost == 2
 
 
@@ -245,7 +235,7 @@ async def test_lists_are_repeated_after_a_loss(dock: Dock, era: str) -> None:
 async def test_a_repeated_call_has_a_new_id(dock: Dock, era: str) -> None:
     """protocol.md 7.3: new id after a broken stream."""
     async with dock.open("sse", era) as (client, peer):
-        await bounded(client.call_tool("fickle", idempotent=True))
+        await soon(client.call_tool("fickle", idempotent=True))
         ids = [message["id"] for message in peer.messages("tools/call")]
         assert len(ids) == len(set(ids)) == 2
 
@@ -289,7 +279,7 @@ async def test_a_broken_stream_is_resumed_where_it_was(dock: Dock) -> None:
     peer.overrides["echo"] = interrupted
     peer.overrides["GET"] = resume
     async with connect(peer.url, timeout=6.0) as client:
-        result = await bounded(client.call_tool("echo", on_progress=lambda value, *_: seen.append(value)))
+        result = await soon(client.call_tool("echo", on_progress=lambda value, *_: seen.append(value)))
         assert result.text == "whole"
         await until(lambda: len(seen) == 2, "both were told")
         assert seen == [1.0, 2.0]

@@ -6,17 +6,18 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.support.until import soon
 
 from trimaran import Client, Server, connect
 
-from .peers import ERAS, Dock, EvilHttp, assert_usable, bounded
+from .peers import ERAS, Dock, EvilHttp, assert_usable
 
 N = 1000
 
 
 async def thousand(client: Client, name: str = "echo") -> None:
     calls = [client.call_tool(name, {"text": f"t{i}"}) for i in range(N)]
-    results = await bounded(asyncio.gather(*calls), 25)
+    results = await soon(asyncio.gather(*calls), 25)
     assert [result.text for result in results] == [f"t{i}" for i in range(N)]
     assert client.requests == ()
 
@@ -58,8 +59,8 @@ async def test_a_thousand_calls_that_all_wait_do_not_keep_one_more_from_its_answ
             while peer.calls("later") < N:
                 await asyncio.sleep(0.1)
         await assert_usable(client)
-        await bounded(client.call_tool("release"))
-        assert {result.text for result in await bounded(asyncio.gather(*waiting), 20)} == {"late"}
+        await soon(client.call_tool("release"))
+        assert {result.text for result in await soon(asyncio.gather(*waiting), 20)} == {"late"}
 
 
 @pytest.mark.slow
@@ -72,7 +73,7 @@ async def test_a_thousand_cancelled_calls_leave_nothing(dock: Dock, wire: str, e
             for call in calls[turn::20]:
                 call.cancel()
             await asyncio.sleep(0)
-        ended = await bounded(asyncio.gather(*calls, return_exceptions=True), 20)
+        ended = await soon(asyncio.gather(*calls, return_exceptions=True), 20)
         assert all(isinstance(end, asyncio.CancelledError) for end in ended)
         assert client.requests == ()
         await assert_usable(client)

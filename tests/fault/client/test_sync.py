@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.patience import PATIENCE
+from tests.support.faults import is_alive
+from tests.support.until import PATIENCE, wait_until
 
 from trimaran import Context, Server, SyncClient, errors
 
-from ..rig import is_alive, wait_for
 from .peers import Journal, evil_command
 
 SECONDS = PATIENCE
@@ -62,11 +62,11 @@ class Background:
 
 
 def in_flight(client: SyncClient, number: int = 1) -> None:
-    wait_for(lambda: len(client.requests) >= number, f"{number} calls are in flight")
+    wait_until(lambda: len(client.requests) >= number, f"{number} calls are in flight")
 
 
 def no_threads_of_ours() -> None:
-    wait_for(
+    wait_until(
         lambda: not [one for one in threading.enumerate() if one.name.startswith("trimaran-client")],
         "the client's thread is gone",
     )
@@ -128,7 +128,7 @@ def test_everyone_who_closes_returns_when_it_is_closed(journal: Journal) -> None
     pid = client.pid
     assert pid is not None
     first = Background(client.close)
-    wait_for(lambda: client._loop is None, "the first close is at work")
+    wait_until(lambda: client._loop is None, "the first close is at work")
     client.close()
     is_running = is_alive(pid)
     first.join()
@@ -138,10 +138,10 @@ def test_everyone_who_closes_returns_when_it_is_closed(journal: Journal) -> None
 def test_closing_while_another_thread_opens_ends_the_opening(journal: Journal) -> None:
     client = SyncClient(command("modern", journal, start="silent"))
     opening = Background(client.open)
-    wait_for(journal.pids, "the child is up")
+    wait_until(journal.pids, "the child is up")
     client.close()
     assert isinstance(opening.join().error, errors.Closed), repr(opening.error)
-    wait_for(lambda: not any(is_alive(pid) for pid in journal.pids()), "the child is gone")
+    wait_until(lambda: not any(is_alive(pid) for pid in journal.pids()), "the child is gone")
     no_threads_of_ours()
 
 
@@ -301,8 +301,8 @@ def test_whatever_a_signal_raises_cancels_the_call_it_interrupts(era: Any, journ
         with pytest.raises(Alarm):
             client.call_tool("never", timeout=None)
         thread.join()
-        wait_for(lambda: client.requests == (), "nothing waits any more", 2)
-        wait_for(lambda: journal.messages("notifications/cancelled"), "the server is told", 2)
+        wait_until(lambda: client.requests == (), "nothing waits any more")
+        wait_until(lambda: journal.messages("notifications/cancelled"), "the server is told")
         assert client.call_tool("echo", {"text": "x"}).text == "x"
 
 
@@ -326,7 +326,7 @@ def test_ctrl_c_ends_an_iteration_and_is_what_the_program_sees(era: Any) -> None
             for _ in client.listen(tools=True):
                 pass
         thread.join()
-        wait_for(lambda: not client._async._watch._watchers, "nobody listens any more", 2)
+        wait_until(lambda: not client._async._watch._watchers, "nobody listens any more")
         client.ping()
 
 
@@ -387,7 +387,7 @@ class Program:
 
 
 def all_gone(journal: Journal) -> None:
-    wait_for(lambda: not any(is_alive(pid) for pid in journal.pids()), "the children are gone", 5)
+    wait_until(lambda: not any(is_alive(pid) for pid in journal.pids()), "the children are gone")
 
 
 INTERRUPTED = {
@@ -529,7 +529,7 @@ def test_a_client_that_is_collected_ends_its_thread_and_its_child(journal: Journ
 
     gc.collect()
     try:
-        wait_for(lambda: not is_alive(pid), "the child of a client that is gone has ended", 3)
+        wait_until(lambda: not is_alive(pid), "the child of a client that is gone has ended")
         no_threads_of_ours()
     finally:
         if loop.is_running():

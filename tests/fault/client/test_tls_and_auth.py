@@ -14,24 +14,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from tests.support.certificates import Authority
+from tests.support.until import soon, until
 
 from trimaran import Client, Server, connect, errors
 from trimaran.serve import HttpServer
 
-from ...certificates import Authority
 from . import evil
-from .peers import (
-    ERAS,
-    Dock,
-    EvilHttp,
-    Exchange,
-    assert_usable,
-    bounded,
-    failure_of,
-    sockets,
-    took,
-    until,
-)
+from .peers import ERAS, Dock, EvilHttp, Exchange, assert_usable, failure_of, sockets, took
 
 SECRET = "s3cr3t-t0k3n"
 CHALLENGE = 'Bearer realm="harbour", scope="tools"'
@@ -80,7 +70,7 @@ async def test_a_certificate_of_a_known_authority_or_any_if_asked_for_is_accepte
         async with connect(http.url, era=era, ssl=trust) as client:
             assert client.era == era
             await assert_usable(client)
-            assert [tool.name for tool in await bounded(client.list_tools())] == ["add"]
+            assert [tool.name for tool in await soon(client.list_tools())] == ["add"]
 
 
 @ERAS
@@ -281,7 +271,7 @@ async def test_many_401s_at_once_all_get_through(dock: Dock, era: Any, wallet: A
         await assert_usable(client)
         gate.accepted = {"new"}
         calls = [client.call_tool("echo", {"text": str(i)}) for i in range(30)]
-        results = await bounded(asyncio.gather(*calls, return_exceptions=True))
+        results = await soon(asyncio.gather(*calls, return_exceptions=True))
         assert [getattr(one, "text", one) for one in results] == [str(i) for i in range(30)]
         assert len(made.challenges) == 1, f"{len(made.challenges)} refreshes for one token that wore out"
 
@@ -318,7 +308,7 @@ async def test_a_header_that_cannot_be_had_fails_its_call_only(dock: Dock) -> No
         await assert_usable(client)
         for _ in range(2):
             with pytest.raises(Exception, match="the keyring is locked"):
-                await bounded(client.call_tool("add", {"a": 1, "b": 2}))
+                await soon(client.call_tool("add", {"a": 1, "b": 2}))
         wallet.left = 100
         await assert_usable(client)
 
@@ -329,7 +319,7 @@ async def test_a_header_that_cannot_be_had_at_the_start_fails_the_start(dock: Do
     client = connect(peer.url, auth=Broken(0), era=era)
     before = sockets()
     with pytest.raises(Exception, match="the keyring is locked"):
-        await bounded(client.open())
+        await soon(client.open())
     assert client.state == "closed"
     assert peer.seen == []
     await until(lambda: sockets() <= before, "every socket is closed")
@@ -343,10 +333,10 @@ async def test_a_header_that_cannot_be_had_at_the_end_keeps_nothing_open(
     wallet = Broken(1000)
     client = connect(peer.url, auth=wallet, era="legacy")
     before = sockets()
-    await bounded(client.open())
+    await soon(client.open())
     await assert_usable(client)
     wallet.left = 0
-    await bounded(client.close())
+    await soon(client.close())
     assert client.state == "closed"
     await until(lambda: sockets() <= before, "every socket is closed")
 
@@ -766,7 +756,7 @@ async def test_http_1_0_answers_are_answers(dock: Dock, era: Any) -> None:
 
 
 async def closed_sockets(client: Client, before: set[str]) -> None:
-    await bounded(client.close())
+    await soon(client.close())
     await until(lambda: sockets() <= before, "every socket is closed")
 
 
@@ -777,10 +767,10 @@ async def test_a_thousand_calls_at_once(dock: Dock, era: Any, wire: str) -> None
     peer = await dock.http(era, wire)
     before = sockets()
     client = connect(peer.url, era=era, timeout=20.0)
-    await bounded(client.open())
+    await soon(client.open())
     calls = [client.call_tool("echo", {"text": str(i)}) for i in range(1000)]
     with took(most=15.0):
-        results = await bounded(asyncio.gather(*calls), 20.0)
+        results = await soon(asyncio.gather(*calls), 20.0)
     assert [one.text for one in results] == [str(i) for i in range(1000)]
     await closed_sockets(client, before)
 
@@ -806,7 +796,7 @@ async def test_connections_handed_from_call_to_call_answer_each_of_them(dock: Do
                 text = f"{number}.{n}"
                 assert (await client.call_tool("echo", {"text": text})).text == text
 
-        await bounded(asyncio.gather(*(work(number) for number in range(25))), 20)
+        await soon(asyncio.gather(*(work(number) for number in range(25))), 20)
 
 
 @ERAS
@@ -830,4 +820,4 @@ async def test_a_call_given_up_with_its_answer_there_harms_no_other(dock: Dock, 
                 call.cancel()
                 await asyncio.gather(call, return_exceptions=True)
 
-        await bounded(asyncio.gather(*(work(n) for n in range(8)), *(waver(n) for n in range(8))), 20)
+        await soon(asyncio.gather(*(work(n) for n in range(8)), *(waver(n) for n in range(8))), 20)

@@ -10,8 +10,8 @@ from urllib.parse import parse_qsl, quote_plus, urljoin, urlsplit
 
 import aiohttp
 from joserfc.jwk import ECKey
+from tests.support.ports import find_port
 
-from ...ports import find_port
 from ..harness import MODULES, NODE, need
 from ..servers.places import HERE, Listening
 

@@ -6,11 +6,12 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
+from tests.support.ports import find_port
+
 from trimaran import Context, Server
 from trimaran.auth import DPoP, Introspection, ProtectedResource
 from trimaran.serve import HttpServer
 
-from ...ports import find_port
 from .authority import Authority
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.ports import find_port
 
-from ...ports import find_port
 from ..harness import DRIVER_LIMIT, NODE, TOOLS, need
 from ..servers.places import Listening
 from .authority import Authority, Person

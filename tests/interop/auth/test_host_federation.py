@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from tests.support.until import soon
 
 from trimaran import Host, connect
 from trimaran.errors import ConfigError
 from trimaran.host import Machine, ServerUnavailable, load_config
 from trimaran.oauth import ClientCredentials, OAuth
 from trimaran.state import MemoryTokens
-from trimaran.transports.loopback import LoopbackLogin
+from trimaran.transports.loopback_login import LoopbackLogin
 
 from ..harness import DEADLINE
-from ..servers.places import soon
 from .authority import SCOPES, Authority, Person
 from .notes import guarded_notes
 
@@ -68,9 +68,9 @@ async def test_a_prepared_client_is_taken_for_what_it_was_made_with(authority: A
 
 
 async def test_a_server_is_started_with_options_of_its_own(authority: Authority, url: str) -> None:
-    """R216: start_client(id, spec), with `auth` in it; the other server has other credentials."""
+    """R216: start_server(name, target), with `auth` in it; the other server has other credentials."""
     async with host_of({"url": url, "auth": robot(authority)}) as host:
-        await soon(host.start_client("mine", url, auth=ClientCredentials(**authority.poster)))
+        await soon(host.start_server("mine", url, auth=ClientCredentials(**authority.poster)))
         assert await subject(host) == "robot"
         assert (await soon(host.call("mcp__mine__whoami"))).data["subject"] == "poster"
 
@@ -172,7 +172,7 @@ async def test_a_server_that_is_added_and_wants_a_login_stays_to_be_authorized(u
     person = Person("grace")
     async with Host({}, allow=["*"], environ={}, tokens=MemoryTokens(), login=person) as host:
         with pytest.raises(ServerUnavailable, match="a person has to log in") as refused:
-            await soon(host.start_client("notes", url))
+            await soon(host.start_server("notes", url))
         assert refused.value.status.state == "needs_auth"
         assert (await soon(host.authorize("notes"))).state == "connected"
         assert await subject(host) == "grace"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.until import soon
 
 from trimaran import Host
 from trimaran.errors import AuthorizationFailed
@@ -21,7 +22,6 @@ from trimaran.oauth import Credentials
 from trimaran.state import FileTokens
 
 from ..harness import DEADLINE, DRIVER_LIMIT
-from ..servers.places import soon
 from .authority import Authority, Person
 from .peers import SERVERS, guarded
 

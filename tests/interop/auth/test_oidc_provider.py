@@ -14,9 +14,10 @@ import aiohttp
 import pytest
 
 from trimaran import connect, errors
+from trimaran.client.options import Era
 from trimaran.oauth import ClientCredentials, Credentials, OAuth
 from trimaran.state import FileTokens, MemoryTokens
-from trimaran.transports.loopback import LoopbackLogin
+from trimaran.transports.loopback_login import LoopbackLogin
 
 from ..harness import DEADLINE
 from .authority import SCOPES, Authority, Person
@@ -49,7 +50,7 @@ async def login_at(url: str) -> Credentials:
 
 @pytest.mark.parametrize("opaque", PLACES)
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_person_logs_in_once_and_calls_tools(authority: Authority, era: str, opaque: bool) -> None:
+async def test_a_person_logs_in_once_and_calls_tools(authority: Authority, era: Era, opaque: bool) -> None:
     """protocol.md 4.1: discovery, dynamic registration, code with PKCE, resource indicator; the `iss` comes back."""
     person = Person("ada")
     async with (
@@ -70,7 +71,7 @@ async def test_a_person_logs_in_once_and_calls_tools(authority: Authority, era: 
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_client_that_is_known_already_does_not_register(authority: Authority, era: str) -> None:
+async def test_a_client_that_is_known_already_does_not_register(authority: Authority, era: Era) -> None:
     person = Person("bob")
     async with (
         guarded_notes(authority) as url,
@@ -82,7 +83,7 @@ async def test_a_client_that_is_known_already_does_not_register(authority: Autho
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_browser_comes_back_to_this_machine(authority: Authority, era: str) -> None:
+async def test_a_browser_comes_back_to_this_machine(authority: Authority, era: Era) -> None:
     """RFC 8252, 7.3: the provider lets a native client use any port of 127.0.0.1."""
     person = Person()
     login = LoopbackLogin(open_browser=False, show=person.visit)
@@ -96,7 +97,7 @@ async def test_a_browser_comes_back_to_this_machine(authority: Authority, era: s
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_tool_that_needs_more_asks_the_person_once_more(authority: Authority, era: str) -> None:
+async def test_a_tool_that_needs_more_asks_the_person_once_more(authority: Authority, era: Era) -> None:
     """protocol.md 4.1 (13): what was asked for before is asked for again, with what is missing."""
     person = Person()
     async with (
@@ -114,7 +115,7 @@ async def test_a_tool_that_needs_more_asks_the_person_once_more(authority: Autho
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_person_who_says_no_is_believed(authority: Authority, era: str) -> None:
+async def test_a_person_who_says_no_is_believed(authority: Authority, era: Era) -> None:
     person = Person(consents=False)
     async with guarded_notes(authority) as url:
         with pytest.raises(errors.AuthorizationFailed) as refused:
@@ -125,7 +126,7 @@ async def test_a_person_who_says_no_is_believed(authority: Authority, era: str) 
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_without_a_way_to_ask_nobody_is_asked(authority: Authority, era: str) -> None:
+async def test_without_a_way_to_ask_nobody_is_asked(authority: Authority, era: Era) -> None:
     """R246: a program that nobody watches must not wait for somebody."""
     async with guarded_notes(authority) as url:
         with pytest.raises(errors.LoginRequired):
@@ -137,7 +138,7 @@ async def test_without_a_way_to_ask_nobody_is_asked(authority: Authority, era: s
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_after_a_restart_no_person_is_needed(authority: Authority, era: str, tmp_path: Path) -> None:
+async def test_after_a_restart_no_person_is_needed(authority: Authority, era: Era, tmp_path: Path) -> None:
     """P4: tokens, the refresh token and the registration are kept."""
     person, path = Person(), tmp_path / "tokens"
     async with guarded_notes(authority) as url:
@@ -150,7 +151,7 @@ async def test_after_a_restart_no_person_is_needed(authority: Authority, era: st
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_token_that_ended_is_replaced_without_the_person(authority: Authority, era: str) -> None:
+async def test_a_token_that_ended_is_replaced_without_the_person(authority: Authority, era: Era) -> None:
     """Refresh with rotation: each refresh token is good once, and the last one given is the one that is kept."""
     person, store = Person(), MemoryTokens()
     async with (
@@ -208,7 +209,7 @@ async def test_two_clients_with_one_store_share_one_refresh(authority: Authority
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_revoked_token_is_refused_and_the_person_is_asked_again(authority: Authority, era: str) -> None:
+async def test_a_revoked_token_is_refused_and_the_person_is_asked_again(authority: Authority, era: Era) -> None:
     """RFC 7009: this provider takes the refresh token back with it, as it may. RFC 7662 tells our server at once."""
     person, store = Person(), MemoryTokens()
     async with (
@@ -226,7 +227,7 @@ async def test_a_revoked_token_is_refused_and_the_person_is_asked_again(authorit
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_when_the_refresh_token_is_revoked_the_error_says_that_a_login_is_needed(
-    authority: Authority, era: str
+    authority: Authority, era: Era
 ) -> None:
     person, store = Person(), MemoryTokens()
     async with guarded_notes(authority, opaque=True) as url:
@@ -245,7 +246,7 @@ async def test_when_the_refresh_token_is_revoked_the_error_says_that_a_login_is_
 @pytest.mark.parametrize("opaque", PLACES)
 @pytest.mark.parametrize("who", ["robot", "poster", "signer"])
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_program_gets_in_by_itself(authority: Authority, era: str, who: str, opaque: bool) -> None:
+async def test_a_program_gets_in_by_itself(authority: Authority, era: Era, who: str, opaque: bool) -> None:
     """Client credentials by HTTP Basic (with a secret that must be encoded), in the body, and by a signed assertion."""
     if who == "signer":
         grant = ClientCredentials(client_id="signer", private_key=authority.private_key)
@@ -274,7 +275,7 @@ async def test_a_wrong_secret_gets_nobody_in(authority: Authority) -> None:
 
 @pytest.mark.parametrize("opaque", PLACES)
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_bound_token_is_proved_on_every_call(authority: Authority, era: str, opaque: bool) -> None:
+async def test_a_bound_token_is_proved_on_every_call(authority: Authority, era: Era, opaque: bool) -> None:
     """RFC 9449, both sides, nonces demanded by both: the authorization server's and ours."""
     person, store = Person(), MemoryTokens()
     async with (
@@ -291,7 +292,7 @@ async def test_a_bound_token_is_proved_on_every_call(authority: Authority, era: 
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_bound_token_is_refreshed_with_the_same_key(authority: Authority, era: str, tmp_path: Path) -> None:
+async def test_a_bound_token_is_refreshed_with_the_same_key(authority: Authority, era: Era, tmp_path: Path) -> None:
     person, path = Person(), tmp_path / "tokens"
     async with guarded_notes(authority, opaque=True, dpop=True) as url:
         async with connect(url, era=era, auth=OAuth(login=person, store=FileTokens(path), dpop=True)) as client:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trimaran import connect
+from trimaran.client.options import Era
 from trimaran.oauth import OAuth
 
 from ..harness import DEADLINE
@@ -17,7 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.deadline(DEADLINE)]
 
 @pytest.mark.parametrize("era", ["auto", "legacy"])
 @pytest.mark.parametrize("client", CLIENTS)
-async def test_their_client_logs_in_to_our_server(authority: Authority, client: str, era: str) -> None:
+async def test_their_client_logs_in_to_our_server(authority: Authority, client: str, era: Era) -> None:
     """R170, R174: all they know is our URL; what we publish leads them to the authorization server and back."""
     person = Person("grace")
     async with guarded_notes(authority, required=SCOPES) as url:
@@ -31,7 +32,7 @@ async def test_their_client_logs_in_to_our_server(authority: Authority, client: 
 
 @pytest.mark.parametrize("era", ["auto", "legacy"])
 @pytest.mark.parametrize("server", SERVERS)
-async def test_our_client_logs_in_to_their_server(authority: Authority, server: str, era: str) -> None:
+async def test_our_client_logs_in_to_their_server(authority: Authority, server: str, era: Era) -> None:
     person = Person("grace")
     with guarded(server, authority).running() as there:
         async with connect(there.url(), era=era, auth=OAuth(login=person)) as client:

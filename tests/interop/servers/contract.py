@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import pytest
+from tests.support.until import soon
 
 from trimaran import ToolError, errors, types
 
 from ..contract import MODERN, PIXEL, UNICODE
-from .places import Visit, call_that_waits, names, soon, until_told
+from .places import Visit, call_that_waits, names, until_told
 
 URI = "config://app"
 PROGRESS = [(n, 5, f"{n} of 5") for n in range(1, 6)]

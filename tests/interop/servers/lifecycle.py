@@ -13,11 +13,13 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from tests.support.ports import find_port
+from tests.support.until import soon
 
 from trimaran import connect, errors
+from trimaran.client.options import Era
 
-from ...ports import find_port
-from .places import LIMIT, Listening, Program, call_that_waits, is_alive, names, soon
+from .places import LIMIT, Listening, Program, call_that_waits, is_alive, names
 
 ERAS = ["modern", "legacy"]
 
@@ -56,7 +58,7 @@ class OverPipes:
 
     @pytest.mark.parametrize("era", ERAS)
     async def test_a_killed_child_fails_its_calls_at_once_and_the_next_call_works(
-        self, command: list[str], era: str
+        self, command: list[str], era: Era
     ) -> None:
         """P2, P22: nothing is left to the caller but the one call that was lost."""
         async with connect(command, era=era) as client:
@@ -87,7 +89,7 @@ class OverHttp:
             yield server
 
     @pytest.mark.parametrize("era", ERAS)
-    async def test_two_clients_do_not_disturb_each_other(self, running: Listening, era: str) -> None:
+    async def test_two_clients_do_not_disturb_each_other(self, running: Listening, era: Era) -> None:
         async with connect(running.url(), era=era) as first:
             async with connect(running.url(), era=era) as second:
                 assert (first.session_id is None) is (second.session_id is None) is (era == "modern")
@@ -122,7 +124,7 @@ class OverHttp:
                 assert (await client.call_tool("echo", {"text": version})).text == version
 
     @pytest.mark.parametrize("era", ["auto", *ERAS])
-    async def test_where_nobody_listens_no_connection_is_made(self, era: str) -> None:
+    async def test_where_nobody_listens_no_connection_is_made(self, era: Era) -> None:
         """P5: one typed error, no group of them."""
         with pytest.raises(errors.ConnectFailed):
             async with connect(f"http://127.0.0.1:{find_port()}/mcp", era=era):
@@ -130,7 +132,7 @@ class OverHttp:
 
     @pytest.mark.parametrize("era", ERAS)
     async def test_a_killed_server_fails_its_calls_at_once_and_after_its_return_all_is_well(
-        self, tmp_path: Path, era: str
+        self, tmp_path: Path, era: Era
     ) -> None:
         """P1, P2: it comes back without the session, and nobody has to know."""
         with self.program.over_http(tmp_path / "log").running() as server:

@@ -19,10 +19,11 @@ from typing import Any, TypeVar
 
 import pytest
 import pytest_asyncio
+from tests.support.ports import find_port
 
 from trimaran import Client, connect, types
+from trimaran.client.options import Era
 
-from ...ports import find_port
 from ..harness import MODULES, NODE, START_LIMIT, TOOLS, need
 
 HERE = Path(__file__).resolve().parent
@@ -172,9 +173,9 @@ class Visit:
 
     client: Client
 
-    def __init__(self, transport: str, era: str) -> None:
+    def __init__(self, transport: str, era: Era) -> None:
         self.transport = transport
-        self.era = era
+        self.era: Era = era
         self.roots = [types.Root(uri="file:///home/ada", name="home")]
         self.forget()
 
@@ -233,12 +234,6 @@ class Visit:
 
     async def notice(self, method: str, params: Any) -> None:
         self.notices.put_nowait(method)
-
-
-async def soon(coming: Any) -> Any:
-    """What is waited for, or a failure within the limit."""
-    async with asyncio.timeout(LIMIT):
-        return await coming
 
 
 async def call_that_waits(client: Client, name: str, **options: Any) -> asyncio.Task[Any]:

@@ -13,15 +13,9 @@ from typing import Any
 import pytest
 from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 from joserfc.jws import JWSRegistry
+from tests.support.clock import Clock
 
 NOW = 1_800_000_000.0
-
-
-class Clock:
-    now = NOW
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Request:
@@ -85,7 +79,7 @@ class Mint:
 
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(NOW)
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ import threading
 from typing import Any
 
 import pytest
+from tests.support.until import PATIENCE
 
 from trimaran.auth import Basic, Principal, Refused, basic, hash_password, hashes, provider
 from trimaran.errors import ConfigError
@@ -175,7 +176,7 @@ async def test_guesses_that_wait_are_bounded(enter: Any, refused: Any, monkeypat
     refusal = await refused(door, "ada", "falsch")
     assert (refusal.status, dict(refusal.headers)["retry-after"]) == (429, "5")
     gate.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         assert {refusal.status for refusal in await asyncio.gather(*waiting)} == {401}
     assert (await refused(door, "ada", "falsch")).status == 401
 

@@ -360,11 +360,11 @@ async def test_callers_without_a_subject_are_not_the_same(bearer: Any, enter: An
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    from trimaran.auth import keys
+    from trimaran.auth import jwt_keys
 
     seen: list[int] = []
-    verifies = keys.verifies
-    monkeypatch.setattr(keys, "verifies", lambda *given: (seen.append(1), verifies(*given))[1])
+    verifies = jwt_keys.verifies
+    monkeypatch.setattr(jwt_keys, "verifies", lambda *given: (seen.append(1), verifies(*given))[1])
     return seen
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trimaran.auth import Anonymous, ApiKey, Basic, Bearer, Custom, Introspection, Refused, Several, provider_from
+from trimaran.auth import Anonymous, AnyOf, ApiKey, Basic, Bearer, Custom, Introspection, Refused, provider_from
 from trimaran.errors import ConfigError
 
 CONFIGS: dict[type, Any] = {
@@ -48,7 +48,7 @@ def test_a_provider_is_itself_and_a_list_is_several() -> None:
     made = Anonymous()
     assert provider_from(made) is made
     assert provider_from([made]) is made
-    assert isinstance(provider_from([CONFIGS[Bearer], CONFIGS[Basic]]), Several)
+    assert isinstance(provider_from([CONFIGS[Bearer], CONFIGS[Basic]]), AnyOf)
 
 
 @pytest.mark.parametrize(

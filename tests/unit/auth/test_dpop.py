@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 from joserfc.jws import JWSRegistry
+from tests.support.clock import Clock
 
 from trimaran.auth.dpop import DPoP, ProofRefused, bound_key, place, thumbprint
 from trimaran.auth.principal import Principal
@@ -24,14 +25,6 @@ KEY = ECKey.generate_key("P-256")
 OTHER = ECKey.generate_key("P-256")
 RSA = RSAKey.generate_key(2048)
 REMOVED: Any = object()
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = NOW
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def b64(octets: bytes) -> str:
@@ -79,7 +72,7 @@ async def check(
     token: str = TOKEN,
     key: str | None = None,
 ) -> str | None:
-    dpop = dpop or DPoP(clock=Clock())
+    dpop = dpop or DPoP(clock=Clock(NOW))
     headers = {} if text is None else {"dpop": text}
     return await dpop.check(headers, method, [url], token, KEY.thumbprint() if key is None else key)
 
@@ -273,7 +266,7 @@ async def test_what_a_key_says_about_itself_is_not_believed() -> None:
 
 async def test_only_the_algorithms_that_were_allowed_will_do() -> None:
     with pytest.raises(ProofRefused, match="ES384"):
-        await check(proof(), dpop=DPoP(algorithms=["ES384"], clock=Clock()))
+        await check(proof(), dpop=DPoP(algorithms=["ES384"], clock=Clock(NOW)))
 
 
 async def test_headers_that_a_server_keeps_apart_are_counted() -> None:
@@ -285,21 +278,21 @@ async def test_headers_that_a_server_keeps_apart_are_counted() -> None:
             return [proof(), proof(jti="two")] if key == "dpop" else []
 
     with pytest.raises(ProofRefused, match="more than one"):
-        await DPoP(clock=Clock()).check(Apart(), "POST", [URL], TOKEN, KEY.thumbprint())
+        await DPoP(clock=Clock(NOW)).check(Apart(), "POST", [URL], TOKEN, KEY.thumbprint())
 
 
 async def test_any_of_the_names_of_a_target_will_do() -> None:
     urls = ["http://10.0.0.1:9090/mcp", URL]
-    assert await DPoP(clock=Clock()).check({"dpop": proof()}, "POST", urls, TOKEN, KEY.thumbprint()) is None
+    assert await DPoP(clock=Clock(NOW)).check({"dpop": proof()}, "POST", urls, TOKEN, KEY.thumbprint()) is None
     with pytest.raises(ProofRefused, match="htu"):
-        await DPoP(clock=Clock()).check({"dpop": proof()}, "POST", [], TOKEN, KEY.thumbprint())
+        await DPoP(clock=Clock(NOW)).check({"dpop": proof()}, "POST", [], TOKEN, KEY.thumbprint())
 
 
 # --- replay -----------------------------------------------------------------------------------------------------------
 
 
 async def test_a_proof_is_good_once() -> None:
-    dpop = DPoP(clock=Clock())
+    dpop = DPoP(clock=Clock(NOW))
     text = proof()
     await check(text, dpop=dpop)
     with pytest.raises(ProofRefused, match="used before"):
@@ -307,7 +300,7 @@ async def test_a_proof_is_good_once() -> None:
 
 
 async def test_a_new_proof_with_an_old_id_is_a_replay_and_another_keys_is_not() -> None:
-    dpop = DPoP(clock=Clock())
+    dpop = DPoP(clock=Clock(NOW))
     await check(proof(), dpop=dpop)
     with pytest.raises(ProofRefused, match="used before"):
         await check(proof(iat=NOW + 1), dpop=dpop)
@@ -316,7 +309,7 @@ async def test_a_new_proof_with_an_old_id_is_a_replay_and_another_keys_is_not() 
 
 @pytest.mark.parametrize("iat", [NOW - 290, NOW, NOW + 290])
 async def test_a_proof_is_remembered_as_long_as_it_is_good(iat: float) -> None:
-    clock = Clock()
+    clock = Clock(NOW)
     dpop = DPoP(clock=clock)
     text = proof(iat=iat)
     await check(text, dpop=dpop)
@@ -329,7 +322,7 @@ async def test_a_proof_is_remembered_as_long_as_it_is_good(iat: float) -> None:
 
 
 async def test_an_id_may_come_back_when_the_proof_it_was_of_is_over() -> None:
-    clock = Clock()
+    clock = Clock(NOW)
     dpop = DPoP(clock=clock)
     await check(proof(), dpop=dpop)
     clock.now += 302
@@ -337,14 +330,14 @@ async def test_an_id_may_come_back_when_the_proof_it_was_of_is_over() -> None:
 
 
 async def test_a_refused_proof_is_not_remembered() -> None:
-    dpop = DPoP(clock=Clock())
+    dpop = DPoP(clock=Clock(NOW))
     with pytest.raises(ProofRefused, match="htu"):
         await check(proof(), dpop=dpop, url="https://mcp.example.com/other")
     assert await check(proof(), dpop=dpop) is None
 
 
 async def test_the_memory_is_bounded_and_forgets_what_is_over_first(caplog: pytest.LogCaptureFixture) -> None:
-    clock = Clock()
+    clock = Clock(NOW)
     dpop = DPoP(replay=10, clock=clock)
     for number in range(10):
         await check(proof(jti=f"old{number}"), dpop=dpop)
@@ -373,9 +366,9 @@ async def test_a_shared_store_is_asked() -> None:
             return len(self.added) == 1
 
     store = Store()
-    await check(proof(), dpop=DPoP(replay=store, clock=Clock()))
+    await check(proof(), dpop=DPoP(replay=store, clock=Clock(NOW)))
     with pytest.raises(ProofRefused, match="used before"):
-        await check(proof(), dpop=DPoP(replay=store, clock=Clock()))
+        await check(proof(), dpop=DPoP(replay=store, clock=Clock(NOW)))
     assert store.added[0] == store.added[1]
     assert 300 <= store.added[0][1] <= 302
 
@@ -391,13 +384,13 @@ async def test_a_store_that_fails_is_our_fault(is_async: bool, caplog: pytest.Lo
             raise OSError("redis://user:password@host")
 
     with pytest.raises(Refused) as refused:
-        await check(proof(), dpop=DPoP(replay=Waiting() if is_async else Plain(), clock=Clock()))
+        await check(proof(), dpop=DPoP(replay=Waiting() if is_async else Plain(), clock=Clock(NOW)))
     assert refused.value.kind == "server_error"
     assert "password" not in caplog.text
 
 
 async def test_without_replay_nothing_is_remembered() -> None:
-    dpop = DPoP(replay=None, clock=Clock())
+    dpop = DPoP(replay=None, clock=Clock(NOW))
     await check(proof(), dpop=dpop)
     assert await check(proof(), dpop=dpop) is None
 
@@ -408,12 +401,12 @@ async def test_without_replay_nothing_is_remembered() -> None:
 @pytest.mark.parametrize("nonce", [REMOVED, "", "wrong", 5, None, ["a"], "é"])
 async def test_a_proof_without_a_nonce_of_ours_is_told_to_use_one(nonce: Any) -> None:
     with pytest.raises(ProofRefused) as refused:
-        await check(proof(nonce=nonce), dpop=DPoP(nonces=True, clock=Clock()))
+        await check(proof(nonce=nonce), dpop=DPoP(nonces=True, clock=Clock(NOW)))
     assert (refused.value.status, refused.value.code) == (401, "use_dpop_nonce")
 
 
 async def test_a_nonce_is_good_until_the_next_but_one_and_the_next_is_given_in_time() -> None:
-    clock = Clock()
+    clock = Clock(NOW)
     clock.now = NOW - NOW % 150  # the beginning of a slot
     dpop = DPoP(nonces=True, clock=clock)
     first = dpop.fresh_nonce()
@@ -433,7 +426,7 @@ async def test_a_nonce_is_good_until_the_next_but_one_and_the_next_is_given_in_t
 
 
 async def test_workers_that_share_a_key_know_each_others_nonces() -> None:
-    one, two, three = Clock(), Clock(), Clock()
+    one, two, three = Clock(NOW), Clock(NOW), Clock(NOW)
     one.now += 150  # a little ahead
     key = "0123456789abcdef"
     ahead = DPoP(nonces=True, nonce_key=key, clock=one)
@@ -443,7 +436,7 @@ async def test_workers_that_share_a_key_know_each_others_nonces() -> None:
 
 
 async def test_a_nonce_does_not_excuse_an_old_proof() -> None:
-    dpop = DPoP(nonces=True, clock=Clock())
+    dpop = DPoP(nonces=True, clock=Clock(NOW))
     with pytest.raises(ProofRefused, match="too old"):
         await check(proof(nonce=dpop.fresh_nonce(), iat=NOW - 301), dpop=dpop)
 
@@ -524,7 +517,7 @@ def garbage(dice: random.Random) -> str:
 @pytest.mark.slow
 async def test_garbage_is_refused_and_nothing_else_happens() -> None:
     dice = random.Random(9449)
-    dpop = DPoP(nonces=True, clock=Clock())
+    dpop = DPoP(nonces=True, clock=Clock(NOW))
     for _ in range(1500):
         text = garbage(dice)
         with pytest.raises(Refused) as refused:

@@ -15,6 +15,7 @@ import msgspec
 import pytest
 from joserfc import jwt
 from joserfc.jwk import ECKey
+from tests.support.clock import Clock
 
 from trimaran.auth.exchange import Secret, TokenExchange
 from trimaran.auth.principal import Principal
@@ -53,13 +54,6 @@ class Endpoint:
     @property
     def form(self) -> dict[str, list[str]]:
         return parse_qs((self.asked[-1].body or b"").decode())
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Context:

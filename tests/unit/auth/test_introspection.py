@@ -10,9 +10,10 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
+from tests.support.until import PATIENCE
 
 from trimaran.auth import Introspection, Refused
-from trimaran.errors import ConfigError, UnsafeUrl
+from trimaran.errors import AuthorizationFailed, ConfigError, UnsafeUrl
 from trimaran.oauth.effects import HttpReply, HttpRequest
 
 ENDPOINT = "https://issuer.example/introspect"
@@ -108,6 +109,7 @@ async def test_a_token_that_is_not_active_is_refused_and_asked_about_again(
         (302, {"active": True}),
         (401, {"active": True}),
         (404, b""),
+        (429, b""),
         (500, {"active": True}),
     ],
 )
@@ -119,21 +121,32 @@ async def test_an_answer_that_is_no_verdict_opens_nothing(
     with pytest.raises(Refused) as caught:
         await provider.authenticate(request_with("Bearer opaque-secret"))
     refusal = caught.value
-    assert (refusal.status, refusal.code) == (500, "server_error")
+    expected = (503, "temporarily_unavailable") if status in (429, 500) else (500, "server_error")
+    assert (refusal.status, refusal.code) == expected
     assert "www-authenticate" not in dict(refusal.headers)
     assert f"{ENDPOINT} answered {status} without a verdict" in caplog.text
     assert "opaque-secret" not in caplog.text
 
 
-@pytest.mark.parametrize("failure", [OSError("opaque-secret"), UnsafeUrl("inside", step="s"), TimeoutError()], ids=repr)
+@pytest.mark.parametrize(
+    ("failure", "kind"),
+    [
+        (OSError("opaque-secret"), "server_error"),
+        (UnsafeUrl("inside", step="s"), "server_error"),
+        (TimeoutError(), "unavailable"),
+        (ConnectionError("opaque-secret"), "unavailable"),
+        (AuthorizationFailed("no connection", step="s"), "unavailable"),
+    ],
+    ids=repr,
+)
 async def test_an_authorization_server_that_cannot_be_asked_opens_nothing(
-    make: Any, issuer: Issuer, request_with: Any, failure: Exception, caplog: pytest.LogCaptureFixture
+    make: Any, issuer: Issuer, request_with: Any, failure: Exception, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     provider = await make()
     issuer.failure = failure
     with pytest.raises(Refused) as caught:
         await provider.authenticate(request_with("Bearer opaque-secret"))
-    assert caught.value.kind == "server_error"
+    assert caught.value.kind == kind
     assert "opaque-secret" not in caplog.text
     assert "geheim" not in caplog.text
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
@@ -144,10 +157,10 @@ async def test_an_authorization_server_that_is_silent_opens_nothing(
 ) -> None:
     issuer.gate = asyncio.Event()
     provider = await make(timeout=0.01)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         with pytest.raises(Refused) as caught:
             await provider.authenticate(request_with("Bearer x"))
-    assert caught.value.kind == "server_error"
+    assert caught.value.kind == "unavailable"
 
 
 async def test_a_caller_that_goes_away_is_not_mistaken_for_a_refusal(
@@ -173,7 +186,7 @@ async def test_who_waits_while_the_provider_is_closed_is_answered(make: Any, iss
     await provider.close()
     with pytest.raises(Refused) as refused:
         await caller
-    assert refused.value.status == 500
+    assert refused.value.status == 503
 
 
 async def test_a_yes_is_remembered_for_half_a_minute(make: Any, issuer: Issuer, request_with: Any, clock: Any) -> None:

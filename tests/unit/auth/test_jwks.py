@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 from joserfc.jwk import ECKey
+from tests.support.until import PATIENCE
 
 from trimaran.auth import Bearer, Refused
 from trimaran.auth.jwks import KEEP_SECONDS, REFETCH_SECONDS, STALE_SECONDS
-from trimaran.errors import ConfigError, UnsafeUrl
+from trimaran.errors import AuthorizationFailed, ConfigError, UnsafeUrl
 from trimaran.oauth.effects import HttpReply, HttpRequest
 
 URL = "https://issuer.example/jwks.json"
@@ -177,7 +178,7 @@ async def test_many_callers_wait_for_one_reading(
     callers[0].cancel()
     await settle()
     issuer.gate.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         found = await asyncio.gather(*callers, return_exceptions=True)
     assert isinstance(found[0], asyncio.CancelledError)
     assert found[1:] == ["ada"] * 49
@@ -225,6 +226,11 @@ async def test_when_the_issuer_is_down_the_keys_there_were_stay_good_for_a_day(
     with pytest.raises(Refused) as caught:
         await enter(provider, token())
     assert caught.value.kind == "server_error"
+    issuer.failure = AuthorizationFailed("no connection", step="signing keys")
+    clock.now += REFETCH_SECONDS
+    with pytest.raises(Refused) as caught:
+        await enter(provider, token())
+    assert (caught.value.status, dict(caught.value.headers)["retry-after"]) == (503, "5")
     # And when it is back, so are we.
     issuer.failure = None
     clock.now += REFETCH_SECONDS
@@ -266,7 +272,7 @@ async def test_closing_ends_a_reading_under_way(
     issuer.gate = asyncio.Event()
     await enter(provider, token())
     await settle()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await provider.close()
         await provider.close()
     issuer.gate = None

@@ -5,17 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support.clock import Clock
 
 from trimaran.auth import Principal, RateLimit, Refused
 from trimaran.auth.limits import Buckets
 from trimaran.errors import ConfigError
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

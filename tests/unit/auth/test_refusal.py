@@ -25,6 +25,7 @@ from trimaran.errors import ConfigError, Error
         ("invalid_request", 400, "invalid_request"),
         ("rate_limited", 429, "rate_limited"),
         ("server_error", 500, "server_error"),
+        ("unavailable", 503, "temporarily_unavailable"),
     ],
 )
 def test_every_kind_has_its_status_and_code(kind: str, status: int, code: str) -> None:
@@ -51,6 +52,7 @@ def test_an_unknown_kind_is_named_with_those_there_are() -> None:
         ("invalid_request", True),
         ("rate_limited", False),
         ("server_error", False),
+        ("unavailable", False),
     ],
 )
 def test_only_who_could_do_better_is_challenged(kind: str, challenged: bool) -> None:

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.clock import Clock
 
 from trimaran.client import cache as cache_module
 from trimaran.client.cache import Cache
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

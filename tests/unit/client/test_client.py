@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.peers import Pipe, input_required, listed, said, tell, tool
+from tests.support.until import soon, until
 
 from trimaran import ToolError, connect, errors, open_client
 from trimaran.types import PromptReference, ResourceReference
-
-from ...wire.client.peers import Pipe, bounded, input_required, listed, said, soon, tell, tool
 
 
 @dataclasses.dataclass
@@ -151,7 +151,7 @@ async def test_tools_are_looked_up_once_and_again_when_they_change() -> None:
 
 
 async def test_a_call_whose_tool_cannot_be_listed_is_made_all_the_same() -> None:
-    from ...wire.client.peers import Refused
+    from tests.support.peers import Refused
 
     pipe = Pipe().modern().on("tools/list", Refused(-32603, "broken")).on("tools/call", said("x"))
     async with connect(pipe) as client:
@@ -173,7 +173,7 @@ async def test_every_call_has_a_limit_of_its_own(options: Any, limit: float) -> 
         await client.list_tools()
         begun = time.monotonic()
         with pytest.raises(errors.TimedOut, match=r"tools/call.*0\.05 s"):
-            await bounded(client.call_tool("t", **options))
+            await soon(client.call_tool("t", **options))
         assert time.monotonic() - begun < 4.5
 
 
@@ -221,7 +221,7 @@ async def test_a_client_may_be_closed_from_another_task_than_it_was_opened_in() 
     pipe = Pipe().modern().on("tools/call", None)
     client = await asyncio.ensure_future(open_client(pipe))
     call = asyncio.ensure_future(client.call_tool("t"))
-    await soon(lambda: pipe.all("tools/call"))
+    await until(lambda: pipe.all("tools/call"))
     await asyncio.gather(*(asyncio.ensure_future(client.close()) for _ in range(3)))
     with pytest.raises(errors.Closed):
         await call

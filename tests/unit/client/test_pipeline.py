@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.patience import PATIENCE
+from tests.support.until import PATIENCE
 
-from trimaran.client.link import Postmortem
+from trimaran.client.link import ExitReport
 from trimaran.client.pipeline import Pipeline
 from trimaran.errors import CallError, ConnectFailed, ConnectionLost, Error, RemoteProtocolError, TransportError
 
@@ -38,9 +38,9 @@ class FakeChannel:
     def describe(self) -> str:
         return "a fake"
 
-    dead = Postmortem()
+    dead = ExitReport()
 
-    def postmortem(self) -> Postmortem:
+    def postmortem(self) -> ExitReport:
         return self.dead
 
 
@@ -343,7 +343,7 @@ async def test_the_tap_sees_everything_in_order(rig: Rig) -> None:
 
 
 async def test_an_end_without_a_word_is_told_with_what_the_channel_knows(rig: Rig) -> None:
-    rig.channel.dead = Postmortem(exit_code=3, stderr=("no space left",))
+    rig.channel.dead = ExitReport(exit_code=3, stderr=("no space left",))
     task = await rig.ask(1)
     rig.line.lost(None)
     with pytest.raises(ConnectionLost, match="exit code 3") as caught:

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.patience import PATIENCE
+from tests.support.peers import P, Pipe, tell
+from tests.support.until import PATIENCE
 
 from trimaran import Context, Server, SyncClient, errors
+from trimaran.client.options import Era
 from trimaran.ext.tasks import Tasks
-
-from ...wire.client.peers import P, Pipe, tell
 
 SECONDS = PATIENCE
 
@@ -111,7 +111,7 @@ def test_what_cannot_be_right_is_said_at_once() -> None:
     with pytest.raises(errors.ConfigError):
         SyncClient("no such thing")
     with pytest.raises(errors.ConfigError, match="tmeout"):
-        SyncClient(demo(), tmeout=5)
+        SyncClient(demo(), tmeout=5)  # pyright: ignore[reportCallIssue] - the mistake in question
 
 
 def test_what_cannot_be_opened_leaves_nothing(free_port: int) -> None:
@@ -393,7 +393,7 @@ def test_a_task_is_cancelled_without_await() -> None:
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
-def test_a_tasks_questions_are_answered_by_plain_handlers(era: str) -> None:
+def test_a_tasks_questions_are_answered_by_plain_handlers(era: Era) -> None:
     with SyncClient(Oven().server, era=era, on_elicit=lambda one: one.accept({"value": True})) as client:
         assert client.start_task("ask").result(SECONDS).data == "rye"
 

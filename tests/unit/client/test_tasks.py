@@ -7,13 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-from trimaran import ToolError, connect, errors
-from trimaran.client import tasks
-from trimaran.client.tasks import TASKS, TaskHandle, TaskUpdate
-from trimaran.testing import ScriptedPeer
-
-from ...wire.client.peers import (
+from tests.support.peers import (
     ALL,
     V06,
     V11,
@@ -21,16 +15,20 @@ from ...wire.client.peers import (
     Pipe,
     Refused,
     ask,
-    bounded,
     finishing,
     input_required,
     listed,
     ok,
     said,
-    soon,
     tell,
     tool,
 )
+from tests.support.until import soon, until
+
+from trimaran import ToolError, connect, errors
+from trimaran.client import tasks
+from trimaran.client.tasks import TASKS, TaskHandle, TaskUpdate
+from trimaran.testing import ScriptedPeer
 
 TASKED = {**ALL, "tasks": {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}}
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}}
@@ -97,7 +95,7 @@ async def test_a_task_is_awaited_for_what_the_call_would_have_given() -> None:
     async with connect(pipe) as client:
         task = await client.start_task("t", {"cups": 2})
         assert (task.id, task.status, task.is_over) == ("k-1", "working", False)
-        found = await bounded(task.result())
+        found = await soon(task.result())
         assert (found.data, found.is_error) == ("tea", False)
         assert (task.status, task.is_over) == ("completed", True)
     sent = pipe.one("tools/call")["params"]
@@ -153,7 +151,7 @@ async def test_a_wait_may_run_out_and_be_taken_up_again() -> None:
         with pytest.raises(errors.TimedOut):
             await task.result(timeout=0.01)
         pipe.on("tasks/get", done())
-        assert (await bounded(task.result(3))).data == "tea"
+        assert (await soon(task.result(3))).data == "tea"
     assert pipe.all("tasks/cancel") == []
 
 
@@ -167,7 +165,7 @@ async def test_two_may_wait_for_one_task() -> None:
 
     async with connect(pipe, on_elicit=on_elicit) as client:
         task = await client.start_task("t")
-        found = await bounded(asyncio.gather(task.result(), task.result()))
+        found = await soon(asyncio.gather(task.result(), task.result()))
         assert [one.data for one in found] == ["tea", "tea"]
     assert asked == ["name?"]
 
@@ -177,7 +175,7 @@ async def test_giving_up_the_wait_leaves_the_task_alone() -> None:
     async with connect(pipe) as client:
         task = await client.start_task("t")
         waiting = asyncio.ensure_future(task.result())
-        await soon(lambda: len(pipe.all("tasks/get")) > 1)
+        await until(lambda: len(pipe.all("tasks/get")) > 1)
         waiting.cancel()
         await asyncio.wait({waiting})
         assert waiting.cancelled()
@@ -205,7 +203,7 @@ async def test_the_server_is_asked_at_the_pace_it_wishes_for(pauses: list[float]
     """protocol.md 5.1: poll at pollIntervalMs, which may change."""
     pipe = brewing(now("working", pollIntervalMs=250), now("working", pollIntervalMs=1500), done())
     async with connect(pipe) as client:
-        await bounded((await client.start_task("t")).result())
+        await soon((await client.start_task("t")).result())
     assert pauses == [0.25, 1.5]
 
 
@@ -217,7 +215,7 @@ async def test_the_server_is_asked_at_the_pace_it_wishes_for(pauses: list[float]
 async def test_a_wish_is_kept_within_reason(pauses: list[float], wish: Any, pause: float) -> None:
     pipe = brewing(now("working", pollIntervalMs=wish), done())
     async with connect(pipe) as client:
-        await bounded((await client.start_task("t")).result())
+        await soon((await client.start_task("t")).result())
     assert pauses == [pause]
 
 
@@ -387,7 +385,7 @@ async def test_a_malformed_look_is_refused(look: Any) -> None:
     pipe = brewing(look)
     async with connect(pipe) as client:
         with pytest.raises(errors.RemoteProtocolError):
-            await bounded((await client.start_task("t")).result())
+            await soon((await client.start_task("t")).result())
         await client.ping()
 
 
@@ -539,7 +537,7 @@ async def test_a_handshake_knows_nothing_of_the_extension() -> None:
 async def test_a_call_waits_for_its_task_where_the_client_is_for_tasks() -> None:
     pipe = brewing(now("working"), wants(a="name?"), done())
     async with connect(pipe, tasks=True, on_elicit=lambda one: one.accept({"name": "Ada"})) as client:
-        assert (await bounded(client.call_tool("t", into=str))).data == "tea"
+        assert (await soon(client.call_tool("t", into=str))).data == "tea"
     assert pipe.one("tasks/update")["params"]["inputResponses"]["a"]["content"] == {"name": "Ada"}
 
 
@@ -558,7 +556,7 @@ async def test_a_limit_given_with_a_call_holds_for_its_task(limit: str) -> None:
     async with connect(pipe, tasks=True) as client:
         await client.list_tools()
         with pytest.raises(errors.TimedOut):
-            await bounded(client.call_tool("t", **given), 1)
+            await soon(client.call_tool("t", **given), 1)
 
 
 async def test_a_legacy_tool_that_must_be_a_task_is_called_as_one() -> None:
@@ -572,7 +570,7 @@ async def test_a_legacy_tool_that_must_be_a_task_is_called_as_one() -> None:
 
     pipe = old(said("tea"), support="required").on("tools/call", reply)
     async with connect(pipe, tasks=True) as client:
-        assert (await bounded(client.call_tool("t"))).data == "tea"
+        assert (await soon(client.call_tool("t"))).data == "tea"
 
 
 # --- questions -------------------------------------------------------------------------------------------------------
@@ -588,7 +586,7 @@ async def test_each_question_is_answered_once_however_often_it_is_shown() -> Non
         return elicitation.accept({"name": elicitation.message})
 
     async with connect(pipe, on_elicit=on_elicit) as client:
-        assert (await bounded((await client.start_task("t")).result())).data == "tea"
+        assert (await soon((await client.start_task("t")).result())).data == "tea"
     assert asked == ["first?", "second?"]
     given = [one["params"] for one in pipe.all("tasks/update")]
     assert {one["taskId"] for one in given} == {"k-1"}
@@ -605,7 +603,7 @@ async def test_several_questions_at_once_are_all_answered() -> None:
     pipe = brewing(both, done())
     options: dict[str, Any] = {"on_elicit": lambda one: one.decline(), "on_sample": lambda one: "ok", "roots": []}
     async with connect(pipe, **options) as client:
-        await bounded((await client.start_task("t")).result())
+        await soon((await client.start_task("t")).result())
     given: dict[str, Any] = {}
     for one in pipe.all("tasks/update"):
         given |= one["params"]["inputResponses"]
@@ -627,7 +625,7 @@ async def test_a_question_nobody_here_can_answer_is_an_error_and_not_a_silence()
         task = await client.start_task("t")
         for _ in range(2):  # asking again must not turn it into an endless wait
             with pytest.raises(errors.ProtocolError, match="elicitation/create"):
-                await bounded(task.result(), 0.5)
+                await soon(task.result(), 0.5)
     assert pipe.all("tasks/update") == []
 
 
@@ -646,7 +644,7 @@ async def test_a_handler_that_breaks_is_heard_of_and_asked_again_the_next_time()
         task = await client.start_task("t")
         with pytest.raises((errors.Error, RuntimeError)):
             await task.result(1)
-        assert (await bounded(task.result(1))).data == "tea"
+        assert (await soon(task.result(1))).data == "tea"
     assert asked == ["name?", "name?"]
 
 
@@ -665,7 +663,7 @@ async def test_a_question_that_was_cut_short_by_the_callers_patience_is_not_forg
         with pytest.raises(errors.TimedOut):
             await task.result(0.05)
         thinking.set()
-        assert (await bounded(task.result(1))).data == "tea"
+        assert (await soon(task.result(1))).data == "tea"
 
 
 async def test_an_answer_that_did_not_arrive_is_given_again() -> None:
@@ -675,7 +673,7 @@ async def test_an_answer_that_did_not_arrive_is_given_again() -> None:
     pipe = brewing(wants(a="name?")).on("tasks/update", Refused(-32603, "try later"), reply)
     async with connect(pipe, on_elicit=lambda one: one.accept({"name": "Ada"})) as client:
         task = await client.start_task("t")
-        assert (await bounded(task.result())).data == "tea"
+        assert (await soon(task.result())).data == "tea"
     assert len(pipe.all("tasks/update")) == 2
 
 
@@ -689,7 +687,7 @@ async def test_a_connection_that_is_lost_while_waiting_heals() -> None:
 
     pipe = brewing(now("working"), cut, now("working"), cut, done())
     async with connect(pipe) as client:
-        assert (await bounded((await client.start_task("t")).result())).data == "tea"
+        assert (await soon((await client.start_task("t")).result())).data == "tea"
     assert pipe.opened == 3
     assert len(pipe.all("tools/call")) == 1
 
@@ -700,7 +698,7 @@ async def test_the_beginning_of_a_task_is_not_repeated_after_a_loss() -> None:
     pipe.on("tools/list", listed(tool("t", annotations={"idempotentHint": True})))
     async with connect(pipe) as client:
         with pytest.raises(errors.ConnectionLost):
-            await bounded(client.start_task("t"))
+            await soon(client.start_task("t"))
     assert len(pipe.all("tools/call")) == 1
 
 
@@ -712,10 +710,10 @@ async def test_closing_ends_a_wait_for_an_answer(era: str) -> None:
     task = await client.start_task("t")
     waiting = asyncio.ensure_future(task.result())
     async with finishing(waiting):
-        await soon(lambda: pipe.all("tasks/get") or pipe.all("tasks/result"))
+        await until(lambda: pipe.all("tasks/get") or pipe.all("tasks/result"))
         await client.close()
         with pytest.raises(errors.Closed):
-            await bounded(asyncio.shield(waiting))
+            await soon(asyncio.shield(waiting))
 
 
 async def test_closing_ends_a_pause_between_two_looks() -> None:
@@ -725,10 +723,10 @@ async def test_closing_ends_a_pause_between_two_looks() -> None:
     task = await client.start_task("t")
     waiting = asyncio.ensure_future(task.result())
     async with finishing(waiting):
-        await soon(lambda: task.status == "working" and pipe.all("tasks/get"))
+        await until(lambda: task.status == "working" and pipe.all("tasks/get"))
         await client.close()
         with pytest.raises(errors.Closed):
-            await bounded(asyncio.shield(waiting), 1)
+            await soon(asyncio.shield(waiting), 1)
 
 
 async def test_closing_ends_a_question() -> None:
@@ -743,10 +741,10 @@ async def test_closing_ends_a_question() -> None:
     await client.open()
     waiting = asyncio.ensure_future((await client.start_task("t")).result())
     async with finishing(waiting):
-        await bounded(asked.wait())
+        await soon(asked.wait())
         await client.close()
         with pytest.raises(errors.Closed):
-            await bounded(asyncio.shield(waiting), 1)
+            await soon(asyncio.shield(waiting), 1)
 
 
 async def test_a_handle_needs_an_open_client_only_when_it_is_used() -> None:
@@ -799,7 +797,7 @@ async def test_a_legacy_wait_has_no_deadline_but_the_callers() -> None:
                 await task.result(0.1)
             assert not waiting.done()
             release.set()
-            assert (await bounded(waiting)).data == "tea"
+            assert (await soon(waiting)).data == "tea"
 
 
 async def test_a_legacy_wait_may_be_taken_up_again() -> None:
@@ -808,7 +806,7 @@ async def test_a_legacy_wait_may_be_taken_up_again() -> None:
         task = await client.start_task("t")
         with pytest.raises(errors.TimedOut):
             await task.result(0.02)
-        assert (await bounded(task.result())).data == "tea"
+        assert (await soon(task.result())).data == "tea"
     assert pipe.all("tasks/cancel") == []
 
 
@@ -823,7 +821,7 @@ async def test_a_legacy_task_asks_while_its_result_is_waited_for() -> None:
     peer.reply({"content": [{"type": "text", "text": "tea for Ada"}], **related}, to="tasks/result")
     async with connect(peer, on_elicit=lambda one: one.accept({"name": "Ada"})) as client:
         task = await client.start_task("t")
-        assert (await bounded(task.result())).data == "tea for Ada"
+        assert (await soon(task.result())).data == "tea for Ada"
     peer.verify()
 
 
@@ -844,7 +842,19 @@ async def test_a_legacy_tasks_updates_answer_what_it_asks() -> None:
         async def watch() -> list[str]:
             return [update.status async for update in task]
 
-        assert await bounded(watch(), 1) == ["input_required", "completed"]
+        assert await soon(watch(), 1) == ["input_required", "completed"]
+
+
+async def test_a_completed_legacy_task_is_asked_for_until_its_store_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One process has its store, the next has lost it; neither refusal is the end of the task."""
+    monkeypatch.setattr(tasks, "_PAUSES", (0.0,))
+    away = Refused(-32603, "the server cannot use its store at the moment; try again")
+    pipe = old(away, away, said("tea"))
+    pipe.on("tasks/get", {"taskId": "k-1", "status": "completed", "ttl": None, "pollInterval": 20})
+    async with connect(pipe) as client:
+        task = await client.start_task("t")
+        assert (await soon(task.result())).data == "tea"
+    assert len(pipe.all("tasks/result")) == 3
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled"])

@@ -16,18 +16,18 @@ from trimaran.ext.apps import (
     Cancelled,
     Csp,
     DisplayMode,
-    Event,
     Initialized,
     Logged,
+    MessageRefused,
+    MessageRequest,
     ModelContext,
     OpenLink,
-    Refused,
     ResourceRead,
-    Said,
     SizeChanged,
-    ToolCall,
     TornDown,
     View,
+    ViewEvent,
+    ViewToolCall,
     forward,
     ui_tool,
 )
@@ -63,7 +63,7 @@ def ready(**options: Any) -> Bridge:
     return bridge
 
 
-def only(events: list[Event], kind: type[Any]) -> Any:
+def only(events: list[ViewEvent], kind: type[Any]) -> Any:
     (event,) = events
     assert type(event) is kind, event
     return event
@@ -71,7 +71,7 @@ def only(events: list[Event], kind: type[Any]) -> Any:
 
 def refusal(bridge: Bridge, message: Any) -> tuple[str, int | None]:
     """The reason a message was refused for, and the code of the answer if there was one."""
-    event = only(bridge.receive(message), Refused)
+    event = only(bridge.receive(message), MessageRefused)
     out = bridge.outgoing()
     if not out:
         return event.reason, None
@@ -288,30 +288,30 @@ def test_no_message_breaks_the_bridge(messages: list[Any]) -> None:
     bridge = ready()
     for message in messages:
         for event in bridge.receive(message):
-            assert isinstance(event, Event)
+            assert isinstance(event, ViewEvent)
     json.dumps(bridge.outgoing())
 
 
 # --- what a view asks for --------------------------------------------------------------------------------------------
 
-ROUTED: dict[str, tuple[str, Any, Event]] = {
+ROUTED: dict[str, tuple[str, Any, ViewEvent]] = {
     "call": (
         "tools/call",
         {"name": "refresh", "arguments": {"city": "Oslo"}},
-        ToolCall(id=5, server="weather", name="refresh", arguments={"city": "Oslo"}),
+        ViewToolCall(id=5, server="weather", name="refresh", arguments={"city": "Oslo"}),
     ),
     "call without arguments": (
         "tools/call",
         {"name": "forecast"},
-        ToolCall(id=5, server="weather", name="forecast", arguments={}),
+        ViewToolCall(id=5, server="weather", name="forecast", arguments={}),
     ),
     "read": ("resources/read", {"uri": "data://x"}, ResourceRead(id=5, server="weather", uri="data://x")),
     "link": ("ui/open-link", {"url": "https://a.example/b?c#d"}, OpenLink(id=5, url="https://a.example/b?c#d")),
-    "message": ("ui/message", {"role": "user", "content": TEXT}, Said(id=5, role="user", content=(TEXT,))),
+    "message": ("ui/message", {"role": "user", "content": TEXT}, MessageRequest(id=5, role="user", content=(TEXT,))),
     "message of blocks": (
         "ui/message",
         {"role": "user", "content": [TEXT, {"type": "image", "data": "", "mimeType": "image/png"}]},
-        Said(id=5, role="user", content=(TEXT, {"type": "image", "data": "", "mimeType": "image/png"})),
+        MessageRequest(id=5, role="user", content=(TEXT, {"type": "image", "data": "", "mimeType": "image/png"})),
     ),
     "mode": ("ui/request-display-mode", {"mode": "fullscreen"}, DisplayMode(id=5, mode="fullscreen")),
     "context": (
@@ -416,10 +416,10 @@ def test_the_tools_of_a_view_follow_those_of_its_server() -> None:
 
 def test_an_id_in_use_is_not_used_again() -> None:
     bridge = ready()
-    first = only(bridge.receive(ask("tools/call", {"name": "refresh"})), ToolCall)
+    first = only(bridge.receive(ask("tools/call", {"name": "refresh"})), ViewToolCall)
     assert refusal(bridge, ask("tools/call", {"name": "forecast"})) == ("a request with this id is open", None)
     bridge.answer(first, {"content": []})
-    second = only(bridge.receive(ask("tools/call", {"name": "forecast"})), ToolCall)
+    second = only(bridge.receive(ask("tools/call", {"name": "forecast"})), ViewToolCall)
     bridge.outgoing()
     bridge.answer(first)
     assert bridge.outgoing() == [], "the old request is over, though the id is in use"
@@ -438,7 +438,7 @@ def test_a_view_in_a_loop_is_told_to_wait() -> None:
 
 def test_a_cancelled_request_gets_no_answer() -> None:
     bridge = ready()
-    event = only(bridge.receive(ask("tools/call", {"name": "refresh"})), ToolCall)
+    event = only(bridge.receive(ask("tools/call", {"name": "refresh"})), ViewToolCall)
     assert bridge.receive(tell("notifications/cancelled", {"requestId": 1})) == [Cancelled(id=1)]
     bridge.answer(event, {"content": []})
     assert bridge.outgoing() == []
@@ -593,7 +593,7 @@ def test_a_view_is_asked_to_leave_and_may_finish_first() -> None:
     assert bridge.teardown() is True, "it is asked once"
     (message,) = bridge.outgoing()
     assert message == ask("ui/resource-teardown", {"reason": "the tab is closed"}, id="host-teardown")
-    saving = only(bridge.receive(ask("tools/call", {"name": "refresh"})), ToolCall)
+    saving = only(bridge.receive(ask("tools/call", {"name": "refresh"})), ViewToolCall)
     bridge.answer(saving, {"content": []})
     assert len(bridge.outgoing()) == 1
     assert bridge.receive({"jsonrpc": "2.0", "id": "host-teardown", "result": {}}) == [TornDown()]
@@ -622,7 +622,7 @@ def test_a_view_that_was_never_ready_is_not_asked(state: str) -> None:
 
 def test_nothing_goes_in_or_out_once_it_is_over() -> None:
     bridge = ready()
-    event = only(bridge.receive(ask("tools/call", {"name": "refresh"})), ToolCall)
+    event = only(bridge.receive(ask("tools/call", {"name": "refresh"})), ViewToolCall)
     bridge.close()
     bridge.answer(event, {"content": []})
     assert refusal(bridge, ask("ping")) == ("the view is gone", None)
@@ -652,7 +652,7 @@ async def test_calls_and_reads_are_carried_out_on_the_views_server() -> None:
 
             async def through(message: Any) -> Any:
                 (event,) = bridge.receive(message)
-                assert isinstance(event, (ToolCall, ResourceRead))
+                assert isinstance(event, (ViewToolCall, ResourceRead))
                 await forward(bridge, event, client)
                 (answer,) = bridge.outgoing()
                 return answer
@@ -684,7 +684,7 @@ async def test_a_view_does_not_hear_what_is_wrong_with_the_line(error: Exception
             raise error
 
     bridge = ready()
-    event = only(bridge.receive(ask("tools/call", {"name": "refresh"})), ToolCall)
+    event = only(bridge.receive(ask("tools/call", {"name": "refresh"})), ViewToolCall)
     await forward(bridge, event, Broken())
     (answer,) = bridge.outgoing()
     assert answer["error"]["code"] == -32603

@@ -20,6 +20,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
+from tests.support.until import PATIENCE
 
 from trimaran import Context, Server, ToolError, connect
 from trimaran.auth import Principal
@@ -28,7 +29,7 @@ from trimaran.ext.otel import AccessLog, Telemetry, TracedClient
 from trimaran.serve import HttpServer
 from trimaran.transports.engine import Engine
 from trimaran.transports.guard import Guard
-from trimaran.transports.health import Health
+from trimaran.transports.health import HealthRoutes
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = f"00-{TRACE}-00f067aa0ba902b7-01"
@@ -292,7 +293,7 @@ async def test_a_call_that_is_cancelled_ends_its_span(server: Server, recorded: 
 
     async with connect(server) as client:
         task = asyncio.ensure_future(client.call_tool("stuck"))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await entered.wait()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -306,7 +307,7 @@ async def test_a_stream_of_changes_is_no_duration(server: Server, recorded: Reco
     async with connect(server) as client:
         async with client.listen(tools=True):
             pass
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while not any(s.name == "subscriptions/listen" for s in recorded.spans):
             await asyncio.sleep(0)
     methods = {p.attributes["mcp.method.name"] for p in recorded.points("mcp.server.operation.duration")}
@@ -329,7 +330,7 @@ async def test_what_an_endpoint_has_open_is_observed(server: Server, recorded: R
     async with HttpServer(server, port=0) as http:
         async with connect(http.url) as modern, connect(http.url, version="2025-11-25"), modern.listen(tools=True):
             task = asyncio.ensure_future(modern.call_tool("stuck"))
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE):
                 await entered.wait()
             # As an exporter does it: in a thread of its own.
             found = await asyncio.to_thread(recorded.gauges)
@@ -340,7 +341,7 @@ async def test_what_an_endpoint_has_open_is_observed(server: Server, recorded: R
             "the listener, and the session's own if it is open yet"
         )
         assert found == {
-            "trimaran.server.sessions": {"weather": 1},
+            "trimaran.server.session_info": {"weather": 1},
             "trimaran.server.listeners": {"weather": 1},
             "trimaran.server.calls": {"weather": 1},
             "trimaran.server.tasks": {"weather": 0},
@@ -356,7 +357,7 @@ async def test_what_an_endpoint_has_open_is_observed(server: Server, recorded: R
 
 
 async def test_whether_the_store_answers_is_a_number(server: Server, recorded: Recorded) -> None:
-    engine = Engine(server, Guard("127.0.0.1"), health=Health())
+    engine = Engine(server, Guard("127.0.0.1"), health=HealthRoutes())
     assert engine.health is not None
     observed: list[Any] = []
     for is_up in (None, True, False):
@@ -378,7 +379,7 @@ async def test_servers_are_told_apart_and_one_without_an_endpoint_is_not_observe
 async def test_observing_keeps_no_server_alive(recorded: Recorded) -> None:
     server = Server("gone", version="1")
     seen = weakref.ref(server)
-    engine = Engine(server, Guard("127.0.0.1"), health=Health())
+    engine = Engine(server, Guard("127.0.0.1"), health=HealthRoutes())
     recorded.telemetry.attach(server)
     assert recorded.gauges()
     del server, engine

@@ -1,4 +1,4 @@
-"""The keeper of tasks, how they speak, and what the host may do with them (R73-R81; protocol.md 5.1, 5.2, 7.6).
+"""The records of tasks, how they speak, and what the host may do with them (R73-R81; protocol.md 5.1, 5.2, 7.6).
 
 All in memory, which is the same model as in any store. What several processes make of it is in tests/fault.
 """
@@ -15,20 +15,28 @@ import msgspec
 import pytest
 import pytest_asyncio
 from msgspec import UNSET, Raw
-from tests.patience import PATIENCE
+from tests.support.clock import Clock
+from tests.support.until import PATIENCE
 
 from trimaran import Context, ProtocolError, Server
 from trimaran.auth import Principal
 from trimaran.errors import ConfigError, DeclarationError, ToolError
 from trimaran.ext.tasks import EXTENSION, Tasks
-from trimaran.ext.tasks.crew import Crew
-from trimaran.ext.tasks.journal import MAX_JOURNAL_BYTES, Journal, JournalFull, Reply, read_journal, write_journal
-from trimaran.ext.tasks.keeper import Keeper
+from trimaran.ext.tasks.journal import (
+    MAX_JOURNAL_BYTES,
+    JournalFull,
+    JournalReply,
+    TaskJournal,
+    read_journal,
+    write_journal,
+)
 from trimaran.ext.tasks.model import inputs_of, legacy_form, modern_form, read_error, write_error
-from trimaran.ext.tasks.origin import Extra, read_extra, rebuild, started, write_extra, write_origin
-from trimaran.ext.tasks.run import Run
-from trimaran.ext.tasks.voice import Lost, TaskSink, TaskVoice
-from trimaran.protocol.inbound import Call
+from trimaran.ext.tasks.records import TaskRecords
+from trimaran.ext.tasks.run import TaskRun
+from trimaran.ext.tasks.saved_call import RunnerNotes, read_extra, rebuild, started, write_extra, write_origin
+from trimaran.ext.tasks.scheduler import Scheduler
+from trimaran.ext.tasks.voice import TaskLost, TaskSink, TaskVoice
+from trimaran.protocol.inbound import IncomingCall
 from trimaran.protocol.meta import MetaReader, Peer
 from trimaran.protocol.methods import METHODS
 from trimaran.state import TaskRecord
@@ -43,49 +51,41 @@ ENDS = ("completed", "failed", "cancelled")
 UNKNOWN = "task_" + "0" * 32
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 class Kept:
-    """A keeper and its clock."""
+    """A records and its clock."""
 
     def __init__(self, *, ttl: float | None = HOUR, poll: float = 1.0, most: int = 1000) -> None:
-        self.clock = Clock()
-        self.keeper = Keeper(ttl=ttl, poll=poll, most_per_owner=most, clock=self.clock)
+        self.clock = Clock(1_000_000.0)
+        self.records = TaskRecords(ttl=ttl, poll=poll, most_per_owner=most, clock=self.clock)
 
     async def task(self, owner: str = "me", ttl_ms: int | None = None) -> TaskRecord:
-        return await self.keeper.create(self.keeper.draft("job", owner=owner, ttl_ms=ttl_ms))
+        return await self.records.create(self.records.draft("job", owner=owner, ttl_ms=ttl_ms))
 
     async def end(self, id: str, status: Any, message: str | None = None, **more: Any) -> TaskRecord | None:
-        return await self.keeper.change(id, lambda record: self.keeper.ended(record, status, message, **more))
+        return await self.records.change(id, lambda record: self.records.ended(record, status, message, **more))
 
     async def move(self, id: str, status: Any, message: str | None = None, **more: Any) -> TaskRecord | None:
-        return await self.keeper.change(id, lambda record: self.keeper.moved(record, status, message, **more))
+        return await self.records.change(id, lambda record: self.records.moved(record, status, message, **more))
 
     async def ids(self, owner: str = "me") -> list[str]:
-        return [record.id for record in (await self.keeper.page(owner, None, 100)).tasks]
+        return [record.id for record in (await self.records.page(owner, None, 100)).tasks]
 
 
-# --- the keeper ------------------------------------------------------------------------------------------------------
+# --- the records ------------------------------------------------------------------------------------------------------
 
 
 async def test_a_new_task_works_and_is_found_at_once() -> None:
     kept = Kept(ttl=60, poll=0.25)
     task = await kept.task()
-    assert await kept.keeper.find(task.id, "me") == task
+    assert await kept.records.find(task.id, "me") == task
     assert (task.status, task.ttl_ms, task.poll_ms, task.status_message) == ("working", 60_000, 250, None)
     assert task.created_ms == task.updated_ms == kept.clock.now * 1000
-    assert await kept.keeper.tasks.count() == 1
+    assert await kept.records.tasks.count() == 1
 
 
 def test_ids_cannot_be_guessed() -> None:
     """R75."""
-    ids = [Kept().keeper.draft("job").id for _ in range(200)]
+    ids = [Kept().records.draft("job").id for _ in range(200)]
     assert len(set(ids)) == 200
     assert all(re.fullmatch(r"task_[0-9a-f]{32}", id) for id in ids)
 
@@ -102,8 +102,8 @@ async def test_an_ended_task_goes_one_hour_after_its_end_and_not_before(status: 
     kept.clock.now += 1
     assert await kept.ids() == []
     with pytest.raises(ProtocolError, match="there is no task"):
-        await kept.keeper.find(task.id, "me")
-    assert await kept.keeper.tasks.count() == 0
+        await kept.records.find(task.id, "me")
+    assert await kept.records.tasks.count() == 0
 
 
 async def test_a_task_that_works_is_never_evicted() -> None:
@@ -154,13 +154,13 @@ async def test_a_task_that_promised_to_be_kept_without_end_is_not_forgotten() ->
 
 @pytest.mark.parametrize(("asked", "given"), [(None, 60_000), (1000, 1000), (60_000, 60_000), (10**9, 60_000)], ids=str)
 def test_a_client_may_ask_for_a_shorter_life_and_not_for_a_longer_one(asked: int | None, given: int) -> None:
-    assert Kept(ttl=60).keeper.draft("job", ttl_ms=asked).ttl_ms == given
+    assert Kept(ttl=60).records.draft("job", ttl_ms=asked).ttl_ms == given
 
 
 def test_without_a_life_of_its_own_the_keeper_grants_what_is_asked() -> None:
     kept = Kept(ttl=None)
-    assert kept.keeper.draft("job").ttl_ms is None
-    assert kept.keeper.draft("job", ttl_ms=5000).ttl_ms == 5000
+    assert kept.records.draft("job").ttl_ms is None
+    assert kept.records.draft("job", ttl_ms=5000).ttl_ms == 5000
 
 
 async def test_one_caller_has_so_many_tasks_and_another_is_not_hindered() -> None:
@@ -171,7 +171,7 @@ async def test_one_caller_has_so_many_tasks_and_another_is_not_hindered() -> Non
         await kept.task("greedy")
     assert (refused.value.code, refused.value.status) == (-32603, 503)
     await kept.task("modest")
-    assert await kept.keeper.tasks.count() == 4
+    assert await kept.records.tasks.count() == 4
 
 
 async def test_the_oldest_that_has_ended_gives_way_to_a_new_one() -> None:
@@ -195,7 +195,7 @@ async def test_nobody_in_particular_has_no_limit_of_its_own_and_no_list() -> Non
     kept = Kept(most=2)
     for _ in range(5):
         await kept.task("")
-    assert await kept.keeper.tasks.count() == 5
+    assert await kept.records.tasks.count() == 5
     assert await kept.ids("") == []
 
 
@@ -205,9 +205,9 @@ async def test_to_anyone_else_a_task_is_what_an_unknown_one_is(other: str) -> No
     kept = Kept()
     mine = await kept.task("me")
     with pytest.raises(ProtocolError, match="there is no task") as foreign:
-        await kept.keeper.find(mine.id, other)
+        await kept.records.find(mine.id, other)
     with pytest.raises(ProtocolError, match="there is no task") as unknown:
-        await kept.keeper.find(UNKNOWN, "me")
+        await kept.records.find(UNKNOWN, "me")
     assert (foreign.value.code, foreign.value.data) == (unknown.value.code, unknown.value.data) == (-32602, None)
     assert foreign.value.message.replace(mine.id, "X") == unknown.value.message.replace(UNKNOWN, "X")
     assert await kept.ids(other) == []
@@ -216,9 +216,9 @@ async def test_to_anyone_else_a_task_is_what_an_unknown_one_is(other: str) -> No
 @pytest.mark.parametrize("id", ["", "task_", "task_x", UNKNOWN.upper(), f"{UNKNOWN}0", f"{UNKNOWN}\n", "*"], ids=ascii)
 async def test_an_id_that_cannot_be_one_does_not_reach_the_store(id: str) -> None:
     kept = Kept()
-    await kept.keeper.store.close()  # whoever asks it now is told so
+    await kept.records.store.close()  # whoever asks it now is told so
     with pytest.raises(ProtocolError, match="there is no task"):
-        await kept.keeper.get(id)
+        await kept.records.get(id)
 
 
 @pytest.mark.parametrize("status", ENDS)
@@ -232,7 +232,7 @@ async def test_what_has_ended_does_not_change(status: Any, later: Any) -> None:
     kept.clock.now += 7
     change = kept.end if later in ENDS else kept.move
     assert await change(task.id, later, "again", result=b'"second"') is None
-    assert await kept.keeper.get(task.id) == ended
+    assert await kept.records.get(task.id) == ended
     assert (ended.status, ended.status_message, ended.result) == (status, "over", b'"first"')
 
 
@@ -250,7 +250,7 @@ async def test_everyone_who_waits_is_woken_by_a_change_and_nobody_is_left_on_the
     task = await kept.task()
 
     async def wait() -> None:
-        with kept.keeper.watch(task.id) as bell:
+        with kept.records.watch(task.id) as bell:
             await bell.wait()
 
     waiting = [asyncio.ensure_future(wait()) for _ in range(3)]
@@ -260,7 +260,7 @@ async def test_everyone_who_waits_is_woken_by_a_change_and_nobody_is_left_on_the
     await kept.end(task.id, "completed")
     async with asyncio.timeout(PATIENCE):
         await asyncio.gather(*waiting[1:])
-    assert kept.keeper._bells == {}
+    assert kept.records._bells == {}
 
 
 # --- how it is spelled -----------------------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ def plain(form: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_modern_form_is_flat_and_in_whole_milliseconds() -> None:
-    form = modern_form(Kept(ttl=1.5, poll=0.25).keeper.draft("job"), details=False)
+    form = modern_form(Kept(ttl=1.5, poll=0.25).records.draft("job"), details=False)
     assert set(form) == {"taskId", "status", "createdAt", "lastUpdatedAt", "ttlMs", "pollIntervalMs"}
     assert (form["ttlMs"], form["pollIntervalMs"]) == (1500, 250)
     assert type(form["ttlMs"]) is type(form["pollIntervalMs"]) is int
@@ -290,7 +290,7 @@ def test_the_modern_form_is_flat_and_in_whole_milliseconds() -> None:
 )
 def test_each_status_brings_its_own_and_nothing_else(status: Any, brings: set[str]) -> None:
     task = msgspec.structs.replace(
-        Kept().keeper.draft("job"),
+        Kept().records.draft("job"),
         status=status,
         status_message="so it is",
         result=b'{"content":[]}',
@@ -307,7 +307,7 @@ def test_each_status_brings_its_own_and_nothing_else(status: Any, brings: set[st
 
 def test_the_legacy_form_has_its_own_names_and_no_details() -> None:
     kept = Kept(ttl=60)
-    form = legacy_form(kept.keeper.ended(kept.keeper.draft("job"), "completed", "well", result=b'{"content":[]}'))
+    form = legacy_form(kept.records.ended(kept.records.draft("job"), "completed", "well", result=b'{"content":[]}'))
     assert set(form) == {"taskId", "status", "statusMessage", "createdAt", "lastUpdatedAt", "ttl", "pollInterval"}
     assert (form["status"], form["ttl"], form["pollInterval"]) == ("completed", 60_000, 1000)
 
@@ -321,7 +321,7 @@ def test_a_tool_that_failed_is_completed_on_the_modern_era_and_failed_on_the_leg
     result: bytes, status: str
 ) -> None:
     kept = Kept()
-    task = kept.keeper.ended(kept.keeper.draft("job"), "completed", result=result)
+    task = kept.records.ended(kept.records.draft("job"), "completed", result=result)
     assert modern_form(task, details=True)["status"] == "completed"
     assert legacy_form(task)["status"] == status
 
@@ -335,14 +335,16 @@ def test_an_error_whose_data_cannot_be_written_is_kept_without() -> None:
 
 
 def test_a_journal_comes_back_as_it_was() -> None:
-    journal = Journal(begun=["a"], steps={"b": Reply({"n": 10**30, "x": None})}, answers={"k": Reply("yes")})
+    journal = TaskJournal(
+        begun=["a"], steps={"b": JournalReply({"n": 10**30, "x": None})}, answers={"k": JournalReply("yes")}
+    )
     assert read_journal(write_journal(journal)) == journal
-    assert write_journal(Journal()) == b""
-    assert read_journal(b"") == Journal()
+    assert write_journal(TaskJournal()) == b""
+    assert read_journal(b"") == TaskJournal()
 
 
 def test_a_journal_that_is_too_large_names_what_makes_it_so() -> None:
-    journal = Journal(steps={"small": Reply(1), "big": Reply("x" * MAX_JOURNAL_BYTES)})
+    journal = TaskJournal(steps={"small": JournalReply(1), "big": JournalReply("x" * MAX_JOURNAL_BYTES)})
     with pytest.raises(JournalFull, match="the result of step 'big' takes") as refused:
         write_journal(journal)
     assert "return a handle" in str(refused.value)
@@ -359,7 +361,7 @@ def test_a_journal_that_is_too_large_names_what_makes_it_so() -> None:
     ids=["a protocol error", "a tool error", "any other", "unwritable data"],
 )
 def test_what_was_raised_is_raised_again_as_far_as_it_can_be_kept(raised: Exception, again: type[Exception]) -> None:
-    (reply,) = read_journal(write_journal(Journal(steps={"s": Reply.raised(raised)}))).steps.values()
+    (reply,) = read_journal(write_journal(TaskJournal(steps={"s": JournalReply.raised(raised)}))).steps.values()
     with pytest.raises(again) as caught:
         reply.get()
     assert str(raised) in str(caught.value)
@@ -370,21 +372,21 @@ def test_what_was_raised_is_raised_again_as_far_as_it_can_be_kept(raised: Except
 META = Raw(b'{"progressToken":"t","vendor/x":1}')
 
 
-def a_call(principal: Any = None) -> Call:
+def a_call(principal: Any = None) -> IncomingCall:
     params = CallToolParams(name="job", arguments=Raw(b'{"a":1}'))
     peer = Peer("2026-07-28", {"elicitation": {}}, Implementation("wire", "1"))
-    call = Call(7, "tools/call", METHODS["tools/call"], params, peer, META, MetaReader().read(META), None)
+    call = IncomingCall(7, "tools/call", METHODS["tools/call"], params, peer, META, MetaReader().read(META), None)
     call.principal = principal
     return call
 
 
-def again(principal: Any = None) -> Call:
+def again(principal: Any = None) -> IncomingCall:
     record = TaskRecord(
         id=UNKNOWN,
         expires_ms=0,
         name="job",
         arguments=b'{"a":1}',
-        extra=write_extra(Extra(origin=write_origin(a_call(principal)))),
+        extra=write_extra(RunnerNotes(origin=write_origin(a_call(principal)))),
     )
     origin = read_extra(record.extra).origin
     assert origin is not None
@@ -466,29 +468,35 @@ class Spoken:
 
     def __init__(self) -> None:
         self.tasks = hosting()
-        self.keeper = self.tasks.keeper
-        self.crew: Crew = self.tasks._crew
+        self.records = self.tasks.records
+        self.scheduler: Scheduler = self.tasks._scheduler
         self.request = Request()
         inner: Any = self.request
 
-        async def serve(call: Call) -> Any:
+        async def serve(call: IncomingCall) -> Any:
             raise AssertionError("the test is the body")
 
-        self.run = Run(
-            self.crew, a_call(), serve, inner, lambda _: self.keeper.draft("job"), timeout=None, is_resumable=False
+        self.run = TaskRun(
+            self.scheduler,
+            a_call(),
+            serve,
+            inner,
+            lambda _: self.records.draft("job"),
+            timeout=None,
+            is_resumable=False,
         )
         self.voice: TaskVoice = self.run.voice
 
     async def look(self) -> TaskRecord:
         assert self.run.record is not None
-        return await self.keeper.get(self.run.record.id)
+        return await self.records.get(self.run.record.id)
 
     async def inputs(self) -> dict[str, Any]:
         return inputs_of(await self.look())
 
     async def answer(self, answers: dict[str, Any]) -> None:
         assert self.run.record is not None
-        await self.tasks._answer(self.run.record.id, {key: Reply(answer) for key, answer in answers.items()})
+        await self.tasks._answer(self.run.record.id, {key: JournalReply(answer) for key, answer in answers.items()})
 
     def ask(self, key: str | None = None, method: str = "elicitation/create") -> asyncio.Task[Any]:
         return asyncio.ensure_future(self.voice.ask(self.run.exchange, method, {"message": "?"}, key, None))
@@ -655,11 +663,11 @@ async def test_progress_becomes_the_status_message_at_once_and_in_order(spoken: 
 async def test_whoever_lost_a_task_can_write_nothing(spoken: Spoken) -> None:
     await spoken.voice.detach()
     task = await spoken.look()
-    held = await spoken.keeper.tasks.release(task.id, spoken.run.worker)
+    held = await spoken.records.tasks.release(task.id, spoken.run.worker)
     assert held
-    assert await spoken.keeper.tasks.claim(task.id, "another", seconds=60)
-    with pytest.raises(Lost):
-        await spoken.run.write(lambda record: spoken.keeper.ended(record, "completed", "mine"))
+    assert await spoken.records.tasks.claim(task.id, "another", seconds=60)
+    with pytest.raises(TaskLost):
+        await spoken.run.write(lambda record: spoken.records.ended(record, "completed", "mine"))
     assert ((await spoken.look()).status, (await spoken.look()).worker) == ("working", "another")
     assert spoken.run.exchange.cancelled
 
@@ -745,7 +753,7 @@ async def test_a_task_of_the_host_belongs_to_the_caller_it_names() -> None:
     async def seen_by(principal: Any) -> bool:
         call: Any = SimpleNamespace(principal=principal, session=None)
         try:
-            return (await tasks.keeper.find(id, tasks.owner_of(call))).id == id
+            return (await tasks.records.find(id, tasks.owner_of(call))).id == id
         except ProtocolError:
             return False
 
@@ -803,7 +811,7 @@ def test_settings_are_kept_when_they_come_before_the_first_long_tool() -> None:
 
 
 def test_settings_that_come_after_the_first_long_tool_count_or_are_refused() -> None:
-    """Two of them would make tasks in one keeper and look for them in another."""
+    """Two of them would make tasks in one records and look for them in another."""
     server = Server("late", version="1")
     server.add_tool(lambda: "x", name="slow", long_running=True)
     try:

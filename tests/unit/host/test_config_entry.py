@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trimaran import connect
-from trimaran.host import FailedEntry, Machine, OAuthEntry, ServerEntry, Source, ToolEntry, read_config
+from trimaran.host import FailedEntry, Machine, OAuthEntry, ServerEntry, Source, ToolSettings, read_config
 
 HTTP = 'transport = "http"\nurl = "https://h.example/mcp"\n'
 STDIO = 'command = "x"\n'
@@ -430,7 +430,7 @@ def test_common_keys_are_read() -> None:
     )
     assert (entry.disabled, entry.enabled, entry.lazy) == (True, False, True)
     assert (entry.timeout, entry.startup_timeout, entry.output_limit) == (90.0, 2.5, 1024)
-    assert entry.tools == {"read file": ToolEntry(timeout=600.0), "x": ToolEntry()}
+    assert entry.tools == {"read file": ToolSettings(timeout=600.0), "x": ToolSettings()}
     assert [(rule.action, rule.pattern, rule.reason) for rule in entry.permissions] == [
         ("allow", "read_*", None),
         ("deny", "rm", "never"),

@@ -274,7 +274,7 @@ def test_an_entry_goes_into_any_yaml_that_is_read(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "line"),
-    [("A: &x 1\nB: *x\n", 1), ("A: 1\nB:\n\t- x\n", 3), ("A: 1\nA: 2\n", 2), ("- a\n", 1), ("A: [1,\n 2]\n", 1)],
+    [("A: &x 1\nB: *x\n", 1), ("A: 1\nB:\n\t- x\n", 3), ("A: 1\nA: 2\n", 2), ("- a\n", 1), ("A: [1,\n", 1)],
     ids=repr,
 )
 def test_yaml_that_is_not_understood_is_left_alone_naming_its_line(text: str, line: int) -> None:

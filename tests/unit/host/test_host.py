@@ -7,17 +7,18 @@ import itertools
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from tests.support.until import PATIENCE, soon
 
 import trimaran
 from trimaran import Context, Host, Server
 from trimaran.errors import Closed, ConfigError, LocalProtocolError, ProtocolError, TimedOut
 from trimaran.host import (
     AlreadyRegistered,
-    Bridge,
     ConfigUnusable,
+    ConsentBridge,
     ConsentLost,
     HostConfig,
     Machine,
@@ -33,14 +34,8 @@ from trimaran.host import (
 )
 from trimaran.types import Tool
 
-LIMIT = 5.0
 ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
 MACHINE = Machine(home="/home/ada", workspace="/work", environ={})
-
-
-async def soon(coming: Any) -> Any:
-    async with asyncio.timeout(LIMIT):
-        return await coming
 
 
 def make_calc() -> Server:
@@ -140,7 +135,7 @@ async def test_all_pages_are_listed() -> None:
 
 
 @pytest.mark.parametrize("format", ["anthropic", "openai", "openai-responses", "gemini"])
-async def test_a_models_call_finds_its_way_and_its_result_goes_back(format: str) -> None:
+async def test_a_models_call_finds_its_way_and_its_result_goes_back(format: Any) -> None:
     """R220, R222, R223, R274."""
     calls = {
         "anthropic": {"type": "tool_use", "id": "c1", "name": "mcp__calc__say_it", "input": {"text": "hi"}},
@@ -166,9 +161,9 @@ async def test_a_models_call_finds_its_way_and_its_result_goes_back(format: str)
         failed = json.dumps(host.to_result(UnknownName("gone", name="x", reason="unknown_tool"), call, format))
         assert "gone" in failed
         with pytest.raises(ConfigError, match="format"):
-            host.from_call({}, "morse")
+            host.from_call({}, cast("Any", "morse"))
         with pytest.raises(ConfigError, match="format"):
-            host.to_result(result, call, "morse")
+            host.to_result(result, call, cast("Any", "morse"))
 
 
 async def test_a_separator_makes_names_for_people() -> None:
@@ -192,7 +187,7 @@ async def test_a_change_of_the_list_arrives_and_names_stay(era: str) -> None:
         changed.clear()
         server.add_tool(lambda: "other", name="say_it")
         server.remove_tool("add")
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(PATIENCE):
             while "mcp__calc__add" in {tool.name for tool in host.tools()}:
                 await changed.wait()
                 changed.clear()
@@ -321,7 +316,7 @@ async def test_what_would_be_asked_is_denied_while_nobody_is_there() -> None:
     async with make_host() as host:
         with pytest.raises(PermissionDenied, match="nobody is here to ask.*allow"):
             await host.call("mcp__calc__add", {"a": 1, "b": 2})
-    async with make_host(bridge=Bridge()) as host:
+    async with make_host(bridge=ConsentBridge()) as host:
         with pytest.raises(PermissionDenied, match="nobody is here to ask"):
             await host.call("mcp__calc__add", {"a": 1, "b": 2})
     async with make_host(auto_allow=True) as host:
@@ -359,7 +354,7 @@ async def test_what_a_person_saw_is_what_is_sent() -> None:
     """The arguments are copied before the question, and a tool that changes meanwhile is not called."""
     server = make_calc()
     arguments: dict[str, Any] = {"text": "harmless"}
-    bridge = Bridge()
+    bridge = ConsentBridge()
     changed = asyncio.Event()
     async with make_host({"calc": server}, bridge=bridge, on_change=changed.set) as host, bridge.attend() as questions:
         call = asyncio.ensure_future(host.call("mcp__calc__say_it", arguments))
@@ -380,7 +375,7 @@ async def test_what_a_person_saw_is_what_is_sent() -> None:
 
 async def test_when_whoever_was_asked_leaves_the_call_fails() -> None:
     """R259."""
-    bridge = Bridge()
+    bridge = ConsentBridge()
     async with make_host(bridge=bridge) as host:
         async with bridge.attend() as questions:
             call = asyncio.ensure_future(host.call("mcp__calc__add", {"a": 1, "b": 2}))
@@ -391,7 +386,7 @@ async def test_when_whoever_was_asked_leaves_the_call_fails() -> None:
 
 async def test_nobody_answering_is_a_no_even_with_auto_allow() -> None:
     """R259, R245: a person who is slow is not a person who is away."""
-    bridge = Bridge(cap=0.01)
+    bridge = ConsentBridge(cap=0.01)
     async with make_host(bridge=bridge, auto_allow=True) as host:
         async with bridge.attend():
             with pytest.raises(PermissionDenied, match="nobody answered within"):
@@ -491,7 +486,7 @@ async def test_a_server_that_may_not_ask_is_declined_and_nobody_sees_it(era: str
 @ERAS
 async def test_with_a_bridge_and_nobody_there_a_server_is_declined_at_once(era: str) -> None:
     """R258."""
-    async with make_host({"forms": make_forms()}, allow=["*"], bridge=Bridge(), options={"era": era}) as host:
+    async with make_host({"forms": make_forms()}, allow=["*"], bridge=ConsentBridge(), options={"era": era}) as host:
         assert (await soon(host.call("mcp__forms__greet"))).data == "decline None"
 
 
@@ -508,7 +503,7 @@ async def test_without_a_bridge_no_server_is_told_that_it_may_ask(era: str) -> N
     options: dict[str, Any] = {"allow": ["*"], "options": {"era": era}}
     async with make_host({"peer": server}, **options) as host:
         assert (await host.call("mcp__peer__declared")).data == []
-    async with make_host({"peer": server}, bridge=Bridge(), on_sample=lambda *_: "x", **options) as host:
+    async with make_host({"peer": server}, bridge=ConsentBridge(), on_sample=lambda *_: "x", **options) as host:
         assert (await host.call("mcp__peer__declared")).data == ["elicitation", "sampling"]
 
 
@@ -540,16 +535,16 @@ async def test_servers_are_started_and_stopped_by_name() -> None:
     """R216, R217."""
     async with make_host({}, allow=["*"]) as host:
         assert host.tools() == []
-        await host.start_client("calc", make_calc())
-        assert host.list_clients() == ["calc"]
-        assert host.whereis_client("calc") is not None
+        await host.start_server("calc", make_calc())
+        assert host.connected() == ["calc"]
+        assert host.whereis("calc") is not None
         assert (await host.call("mcp__calc__add", {"a": 1, "b": 2})).data == 3
         with pytest.raises(AlreadyRegistered):
-            await host.start_client("calc", make_calc())
-        await host.stop_client("calc")
-        assert (host.list_clients(), host.tools(), host.whereis_client("calc")) == ([], [], None)
+            await host.start_server("calc", make_calc())
+        await host.stop_server("calc")
+        assert (host.connected(), host.tools(), host.whereis("calc")) == ([], [], None)
         with pytest.raises(NotRegistered):
-            await host.stop_client("calc")
+            await host.stop_server("calc")
         with pytest.raises(UnknownName):
             await host.call("mcp__calc__add")
         await host.start_server("calc", make_calc())
@@ -562,7 +557,7 @@ async def test_two_starts_of_one_name_have_one_winner() -> None:
     async with make_host({}) as host:
         ends = await asyncio.gather(*(host.start_server("calc", make_calc()) for _ in range(5)), return_exceptions=True)
         assert sorted(type(one).__name__ for one in ends) == ["AlreadyRegistered"] * 4 + ["NoneType"]
-        assert host.list_clients() == ["calc"]
+        assert host.connected() == ["calc"]
 
 
 async def test_a_server_that_cannot_be_started_by_name_is_not_there() -> None:
@@ -652,7 +647,7 @@ async def test_a_host_is_used_while_it_is_open() -> None:
 
 
 async def test_closing_ends_whoever_waits_for_a_person() -> None:
-    bridge = Bridge()
+    bridge = ConsentBridge()
     host = make_host(bridge=bridge)
     async with bridge.attend() as questions:
         async with host:
@@ -676,7 +671,7 @@ async def test_closing_in_the_middle_of_everything_leaves_nothing() -> None:
     await soon(asyncio.gather(host.close(), host.close(), host.disable("calc")))
     ends = await soon(asyncio.gather(*work, return_exceptions=True))
     assert all(not isinstance(one, BaseException) or isinstance(one, trimaran.Error) for one in ends), ends
-    assert host.list_clients() == []
+    assert host.connected() == []
 
 
 async def test_a_host_need_not_wait_for_its_servers() -> None:
@@ -692,7 +687,7 @@ async def test_files_are_loaded(tmp_path: Path) -> None:
     """R225, R226."""
     file = tmp_path / "mcp.toml"
     file.write_text('[server.calc]\ncommand = "./no-such-program-anywhere"\n')
-    async with trimaran.host.Host.load(file, environ={}) as host:
+    async with Host.load(file, environ={}) as host:
         assert host.status()[0].where == f"{file}:1"
     file.write_text('[server.""]\ncommand = "x"\n')
     with pytest.raises(ConfigUnusable, match=r'mcp.toml:1: server.""'):
@@ -701,4 +696,4 @@ async def test_files_are_loaded(tmp_path: Path) -> None:
 
 def test_options_that_contradict_each_other_are_refused() -> None:
     with pytest.raises(ConfigError, match="not both"):
-        Host(bridge=Bridge(), on_question=lambda question: None)
+        Host(bridge=ConsentBridge(), on_question=lambda question: None)

@@ -7,17 +7,17 @@ import logging
 from typing import Any
 
 import pytest
+from tests.support.until import PATIENCE, soon
 
 from trimaran.errors import ConfigError, LocalProtocolError
-from trimaran.host import Bridge, ConsentLost, Question
-from trimaran.host.permissions import Act, Policy, RuleError
+from trimaran.host import ConsentBridge, ConsentLost, Question
+from trimaran.host.permissions import Policy, RuleError, Subject
 
 FORM = {
     "type": "object",
     "properties": {"name": {"type": "string", "minLength": 2}, "age": {"type": "integer", "default": 7}},
     "required": ["name"],
 }
-LIMIT = 5.0
 
 
 def form() -> Question:
@@ -25,14 +25,9 @@ def form() -> Question:
 
 
 def permission(tool: str = "search") -> Question:
-    act = Act.tool("docs", tool)
+    act = Subject.tool("docs", tool)
     decision = Policy().decide(act)
     return Question("permission", "docs", "Call it?", tool=act.name, arguments={"q": "x"}, decision=decision)
-
-
-async def soon(coming: Any) -> Any:
-    async with asyncio.timeout(LIMIT):
-        return await coming
 
 
 # --- who answers -----------------------------------------------------------------------------------------------------
@@ -40,7 +35,7 @@ async def soon(coming: Any) -> Any:
 
 async def test_a_subscriber_gets_questions_in_order_and_its_answers_arrive() -> None:
     """R257."""
-    bridge = Bridge()
+    bridge = ConsentBridge()
     async with bridge.attend() as questions:
         asked = [asyncio.ensure_future(bridge.ask(form())) for _ in range(3)]
         one, two, three = [await soon(anext(questions)) for _ in range(3)]
@@ -57,7 +52,7 @@ async def test_a_subscriber_gets_questions_in_order_and_its_answers_arrive() -> 
 
 async def test_without_anybody_a_question_is_declined_at_once() -> None:
     """R258."""
-    bridge = Bridge()
+    bridge = ConsentBridge()
     assert not bridge.is_attended
     asked = await soon(bridge.ask(form()))
     assert (asked.reply, asked.note) == ("decline", "nobody is here to ask")
@@ -65,14 +60,14 @@ async def test_without_anybody_a_question_is_declined_at_once() -> None:
 
 
 async def test_a_function_answers_at_once_or_later() -> None:
-    bridge = Bridge(on_question=lambda question: question.allow())
+    bridge = ConsentBridge(on_question=lambda question: question.allow())
     assert (await soon(bridge.ask(permission()))).reply == "allow once"
 
     async def slowly(question: Question) -> None:
         await asyncio.sleep(0)
         question.deny("always")
 
-    assert (await soon(Bridge(on_question=slowly).ask(permission()))).reply == "deny always"
+    assert (await soon(ConsentBridge(on_question=slowly).ask(permission()))).reply == "deny always"
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["plain", "coroutine"])
@@ -83,13 +78,13 @@ async def test_a_function_that_fails_is_a_no(is_async: bool, caplog: pytest.LogC
     async def fails_later(question: Question) -> None:
         fails(question)
 
-    asked = await soon(Bridge(on_question=fails_later if is_async else fails).ask(permission()))
+    asked = await soon(ConsentBridge(on_question=fails_later if is_async else fails).ask(permission()))
     assert (asked.reply, asked.note) == ("deny", "on_question failed")
     assert "no screen" in caplog.text
 
 
 async def test_a_subscriber_goes_before_the_function() -> None:
-    bridge = Bridge(on_question=lambda question: question.deny())
+    bridge = ConsentBridge(on_question=lambda question: question.deny())
     async with bridge.attend() as questions:
         asked = asyncio.ensure_future(bridge.ask(permission()))
         (await soon(anext(questions))).allow()
@@ -98,7 +93,7 @@ async def test_a_subscriber_goes_before_the_function() -> None:
 
 
 async def test_only_one_answers_at_a_time() -> None:
-    bridge = Bridge()
+    bridge = ConsentBridge()
     async with bridge.attend():
         with pytest.raises(ConfigError, match="already"):
             async with bridge.attend():
@@ -112,8 +107,8 @@ async def test_only_one_answers_at_a_time() -> None:
 
 async def test_what_nobody_answers_in_time_is_declined_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     """R259: five minutes, here a moment."""
-    assert Bridge().cap == 300
-    bridge = Bridge(cap=0.01)
+    assert ConsentBridge().cap == 300
+    bridge = ConsentBridge(cap=0.01)
     async with bridge.attend() as questions:
         with caplog.at_level(logging.WARNING, "trimaran.host"):
             asked = await soon(bridge.ask(form()))
@@ -132,7 +127,7 @@ async def test_what_nobody_answers_in_time_is_declined_with_a_warning(caplog: py
 
 async def test_the_queue_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
     """R259."""
-    bridge = Bridge()
+    bridge = ConsentBridge()
     async with bridge.attend() as questions:
         waiting = [asyncio.ensure_future(bridge.ask(form())) for _ in range(64)]
         await asyncio.sleep(0)
@@ -146,7 +141,7 @@ async def test_the_queue_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
         assert (await _answered(bridge, questions)).reply == "decline"
 
 
-async def _answered(bridge: Bridge, questions: Any) -> Question:
+async def _answered(bridge: ConsentBridge, questions: Any) -> Question:
     asked = asyncio.ensure_future(bridge.ask(form()))
     (await soon(anext(questions))).decline()
     return await soon(asked)
@@ -154,7 +149,7 @@ async def _answered(bridge: Bridge, questions: Any) -> Question:
 
 async def test_when_the_subscriber_leaves_the_waiting_get_an_error() -> None:
     """R259."""
-    bridge = Bridge()
+    bridge = ConsentBridge()
     async with bridge.attend() as questions:
         seen = asyncio.ensure_future(bridge.ask(form()))
         await soon(anext(questions))
@@ -166,7 +161,7 @@ async def test_when_the_subscriber_leaves_the_waiting_get_an_error() -> None:
 
 
 async def test_closing_ends_subscriber_and_questions() -> None:
-    bridge = Bridge()
+    bridge = ConsentBridge()
     async with bridge.attend() as questions:
         asked = asyncio.ensure_future(bridge.ask(form()))
         question = await soon(anext(questions))
@@ -179,7 +174,7 @@ async def test_closing_ends_subscriber_and_questions() -> None:
 
 
 async def test_a_question_that_is_no_longer_wanted_is_withdrawn() -> None:
-    bridge = Bridge()
+    bridge = ConsentBridge()
     async with bridge.attend() as questions:
         asked = asyncio.ensure_future(bridge.ask(form()))
         question = await soon(anext(questions))
@@ -195,11 +190,11 @@ async def test_a_dialog_is_ended_with_its_question() -> None:
 
     async def dialog(question: Question) -> None:
         try:
-            await asyncio.sleep(LIMIT)
+            await asyncio.sleep(PATIENCE)
         finally:
             ended.set()
 
-    assert (await soon(Bridge(on_question=dialog, cap=0.01).ask(form()))).reply == "decline"
+    assert (await soon(ConsentBridge(on_question=dialog, cap=0.01).ask(form()))).reply == "decline"
     await soon(ended.wait())
 
 
@@ -257,4 +252,4 @@ async def test_a_pattern_is_checked_while_it_can_be_mended() -> None:
 def test_a_bridge_needs_time_room_and_something_to_call() -> None:
     for wrong in ({"cap": 0}, {"most": 0}, {"on_question": 5}):
         with pytest.raises(ConfigError):
-            Bridge(**wrong)  # pyright: ignore[reportArgumentType]
+            ConsentBridge(**wrong)  # pyright: ignore[reportArgumentType]

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from trimaran.errors import ConfigError
-from trimaran.host.config import ServerEntry, Source, ToolEntry
+from trimaran.host.config import ServerEntry, Source, ToolSettings
+from trimaran.host.connect_plan import Logins, plan_for
 from trimaran.host.environment import Environment, read_environment
-from trimaran.host.plans import Logins, plan_for
 from trimaran.state import MemoryTokens
 
 
@@ -56,7 +56,7 @@ def test_the_file_is_heard_before_the_environment() -> None:
     source = Source("mcp.toml", "file")
     plain = plan_for("a", ServerEntry(name="a", source=source, command="x"), environment)
     assert (plain.startup_timeout, plain.call_timeout) == (7.0, 70.0)
-    tools = {"slow": ToolEntry(timeout=300.0), "plain": ToolEntry()}
+    tools = {"slow": ToolSettings(timeout=300.0), "plain": ToolSettings()}
     said = ServerEntry(
         name="b", source=source, command="x", timeout=20.0, startup_timeout=3.0, output_limit=99, tools=tools
     )

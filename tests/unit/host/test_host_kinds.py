@@ -55,7 +55,7 @@ def kinds_of_errors() -> set[str]:
     import trimaran.host as host
 
     classes = [getattr(errors, name) for name in errors.__all__]
-    classes += [getattr(host, name) for name in host.__all__]
+    classes += [getattr(host, name) for name in dir(host)]
     found = {one.kind for one in classes if isinstance(one, type) and issubclass(one, Error)}
     steps = ("protected resource metadata", "client registration", "token request", "login")
     return found | {AuthorizationFailed("x", step=step).kind for step in steps} | {StoreUnusable.kind, "keyring"}

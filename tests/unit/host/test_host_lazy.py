@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.support.until import soon
 
 from trimaran import Host, Server, connect
 from trimaran.errors import ConfigError, ConnectFailed
@@ -16,11 +17,10 @@ from trimaran.host import (
     ServerUnavailable,
     Source,
     UnknownName,
-    plans,
+    connect_plan,
     read_config,
 )
 
-LIMIT = 5.0
 TEXT = """
 [server.early]
 command = "early"
@@ -65,7 +65,7 @@ class Programs:
 @pytest.fixture
 def programs(monkeypatch: pytest.MonkeyPatch) -> Programs:
     made = Programs()
-    monkeypatch.setattr(plans, "connect", made.connect)
+    monkeypatch.setattr(connect_plan, "connect", made.connect)
     return made
 
 
@@ -73,11 +73,6 @@ def make_host(**options: Any) -> Host:
     machine = Machine(home="/home/ada", workspace="/work", environ={})
     options = {"allow": ["*"], "environ": {}, **options}
     return Host(read_config([(Source("mcp.toml", "file"), TEXT)], machine), **options)
-
-
-async def soon(coming: Any) -> Any:
-    async with asyncio.timeout(LIMIT):
-        return await coming
 
 
 def states(host: Host) -> dict[str, str]:

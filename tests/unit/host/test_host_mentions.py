@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from tests.support.until import PATIENCE
 
 from trimaran import Host, Server
 from trimaran.errors import Unauthorized
 from trimaran.host import OutputLimits, ResourceUnknown, ServerUnavailable, TemplateArity
 
-LIMIT = 5.0
 ERAS = ["modern", "legacy"]
 
 
@@ -83,7 +83,7 @@ async def test_a_change_of_the_list_drops_what_is_known(host: Host, library: Lib
     """R263."""
     assert "@docs:news" not in await host.complete_mention("@docs:")
     library.server.add_resource("docs://news", lambda: "New.", name="news")
-    async with asyncio.timeout(LIMIT):
+    async with asyncio.timeout(PATIENCE):
         while "@docs:news" not in await host.complete_mention("@docs:"):
             await asyncio.sleep(0.001)
     assert "New." in (await host.expand("@docs:news")).text
@@ -235,7 +235,7 @@ def add_completions(library: Library) -> list[tuple[str, str, dict[str, str]]]:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_words_of_a_template_are_completed_by_the_server(library: Library, era: str) -> None:
+async def test_words_of_a_template_are_completed_by_the_server(library: Library, era: Any) -> None:
     asked = add_completions(library)
     async with Host({"docs": library.server}, environ={}, options={"era": era}) as host:
         assert await host.complete_argument("docs", "pair", [], "n") == ["north", "nadir"]
@@ -269,7 +269,7 @@ async def test_a_server_that_takes_its_time_completes_to_nothing(
         await asyncio.Event().wait()
         return ["late"]
 
-    async with asyncio.timeout(LIMIT), Host({"docs": library.server}, environ={}) as host:
+    async with asyncio.timeout(PATIENCE), Host({"docs": library.server}, environ={}) as host:
         assert await host.complete_argument("docs", "issue", [], "") == []
 
 
@@ -308,7 +308,7 @@ async def test_what_fails_on_the_way_is_told_to_whoever_watches_the_server(libra
             assert await host.complete_argument("docs", "pair", [], "n") == []
         else:
             assert "the token ended" in (await host.expand("@docs:readme")).problems[0]
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(PATIENCE):
             while host.status()[0].state != "needs_auth":
                 changed.clear()
                 await changed.wait()

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import Any
 
 import pytest
+from tests.support.until import soon
 
 from trimaran import Context, Host, Server
 from trimaran.host import HostConfig, Machine, PermissionDenied, Question, Source, read_config
-from trimaran.host.permissions import Act, Policy, Rule
+from trimaran.host.permissions import Policy, Rule, Subject, check, read_config_rules
+from trimaran.host.untrusted import configured_names
 
-LIMIT = 5.0
 NAMES = [
     "GitHub",
     "awslabs.aws-documentation-mcp-server",
@@ -40,12 +40,8 @@ def make_server(name: str = "any") -> Server:
 
 
 def make_host(names: list[str], **options: Any) -> Host:
-    return Host({name: make_server(name) for name in names}, **{"environ": {}, "allow": ["*"], **options})
-
-
-async def soon(coming: Any) -> Any:
-    async with asyncio.timeout(LIMIT):
-        return await coming
+    defaults: dict[str, Any] = {"environ": {}, "allow": ["*"]}
+    return Host({name: make_server(name) for name in names}, **{**defaults, **options})
 
 
 async def test_servers_of_any_name_are_shown_so_and_called_by_names_that_providers_take() -> None:
@@ -61,7 +57,7 @@ async def test_servers_of_any_name_are_shown_so_and_called_by_names_that_provide
             address = host.find(name)
             if address.tool == "which":
                 assert (await soon(host.call(name))).data == address.server
-        assert host.list_clients() == sorted(NAMES)
+        assert host.connected() == sorted(NAMES)
         assert host.whereis("@scope/pkg") is not None
         await soon(host.reload("My files (work)"))
 
@@ -86,8 +82,8 @@ async def test_rules_are_about_a_server_of_any_name(name: str) -> None:
                 await soon(host.call(called))
             assert (await soon(host.call("mcp__other__which"))).data == "other"
     own = Policy([Rule.of("deny", "wh*", server=name)])
-    assert own.decide(Act.tool(name, "which")).is_denied
-    assert not own.decide(Act.tool("other", "which")).is_denied
+    assert own.decide(Subject.tool(name, "which")).is_denied
+    assert not own.decide(Subject.tool("other", "which")).is_denied
 
 
 @pytest.mark.parametrize("name", ["GitHub", "@scope/pkg", "My files (work)", "größe"])
@@ -129,7 +125,7 @@ command = "x"
     for name in ("a.b", "a_b"):
         await host._servers[name].stop()  # pyright: ignore[reportPrivateUsage]
     decided = {
-        name: host.gate.decide(Act.tool(name, "which", safe=host._safe[name])).action  # pyright: ignore[reportPrivateUsage]
+        name: host.gate.decide(Subject.tool(name, "which", safe=host._safe[name])).action  # pyright: ignore[reportPrivateUsage]
         for name in ("a.b", "a_b")
     }
     assert decided == {"a.b": "deny", "a_b": "allow"}
@@ -182,9 +178,9 @@ deny = ["mcp__awslabs_aws-docs__delete_*", "Elicit(awslabs.aws-docs)"]
     host = Host(config, environ={})
     assert host.problems() == []
     decide = host.gate.decide
-    assert decide(Act.tool("awslabs.aws-docs", "read_page")).action == "allow"
-    assert decide(Act.tool("awslabs.aws-docs", "delete_page")).action == "deny"
-    assert decide(Act.elicit("awslabs.aws-docs")).action == "deny"
+    assert decide(Subject.tool("awslabs.aws-docs", "read_page")).action == "allow"
+    assert decide(Subject.tool("awslabs.aws-docs", "delete_page")).action == "deny"
+    assert decide(Subject.elicit("awslabs.aws-docs")).action == "deny"
 
 
 async def test_a_lazy_server_of_any_name_is_started_by_a_call_of_its_safe_name() -> None:
@@ -199,3 +195,19 @@ async def test_a_lazy_server_of_any_name_is_started_by_a_call_of_its_safe_name()
     async with host:
         assert host.status()[0].state == "idle"
         assert (await soon(host.call("mcp__scope_pkg__which"))).data == "pkg"
+
+
+async def test_host_check_and_explain_agree_on_the_safe_name_of_each_server() -> None:
+    """The user's server keeps the plain name and the project's server gets a digest (R238, R240, R243)."""
+    user = "[server.'docs.en']\ncommand = 'x'\n[permissions]\ndeny = ['mcp__docs_en__drop']\n"
+    project = "[server.'docs en']\ncommand = 'x'\n"
+    texts = [(Source("u.toml", "user"), user), (Source("p.toml", "project"), project)]
+    config = read_config(texts, Machine(home="/u", workspace="/w", environ={}))
+    safe = configured_names(config)
+    assert safe["docs.en"] == "docs_en"
+    assert re.fullmatch("docs_en_[0-9a-f]{8}", safe["docs en"])
+    host = Host(config, environ={})
+    assert host._safe == safe  # pyright: ignore[reportPrivateUsage]
+    assert host.problems() == []
+    assert check(read_config_rules(config).rules, {"docs.en": ["drop"], "docs en": ["drop"]}, safe) == []
+    await host.close()

@@ -5,29 +5,29 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import pytest_asyncio
 from aiohttp import web
+from tests.support.until import PATIENCE
 
 from trimaran import Host, Server, connect
 from trimaran.auth import Bearer
 from trimaran.errors import ConfigError
 from trimaran.host import Machine, ServerEntry, Source, read_config
+from trimaran.host.connect_plan import ConnectPlan, plan_for
 from trimaran.host.environment import read_environment
-from trimaran.host.grants import unattended_grant
-from trimaran.host.plans import Plan, plan_for
+from trimaran.host.oauth_config import unattended_grant
 from trimaran.oauth import ClientCredentials, EnterpriseManaged, OAuth, WorkloadIdentity
 from trimaran.serve import HttpServer
 from trimaran.state import MemoryTokens
 
-LIMIT = 10.0
 HTTP = 'transport = "http"\nurl = "https://notes.example/mcp"\n'
 DEFAULTS = read_environment({})
 
 
-def plan(target: Any, **options: Any) -> Plan:
+def plan(target: Any, **options: Any) -> ConnectPlan:
     return plan_for("notes", target, DEFAULTS, options)
 
 
@@ -107,7 +107,7 @@ def test_no_server_answers_questions_past_the_rules(options: dict[str, Any]) -> 
     with pytest.raises(ConfigError, match="not for the server 'notes' alone"):
         Host({"notes": {"url": "https://notes.example/mcp", **options}})
     with pytest.raises(ConfigError, match="is not for options="):
-        Host({}, options=options)
+        Host({}, options=cast("Any", options))
 
 
 def test_a_limit_in_milliseconds_is_refused_with_a_hint() -> None:
@@ -266,7 +266,7 @@ async def test_a_platforms_token_is_read_from_its_file_whenever_one_is_needed(
     ):
         assert (await host.call("mcp__notes__ping")).text == "pong"
         token.write_text("platform-2\n")
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(PATIENCE):
             assert (await host.reload("notes")).state == "connected"
     assert [form["assertion"] for form in asked.asked] == ["platform-1", "platform-2"]
 
@@ -300,6 +300,38 @@ async def test_an_issuer_that_is_away_is_tried_again_and_a_refusal_is_not(issuer
         (status,) = host.status()
         assert (status.state, status.retries) == ("failed", True)
         asked.is_away = False
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(PATIENCE):
             while host.status()[0].state != "connected":
                 await asyncio.sleep(0.01)
+
+
+def test_a_misspelt_option_is_told_with_the_nearest_and_all_of_them(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"alow": ["*"]}
+    with pytest.raises(ConfigError, match=r"unknown option 'alow'; did you mean 'allow'\? Host takes allow, .*, wait"):
+        Host(**options)
+    (tmp_path / "mcp.toml").write_text("")
+    with pytest.raises(ConfigError, match="did you mean 'allow'"):
+        Host.load(tmp_path / "mcp.toml", **options)
+
+
+async def test_an_option_that_a_format_lacks_is_told_with_those_that_it_has() -> None:
+    async with Host({}, environ={}) as host:
+        tools: Any = host.tools
+        with pytest.raises(ConfigError, match="no format 'antropic'; did you mean 'anthropic'\\?"):
+            tools(format="antropic")
+        with pytest.raises(
+            ConfigError, match="'stric'; did you mean 'strict'\\? the format 'openai' takes fit, strict"
+        ):
+            tools(format="openai", stric=True)
+        with pytest.raises(ConfigError, match="the format 'gemini' takes fit, openapi"):
+            tools(format="gemini", strict=True)
+        with pytest.raises(ConfigError, match="unknown option 'strict'"):
+            tools(strict=True)
+
+
+async def test_a_misspelt_option_of_one_server_is_told_before_it_starts() -> None:
+    options: dict[str, Any] = {"tiemout": 3}
+    async with Host({}, environ={}) as host:
+        with pytest.raises(ConfigError, match="did you mean 'timeout'"):
+            await host.start_server("a", Server("a", version="1"), **options)
+        assert host.status() == []

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.support.until import PATIENCE
 
 from trimaran import Host, Server, connect
-from trimaran.client.link import Owner, Postmortem
+from trimaran.client.link import ExitReport, Owner
 from trimaran.errors import (
     AuthorizationFailed,
     ConfigError,
@@ -21,10 +22,8 @@ from trimaran.errors import (
     UnsafeUrl,
 )
 from trimaran.host import PermissionDenied, ServerStatus, ServerUnavailable, supervise
-from trimaran.host.supervise import GLYPHS, Supervised
+from trimaran.host.supervise import GLYPHS, SupervisedServer
 from trimaran.testing import channel_to
-
-LIMIT = 5.0
 
 
 @pytest.fixture(autouse=True)
@@ -76,8 +75,8 @@ class Moody:
     def describe(self) -> str:
         return "the moody one"
 
-    def postmortem(self) -> Postmortem:
-        return Postmortem()
+    def postmortem(self) -> ExitReport:
+        return ExitReport()
 
 
 def make_server() -> Server:
@@ -91,7 +90,7 @@ def make_host(target: Any, **options: Any) -> tuple[Host, Callable[[Callable[[],
     changed = asyncio.Event()
 
     async def until(is_so: Callable[[], bool]) -> None:
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(PATIENCE):
             while not is_so():
                 changed.clear()
                 await changed.wait()
@@ -121,13 +120,13 @@ async def test_death_is_told_and_so_is_healing() -> None:
     moody = Moody(make_server())
     host, until = make_host(moody)
     async with host:
-        assert host.list_clients() == ["moody"]
+        assert host.connected() == ["moody"]
         moody.is_down = True
         moody.cut()
         (status,) = host.status()
         assert (status.state, status.glyph) == ("failed", "○")
         assert "struck by lightning" in status.reason
-        assert (host.list_clients(), host.whereis("moody"), host.tools()) == ([], None, [])
+        assert (host.connected(), host.whereis("moody"), host.tools()) == ([], None, [])
         moody.is_down = False
         moody.server.add_tool(lambda: "new", name="second")
         await until(lambda: host.status()[0].state == "connected")
@@ -141,7 +140,7 @@ async def test_a_call_waits_for_a_server_that_heals() -> None:
     host, _ = make_host(moody)
     async with host:
         moody.cut()
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(PATIENCE):
             assert (await host.call("mcp__moody__ping_it")).data == "ok"
 
 
@@ -150,7 +149,7 @@ async def test_a_server_that_never_answers_is_given_up_in_time() -> None:
     moody = Moody(make_server())
     moody.is_silent = True
     host, _ = make_host(moody, environ={"TRIMARAN_MCP_STARTUP_LIMIT": "50ms"})
-    async with asyncio.timeout(LIMIT), host:
+    async with asyncio.timeout(PATIENCE), host:
         (status,) = host.status()
         assert status.state == "failed"
         assert "within 0.05 s" in status.reason
@@ -159,16 +158,16 @@ async def test_a_server_that_never_answers_is_given_up_in_time() -> None:
 
 def supervised_channels(
     transport: str, monkeypatch: pytest.MonkeyPatch, **options: Any
-) -> tuple[Supervised, list[Moody]]:
+) -> tuple[SupervisedServer, list[Moody]]:
     """A server that gets a new channel each time it is dialed, and these channels."""
     monkeypatch.setattr(supervise, "_HEALTH", 0.001)
     made: list[Moody] = []
 
     def dial(**more: Any) -> Any:
         made.append(Moody(make_server()))
-        return connect(made[-1], **{**more, "connect_timeout": LIMIT}, **options)
+        return connect(made[-1], **{**more, "connect_timeout": PATIENCE}, **options)
 
-    return Supervised("one", transport, dial, startup_timeout=0.05, call_timeout=1), made
+    return SupervisedServer("one", transport, dial, startup_timeout=0.05, call_timeout=1), made
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
@@ -181,7 +180,7 @@ async def test_a_child_that_runs_and_does_not_answer_is_ended_and_started_again(
     await server.settled()
     first = server.client
     made[0].is_silent = True
-    async with asyncio.timeout(LIMIT):
+    async with asyncio.timeout(PATIENCE):
         while len(made) < 2 or server.state != "connected":
             await asyncio.sleep(0.001)
     assert made[0].is_closed
@@ -196,12 +195,12 @@ async def test_what_is_no_child_of_ours_is_waited_for(monkeypatch: pytest.Monkey
     server.start()
     await server.settled()
     made[0].is_silent = True
-    async with asyncio.timeout(LIMIT):
+    async with asyncio.timeout(PATIENCE):
         while made[0].swallowed < 6:
             await asyncio.sleep(0.001)
     assert (server.state, server.status.retries, len(made)) == ("failed", True, 1)
     made[0].is_silent = False
-    async with asyncio.timeout(LIMIT):
+    async with asyncio.timeout(PATIENCE):
         while server.state != "connected":
             await asyncio.sleep(0.001)
     assert len(made) == 1
@@ -227,7 +226,7 @@ async def test_what_does_not_last_is_started_again_after_growing_pauses(
     monkeypatch.setattr(supervise, "_STEADY", steady)
     monkeypatch.setattr(supervise.asyncio, "sleep", note)
     server.start()
-    async with asyncio.timeout(LIMIT):
+    async with asyncio.timeout(PATIENCE):
         while len(waited) < 3:
             await sleep(0.001)
             for channel in made:
@@ -279,7 +278,7 @@ async def test_what_was_stopped_for_good_does_not_begin_again() -> None:
     await server.stop(for_good=True)
     server.start()
     await server.restart()
-    async with asyncio.timeout(LIMIT):
+    async with asyncio.timeout(PATIENCE):
         await server.settled()
     assert (server.state, server.reason) == ("disabled", "")
 
@@ -309,7 +308,7 @@ async def test_a_server_that_is_busy_with_a_call_is_not_taken_for_dead(monkeypat
 
         moody.server.add_tool(work, name="ping_it", replace=True)
         call = asyncio.ensure_future(host.call("mcp__moody__ping_it"))
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(PATIENCE):
             await began.wait()
             moody.is_silent = True
             while moody.swallowed < 6:  # a request that nobody answers, and its cancellation
@@ -329,11 +328,11 @@ async def test_a_server_without_tools_is_connected_all_the_same() -> None:
 # --- credentials -----------------------------------------------------------------------------------------------------
 
 
-def supervised(failure: Error, *, can_log_in: bool = True) -> Supervised:
+def supervised(failure: Error, *, can_log_in: bool = True) -> SupervisedServer:
     def dial(**options: Any) -> Any:
         raise failure
 
-    return Supervised("one", "http", dial, startup_timeout=1, call_timeout=1, can_log_in=can_log_in)
+    return SupervisedServer("one", "http", dial, startup_timeout=1, call_timeout=1, can_log_in=can_log_in)
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.until import PATIENCE
 
 from trimaran import Host, Server, connect
 from trimaran.errors import ConfigError
-from trimaran.host import HostConfig, Machine, PermissionDenied, Source, Trust, load_config, plans, read_config
+from trimaran.host import HostConfig, Machine, PermissionDenied, Source, Trust, connect_plan, load_config, read_config
 from trimaran.state import MemoryTokens
-from trimaran.state.tokens import token_key
+from trimaran.state.token_storage import token_key
 
-LIMIT = 5.0
 USER = """
 [permissions]
 deny = ["mcp__mine__erase"]
@@ -63,7 +63,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append(target["command"])
         return connect(make_server(), **options)
 
-    monkeypatch.setattr(plans, "connect", dial)
+    monkeypatch.setattr(connect_plan, "connect", dial)
     return found
 
 
@@ -198,7 +198,7 @@ async def test_rules_of_such_a_project_allow_nothing_forbid_as_ever_and_say_noth
 
 async def test_trust_starts_what_is_not_disabled_and_is_remembered(place: Place, started: list[str]) -> None:
     changes: list[int] = []
-    async with asyncio.timeout(LIMIT), place.host(place.trust, on_change=lambda: changes.append(1)) as host:
+    async with asyncio.timeout(PATIENCE), place.host(place.trust, on_change=lambda: changes.append(1)) as host:
         changes.clear()
         found = {status.name: status.state for status in await host.trust_project()}
         assert found == {"theirs": "connected", "remote": "disabled", "later": "idle"}

@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 
 from trimaran.errors import ConfigError
-from trimaran.host.permissions import Act, AuditLog, Decision, Gate, Policy, Rule, RuleSource
+from trimaran.host.permissions import AuditLog, Decision, Gate, Policy, Rule, RuleSource, Subject
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
-WRITE = Act.tool("fs", "write_file", schema={"required": ["path"]})
+WRITE = Subject.tool("fs", "write_file", schema={"required": ["path"]})
 POLICY = Policy([Rule.of("deny", "mcp__fs__*", source=RuleSource("project", "mcp.toml", "permissions.deny[0]"))])
 SECRET = {"path": "/etc/passwd", "content": "hunter2"}
 
@@ -59,7 +59,7 @@ def test_a_decision_is_one_line_of_json(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     with log(path, key=b"k") as audit:
         audit.record(denied(), SECRET)
-        audit.record(Policy().decide(Act.elicit("fs")))
+        audit.record(Policy().decide(Subject.elicit("fs")))
     first, second = lines(path)
     digest = first.pop("arguments_digest")
     assert first == {
@@ -108,14 +108,14 @@ def test_arguments_that_are_no_json_do_not_break_the_record(tmp_path: Path, argu
 
 def test_long_arguments_are_left_out_and_long_names_are_cut(tmp_path: Path) -> None:
     with log(tmp_path / "log", arguments="full") as audit:
-        audit.record(Policy().decide(Act.tool("fs", "x" * 5000)), {"a": "y" * 100_000})
+        audit.record(Policy().decide(Subject.tool("fs", "x" * 5000)), {"a": "y" * 100_000})
     (line,) = lines(tmp_path / "log")
     assert len(line["act"]) == 300 and "arguments" not in line and line["arguments_bytes"] > 100_000
 
 
 def test_a_name_cannot_forge_a_line(tmp_path: Path) -> None:
     with log(tmp_path / "log", arguments="full") as audit:
-        audit.record(Policy().decide(Act.tool("fs", 'x"}\n{"action": "allow')), {"a": '\n{"action":"allow"}\n'})
+        audit.record(Policy().decide(Subject.tool("fs", 'x"}\n{"action": "allow')), {"a": '\n{"action":"allow"}\n'})
     assert [line["action"] for line in lines(tmp_path / "log")] == ["ask"]
 
 
@@ -149,7 +149,7 @@ def test_only_the_owner_can_read_the_log(tmp_path: Path) -> None:
 
 def test_full_files_are_kept_by_number_and_the_oldest_goes(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    decisions = [Policy().decide(Act.tool("fs", f"t{number}")) for number in range(10)]
+    decisions = [Policy().decide(Subject.tool("fs", f"t{number}")) for number in range(10)]
     with log(path, max_bytes=400, keep=3) as audit:
         for decision in decisions:
             audit.record(decision)
@@ -180,7 +180,7 @@ def test_several_writers_share_a_log_and_lose_nothing(tmp_path: Path) -> None:
     with log(path, max_bytes=2000, keep=200) as first, log(path, max_bytes=2000, keep=200) as second:
         for number in range(150):
             for name, audit in (("a", first), ("b", second)):
-                audit.record(Policy().decide(Act.tool(name, f"t{number}")))
+                audit.record(Policy().decide(Subject.tool(name, f"t{number}")))
             if number % 50 == 0:
                 assert first.flush() and second.flush()
     seen = [line["act"] for file in tmp_path.iterdir() for line in lines(file)]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from trimaran.cli import main
+from trimaran.apps.cli import main
 
 USER = """
 [permissions]

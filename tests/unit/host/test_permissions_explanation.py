@@ -7,9 +7,9 @@ import json
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trimaran.host.permissions import Act, Action, Policy, Rule, RuleSource, Tier, explain
+from trimaran.host.permissions import Action, Policy, Rule, RuleSource, Subject, Tier, explain
 
-WRITE = Act.tool("fs", "write_file", schema={"required": ["path"]})
+WRITE = Subject.tool("fs", "write_file", schema={"required": ["path"]})
 FILE = RuleSource("project", "mcp.toml", "permissions")
 
 
@@ -54,7 +54,7 @@ def test_without_arguments_it_is_about_the_tool_as_such() -> None:
     lines = found.text().splitlines()
     assert lines[0] == "mcp__fs__write_file: ask, unless the arguments say otherwise"
     assert lines[2].endswith("would deny, if the arguments match")
-    assert not explain(POLICY, Act.tool("git", "log")).depends
+    assert not explain(POLICY, Subject.tool("git", "log")).depends
 
 
 def test_a_match_that_is_not_certain_is_said_to_be_so() -> None:
@@ -89,7 +89,7 @@ def test_the_json_says_the_same() -> None:
 def test_an_elicitation_is_explained_too() -> None:
     """R241."""
     policy = Policy([rule("deny", "Elicit(fs)", "deny")])
-    assert explain(policy, Act.elicit("fs")).text().startswith("Elicit(fs): deny\n")
+    assert explain(policy, Subject.elicit("fs")).text().startswith("Elicit(fs): deny\n")
 
 
 EVERY = [

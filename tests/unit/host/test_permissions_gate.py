@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from trimaran.errors import ConfigError
-from trimaran.host.permissions import Act, Decision, Gate, Policy, Rule, RuleError, Standing, Tier
+from trimaran.host.permissions import Decision, Gate, Policy, RememberedAnswers, Rule, RuleError, Subject, Tier
 
-READ = Act.tool("fs", "read_file", schema={"required": ["path"]}, definition="one")
-OTHER = Act.tool("fs", "list", definition="one")
+READ = Subject.tool("fs", "read_file", schema={"required": ["path"]}, definition="one")
+OTHER = Subject.tool("fs", "list", definition="one")
 
 
 class Kept:
@@ -79,7 +79,7 @@ def test_what_was_allowed_for_good_was_allowed_as_it_was_described() -> None:
     """A server that changes a tool after it was allowed has a tool that nobody allowed."""
     passing = gate()
     passing.settle(passing.decide(READ), "allow always")
-    changed = Act.tool("fs", "read_file", schema={"required": ["path"]}, definition="two")
+    changed = Subject.tool("fs", "read_file", schema={"required": ["path"]}, definition="two")
     assert passing.decide(READ).is_allowed
     assert passing.decide(changed).action == "ask"
 
@@ -103,7 +103,7 @@ def test_deny_always_counts_before_everything() -> None:
     assert decision.is_denied and decision.tier is Tier.GLOBAL_DENY and decision.by == "remembered"
     assert "refused by the person" in decision.refusal
     assert allowing.decide(OTHER).is_allowed
-    assert allowing.decide(Act.tool("fs", "read_file", definition="two")).is_denied
+    assert allowing.decide(Subject.tool("fs", "read_file", definition="two")).is_denied
 
 
 def test_a_deny_that_fits_perhaps_holds() -> None:
@@ -115,7 +115,7 @@ def test_a_deny_that_fits_perhaps_holds() -> None:
 
 def test_answers_can_be_taken_back() -> None:
     passing = gate()
-    git = Act.tool("git", "log")
+    git = Subject.tool("git", "log")
     for act in (READ, OTHER, git):
         passing.settle(passing.decide(act), "allow always")
     newest = passing.standing.rules[0]
@@ -138,10 +138,10 @@ def test_an_unknown_answer_is_refused() -> None:
 def test_answers_about_elicitation_stand_too() -> None:
     """R241, R260."""
     passing = gate()
-    passing.settle(passing.decide(Act.elicit("github")), "deny always")
-    assert passing.decide(Act.elicit("github")).is_denied
-    assert passing.decide(Act.elicit("gitlab")).action == "ask"
-    assert passing.decide(Act.tool("github", "search")).action == "ask"
+    passing.settle(passing.decide(Subject.elicit("github")), "deny always")
+    assert passing.decide(Subject.elicit("github")).is_denied
+    assert passing.decide(Subject.elicit("gitlab")).action == "ask"
+    assert passing.decide(Subject.tool("github", "search")).action == "ask"
 
 
 # --- nobody there -----------------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ def test_auto_allow_is_asked_for_and_leaves_denies_alone() -> None:
 
 
 def test_what_a_person_said_before_they_left_still_stands() -> None:
-    standing = Standing()
+    standing = RememberedAnswers()
     attended = gate(standing=standing)
     attended.settle(attended.decide(READ), "allow always")
     assert gate(standing=standing, attended=False).decide(READ).is_allowed

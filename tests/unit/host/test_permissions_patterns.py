@@ -9,18 +9,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trimaran.errors import ConfigError
-from trimaran.host.permissions.acts import Act, main_argument, plain_name
-from trimaran.host.permissions.globs import Fit, Glob, Wild
+from trimaran.host.permissions.globs import Glob, Match, Wildcard
 from trimaran.host.permissions.patterns import Pattern, RuleError, parse_pattern, parse_tool_glob, pointed_at
+from trimaran.host.permissions.subjects import Subject, main_argument, plain_name
 
 quick = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
-SEARCH = Act.tool("github", "search", schema={"required": ["query"], "properties": {"repo": {}, "query": {}}})
+SEARCH = Subject.tool("github", "search", schema={"required": ["query"], "properties": {"repo": {}, "query": {}}})
 
 
-def matches(rule: str, act: Act, **arguments: object) -> bool:
+def matches(rule: str, act: Subject, **arguments: object) -> bool:
     pattern = parse_pattern(rule)
-    return pattern.fits_name(act) and pattern.fit_arguments(act, arguments) is Fit.YES
+    return pattern.fits_name(act) and pattern.fit_arguments(act, arguments) is Match.YES
 
 
 # --- forms ------------------------------------------------------------------------------------------------------------
@@ -82,17 +82,17 @@ def test_parentheses_reach_from_the_first_to_the_last() -> None:
 @pytest.mark.parametrize("rule", ["Elicit(github)", "Elicit:github", "Elicit(git*)", "Elicit", "Elicit(*)", "*"])
 def test_elicitations_are_a_subject_of_rules(rule: str) -> None:
     """R241: both forms are the same."""
-    assert matches(rule, Act.elicit("github"))
-    assert matches(rule, Act.elicit("gitlab")) is (rule not in ("Elicit(github)", "Elicit:github"))
+    assert matches(rule, Subject.elicit("github"))
+    assert matches(rule, Subject.elicit("gitlab")) is (rule not in ("Elicit(github)", "Elicit:github"))
 
 
 def test_rules_for_tools_say_nothing_about_elicitations_and_the_reverse() -> None:
     """R241."""
     assert parse_pattern("Elicit(github)") == parse_pattern("Elicit:github")
     assert not matches("Elicit(github)", SEARCH)
-    assert not matches("mcp__*", Act.elicit("github"))
-    assert not matches("*(x)", Act.elicit("github"), a="x")
-    assert not matches("Elicit(git)", Act.elicit("github"))
+    assert not matches("mcp__*", Subject.elicit("github"))
+    assert not matches("*(x)", Subject.elicit("github"), a="x")
+    assert not matches("Elicit(git)", Subject.elicit("github"))
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_rules_for_tools_say_nothing_about_elicitations_and_the_reverse() -> Non
     ],
 )
 def test_a_backslash_makes_an_ordinary_character(rule: str, value: str) -> None:
-    assert matches(rule, Act.tool("a", "b"), k=value)
+    assert matches(rule, Subject.tool("a", "b"), k=value)
 
 
 # --- mistakes ---------------------------------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ def test_a_servers_glob_that_is_the_name_of_a_tool_matches_it(name: str) -> None
     """R238, R271: names are made plain on both sides, whatever a server calls its tools."""
     if not name or "***" in name:
         return
-    assert parse_tool_glob(name, "fs").fits_name(Act.tool("fs", name))
+    assert parse_tool_glob(name, "fs").fits_name(Subject.tool("fs", name))
 
 
 # --- names ------------------------------------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ def test_a_servers_glob_that_is_the_name_of_a_tool_matches_it(name: str) -> None
 
 def test_names_are_made_plain() -> None:
     """R271."""
-    assert Act.tool("fs", "read.file").name == "mcp__fs__read_file"
+    assert Subject.tool("fs", "read.file").name == "mcp__fs__read_file"
     assert plain_name("a b/c:d\u0456") == "a_b_c_d_"
     assert re.fullmatch(r"[A-Za-z0-9_-]+", plain_name("x\n\x00é"))
 
@@ -279,7 +279,7 @@ def test_the_main_argument_is_the_first_required_one(schema: object, main: str |
 
 def test_rules_know_a_tool_by_its_usual_name_and_by_the_one_a_catalog_gave_it() -> None:
     """R238: a name that had to be shortened for a provider does not take the tool away from its rules."""
-    act = Act.tool("fs", "a.b", name="mcp__fs__a_b_1234abcd")
+    act = Subject.tool("fs", "a.b", name="mcp__fs__a_b_1234abcd")
     assert act.name == "mcp__fs__a_b_1234abcd"
     assert all(parse_pattern(rule).fits_name(act) for rule in ("mcp__fs__a_b", "mcp__fs__a_b_1234abcd", "mcp__fs__*"))
     assert not parse_pattern("mcp__fs__a_b_1").fits_name(act)
@@ -287,21 +287,21 @@ def test_rules_know_a_tool_by_its_usual_name_and_by_the_one_a_catalog_gave_it() 
 
 # --- there and back ---------------------------------------------------------------------------------------------------
 
-RUNS = [Wild.ONE, Wild.RUN, Wild.DEEP]
+RUNS = [Wildcard.ONE, Wildcard.RUN, Wildcard.DEEP]
 
 
-def is_glob(pieces: list[str | Wild]) -> bool:
+def is_glob(pieces: list[str | Wildcard]) -> bool:
     try:
         glob = Glob(pieces)
     except ValueError:
         return False
-    runs = (Wild.RUN, Wild.DEEP)
+    runs = (Wildcard.RUN, Wildcard.DEEP)
     return bool(glob.pieces) and not any(a in runs and b in runs for a, b in zip(pieces, pieces[1:], strict=False))
 
 
 ORDINARY = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
 GLOBS = st.lists(st.one_of(ORDINARY, st.sampled_from(RUNS)), min_size=1, max_size=5).filter(is_glob).map(Glob)
-NAMES = st.lists(st.sampled_from(["a", "B", "_", "-", Wild.ONE, Wild.RUN]), max_size=4).filter(
+NAMES = st.lists(st.sampled_from(["a", "B", "_", "-", Wildcard.ONE, Wildcard.RUN]), max_size=4).filter(
     lambda p: not p or is_glob(p)
 )
 TOOLS = NAMES.map(lambda pieces: Glob(["mcp__fs__x", *pieces]))
@@ -314,9 +314,11 @@ PATTERNS = st.one_of(
         TOOLS,
         st.lists(st.tuples(KEYS, GLOBS), min_size=1, max_size=3),
     ),
-    st.builds(lambda main: Pattern("all", Glob([Wild.RUN]), main), GLOBS),
-    st.just(Pattern("all", Glob([Wild.RUN]))),
-    st.builds(lambda text: Pattern("elicit", Glob([text, Wild.RUN])), st.from_regex("[a-z0-9_-]{1,9}", fullmatch=True)),
+    st.builds(lambda main: Pattern("all", Glob([Wildcard.RUN]), main), GLOBS),
+    st.just(Pattern("all", Glob([Wildcard.RUN]))),
+    st.builds(
+        lambda text: Pattern("elicit", Glob([text, Wildcard.RUN])), st.from_regex("[a-z0-9_-]{1,9}", fullmatch=True)
+    ),
 )
 
 

@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trimaran.host import permissions
-from trimaran.host.permissions import Act, Action, Decision, Policy, Rule, RuleSource, Tier
+from trimaran.host.permissions import Action, Decision, Policy, Rule, RuleSource, Subject, Tier
 from trimaran.host.permissions.rules import SourceKind
 
 quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
-WRITE = Act.tool("fs", "write_file", schema={"required": ["path"], "properties": {"path": {}, "mode": {}}})
+WRITE = Subject.tool("fs", "write_file", schema={"required": ["path"], "properties": {"path": {}, "mode": {}}})
 
 # One rule for each tier, all matching WRITE.
 TIERS: dict[Tier, tuple[Action, str, str | None]] = {
@@ -35,7 +35,7 @@ def rule(tier: Tier, kind: SourceKind = "user") -> Rule:
     return Rule.of(action, text, server=server, source=RuleSource(kind, kind))
 
 
-def decide(*rules: Rule, act: Act = WRITE, **arguments: Any) -> Decision:
+def decide(*rules: Rule, act: Subject = WRITE, **arguments: Any) -> Decision:
     return Policy(rules).decide(act, arguments)
 
 
@@ -99,14 +99,14 @@ def by_the_book(rules: list[Rule], tool: str) -> str:
 @given(RULES, st.sampled_from(NAMES))
 def test_the_decision_is_the_one_of_the_book(rules: list[Rule], tool: str) -> None:
     """R239."""
-    assert decide(*rules, act=Act.tool("fs", tool)).action == by_the_book(rules, tool)
+    assert decide(*rules, act=Subject.tool("fs", tool)).action == by_the_book(rules, tool)
 
 
 @quick
 @given(RULES, st.sampled_from(NAMES), st.randoms())
 def test_neither_source_nor_written_order_changes_what_is_decided(rules: list[Rule], tool: str, dice: Any) -> None:
     """R239, R244: sources say which rule is named, never what is allowed."""
-    act = Act.tool("fs", tool)
+    act = Subject.tool("fs", tool)
     kinds: list[SourceKind] = ["cli", "project", "user", "built-in"]
     shuffled = [Rule(r.action, r.pattern, RuleSource(dice.choice(kinds)), r.server, r.written) for r in rules]
     dice.shuffle(shuffled)
@@ -119,7 +119,7 @@ def test_neither_source_nor_written_order_changes_what_is_decided(rules: list[Ru
 def test_one_more_global_deny_denies_whatever_else_there_is(rules: list[Rule], tool: str) -> None:
     """R239: all global denies count wherever they were written."""
     denied = Rule.of("deny", f"mcp__fs__{tool}", source=RuleSource("built-in"))
-    assert decide(*rules, denied, act=Act.tool("fs", tool)).is_denied
+    assert decide(*rules, denied, act=Subject.tool("fs", tool)).is_denied
 
 
 @quick
@@ -127,7 +127,7 @@ def test_one_more_global_deny_denies_whatever_else_there_is(rules: list[Rule], t
 def test_a_rule_that_restricts_never_makes_anything_allowed(
     rules: list[Rule], tool: str, glob: str, action: Action
 ) -> None:
-    act = Act.tool("fs", tool)
+    act = Subject.tool("fs", tool)
     before = decide(*rules, act=act)
     after = decide(*rules, Rule.of(action, glob, server="fs"), act=act)
     assert before.is_allowed or not after.is_allowed
@@ -151,37 +151,37 @@ def test_a_servers_rules_are_about_its_own_tools() -> None:
     """R238."""
     allowed = Rule.of("allow", "*", server="fs")
     assert decide(allowed).is_allowed
-    assert not decide(allowed, act=Act.tool("fs2", "write_file")).is_allowed
-    assert not decide(allowed, act=Act.elicit("fs")).is_allowed
+    assert not decide(allowed, act=Subject.tool("fs2", "write_file")).is_allowed
+    assert not decide(allowed, act=Subject.elicit("fs")).is_allowed
 
 
 def test_a_server_whose_name_looks_like_anothers_tool_does_not_get_its_rules() -> None:
     """`mcp__fs__x__y` is tool x__y of fs, or tool y of fs__x: a server's rules go by who it is."""
     allowed = Rule.of("allow", "*", server="fs")
-    assert decide(allowed, act=Act.tool("fs", "x__y")).is_allowed
-    assert not decide(allowed, act=Act.tool("fs__x", "y")).is_allowed
+    assert decide(allowed, act=Subject.tool("fs", "x__y")).is_allowed
+    assert not decide(allowed, act=Subject.tool("fs__x", "y")).is_allowed
     denied = Rule.of("deny", "x__*", server="fs")
-    assert not decide(denied, act=Act.tool("fs__x", "y")).is_denied
+    assert not decide(denied, act=Subject.tool("fs__x", "y")).is_denied
 
 
 @pytest.mark.parametrize("tool", ["", "a/b", "../x", "mcp__other__y", "x\ny", "\u0456", "*", "a b", "__", "Elicit(fs)"])
 def test_a_strange_name_of_a_tool_reaches_no_other_rules_than_its_own(tool: str) -> None:
     """R271: names are made plain before rules see them."""
-    act = Act.tool("fs", tool)
+    act = Subject.tool("fs", tool)
     assert decide(Rule.of("deny", "*", server="fs"), act=act).is_denied or tool == ""
     assert not decide(Rule.of("allow", "mcp__other__*"), Rule.of("allow", "Elicit"), act=act).is_allowed
 
 
 def test_elicitations_go_through_the_global_tiers() -> None:
     """R241."""
-    act = Act.elicit("github")
+    act = Subject.elicit("github")
     deny, ask, allow = (Rule.of(action, "Elicit(github)") for action in ("deny", "ask", "allow"))
     assert decide(deny, ask, allow, act=act).tier is Tier.GLOBAL_DENY
     assert decide(ask, allow, act=act).tier is Tier.GLOBAL_ASK
     assert decide(allow, act=act).is_allowed
     assert decide(act=act).tier is Tier.DEFAULT
     assert decide(Rule.of("deny", "*"), act=act).is_denied
-    assert not decide(deny, act=Act.elicit("gitlab")).is_denied
+    assert not decide(deny, act=Subject.elicit("gitlab")).is_denied
     assert not decide(Rule.of("deny", "*", server="github"), act=act).is_denied
 
 
@@ -248,7 +248,7 @@ def test_any_arguments_get_a_decision(value: Any, action: Action) -> None:
 def test_a_model_that_invents_names_does_not_fill_the_memory() -> None:
     policy = Policy([rule(Tier.GLOBAL_DENY)])
     for number in range(5000):
-        assert policy.decide(Act.tool("fs", f"t{number}")).is_denied
+        assert policy.decide(Subject.tool("fs", f"t{number}")).is_denied
     assert len(policy._known) <= 4096  # pyright: ignore[reportPrivateUsage]
 
 
@@ -286,7 +286,7 @@ def test_auto_allow_allows_what_would_be_asked_and_nothing_that_is_denied() -> N
 
 def test_a_question_of_a_server_is_never_answered_by_a_setting() -> None:
     """R245, R258."""
-    denied = decide(act=Act.elicit("fs")).unattended(auto_allow=True)
+    denied = decide(act=Subject.elicit("fs")).unattended(auto_allow=True)
     assert denied.is_denied and denied.refusal == "Elicit(fs) needs a person to answer, and nobody is here."
 
 
@@ -311,14 +311,6 @@ def test_a_decision_can_be_written_as_json() -> None:
 
 
 # --- the package ------------------------------------------------------------------------------------------------------
-
-
-def test_every_public_name_is_where_the_package_says() -> None:
-    assert sorted(permissions.__all__) == dir(permissions)
-    for name in permissions.__all__:
-        assert getattr(permissions, name) is not None
-    with pytest.raises(AttributeError, match="nonsense"):
-        _ = permissions.nonsense  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ import pytest
 from trimaran.errors import ConfigError
 from trimaran.host.config import Machine, Source, read_config
 from trimaran.host.permissions import (
-    Reading,
     Rule,
     RuleError,
     RuleProblem,
     RuleSource,
+    RulesRead,
     check,
     read_config_rules,
     read_options,
@@ -25,7 +25,7 @@ from trimaran.host.permissions import (
 HERE = RuleSource("project", ".trimaran/mcp.toml", "permissions")
 
 
-def reading(text: str, server: str | None = None) -> Reading:
+def reading(text: str, server: str | None = None) -> RulesRead:
     return read_rules(tomllib.loads(text), HERE, server=server)
 
 

@@ -14,22 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.until import PATIENCE, soon
 
 import trimaran
 from trimaran import Context, Host, Server
 from trimaran.errors import TimedOut
-from trimaran.host import Bridge, ConsentLost, HostConfig, Machine, Question, Source, UnknownName, read_config
+from trimaran.host import ConsentBridge, ConsentLost, HostConfig, Machine, Question, Source, UnknownName, read_config
 
-LIMIT = 5.0
 ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
 FORMATS = pytest.mark.parametrize("format", ["anthropic", "openai", "openai-responses", "gemini"])
 ROOT = Path(__file__).resolve().parents[3]
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
-
-
-async def soon(coming: Any) -> Any:
-    async with asyncio.timeout(LIMIT):
-        return await coming
 
 
 def make_server(*tools: str) -> Server:
@@ -70,7 +65,7 @@ async def test_a_server_that_fails_is_left_out_of_the_catalog_with_a_warning(cap
 
 
 @FORMATS
-async def test_a_models_catalog_is_the_same_as_a_persons(format: str) -> None:
+async def test_a_models_catalog_is_the_same_as_a_persons(format: Any) -> None:
     """R220: every tool, once, in the same order, with its own description; and each name finds its tool again."""
     servers = {"b": make_server("say.it", "plain"), "a": make_server("x" * 80, "plain")}
     async with Host(servers, environ={}, separator=":") as host:
@@ -121,7 +116,7 @@ def test_no_sdk_of_a_model_is_imported_by_the_host() -> None:
         for file in source.rglob("*.py")
         if imports.search(file.read_text(encoding="utf-8"))
     }
-    assert {name for name in found if not name.startswith("conversation")} == set()
+    assert {name for name in found if not name.startswith("apps/conversation")} == set()
 
 
 # --- the files -------------------------------------------------------------------------------------------------------
@@ -173,7 +168,7 @@ async def test_an_edit_is_not_seen_before_the_next_host(tmp_path: Path) -> None:
     [{"ask": ["Elicit(asker)"]}, {"allow": ["Elicit(asker)"]}, {"allow": ["*"]}, {}],
     ids=["ask", "allow", "allow-all", "default"],
 )
-async def test_a_question_that_is_asked_about_or_allowed_is_shown(era: str, rules: Any) -> None:
+async def test_a_question_that_is_asked_about_or_allowed_is_shown(era: Any, rules: Any) -> None:
     """R260: no rule answers a form."""
     shown: list[str] = []
 
@@ -191,7 +186,7 @@ async def test_a_question_that_is_asked_about_or_allowed_is_shown(era: str, rule
 
 @ERAS
 @pytest.mark.parametrize("rule", ["Elicit(asker)", "Elicit:asker", "Elicit(ask*)", "Elicit"])
-async def test_every_way_to_write_that_a_server_may_not_ask_holds(era: str, rule: str) -> None:
+async def test_every_way_to_write_that_a_server_may_not_ask_holds(era: Any, rule: str) -> None:
     """R241, R260."""
     shown: list[Question] = []
     options: dict[str, Any] = {"on_question": shown.append, "options": {"era": era}, "environ": {}}
@@ -202,10 +197,10 @@ async def test_every_way_to_write_that_a_server_may_not_ask_holds(era: str, rule
 
 @ERAS
 async def test_a_server_whose_question_nobody_answers_is_declined_in_time(
-    era: str, caplog: pytest.LogCaptureFixture
+    era: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """R259: five minutes, here a moment; the server hears a no, and the log of it."""
-    bridge = Bridge(cap=0.01)
+    bridge = ConsentBridge(cap=0.01)
     options: dict[str, Any] = {"bridge": bridge, "options": {"era": era}, "environ": {}, "allow": ["*"]}
     async with bridge.attend(), Host({"asker": make_asker()}, **options) as host:
         assert (await soon(host.call("mcp__asker__greet"))).text == "decline None"
@@ -213,9 +208,9 @@ async def test_a_server_whose_question_nobody_answers_is_declined_in_time(
 
 
 @ERAS
-async def test_a_server_whose_question_was_left_behind_gets_an_error(era: str) -> None:
+async def test_a_server_whose_question_was_left_behind_gets_an_error(era: Any) -> None:
     """R259: whoever was to answer is gone, so the call ends, and is no yes."""
-    bridge = Bridge()
+    bridge = ConsentBridge()
     options: dict[str, Any] = {"bridge": bridge, "options": {"era": era}, "environ": {}, "allow": ["*"]}
     async with Host({"asker": make_asker()}, **options) as host:
         async with bridge.attend() as questions:
@@ -229,7 +224,7 @@ async def test_a_server_whose_question_was_left_behind_gets_an_error(era: str) -
 
 
 @ERAS
-async def test_a_change_of_one_servers_resources_leaves_the_others_known(era: str) -> None:
+async def test_a_change_of_one_servers_resources_leaves_the_others_known(era: Any) -> None:
     """R262, R263: listed at the first mention, and anew only where something changed."""
     asked: dict[str, int] = {"a": 0, "b": 0}
 
@@ -250,7 +245,7 @@ async def test_a_change_of_one_servers_resources_leaves_the_others_known(era: st
         await host.expand("@a:x and @b:x")
         assert asked == {"a": 1, "b": 1}
         servers["a"].add_resource("a://y", lambda: "y", name="y")
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(PATIENCE):
             while "@a:y" not in await host.complete_mention("@a:"):
                 await asyncio.sleep(0.001)
         await host.expand("@a:y and @b:x")
@@ -318,7 +313,7 @@ async def test_a_start_is_waited_for_as_long_as_the_first_that_has_a_say_says(
     """R267, R269: the host stops waiting, and the server goes on starting."""
     host = Host(configured(f'[server.s]\ncommand = "x"\n{table}\n'), environ=environ)
     give_target(host, "s", make_silent())
-    async with asyncio.timeout(LIMIT), host:
+    async with asyncio.timeout(PATIENCE), host:
         (status,) = host.status()
         assert (status.state, status.retries, status.reason) == ("starting", False, "")
         waits = host._servers["s"].startup_timeout  # pyright: ignore[reportPrivateUsage]
@@ -339,7 +334,7 @@ async def test_a_start_is_given_up_after_the_limit_that_has_the_first_say(
     """R269, R272: marked failed, with the limit that was too short."""
     host = Host(configured(f'[server.s]\ncommand = "x"\n{table}\n'), environ=environ)
     give_target(host, "s", make_silent())
-    async with asyncio.timeout(LIMIT), host:
+    async with asyncio.timeout(PATIENCE), host:
         (status,) = host.status()
         assert (status.state, status.retries) == ("failed", True)
         assert said in status.reason
@@ -359,7 +354,7 @@ def make_silent() -> Server:
 
 @ERAS
 @pytest.mark.parametrize("way", ["given up", "timed out", "closed"])
-async def test_whatever_ends_a_call_ends_it_at_the_server(era: str, way: str) -> None:
+async def test_whatever_ends_a_call_ends_it_at_the_server(era: Any, way: str) -> None:
     """R274: the person's cancel, the time limit, and the end of the host."""
     began, ended = asyncio.Event(), asyncio.Event()
     servers = {"s": make_sleeper(ended, began)}

@@ -22,26 +22,25 @@ from urllib.parse import parse_qsl, urlsplit
 import aiohttp
 import msgspec
 import pytest
+from tests.support.mean_authority import NOISE, Mean, digest
+from tests.support.until import PATIENCE, soon
 
-from trimaran import Host, dialers
-from trimaran.client.meeting import EraMemory
+from trimaran import Host, connecting
+from trimaran.client.negotiation import EraMemory
 from trimaran.errors import AuthorizationFailed, ConfigError, LoginRequired, UnsafeUrl
 from trimaran.host import Machine, ServerUnavailable, Source, read_config
 from trimaran.oauth import Credentials, OAuth
-from trimaran.state import MemoryTokens, token_key, tokens
-from trimaran.transports.loopback import LoopbackLogin
+from trimaran.state import MemoryTokens, token_key, token_storage
+from trimaran.transports.loopback_login import LoopbackLogin
 
-from ...auth.mean import NOISE, Mean, digest
-
-LIMIT = 5.0
 MACHINE = Machine(home="/home/ada", workspace="/work", environ={})
 
 
 @pytest.fixture(autouse=True)
 def nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Neither its browser nor its logins; and a port may have been another server's a moment ago."""
-    monkeypatch.setattr(dialers, "_memory", EraMemory())
-    monkeypatch.setattr(tokens, "_warned", set[str]())
+    monkeypatch.setattr(connecting, "_memory", EraMemory())
+    monkeypatch.setattr(token_storage, "_warned", set[str]())
     monkeypatch.setitem(sys.modules, "keyring", None)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY", "SSH_CONNECTION", "TRIMARAN_MCP_OAUTH_PORT"):
@@ -57,11 +56,6 @@ def host_of(mean: Mean, more: str = 'oauth = "auto"', *, keep: bool = False, **o
     if not keep:
         options.setdefault("tokens", MemoryTokens())
     return Host(config, allow=["*"], environ={}, **options)
-
-
-async def soon(coming: Any) -> Any:
-    async with asyncio.timeout(LIMIT):
-        return await coming
 
 
 async def whoami(host: Host) -> str:
@@ -114,7 +108,7 @@ async def test_the_page_is_printed_the_code_exchanged_and_the_listener_closed(
     async with Mean() as mean, host_of(mean) as host:
         login = asyncio.ensure_future(host.authorize("notes"))
         printed = ""
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(PATIENCE):
             while "\n" not in printed:
                 await asyncio.sleep(0.001)
                 printed += capsys.readouterr().err
@@ -387,7 +381,7 @@ async def test_who_does_what_the_reason_says_has_logged_in() -> None:
         url, name = advice.groups()
         # As the command does, which calls a login by the host's name unless told otherwise.
         grant = OAuth(login=mean.browse, store=store, name=name or urlsplit(url).netloc)
-        async with dialers.connect(url, auth=grant) as client:
+        async with connecting.connect(url, auth=grant) as client:
             await client.list_tools()
         assert (await soon(host.reload("notes"))).state == "connected"
 
@@ -427,7 +421,7 @@ async def test_a_refresh_that_is_refused_clears_the_tokens_and_the_next_login_is
             mean.issuer.revoke_access()
             with pytest.raises(LoginRequired):
                 await host.call("mcp__notes__whoami")
-            async with asyncio.timeout(LIMIT):
+            async with asyncio.timeout(PATIENCE):
                 while host.status()[0].state != "needs_auth":
                     changed.clear()
                     await changed.wait()

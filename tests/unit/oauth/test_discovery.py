@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.oauth_stage import ISSUER, SERVER, Stage, metadata, reply, resource
 
 from trimaran.errors import AuthorizationFailed, UnsafeUrl
 from trimaran.oauth.discovery import (
@@ -12,8 +13,6 @@ from trimaran.oauth.discovery import (
     discover_protected_resource,
     protected_resource_urls,
 )
-
-from .stage import ISSUER, SERVER, Stage, metadata, reply, resource
 
 ORIGIN = "https://mcp.example.com"
 PATH_FORM = f"{ORIGIN}/.well-known/oauth-protected-resource/v1/mcp"

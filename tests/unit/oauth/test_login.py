@@ -8,13 +8,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.oauth_stage import ISSUER, NOW, REDIRECT, SERVER, Stage, metadata, reply, resource, token
 
 from trimaran.errors import AuthorizationFailed, ConfigError, LoginRequired
 from trimaran.oauth import Credentials, OAuth
 from trimaran.oauth.authorization import code_challenge
-from trimaran.oauth.grant import Need
-
-from .stage import ISSUER, NOW, REDIRECT, SERVER, Stage, metadata, reply, resource, token
+from trimaran.oauth.grant import CredentialNeed
 
 PATH_FORM = "https://mcp.example.com/.well-known/oauth-protected-resource/v1/mcp"
 AS_METADATA = f"{ISSUER}/.well-known/oauth-authorization-server"
@@ -33,15 +32,17 @@ def other_server(**changes: Any) -> dict[str, Any]:
     }
 
 
-def need(why: Any = "refused", challenge: str = "Bearer", **changes: Any) -> Need:
-    return Need(why=why, server_url=SERVER, www_authenticate=challenge, **changes)
+def need(why: Any = "refused", challenge: str = "Bearer", **changes: Any) -> CredentialNeed:
+    return CredentialNeed(why=why, server_url=SERVER, www_authenticate=challenge, **changes)
 
 
 def person(**options: Any) -> OAuth:
     return OAuth(login=lambda url: url, **options)
 
 
-def log_in(stage: Stage, grant: OAuth, what: Need | None = None, held: Credentials | None = None) -> Credentials:
+def log_in(
+    stage: Stage, grant: OAuth, what: CredentialNeed | None = None, held: Credentials | None = None
+) -> Credentials:
     found = stage.play(grant.acquire(what or need(), stage.world, held))
     assert found is not None
     return found

@@ -6,12 +6,11 @@ import json
 from typing import Any
 
 import pytest
+from tests.support.oauth_stage import REDIRECT, Stage, reply
 
 from trimaran.errors import AuthorizationFailed
 from trimaran.oauth.metadata import ServerMetadata
 from trimaran.oauth.registration import choose_auth_method, client_metadata, register_client
-
-from .stage import REDIRECT, Stage, reply
 
 ENDPOINT = "https://as.example.com/register"
 

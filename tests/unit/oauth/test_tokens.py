@@ -6,6 +6,7 @@ import base64
 from typing import Any
 
 import pytest
+from tests.support.oauth_stage import Stage, reply, token
 
 from trimaran.errors import AuthorizationFailed
 from trimaran.oauth.dpop import ProofKey
@@ -20,8 +21,6 @@ from trimaran.oauth.tokens import (
     revoke_token,
     token_exchange,
 )
-
-from .stage import Stage, reply, token
 
 ENDPOINT = "https://as.example.com/token"
 RESOURCE = "https://mcp.example.com/mcp"

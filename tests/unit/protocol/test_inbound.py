@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from trimaran.errors import ProtocolError
-from trimaran.protocol.inbound import Answer, Batch, Call, Notice, Reader
+from trimaran.protocol.inbound import Batch, IncomingCall, IncomingNotification, IncomingReply, MessageReader
 from trimaran.protocol.methods import METHODS
 
 MODERN = "2026-07-28"
@@ -17,8 +17,10 @@ META: dict[str, Any] = {P + "protocolVersion": MODERN, P + "clientCapabilities":
 MODERN_ROWS = {n: r for n, r in METHODS.items() if r.modern}
 
 
-def reader(*, legacy: bool = True, without: str = "") -> Reader:
-    return Reader({n: r for n, r in MODERN_ROWS.items() if not (without and n.startswith(without))}, legacy=legacy)
+def reader(*, legacy: bool = True, without: str = "") -> MessageReader:
+    return MessageReader(
+        {n: r for n, r in MODERN_ROWS.items() if not (without and n.startswith(without))}, legacy=legacy
+    )
 
 
 def frame(method: str = "tools/list", params: Any = None, **rest: Any) -> bytes:
@@ -45,7 +47,7 @@ def refused(body: bytes, given: dict[str, str] | None = None, **options: Any) ->
 
 def test_a_modern_request_is_a_typed_call() -> None:
     call = reader().read(frame("tools/call", {"name": "add", "arguments": {"a": 1}}))
-    assert isinstance(call, Call)
+    assert isinstance(call, IncomingCall)
     assert (call.id, call.method, call.modern, call.params.name) == (1, "tools/call", True, "add")
     assert bytes(call.params.arguments) == b'{"a": 1}'
     assert call.meta == META
@@ -56,7 +58,7 @@ def test_a_modern_request_is_a_typed_call() -> None:
 
 def test_the_reserved_wishes_of_a_request_are_on_the_call() -> None:
     call = reader().read(frame(params={"_meta": {**META, "progressToken": "t", P + "logLevel": "debug", "v.x/y": 1}}))
-    assert isinstance(call, Call)
+    assert isinstance(call, IncomingCall)
     assert (call.progress_token, call.log_level, call.meta["v.x/y"]) == ("t", "debug", 1)
 
 
@@ -65,7 +67,7 @@ def test_a_request_that_names_no_revision_is_a_legacy_call(params: Any) -> None:
     """protocol.md 2.1 (8, 9)."""
     body = {"jsonrpc": "2.0", "id": "a", "method": "ping", **({} if params is ... else {"params": params})}
     call = reader().read(json.dumps(body).encode())
-    assert isinstance(call, Call)
+    assert isinstance(call, IncomingCall)
     assert (call.peer, call.modern, call.id) == (None, False, "a")
     assert call.meta == {}
 
@@ -75,7 +77,7 @@ def test_a_legacy_call_with_bad_params_keeps_the_reason_for_later() -> None:
     call = reader().read(
         b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":1,"_meta":{"progressToken":3}}}'
     )
-    assert isinstance(call, Call)
+    assert isinstance(call, IncomingCall)
     assert call.params is None
     assert call.shape_error is not None
     assert call.progress_token == 3
@@ -84,7 +86,7 @@ def test_a_legacy_call_with_bad_params_keeps_the_reason_for_later() -> None:
 def test_params_that_are_no_object_keep_the_reason_too() -> None:
     """R85."""
     call = reader().read(b'{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}')
-    assert isinstance(call, Call)
+    assert isinstance(call, IncomingCall)
     assert call.params is None
 
 
@@ -93,7 +95,7 @@ def test_params_that_are_no_object_keep_the_reason_too() -> None:
 )
 def test_a_message_without_an_id_is_a_notice(params: str, seen: Any) -> None:
     notice = reader().read(('{"jsonrpc":"2.0","method":"notifications/x"' + params + "}").encode())
-    assert notice == Notice("notifications/x", seen)
+    assert notice == IncomingNotification("notifications/x", seen)
 
 
 def test_a_notice_says_whether_it_is_modern() -> None:
@@ -105,13 +107,13 @@ def test_a_notice_says_whether_it_is_modern() -> None:
         reader().read(plain, {}),
         reader().read(plain),
     ]
-    assert [n.modern for n in found if isinstance(n, Notice)] == [True, True, False, False]
+    assert [n.modern for n in found if isinstance(n, IncomingNotification)] == [True, True, False, False]
 
 
 def test_a_message_without_a_method_is_an_answer() -> None:
-    assert reader().read(b'{"jsonrpc":"2.0","id":"srv-1","result":{"a":1}}') == Answer("srv-1", result={"a": 1})
-    assert reader().read(b'{"jsonrpc":"2.0","id":1,"error":{"code":-1}}') == Answer(1, error={"code": -1})
-    assert reader().read(b'{"jsonrpc":"2.0","id":1,"result":null}') == Answer(1, result=None)
+    assert reader().read(b'{"jsonrpc":"2.0","id":"srv-1","result":{"a":1}}') == IncomingReply("srv-1", result={"a": 1})
+    assert reader().read(b'{"jsonrpc":"2.0","id":1,"error":{"code":-1}}') == IncomingReply(1, error={"code": -1})
+    assert reader().read(b'{"jsonrpc":"2.0","id":1,"result":null}') == IncomingReply(1, result=None)
 
 
 def test_an_array_is_a_batch_of_raw_messages() -> None:
@@ -191,14 +193,14 @@ def test_bytes_that_are_no_text_are_refused_wherever_they_stand(body: bytes) -> 
 
 def test_a_request_with_all_its_headers_climbs_the_whole_ladder() -> None:
     call = reader().read(frame("tools/call", {"name": "x"}), headers("tools/call", "x"))
-    assert isinstance(call, Call)
+    assert isinstance(call, IncomingCall)
     assert call.headers is not None
 
 
 def test_blanks_around_a_header_value_do_not_count() -> None:
     """protocol.md 3.2: trim OWS."""
     given = headers("tools/call", " x ", mcp_protocol_version=f" {MODERN}\t", mcp_method="\ttools/call ")
-    assert isinstance(reader().read(frame("tools/call", {"name": "x"}), given), Call)
+    assert isinstance(reader().read(frame("tools/call", {"name": "x"}), given), IncomingCall)
 
 
 LADDER: list[tuple[str, bytes, dict[str, str] | None, int, int]] = [
@@ -268,7 +270,7 @@ def test_the_first_rung_that_breaks_answers(body: bytes, given: Any, code: int, 
 def test_a_base64_name_header_is_compared_decoded() -> None:
     """protocol.md 3.3."""
     given = headers("tools/call", "=?base64?R3LDvMOfZQ==?=")
-    assert isinstance(reader().read(frame("tools/call", {"name": "Grüße"}), given), Call)
+    assert isinstance(reader().read(frame("tools/call", {"name": "Grüße"}), given), IncomingCall)
 
 
 def test_an_unsupported_version_lists_what_is_spoken() -> None:
@@ -289,8 +291,8 @@ def test_a_method_whose_capability_is_not_advertised_is_unknown() -> None:
 
 def test_the_table_of_served_methods_is_live() -> None:
     served = dict(MODERN_ROWS)
-    live = Reader(served)
-    assert isinstance(live.read(frame()), Call)
+    live = MessageReader(served)
+    assert isinstance(live.read(frame()), IncomingCall)
     del served["tools/list"]
     with pytest.raises(ProtocolError):
         live.read(frame())
@@ -307,7 +309,7 @@ def test_a_missing_method_is_told_before_its_params() -> None:
 @pytest.mark.parametrize("version", ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05", " 2025-06-18 "])
 def test_a_legacy_version_header_opens_the_legacy_door(version: str) -> None:
     call = reader().read(b'{"jsonrpc":"2.0","id":1,"method":"ping"}', {"mcp-protocol-version": version})
-    assert isinstance(call, Call)
+    assert isinstance(call, IncomingCall)
     assert call.peer is None
 
 
@@ -316,7 +318,7 @@ def test_initialize_may_come_with_any_version_header() -> None:
     call = reader().read(
         b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}', {"mcp-protocol-version": "v999"}
     )
-    assert isinstance(call, Call)
+    assert isinstance(call, IncomingCall)
 
 
 HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}

@@ -12,7 +12,7 @@ import pytest
 from trimaran.errors import Error, ProtocolError, StateRejected
 from trimaran.protocol.journal import (
     MAX_JOURNAL_BYTES,
-    Ask,
+    InputRequest,
     Journal,
     ask_key,
     check_same_ask,
@@ -29,8 +29,8 @@ def shown(value: object) -> str:
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
 
 
-ELICIT = Ask("elicit-1", "elicitation/create", "0123456789abcdef")
-ROOTS = Ask("roots-1", "roots/list", "fedcba9876543210")
+ELICIT = InputRequest("elicit-1", "elicitation/create", "0123456789abcdef")
+ROOTS = InputRequest("roots-1", "roots/list", "fedcba9876543210")
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_journal_too_large_to_travel_names_its_largest_entry() -> None:
     with pytest.raises(Error, match="answer 'elicit-1' takes"):
         write_journal(Journal(answers={"elicit-1": {"content": "x" * 50_000}}))
     with pytest.raises(Error, match="too many asks"):
-        write_journal(Journal(asked={str(n): Ask(str(n), "roots/list", "0" * 16) for n in range(2000)}))
+        write_journal(Journal(asked={str(n): InputRequest(str(n), "roots/list", "0" * 16) for n in range(2000)}))
 
 
 def test_the_largest_journal_still_fits_into_a_sealed_state() -> None:
@@ -184,13 +184,17 @@ def test_a_response_that_is_no_object_is_refused_by_key(journal: Journal | None,
 
 def test_the_same_ask_and_a_new_one_pass() -> None:
     check_same_ask(ASKED, ELICIT)
-    check_same_ask(ASKED, Ask("elicit-2", "elicitation/create", "0" * 16))
+    check_same_ask(ASKED, InputRequest("elicit-2", "elicitation/create", "0" * 16))
 
 
 @pytest.mark.parametrize(
-    "ask", [Ask("elicit-1", "elicitation/create", "1" * 16), Ask("elicit-1", "roots/list", "0123456789abcdef")]
+    "ask",
+    [
+        InputRequest("elicit-1", "elicitation/create", "1" * 16),
+        InputRequest("elicit-1", "roots/list", "0123456789abcdef"),
+    ],
 )
-def test_another_ask_under_a_known_key_is_an_error_naming_both(ask: Ask) -> None:
+def test_another_ask_under_a_known_key_is_an_error_naming_both(ask: InputRequest) -> None:
     with pytest.raises(ProtocolError) as caught:
         check_same_ask(ASKED, ask)
     assert caught.value.code == -32603

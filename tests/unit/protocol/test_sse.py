@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trimaran.errors import LocalProtocolError, RemoteProtocolError
-from trimaran.protocol.sse import COMMENT, Event, SSEParser, encode_event, encode_priming
+from trimaran.protocol.sse import COMMENT, SseEvent, SSEParser, encode_event, encode_priming
 
 
 @pytest.mark.parametrize(
@@ -34,38 +34,38 @@ def test_a_field_that_would_break_the_stream_is_refused(value: str) -> None:
         encode_event(b"x", event=value)
 
 
-STREAMS: list[tuple[bytes, list[Event]]] = [
-    (b"data: {}\n\n", [Event(b"{}")]),
-    (b"data: {}\r\n\r\n", [Event(b"{}")]),
-    (b"data: {}\r\r", [Event(b"{}")]),
-    (b"data: a\r\ndata: b\rdata: c\ndata\n\r\n", [Event(b"a\nb\nc\n")]),
-    (b"data:no space\n\n", [Event(b"no space")]),
-    (b"data:  two spaces\n\n", [Event(b" two spaces")]),
-    (b"data: a:b:c\n\n", [Event(b"a:b:c")]),
-    (b"\xef\xbb\xbfdata: bom\n\n", [Event(b"bom")]),
-    (b"data: 1\n\n\xef\xbb\xbfdata: 2\n\n", [Event(b"1")]),
-    (b": comment\n\ndata: a\n: inside\n\n" + COMMENT, [Event(b"a")]),
-    (b"event: endpoint\ndata: /x\n\ndata: y\n\n", [Event(b"/x", "endpoint"), Event(b"y")]),
-    (b"event:\ndata: y\n\n", [Event(b"y", "message")]),
-    (b"event: lost\n\ndata: y\n\n", [Event(b"y")]),
-    (b"id: 1\ndata: a\n\ndata: b\n\nid\ndata: c\n\n", [Event(b"a", id="1"), Event(b"b", id="1"), Event(b"c")]),
-    (b"id: 1\ndata: a\n\nid: 2\0\ndata: b\n\n", [Event(b"a", id="1"), Event(b"b", id="1")]),
+STREAMS: list[tuple[bytes, list[SseEvent]]] = [
+    (b"data: {}\n\n", [SseEvent(b"{}")]),
+    (b"data: {}\r\n\r\n", [SseEvent(b"{}")]),
+    (b"data: {}\r\r", [SseEvent(b"{}")]),
+    (b"data: a\r\ndata: b\rdata: c\ndata\n\r\n", [SseEvent(b"a\nb\nc\n")]),
+    (b"data:no space\n\n", [SseEvent(b"no space")]),
+    (b"data:  two spaces\n\n", [SseEvent(b" two spaces")]),
+    (b"data: a:b:c\n\n", [SseEvent(b"a:b:c")]),
+    (b"\xef\xbb\xbfdata: bom\n\n", [SseEvent(b"bom")]),
+    (b"data: 1\n\n\xef\xbb\xbfdata: 2\n\n", [SseEvent(b"1")]),
+    (b": comment\n\ndata: a\n: inside\n\n" + COMMENT, [SseEvent(b"a")]),
+    (b"event: endpoint\ndata: /x\n\ndata: y\n\n", [SseEvent(b"/x", "endpoint"), SseEvent(b"y")]),
+    (b"event:\ndata: y\n\n", [SseEvent(b"y", "message")]),
+    (b"event: lost\n\ndata: y\n\n", [SseEvent(b"y")]),
+    (b"id: 1\ndata: a\n\ndata: b\n\nid\ndata: c\n\n", [SseEvent(b"a", id="1"), SseEvent(b"b", id="1"), SseEvent(b"c")]),
+    (b"id: 1\ndata: a\n\nid: 2\0\ndata: b\n\n", [SseEvent(b"a", id="1"), SseEvent(b"b", id="1")]),
     (b"DATA: a\nfoo: b\ndata : c\n data: d\n\n", []),
     (b"data\n\n", []),
     (b"data:\n\n", []),
-    (b"data\ndata\n\n", [Event(b"\n")]),
+    (b"data\ndata\n\n", [SseEvent(b"\n")]),
     (b"\n\n\r\n\r", []),
-    ("data: é€𝄞\n\n".encode(), [Event("é€𝄞".encode())]),
-    (b"data: \xff\n\n", [Event(b"\xff")]),
-    (b"event: \xff\nid: \xff\ndata: a\n\n", [Event(b"a", "\ufffd", "\ufffd")]),
-    (b"data: a\x0bb\x0cc\x85\xe2\x80\xa8d\n\n", [Event(b"a\x0bb\x0cc\x85\xe2\x80\xa8d")]),
+    ("data: é€𝄞\n\n".encode(), [SseEvent("é€𝄞".encode())]),
+    (b"data: \xff\n\n", [SseEvent(b"\xff")]),
+    (b"event: \xff\nid: \xff\ndata: a\n\n", [SseEvent(b"a", "\ufffd", "\ufffd")]),
+    (b"data: a\x0bb\x0cc\x85\xe2\x80\xa8d\n\n", [SseEvent(b"a\x0bb\x0cc\x85\xe2\x80\xa8d")]),
     (b"data: unfinished\n", []),
     (b"data: unfinished", []),
 ]
 
 
 @pytest.mark.parametrize(("stream", "events"), STREAMS, ids=lambda value: ascii(value)[:50])
-def test_a_stream_reads_alike_whole_cut_anywhere_and_byte_by_byte(stream: bytes, events: list[Event]) -> None:
+def test_a_stream_reads_alike_whole_cut_anywhere_and_byte_by_byte(stream: bytes, events: list[SseEvent]) -> None:
     assert SSEParser().feed(stream) == events
     for cut in range(len(stream) + 1):
         parser = SSEParser()
@@ -90,7 +90,7 @@ def test_an_id_counts_only_once_its_event_has_ended() -> None:
 
 
 def test_an_id_given_at_the_start_is_that_of_the_first_events() -> None:
-    assert SSEParser(last_event_id="9").feed(b"data: a\n\n") == [Event(b"a", id="9")]
+    assert SSEParser(last_event_id="9").feed(b"data: a\n\n") == [SseEvent(b"a", id="9")]
 
 
 @pytest.mark.parametrize("text", [b"", b"-1", b"1.5", b"1e3", b" 5", b"5 ", b"soon", "٣".encode(), b"9" * 5000])
@@ -132,7 +132,7 @@ def test_an_event_over_the_limit_is_refused_whole_or_byte_by_byte(stream: bytes)
 
 def test_events_before_one_too_large_are_not_lost_with_it() -> None:
     parser = SSEParser(100)
-    assert parser.feed(b"data: a\n\ndata: " + b"x" * 200) == [Event(b"a")]
+    assert parser.feed(b"data: a\n\ndata: " + b"x" * 200) == [SseEvent(b"a")]
     for _ in range(2):
         with pytest.raises(RemoteProtocolError):
             parser.feed(b"data: b\n\n")
@@ -149,4 +149,4 @@ def test_a_megabyte_fed_byte_by_byte_is_one_event() -> None:
     parser.feed(b"data: ")
     for _ in range(1_000_000):
         parser.feed(b"x")
-    assert parser.feed(b"\n\n") == [Event(b"x" * 1_000_000)]
+    assert parser.feed(b"\n\n") == [SseEvent(b"x" * 1_000_000)]

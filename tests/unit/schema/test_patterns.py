@@ -9,12 +9,11 @@ import msgspec
 import pydantic
 import pytest
 import typing_extensions
+from tests.support.shapes import PATTERNS
 
 from trimaran.errors import DeclarationError
 from trimaran.schema import schema_of
 from trimaran.schema._patterns import portable_pattern
-
-from ...shapes import PATTERNS
 
 Name = typing_extensions.TypeAliasType("Name", Annotated[str, msgspec.Meta(pattern="^a", max_length=9)])
 

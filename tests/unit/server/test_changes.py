@@ -7,11 +7,11 @@ import threading
 from typing import Any
 
 import pytest
+from tests.support.memory_peer import P, Peer
+from tests.support.until import until
 
 from trimaran import ProtocolError, Server
 from trimaran.server.changes import Changes, Notify
-
-from .peer import P, Peer, until
 
 EVERYTHING = {
     "toolsListChanged": True,

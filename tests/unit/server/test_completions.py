@@ -6,12 +6,11 @@ import logging
 from typing import Any
 
 import pytest
+from tests.support.memory_peer import Peer
 
 from trimaran import Context, Server
 from trimaran.errors import DeclarationError
 from trimaran.types import CompleteResult, Completion
-
-from .peer import Peer
 
 
 def asking(fn: Any) -> Server:

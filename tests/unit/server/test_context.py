@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from tests.support.memory_peer import ALL, LEGACY, MODERN, P, Peer, texts
+from tests.support.until import soon, until
 
 from trimaran import Context, ProtocolError, Server
 from trimaran.content import user_message
 from trimaran.errors import DeclarationError, TimedOut
 from trimaran.server.context import Trace, log_levels
 from trimaran.types import Implementation
-
-from .peer import ALL, LEGACY, MODERN, P, Peer, soon, texts, until
 
 
 def serving(fn: Any, **options: Any) -> Server:
@@ -202,7 +204,7 @@ async def test_the_level_changes_only_if_the_hook_agrees() -> None:
 async def test_a_level_that_does_not_exist_is_the_authors_mistake() -> None:
     async def keep(ctx: Context) -> str:
         with pytest.raises(DeclarationError, match="loud"):
-            ctx.log("loud", "x")
+            ctx.log("loud", "x")  # pyright: ignore[reportArgumentType]
         return "x"
 
     assert texts(await serving(keep).call_tool("t")) == ["x"]
@@ -568,3 +570,20 @@ async def test_a_step_gives_back_what_its_function_declares() -> None:
 
     await serving(work).call_tool("t")
     assert seen == [Person("Ada"), Person("Bob", 3), {"a": [1, 2]}]
+
+
+@asynccontextmanager
+async def list_of_ships(server: Server) -> AsyncIterator[list[str]]:
+    yield ["Otter"]
+
+
+async def test_a_context_with_type_arguments_is_found_by_its_annotation() -> None:
+    server = Server("typed", version="1", lifespan=list_of_ships, init=lambda argument: 7)
+
+    @server.tool
+    async def look(word: str, ctx: Context[int, list[str]]) -> str:
+        return f"{word} {ctx.state} {ctx.lifespan_state[0]}"
+
+    result = await server.call_tool("look", {"word": "a"})
+    assert "a 7 Otter" in repr(result.content)
+    await server.stop()

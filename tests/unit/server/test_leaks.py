@@ -6,12 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.support.memory_peer import Peer
 
 from trimaran import Context, Server, ToolError, connect, errors
 from trimaran.fleet import unavailable
 from trimaran.state import StoreFull, StoreUnavailable
-
-from .peer import Peer
 
 SECRET = "/srv/secret.db"
 ACCIDENTS: dict[str, Callable[[], Exception]] = {

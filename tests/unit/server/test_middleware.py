@@ -6,12 +6,11 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.support.memory_peer import MODERN, Peer, texts
 
 from trimaran import CallToolResult, Context, ProtocolError, Server, ToolError, connect
 from trimaran.errors import CallError, DeclarationError
 from trimaran.types import ListToolsResult
-
-from .peer import MODERN, Peer, texts
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ import logging
 from typing import Any, Literal, NotRequired, TypedDict
 
 import pytest
+from tests.support.memory_peer import Peer
+from tests.support.until import soon
 
 from trimaran import Context, ProtocolError, Server, ToolError, connect, content
 from trimaran.errors import DeclarationError
 from trimaran.types import PromptArgument
-
-from .peer import Peer, soon
 
 
 @pytest.fixture

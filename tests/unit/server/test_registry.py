@@ -6,12 +6,11 @@ import threading
 from typing import Any
 
 import pytest
+from tests.support.memory_peer import Peer
 
 from trimaran import Server
 from trimaran.errors import DeclarationError, ProtocolError
 from trimaran.server.registry import Registry
-
-from .peer import Peer
 
 
 class Thing:

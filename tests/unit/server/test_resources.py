@@ -6,12 +6,12 @@ import logging
 from typing import Any
 
 import pytest
+from tests.support.memory_peer import Peer
+from tests.support.until import soon
 
 from trimaran import Context, ProtocolError, Server, ToolError
 from trimaran.errors import DeclarationError
 from trimaran.types import Annotations
-
-from .peer import Peer, soon
 
 
 @pytest.fixture

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from tests.support.memory_peer import LEGACY, MODERN, Peer, texts
+from tests.support.until import soon
 
 from trimaran import Context, ProtocolError, Server
 from trimaran.errors import ConfigError, DeclarationError, Error, TimedOut
 from trimaran.protocol.methods import extend
 from trimaran.types import DiscoverParams, Prompt, Resource, ResourceTemplate, Tool
-
-from .peer import LEGACY, MODERN, Peer, soon, texts
 
 # --- declaring -------------------------------------------------------------------------------------------------------
 
@@ -130,12 +131,28 @@ def test_a_replacement_is_said_aloud() -> None:
         lambda s: s.prompt(nmae="x"),
         lambda s: s.resource("a:b", nmae="x"),
         lambda s: s.resource("a:{b}", nmae="x"),
-        lambda s: s.resource("a:{b}", size=1),
     ],
 )
 def test_an_unknown_option_is_named_and_the_known_ones_are_listed(declare: Any) -> None:
-    with pytest.raises(DeclarationError, match="unknown option"):
+    with pytest.raises(
+        DeclarationError, match="unknown option 'nmae'; did you mean 'name'\\? a .* takes .*description"
+    ):
         declare(Server("x"))(lambda b="": 1)
+
+
+def test_a_template_has_no_size() -> None:
+    with pytest.raises(DeclarationError, match="size= is for a resource with a fixed URI"):
+        Server("x", version="1").add_resource("a:{b}", lambda b: b, size=1)
+
+
+def test_a_misspelt_option_of_the_server_is_named_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="unknown option 'instuctions'; did you mean 'instructions'"):
+        Server("x", instuctions="y")  # pyright: ignore[reportCallIssue]
+
+
+def test_name_version_and_instructions_can_be_read() -> None:
+    server = Server("x", version="1.2", instructions="Ask first.")
+    assert (server.name, server.version, server.instructions) == ("x", "1.2", "Ask first.")
 
 
 @pytest.mark.parametrize(
@@ -795,9 +812,37 @@ async def test_broadcasts_reach_every_session_and_are_counted() -> None:
 @pytest.mark.parametrize(
     ("transport", "options"), [("pigeon", {}), ("http", {"workers": 0}), ("http", {"workers": True})]
 )
-def test_a_way_to_serve_that_does_not_exist_is_refused(transport: str, options: dict[str, Any]) -> None:
+def test_a_way_to_serve_that_does_not_exist_is_refused(transport: Any, options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         Server("x").run(transport, **options)
+
+
+@pytest.mark.parametrize(
+    ("transport", "options", "message"),
+    [
+        ("htpp", {}, "there is no transport 'htpp'; did you mean 'http'?"),
+        ("http", {"prot": 80}, "unknown option 'prot'; did you mean 'port'? an HTTP server takes .*allowed_hosts"),
+        ("stdio", {"watch_parnet": True}, "unknown option 'watch_parnet'; did you mean 'watch_parent'? stdio takes"),
+        ("stdio", {"port": 80}, 'port= is an option of HTTP, not of stdio: server.run("http", port=...)'),
+        ("stdio", {"workers": 2}, 'workers= is an option of HTTP, not of stdio: server.run("http", workers=...)'),
+    ],
+)
+async def test_a_misspelt_way_to_serve_is_refused_with_the_nearest(
+    transport: Any, options: dict[str, Any], message: str
+) -> None:
+    pattern = re.escape(message).replace(r"\.\*", ".*")
+    with pytest.raises(ConfigError, match=pattern):
+        Server("x").run(transport, **options)
+    if "workers" not in options:
+        with pytest.raises(ConfigError, match=pattern):
+            await Server("x").serve(transport, **options)
+
+
+def test_a_misspelt_option_of_the_app_is_refused_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="unknown option 'pth'.* the endpoint takes .*allowed_hosts"):
+        Server("x").asgi(pth="/mcp")  # pyright: ignore[reportCallIssue]
+    with pytest.raises(ConfigError, match="unknown option 'allowed_orgins'; did you mean 'allowed_origins'"):
+        Server("x").asgi(allowed_orgins=[])  # pyright: ignore[reportCallIssue]
 
 
 def test_an_endpoint_option_that_does_not_exist_is_refused() -> None:

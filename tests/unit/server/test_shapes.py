@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.shapes import PORTO, SHAPES, WRITTEN, Leg, Place, Result, make_server
 
 from trimaran import CallToolResult, Server, connect
 from trimaran.errors import DeclarationError
@@ -17,8 +18,6 @@ from trimaran.schema import Validator
 from trimaran.schema.references import lost_reference
 from trimaran.server.results import encode
 from trimaran.types import Tool
-
-from ...shapes import PORTO, SHAPES, WRITTEN, Leg, Place, Result, make_server
 
 LEGACY = [V2025_11, V2025_06]
 REVISIONS = [MODERN, *LEGACY]

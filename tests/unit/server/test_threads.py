@@ -8,11 +8,10 @@ import threading
 from typing import Any
 
 import pytest
+from tests.support.until import soon, until
 
 from trimaran.errors import ProtocolError
 from trimaran.server.threads import ThreadPool
-
-from .peer import soon, until
 
 
 async def test_a_job_runs_elsewhere_and_its_value_comes_back() -> None:

@@ -12,14 +12,14 @@ from typing import Annotated, Any
 
 import msgspec
 import pytest
+from tests.support.memory_peer import MODERN, P, Peer, texts
+from tests.support.until import soon
 
 from trimaran import Context, ProtocolError, Server, ToolError, content
 from trimaran.errors import DeclarationError
 from trimaran.server.exchange import Exchange
 from trimaran.server.tools import ToolOptions, compile_tool
 from trimaran.types import CallToolResult, Icon, TextContent, ToolAnnotations
-
-from .peer import MODERN, P, Peer, soon, texts
 
 PAIR: dict[str, Any] = {
     "type": "object",
@@ -707,7 +707,7 @@ async def _over_http(server: Server, extra: dict[str, str], arguments: Any) -> i
     params = {"name": "n", "arguments": arguments, "_meta": meta}
     body = msgspec.json.encode({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
     headers = {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": "n", **extra}
-    made: Any = server.reader().read(body, headers)
+    made: Any = server.dispatcher.reader().read(body, headers)
     Exchange(made, _Nowhere(), server.voice)
     try:
         await soon(server.dispatcher.handlers["tools/call"](made))

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.support.memory_peer import Peer
 
 from trimaran import Context, Server
 from trimaran.auth import Principal
@@ -13,8 +14,6 @@ from trimaran.errors import DeclarationError
 from trimaran.legacy.duplex import LegacyDuplex
 from trimaran.server import dispatch
 from trimaran.transports.memory import MemoryChannel
-
-from .peer import Peer
 
 ADMIN = Principal(subject="root", scopes=frozenset({"admin", "audit"}))
 ALICE = Principal(subject="alice", scopes=frozenset({"audit"}))
@@ -268,13 +267,13 @@ async def test_lists_are_encoded_once_for_each_view(monkeypatch: pytest.MonkeyPa
     """The price of a list is paid per view, not per call; views are forgotten when there are many or something changes."""
     server = demo()
     encoded: list[str] = []
-    original = server.encoded_page
+    original = server.dispatcher.encode_page
 
     def count(result: Any, version: str) -> Any:
         encoded.append(version)
         return original(result, version)
 
-    monkeypatch.setattr(server, "encoded_page", count)
+    monkeypatch.setattr(server.dispatcher, "encode_page", count)
     async with As(server, NOBODY) as nobody, As(server, ALICE) as alice, As(server, ADMIN) as admin:
         for _ in range(3):
             for peer in (nobody, alice, admin):

@@ -3,8 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-
-from .redis_server import RedisServer, redis_server
+from tests.support.redis import RedisServer, redis_server
 
 
 @pytest.fixture(scope="module")

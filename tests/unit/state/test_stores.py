@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.support.redis import RedisServer
 
 from trimaran.errors import TimedOut
-from trimaran.state import MemoryStore, Message, RedisStore, SessionRecord, SqliteStore, Store, StoreFull, TaskRecord
+from trimaran.state import BusMessage, MemoryStore, RedisStore, SessionRecord, SqliteStore, Store, StoreFull, TaskRecord
 from trimaran.testing import STORE_CHECKS, check_store
-
-from .redis_server import RedisServer
 
 Make = Callable[[], Store]
 
@@ -78,7 +77,7 @@ def leases_twice(store: MemoryStore) -> None:
 
 
 def keeps_everything(store: MemoryStore) -> None:
-    store._ground.max_events = 10_000
+    store._core.max_events = 10_000
 
 
 @pytest.mark.parametrize(
@@ -141,7 +140,7 @@ async def test_a_subscription_ends_its_loop_when_it_is_left() -> None:
             await store.bus.publish("a", b"1")
 
             async def read() -> list[bytes]:
-                return [item.data async for item in heard if isinstance(item, Message)]
+                return [item.data async for item in heard if isinstance(item, BusMessage)]
 
             reading = asyncio.ensure_future(read())
             await asyncio.sleep(0)
@@ -154,13 +153,13 @@ async def test_a_slow_reader_of_the_bus_is_bounded_in_bytes() -> None:
         await store.bus.publish("news", b"x" * (9 << 20))
         heard = subscription.__aiter__()
         first = await heard.__anext__()
-        assert isinstance(first, Message)
+        assert isinstance(first, BusMessage)
         for number in range(20):
             await store.bus.publish("news", b"%02d" % number * (1 << 19))
         gap = await heard.__anext__()
         assert "more than 8 MiB" in getattr(gap, "reason", "")
         rest = [await heard.__anext__() for _ in range(4)]
-        assert [message.data[:2] for message in rest if isinstance(message, Message)] == [b"16", b"17", b"18", b"19"]
+        assert [message.data[:2] for message in rest if isinstance(message, BusMessage)] == [b"16", b"17", b"18", b"19"]
         assert store.bus.overflowed >= 16
 
 
@@ -185,7 +184,7 @@ async def test_questions_to_a_worker_are_bounded_in_bytes() -> None:
 
 async def test_the_tasks_in_memory_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new one is refused; those at work may still write what came of them, and all room comes back."""
-    monkeypatch.setattr("trimaran.state.memory._MOST_HELD_BYTES", 100_000)
+    monkeypatch.setattr("trimaran.state.memory._MAX_HELD_BYTES", 100_000)
     async with MemoryStore() as store:
         first = await store.tasks.create(TaskRecord(id="1", expires_ms=2**53, arguments=b"x" * 60_000))
         second = await store.tasks.create(TaskRecord(id="2", expires_ms=2**53, arguments=b"x" * 60_000))
@@ -204,7 +203,7 @@ async def test_the_tasks_in_memory_are_bounded_in_bytes(monkeypatch: pytest.Monk
 
 
 async def test_the_events_in_memory_are_bounded_in_bytes_for_all_streams(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trimaran.state.memory._MOST_HELD_BYTES", 100_000)
+    monkeypatch.setattr("trimaran.state.memory._MAX_HELD_BYTES", 100_000)
     async with MemoryStore() as store:
         await store.events.append("small", "g", b"x", ttl=60)
         for number in range(100):

@@ -86,7 +86,7 @@ def test_a_store_in_memory_loads_no_database() -> None:
     """Whose rule: ours (decision 0001: names resolve on demand)."""
     script = "from trimaran.state import open_store; open_store('memory://'); import sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True)
-    assert not {"sqlite3", "redis", "trimaran.state.tokens"} & set(done.stdout.split())
+    assert not {"sqlite3", "redis", "trimaran.state.token_storage"} & set(done.stdout.split())
 
 
 @pytest.mark.parametrize(

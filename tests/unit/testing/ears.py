@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable
 from typing import Any
 
-from tests.patience import PATIENCE
+from tests.support.until import until
 
 from trimaran.errors import Error
 
@@ -42,13 +40,6 @@ class Ears:
     async def until_lost(self) -> Error | None:
         await until(lambda: bool(self.losses))
         return self.losses[0]
-
-
-async def until(condition: Callable[[], Any]) -> None:
-    """Let the loop turn until something holds, for a while."""
-    async with asyncio.timeout(PATIENCE):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 def numbered(n: int, **more: Any) -> bytes:

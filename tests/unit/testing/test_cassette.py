@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.until import until
 
 from trimaran import Server
 from trimaran.errors import ConfigError, ConnectFailed, ConnectionLost
 from trimaran.testing import Replayer, channel_pair, record, replay
 
-from .ears import Ears, notice, request, until
+from .ears import Ears, notice, request
 
 P = "io.modelcontextprotocol/"
 

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import pytest
+from tests.support.until import PATIENCE
 
 from trimaran import Server
 from trimaran.errors import ConfigError, ConnectFailed, ConnectionLost, LocalProtocolError, NotReady
@@ -150,7 +151,7 @@ async def test_closing_the_channel_ends_the_calls(server: Server) -> None:
         "io.modelcontextprotocol/clientCapabilities": {},
     }
     await channel.send(request(1, "tools/call", {"name": "wait", "arguments": {}, "_meta": meta}))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await started.wait()
         await asyncio.gather(channel.close(), channel.close())
 

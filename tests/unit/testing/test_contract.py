@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from trimaran.client.link import Channel, Owner, Postmortem
+from trimaran.client.link import Channel, ExitReport, Owner
 from trimaran.errors import ConnectionLost, Error
+from trimaran.legacy.client_sse import SseChannel
 from trimaran.testing import CHANNEL_CHECKS, FaultChannel, channel_pair, check_channel, record
-from trimaran.transports.http import HttpWire
+from trimaran.transports.http_client import HttpWire
 from trimaran.transports.process import ChildChannel
-from trimaran.transports.sse import SseChannel
 
 from .sse_echo import sse_echo
 
@@ -108,8 +108,8 @@ class Faithful:
     def describe(self) -> str:
         return "a channel"
 
-    def postmortem(self) -> Postmortem:
-        return Postmortem()
+    def postmortem(self) -> ExitReport:
+        return ExitReport()
 
     def receive(self, message: bytes) -> None:
         self.owner.receive(message)

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.support.until import until
 
 from trimaran import Server
 from trimaran.errors import ConnectFailed, ConnectionLost
@@ -22,7 +23,7 @@ from trimaran.testing import (
     seeded_plan,
 )
 
-from .ears import Ears, numbered, request, until
+from .ears import Ears, numbered, request
 
 
 class Rig:

@@ -6,12 +6,12 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.patience import PATIENCE
+from tests.support.until import PATIENCE, until
 
 from trimaran.errors import ConnectFailed, ConnectionLost, ProtocolError
 from trimaran.testing import ScriptedPeer
 
-from .ears import Ears, notice, request, until
+from .ears import Ears, notice, request
 
 
 class Opened:
@@ -205,7 +205,7 @@ async def test_params_are_compared_at_every_depth_where_the_script_speaks() -> N
         await ears.until_lost()
     with pytest.raises(AssertionError) as raised:
         peer.verify()
-    difference = str(raised.value).partition("\n\nWhat was said")[0]
+    difference = str(raised.value).partition("\n\nThe messages so far")[0]
     assert '-    "a": 1' in difference
     assert '+    "a": 2' in difference
     assert "progressToken" not in difference
@@ -220,7 +220,7 @@ async def test_params_may_be_judged_by_a_function() -> None:
         await peer.send(request(1, "a", {"n": 4}))
         await peer.send(request(2, "b", {"n": 1}))
         await ears.until_lost()
-    with pytest.raises(AssertionError, match="b came with what the script refuses"):
+    with pytest.raises(AssertionError, match="the script refuses the content of b"):
         peer.verify()
     peer = ScriptedPeer().expect("a", judge, result={})
     async with Opened(peer) as ears:
@@ -248,7 +248,7 @@ async def test_what_is_no_message_is_unexpected(sent: bytes) -> None:
     async with Opened(peer) as ears:
         await peer.send(sent)
         await ears.until_lost()
-    with pytest.raises(AssertionError, match="not a JSON-RPC message"):
+    with pytest.raises(AssertionError, match="an invalid JSON-RPC message"):
         peer.verify()
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from trimaran import Context, Server, connect, dialers
+from trimaran import Context, Server, connect, connecting
 from trimaran.errors import CallError, ConnectFailed, ConnectionLost, RemoteProtocolError, TimedOut
 from trimaran.testing import (
     Corrupt,
@@ -183,12 +183,12 @@ async def test_a_script_that_hangs_up_in_a_call_is_a_loss_and_the_next_connectio
 
 async def test_a_script_teaches_nothing_about_the_next_one() -> None:
     """Which era a server speaks is remembered per target; an object in this program is no target to remember."""
-    known = dict(vars(dialers._memory)["_known"])  # pyright: ignore[reportPrivateUsage]
+    known = dict(vars(connecting._memory)["_known"])  # pyright: ignore[reportPrivateUsage]
     for peer, era in ((ScriptedPeer().legacy(), "legacy"), (ScriptedPeer().modern(), "modern")):
         async with connect(peer) as client:
             assert client.era == era
         peer.verify()
-    assert vars(dialers._memory)["_known"] == known  # pyright: ignore[reportPrivateUsage]
+    assert vars(connecting._memory)["_known"] == known  # pyright: ignore[reportPrivateUsage]
 
 
 # Faults

@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.patience import PATIENCE
+from tests.support.until import PATIENCE
 
 from trimaran.errors import AuthorizationFailed, Closed, UnsafeUrl
 from trimaran.oauth.effects import HttpRequest
 from trimaran.transports import fetch
 from trimaran.transports.fetch import Fetcher
+from trimaran.transports.name_lookup import HostAddress
 
 LOOPS = ("asyncio", "uvloop")
 SECONDS = PATIENCE
@@ -200,20 +201,20 @@ class Names:
     def set(self, host: str, *answers: str | list[str]) -> None:
         self.answers[host] = [[one] if isinstance(one, str) else one for one in answers]
 
-    async def look_up(self, host: str, port: int, family: int) -> list[tuple[int, str, int]]:
+    async def look_up(self, host: str, port: int, family: int) -> list[HostAddress]:
         self.asked.append(host)
         await asyncio.sleep(0)
         if host not in self.answers:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         answers = self.answers[host]
         found = answers.pop(0) if len(answers) > 1 else answers[0]
-        return [(socket.AF_INET6 if ":" in one else socket.AF_INET, one, port) for one in found]
+        return [HostAddress(socket.AF_INET6 if ":" in one else socket.AF_INET, one, port) for one in found]
 
 
 @pytest.fixture
 def names(monkeypatch: pytest.MonkeyPatch) -> Names:
     made = Names()
-    monkeypatch.setattr(fetch, "_look_up", made.look_up)
+    monkeypatch.setattr(fetch, "look_up", made.look_up)
     return made
 
 
@@ -734,7 +735,7 @@ async def test_slow_redirects_share_one_limit_and_a_slow_name_counts(monkeypatch
     async def never(host: str, port: int, family: int) -> Any:
         await asyncio.get_running_loop().create_future()
 
-    monkeypatch.setattr(fetch, "_look_up", never)
+    monkeypatch.setattr(fetch, "look_up", never)
     async with fetching(timeout=0.1) as fetcher:
         assert "within 0.1 s" in str(await failure(fetcher(get("https://as.example.com/"))))
 

@@ -11,7 +11,7 @@ from trimaran import Server
 from trimaran.errors import ConfigError
 from trimaran.transports.engine import Engine, engines_of
 from trimaran.transports.guard import Guard
-from trimaran.transports.health import Gauges, Health, choose_health, measure, read_gauge
+from trimaran.transports.health import Gauges, HealthRoutes, choose_health, measure, read_gauge
 
 
 def served(*paths: str, **options: Any) -> list[str]:
@@ -44,7 +44,7 @@ def test_a_wrong_option_is_named(options: dict[str, Any], message: str) -> None:
 
 
 def test_a_health_belongs_to_one_engine() -> None:
-    server, health = Server("one", version="1"), Health()
+    server, health = Server("one", version="1"), HealthRoutes()
     Engine(server, Guard("127.0.0.1"), health=health)
     with pytest.raises(ConfigError, match="make one for each"):
         Engine(server, Guard("127.0.0.1"), path="/other", health=health)

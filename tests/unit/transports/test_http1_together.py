@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trimaran.transports.http1 import _TOGETHER, _Connection
+from trimaran.transports.http1_server import _TOGETHER, _Connection
 
 
 class Transport:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.patience import PATIENCE
+from tests.support.until import PATIENCE
 
 from trimaran.client.link import Channel
 from trimaran.errors import ConfigError, ConnectFailed, ConnectionLost, Error, LocalProtocolError, NotReady
@@ -58,7 +58,7 @@ class Log:
         self.oddities.append(what)
         self._news.set()
 
-    async def until(self, condition: Callable[[], Any], seconds: float = 10) -> None:
+    async def until(self, condition: Callable[[], Any], seconds: float = PATIENCE) -> None:
         async with asyncio.timeout(seconds):
             while not condition():
                 self._news.clear()
@@ -128,7 +128,7 @@ async def gone(pid: int, seconds: float = 5) -> None:
 
 async def idle() -> None:
     """Until nothing runs but the test, though nobody waits for it."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while asyncio.all_tasks() - {asyncio.current_task()}:
             await asyncio.sleep(0.005)
 
@@ -434,7 +434,7 @@ async def test_a_line_of_stderr_that_has_not_ended_shows_already(start: Open) ->
     channel, log = await start("mutter", "Password: ")
     await channel.send(b"{}")
     await log.message()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while channel.stderr != ["Password: "]:
             await asyncio.sleep(0.005)
 
@@ -617,8 +617,9 @@ async def test_what_a_child_answered_before_it_died_comes_before_the_loss(start:
     await channel.close()
 
 
-async def test_the_signs_of_one_end_are_waited_for(start: Open) -> None:
+async def test_the_signs_of_one_end_are_waited_for(start: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours: stdout may end before the child does, and the child before the last of its group has spoken."""
+    monkeypatch.setattr(process, "_SETTLE_SECONDS", PATIENCE)  # a busy machine needs more than the usual half second
     for script in (
         "exec 1>&-; sleep 0.05; echo sunk >&2; exit 3",
         "(sleep 0.05; echo '[1]'; echo sunk >&2) & exit 3",
@@ -728,7 +729,7 @@ async def test_senders_that_wait_are_released_when_the_child_ends(start: Open, h
     else:
         os.kill(channel.pid, signal.SIGKILL)
         assert (await log.loss()).exit_code == -9
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         results = await asyncio.gather(*tasks, return_exceptions=True)
     errors = [result for result in results if result is not None]
     assert errors
@@ -800,7 +801,7 @@ async def test_a_close_that_is_cancelled_kills_at_once(start: Open) -> None:
     closing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await closing
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await other
     assert not is_running(pid)
     assert channel.postmortem().exit_code == -9
@@ -831,7 +832,7 @@ async def test_an_open_that_is_cancelled_leaves_no_child(start: Open, turns: int
         closing = asyncio.create_task(channel.close())
         await asyncio.sleep(0)
         closing.cancel()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         with contextlib.suppress(asyncio.CancelledError):
             await channel.close()
     assert channel.pid is None
@@ -950,7 +951,7 @@ def guardians() -> dict[int, int]:
 async def test_a_guardian_holds_nothing_heeds_no_polite_signal_and_goes_with_the_child(start: Open) -> None:
     channel, _ = await start("echo")
     other, _ = await start("echo")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while set(guardians()) != {channel.pid, other.pid}:
             await asyncio.sleep(0.005)
         guardian = guardians()[channel.pid]

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.certificates import Authority
 
 from trimaran import Server
 from trimaran.errors import ConfigError
 from trimaran.serve import HttpServer
 from trimaran.transports.tls import Certificates
-
-from ...certificates import Authority
 
 
 @pytest.fixture

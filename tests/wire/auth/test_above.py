@@ -15,13 +15,12 @@ from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
+from tests.support.harness import AsgiCarrier, Wire
 
 from trimaran import Context, Server
-from trimaran.auth import ApiKey, AsgiRequest, FromScope, Principal, ProtectedResource, Refused, Several
+from trimaran.auth import AnyOf, ApiKey, AsgiRequest, FromScope, Principal, ProtectedResource, Refused
 from trimaran.errors import ConfigError
 from trimaran.serve import AuthMiddleware, HttpServer, MetadataMiddleware
-
-from ..harness import AsgiCarrier, Wire
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 
@@ -239,7 +238,7 @@ async def test_a_user_that_cannot_be_told_from_others_lets_nobody_in(
 
 
 def test_it_needs_an_application_above() -> None:
-    for auth in (FromScope(), Several(FromScope(), ApiKey(["k"]))):
+    for auth in (FromScope(), AnyOf(FromScope(), ApiKey(["k"]))):
         with pytest.raises(ConfigError, match=r"server\.asgi\(auth=FromScope\(\)\)"):
             HttpServer(server(), port=0, auth=auth)
     with pytest.raises(ConfigError, match="source"):

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
+from tests.support.badges import ALICE, Badges, demo
+from tests.support.harness import AsgiCarrier, Wire, request, serve
 
 from trimaran.auth import ProtectedResource
-
-from ..harness import AsgiCarrier, Wire, request, serve
-from .badges import ALICE, Badges, demo
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 

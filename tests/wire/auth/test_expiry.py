@@ -6,12 +6,11 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.support.badges import Badges, badge, demo
+from tests.support.harness import encode, initialize, serve
 
 from trimaran import Context, Server
 from trimaran.server import access
-
-from ..harness import encode, initialize, serve
-from .badges import Badges, badge, demo
 
 # Half a minute and a bit over: gone for a provider without grace, good for another half minute here.
 GOOD = "alice~-29"
@@ -102,7 +101,7 @@ async def test_a_stream_within_its_time_goes_on_and_leaves_no_timer_behind(
         timers.append(original(principal, end))
         return timers[-1]
 
-    for module in ("trimaran.server.changes", "trimaran.legacy.streams", "trimaran.legacy.sse"):
+    for module in ("trimaran.server.changes", "trimaran.legacy.resumable_streams", "trimaran.legacy.server_sse"):
         monkeypatch.setattr(f"{module}.at_expiry", spy)
     server = demo()
     async with serve(binding, server, auth=Badges(), sse_path="/sse") as wire:

@@ -8,14 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support.badges import demo
+from tests.support.harness import serve
 
 from trimaran import Host, connect, errors
-from trimaran.auth import Anonymous, ApiKey, Basic, Bearer, Custom, ProtectedResource, Provider, Refused, Several
+from trimaran.auth import Anonymous, AnyOf, ApiKey, Basic, Bearer, Custom, ProtectedResource, Provider, Refused
 from trimaran.oauth import OAuth
 from trimaran.serve import HttpServer
-
-from ..harness import serve
-from .badges import demo
 
 IN_KEY_HEADER = "an API key in the header X-Boat"
 IN_AUTHORIZATION = "a token in the header Authorization, as Bearer"
@@ -51,7 +50,7 @@ PROVIDERS: dict[str, tuple[Any, str]] = {
     "secret": (lambda: Bearer(secret="x" * 32), IN_AUTHORIZATION),
     "verifier": (bearer, IN_AUTHORIZATION),
     "custom": (lambda: Custom(lambda token, state: None), f"{IN_AUTHORIZATION}, or in the header X-API-Key"),
-    "several": (lambda: Several(api_key(), bearer()), f"{IN_KEY_HEADER}; or {IN_AUTHORIZATION}"),
+    "several": (lambda: AnyOf(api_key(), bearer()), f"{IN_KEY_HEADER}; or {IN_AUTHORIZATION}"),
     "own": (Stamped, "a stamp in the header X-Stamp"),
 }
 LOGIN_PATHS = [
@@ -133,7 +132,7 @@ def resource(**options: Any) -> ProtectedResource:
     "auth",
     [
         pytest.param(lambda: resource(), id="resource"),
-        pytest.param(lambda: Several(api_key(), resource()), id="several"),
+        pytest.param(lambda: AnyOf(api_key(), resource()), id="several"),
         pytest.param(lambda: bearer(resource_metadata="https://a.example/metadata"), id="bearer"),
     ],
 )
@@ -147,14 +146,14 @@ async def test_where_there_is_oauth_the_body_is_an_oauth_error(binding: str, aut
 
 
 async def test_with_several_ways_the_key_is_named_beside_the_login(binding: str) -> None:
-    async with serve(binding, demo(), auth=Several(api_key(), resource())) as wire:
+    async with serve(binding, demo(), auth=AnyOf(api_key(), resource())) as wire:
         assert IN_KEY_HEADER in (await wire.call("whoami")).json["error_description"]
 
 
 async def test_other_paths_and_open_servers_are_as_ever(binding: str) -> None:
     async with serve(binding, demo(), auth=api_key()) as wire:
         assert "the endpoint is /mcp" in (await wire.send("GET", {}, path="/elsewhere")).json["error"]["message"]
-    async with serve(binding, demo(), auth=Several(bearer(), Anonymous())) as wire:
+    async with serve(binding, demo(), auth=AnyOf(bearer(), Anonymous())) as wire:
         assert (await wire.call("whoami")).status == 200
 
 
@@ -164,7 +163,7 @@ async def test_other_paths_and_open_servers_are_as_ever(binding: str) -> None:
         (api_key(), 'give headers={"X-Boat": ...}'),
         (Basic({"ada": "pw"}), 'give headers={"Authorization": "Basic ..."}'),
         (bearer(), "give auth=..."),
-        (Several(bearer(), api_key()), 'give headers={"X-Boat": ...}'),
+        (AnyOf(bearer(), api_key()), 'give headers={"X-Boat": ...}'),
     ],
     ids=["apikey", "basic", "bearer", "several"],
 )

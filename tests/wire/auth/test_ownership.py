@@ -6,11 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.support.badges import ALICE, ALICE_ELSEWHERE, BOB, NOBODY, Badges, badge, demo
+from tests.support.harness import Reply, Wire, encode, initialize, notification, serve
 
 from trimaran import Context, Server
-
-from ..harness import Reply, Wire, encode, initialize, notification, serve
-from .badges import ALICE, ALICE_ELSEWHERE, BOB, NOBODY, Badges, badge, demo
 
 OTHERS: dict[str, dict[str, Any]] = {
     "another subject": BOB,

@@ -5,20 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support.badges import ALICE, ALICE_ELSEWHERE, BAD, BOB, Badges, demo
+from tests.support.clock import Clock
+from tests.support.harness import BOTH, AsgiCarrier, Wire, encode, initialize, notification, request, serve
 
 from trimaran import Server
 from trimaran.auth import RateLimit
 from trimaran.errors import ConfigError
-
-from ..harness import BOTH, AsgiCarrier, Wire, encode, initialize, notification, request, serve
-from .badges import ALICE, ALICE_ELSEWHERE, BAD, BOB, Badges, demo
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 async def test_an_address_that_comes_too_often_waits(binding: str) -> None:

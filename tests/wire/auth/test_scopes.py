@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support.badges import CHALLENGE, Badges, Issued, badge, demo
+from tests.support.harness import Wire, encode, initialize, notification, request, serve
 
 from trimaran import Context, Server, connect
 from trimaran.auth import ProtectedResource
 from trimaran.errors import AuthorizationFailed, CallError, Unauthorized
 from trimaran.serve import HttpServer
-from trimaran.transports.authority import FixedToken
-
-from ..harness import Wire, encode, initialize, notification, request, serve
-from .badges import CHALLENGE, Badges, Issued, badge, demo
+from trimaran.server.access import require_scopes
+from trimaran.transports.http_auth import FixedToken
 
 LACKING = {"code": -32600, "data": {"required_scopes": ["read"]}}
 
@@ -128,7 +128,7 @@ async def test_a_stream_that_has_begun_ends_with_the_error(binding: str, era: st
     @server.tool
     async def late(ctx: Context) -> str:
         await ctx.notify("notifications/message", {"level": "info", "data": "begun"})
-        server.require_scopes(ctx._call, ["read"])
+        require_scopes(ctx._call, ["read"])
         return "in"
 
     async with serve(binding, server, auth=Issued()) as wire:

@@ -12,16 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.badges import ALICE, Badges, demo
+from tests.support.harness import AsgiCarrier, Wire, serve
 
 from trimaran import Server
 from trimaran.auth import Bearer
 from trimaran.errors import ConfigError, ProtocolError
 from trimaran.oauth.effects import HttpRequest
 from trimaran.serve import HttpServer
-from trimaran.transports.entrance import Entrance
-
-from ..harness import AsgiCarrier, Wire, serve
-from .badges import ALICE, Badges, demo
+from trimaran.transports.admission import Admission
 
 
 class Living(Badges):
@@ -300,7 +299,7 @@ async def test_who_waits_for_the_start_while_the_endpoint_closes_is_answered() -
 
         async def authenticate(self, request: Any) -> None: ...
 
-    entrance = Entrance(Slow(), None)
+    entrance = Admission(Slow(), None)
     request: Any = None
     caller = asyncio.ensure_future(entrance.identify(request))
     await asyncio.wait_for(begun.wait(), 5)

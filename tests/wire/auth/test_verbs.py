@@ -9,12 +9,11 @@ import logging
 from typing import Any
 
 import pytest
+from tests.support.badges import ALICE, BAD, BOB, CHALLENGE, NOBODY, Badges, demo
+from tests.support.harness import BOTH, Wire, encode, initialize, request, serve
 
 from trimaran import Limits
 from trimaran.auth import Principal, Refused
-
-from ..harness import BOTH, Wire, encode, initialize, request, serve
-from .badges import ALICE, BAD, BOB, CHALLENGE, NOBODY, Badges, demo
 
 LOCAL = "http://localhost:3000"
 CREDENTIALS: dict[str, dict[str, Any]] = {"none": NOBODY, "bad": BAD}
@@ -307,6 +306,22 @@ async def test_an_authenticator_can_add_headers_to_the_reply_it_lets_through(bin
         assert streamed.headers["dpop-nonce"] == "n1"
         alice = await wire.initialize(headers=ALICE)
         assert alice.reply.headers["dpop-nonce"] == "n2"
+
+
+async def test_an_authenticator_whose_service_is_away_is_503(binding: str) -> None:
+    """Whose rule: ours. A 500 says that trying again is pointless; here it is not."""
+
+    class Away:
+        async def authenticate(self, request: Any) -> Principal:
+            raise TimeoutError("hunter2")
+
+    async with serve(binding, demo(), auth=Away()) as wire:
+        reply = await wire.call("whoami", headers={"Authorization": "Bearer hunter2"})
+        assert reply.status == 503
+        assert json.loads(reply.body)["error"] == "temporarily_unavailable"
+        assert reply.headers["retry-after"] == "5"
+        assert "www-authenticate" not in reply.headers
+        assert b"hunter2" not in reply.body
 
 
 async def test_a_broken_authenticator_lets_nobody_in_and_keeps_the_secret(

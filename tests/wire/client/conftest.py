@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.support.peers import Site
 
-from trimaran import dialers
-from trimaran.client.meeting import EraMemory
-
-from .peers import Site
+from trimaran import connecting
+from trimaran.client.negotiation import EraMemory
 
 
 @pytest.fixture(autouse=True)
 def no_memories(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dialers, "_memory", EraMemory())
+    monkeypatch.setattr(connecting, "_memory", EraMemory())
 
 
 @pytest.fixture

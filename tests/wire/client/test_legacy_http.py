@@ -9,11 +9,7 @@ import time
 from typing import Any
 
 import pytest
-
-from trimaran import Server, connect, dialers, errors
-from trimaran.legacy import link as legacy_link
-
-from .peers import (
+from tests.support.peers import (
     MODERN,
     V03,
     V06,
@@ -25,7 +21,6 @@ from .peers import (
     Site,
     Wire,
     ask,
-    bounded,
     discovered,
     encode,
     error,
@@ -37,12 +32,15 @@ from .peers import (
     plain,
     result,
     said,
-    soon,
     stream,
     streamed,
     tell,
     tool,
 )
+from tests.support.until import soon, until
+
+from trimaran import Server, connect, connecting, errors
+from trimaran.legacy import client_http as legacy_link
 
 GONE = plain(404, json.dumps({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "gone"}}))
 
@@ -60,7 +58,7 @@ async def test_a_session_word_for_word(site: Site) -> None:
     site.legacy(V11, "s-1").on("tools/call", result(said("x")))
     async with connect(site.url) as client:
         assert (client.era, client.version, client.session_id) == ("legacy", V11, "s-1")
-        await soon(lambda: is_up(site))
+        await until(lambda: is_up(site))
         await client.call_tool("t")
     assert site.transcript() == [
         "POST server/discover",
@@ -116,7 +114,7 @@ async def test_any_2xx_is_fine_for_notifications_and_answers(site: Site, status:
     site.legacy().on("notifications/initialized", plain(status)).on("answer", plain(status))
     site.on("GET", stream(ask("p", "ping"), held))
     async with connect(site.url):
-        answer = await soon(lambda: site.all("answer"))
+        answer = await until(lambda: site.all("answer"))
     assert answer[0].message == ok("p", {})
     assert answer[0].mcp() == {"mcp-session-id": "s-1", "mcp-protocol-version": V11}
 
@@ -274,8 +272,8 @@ async def test_an_answer_may_come_on_any_stream(site: Site) -> None:
 
     site.legacy().on("GET", stream(standing)).on("tools/call", stream(silent))
     async with connect(site.url) as client:
-        await soon(lambda: is_up(site))
-        assert (await bounded(client.call_tool("t"))).text == "elsewhere"
+        await until(lambda: is_up(site))
+        assert (await soon(client.call_tool("t"))).text == "elsewhere"
 
 
 async def test_a_batch_of_replies_is_taken_apart(site: Site) -> None:
@@ -289,7 +287,7 @@ async def test_a_batch_of_replies_is_taken_apart(site: Site) -> None:
     heard: list[str] = []
     async with connect(site.url, on_notification=lambda method, params: heard.append(method)) as client:
         assert (await client.call_tool("t")).text == "x"
-        await soon(lambda: site.all("answer"))
+        await until(lambda: site.all("answer"))
     assert heard == ["notifications/x"]
 
 
@@ -298,12 +296,12 @@ async def test_what_a_server_asks_on_the_stream_of_a_call_is_answered_by_a_post(
 
     async def reply(wire: Wire) -> None:
         await wire.say(ask("e", "elicitation/create", {"message": "m", "requestedSchema": {"type": "object"}}))
-        await soon(lambda: site.all("answer"))
+        await until(lambda: site.all("answer"))
         await wire.answer(said("thanks"))
 
     site.legacy().on("tools/call", stream(reply))
     async with connect(site.url, on_elicit=lambda ask: ask.decline()) as client:
-        assert (await bounded(client.call_tool("t"))).text == "thanks"
+        assert (await soon(client.call_tool("t"))).text == "thanks"
     assert site.one("answer").message == ok("e", {"action": "decline"})
 
 
@@ -313,24 +311,24 @@ async def test_an_answer_that_a_proxy_could_not_deliver_is_sent_again(site: Site
 
     async def reply(wire: Wire) -> None:
         await wire.say(ask("e", "elicitation/create", {"message": "m", "requestedSchema": {"type": "object"}}))
-        await soon(lambda: len(site.all("answer")) > 1)
+        await until(lambda: len(site.all("answer")) > 1)
         await wire.answer(said("thanks"))
 
     site.legacy().on("tools/call", stream(reply)).on("answer", plain(status), plain(202))
     async with connect(site.url, on_elicit=lambda ask: ask.decline()) as client:
-        assert (await bounded(client.call_tool("t"))).text == "thanks"
+        assert (await soon(client.call_tool("t"))).text == "thanks"
     assert [sent.message for sent in site.all("answer")] == [ok("e", {"action": "decline"})] * 2
 
 
 async def test_an_answer_that_the_server_refuses_is_not_sent_again(site: Site) -> None:
     async def reply(wire: Wire) -> None:
         await wire.say(ask("e", "elicitation/create", {"message": "m", "requestedSchema": {"type": "object"}}))
-        await soon(lambda: site.all("answer"))
+        await until(lambda: site.all("answer"))
         await wire.answer(said("thanks"))
 
     site.legacy().on("tools/call", stream(reply)).on("answer", plain(400))
     async with connect(site.url, on_elicit=lambda ask: ask.decline()) as client:
-        assert (await bounded(client.call_tool("t"))).text == "thanks"
+        assert (await soon(client.call_tool("t"))).text == "thanks"
     assert len(site.all("answer")) == 1
 
 
@@ -372,11 +370,11 @@ async def test_a_stream_that_ends_early_is_resumed_after_the_pause_it_asked_for(
 
     site.legacy().on("tools/call", stream(primed("a-1", 60)))
     async with connect(site.url) as client:
-        await soon(lambda: is_up(site))
+        await until(lambda: is_up(site))
         await client.list_tools()
         site.on("GET", stream(rest))
         begun = time.monotonic()
-        assert (await bounded(client.call_tool("t"))).text == "at last"
+        assert (await soon(client.call_tool("t"))).text == "at last"
     gets = site.all("GET")[1:]
     assert [exchange.headers.get("Last-Event-ID") for exchange in gets] == ["a-1", "a-2"]
     for exchange in gets:
@@ -401,10 +399,10 @@ async def test_a_stream_that_breaks_is_resumed_too(site: Site) -> None:
 
     site.legacy().on("tools/call", stream(broken))
     async with connect(site.url) as client:
-        await soon(lambda: is_up(site))
+        await until(lambda: is_up(site))
         await client.list_tools()
         site.on("GET", stream(rest))
-        assert (await bounded(client.call_tool("t"))).text == "x"
+        assert (await soon(client.call_tool("t"))).text == "x"
     assert not site.all("notifications/cancelled")
 
 
@@ -413,7 +411,7 @@ async def test_a_stream_that_ends_without_an_id_is_lost(site: Site) -> None:
     site.legacy().on("tools/call", stream(tell("notifications/x")))
     async with connect(site.url) as client:
         with pytest.raises(errors.ConnectionLost):
-            await bounded(client.call_tool("t"))
+            await soon(client.call_tool("t"))
     assert len(site.all("tools/call")) == 1
 
 
@@ -434,9 +432,9 @@ async def test_the_late_answer_to_one_call_is_not_blamed_on_another(site: Site) 
         with pytest.raises(errors.TimedOut):
             await client.call_tool("t", timeout=0.02)
         late.set()
-        await soon(lambda: heard)
+        await until(lambda: heard)
         with pytest.raises(errors.ConnectionLost):
-            await bounded(client.call_tool("t"))
+            await soon(client.call_tool("t"))
 
 
 @pytest.mark.parametrize(
@@ -454,11 +452,11 @@ async def test_a_stream_that_cannot_be_resumed_is_lost_and_its_call_not_repeated
     """A request is repeated only where that cannot do harm. The server has seen this one."""
     site.legacy().on("tools/call", stream(primed("c-1", 1)), result(said("twice")))
     async with connect(site.url) as client:
-        await soon(lambda: is_up(site))
+        await until(lambda: is_up(site))
         await client.list_tools()
         site.on("GET", answer)
         with pytest.raises(errors.ConnectionLost):
-            await bounded(client.call_tool("t"))
+            await soon(client.call_tool("t"))
     assert len(site.all("tools/call")) == 1
 
 
@@ -473,7 +471,7 @@ async def test_the_standing_stream_is_reopened_where_it_left_off(site: Site) -> 
     )
     begun = time.monotonic()
     async with connect(site.url, on_notification=lambda method, params: heard.append(method)):
-        await soon(lambda: len(heard) == 3)
+        await until(lambda: len(heard) == 3)
     assert heard == ["notifications/one", "notifications/two", "notifications/three"]
     assert [exchange.headers.get("Last-Event-ID") for exchange in site.all("GET")] == [None, "g-1", "g-2"]
     assert time.monotonic() - begun < 0.9, "the pause of an earlier stream holds until another one is asked for"
@@ -487,7 +485,7 @@ async def test_the_standing_stream_is_reopened_after_a_second_by_default(
     monkeypatch.setattr(legacy_link, "_RETRY", 0.02)
     site.legacy().on("GET", stream(), stream(held))
     async with connect(site.url):
-        await soon(lambda: len(site.all("GET")) == 2)
+        await until(lambda: len(site.all("GET")) == 2)
 
 
 @pytest.mark.parametrize("status", [405, 404, 400, 501])
@@ -495,7 +493,7 @@ async def test_a_server_without_a_standing_stream_is_left_in_peace(site: Site, s
     """R204: GET 405 is silently accepted."""
     site.legacy(session=None).on("GET", plain(status))
     async with connect(site.url) as client:
-        await soon(lambda: is_up(site))
+        await until(lambda: is_up(site))
         for _ in range(3):
             await client.list_tools()
     assert len(site.all("GET")) == 1
@@ -521,7 +519,7 @@ async def test_a_forgotten_session_is_begun_anew_and_the_call_repeated(site: Sit
     async with connect(site.url) as client:
         await client.list_tools()
         site.on("initialize", result(initialized(), headers={"Mcp-Session-Id": "s-2"}))
-        assert (await bounded(client.call_tool("t", {"a": 1}))).text == "x"
+        assert (await soon(client.call_tool("t", {"a": 1}))).text == "x"
         assert client.session_id == "s-2"
         assert client.state == "ready"
     first, second = site.all("tools/call")
@@ -543,7 +541,7 @@ async def test_many_calls_in_a_forgotten_session_begin_one_new_one(site: Site) -
     async with connect(site.url) as client:
         await client.list_tools()
         site.on("initialize", result(initialized(), headers={"Mcp-Session-Id": "s-2"}))
-        found = await bounded(asyncio.gather(*(client.call_tool("t") for _ in range(20))))
+        found = await soon(asyncio.gather(*(client.call_tool("t") for _ in range(20))))
     assert {one.text for one in found} == {"x"}
     assert len(site.all("initialize")) == 2
 
@@ -566,8 +564,8 @@ async def test_a_forgotten_session_is_noticed_by_the_standing_stream(site: Site)
     """R206."""
     site.legacy().on("GET", stream(primed("g", 1)), plain(404), stream(held))
     async with connect(site.url) as client:
-        await soon(lambda: len(site.all("initialize")) == 2)
-        await soon(lambda: client.state == "ready")
+        await until(lambda: len(site.all("initialize")) == 2)
+        await until(lambda: client.state == "ready")
 
 
 async def test_a_cancelled_call_is_told_by_a_post(site: Site) -> None:
@@ -577,7 +575,7 @@ async def test_a_cancelled_call_is_told_by_a_post(site: Site) -> None:
         await client.list_tools()
         with pytest.raises(errors.TimedOut):
             await client.call_tool("t", timeout=0.03)
-        told = await soon(lambda: site.all("notifications/cancelled"))
+        told = await until(lambda: site.all("notifications/cancelled"))
     assert told[0].params["requestId"] == site.one("tools/call").id
     assert told[0].headers["Mcp-Session-Id"] == "s-1"
 
@@ -693,7 +691,7 @@ async def test_a_request_before_the_handshakes_post_returns_is_answered(site: Si
     """protocol.md 7.4: a server may ask the moment it hears `initialized`: the stream is quicker than the POST's own answer."""
     Post(site).roots_first = True
     async with connect({"url": site.url, "transport": "sse"}, roots=["file:///tmp"]):
-        (answer,) = await soon(lambda: site.all("answer"))
+        (answer,) = await until(lambda: site.all("answer"))
     assert answer.message == ok("r", {"roots": [{"uri": "file:///tmp"}]})
 
 
@@ -703,8 +701,8 @@ async def test_a_broken_stream_of_the_old_transport_is_opened_again(site: Site) 
     async with connect({"url": site.url, "transport": "sse"}) as client:
         assert post.wire is not None
         post.wire.cut()
-        await soon(lambda: len(site.all("initialize")) == 2)
-        await soon(lambda: client.state == "ready")
+        await until(lambda: len(site.all("initialize")) == 2)
+        await until(lambda: client.state == "ready")
         assert (await client.call_tool("t")).text == "x"
 
 
@@ -722,7 +720,7 @@ async def test_a_pinned_era_does_not_wander(site: Site) -> None:
     with pytest.raises(errors.Error):
         await connect(site.url, era="modern").open()
     assert site.transcript() == ["POST server/discover"]
-    assert dialers._memory.recall(site.url) is None
+    assert connecting._memory.recall(site.url) is None
 
 
 async def test_a_pinned_version_is_asked_for_and_no_other_taken(site: Site) -> None:
@@ -753,7 +751,7 @@ async def test_a_call_that_waits_for_a_person_has_all_the_time_they_need(site: S
 
     async def reply(wire: Wire) -> None:
         await wire.say(ask("e", "elicitation/create", {"message": "m", "requestedSchema": {"type": "object"}}))
-        await soon(lambda: site.all("answer"))
+        await until(lambda: site.all("answer"))
         await wire.answer(said("thanks"))
 
     async def on_elicit(ask: Any) -> Any:
@@ -765,7 +763,7 @@ async def test_a_call_that_waits_for_a_person_has_all_the_time_they_need(site: S
         await client.list_tools()
         task = asyncio.ensure_future(client.call_tool("t", timeout=0.1))
         async with finishing(task):
-            assert (await bounded(task)).text == "thanks"
+            assert (await soon(task)).text == "thanks"
 
 
 async def test_a_list_that_is_refused_for_a_moment_does_not_make_a_tool_unknown(site: Site) -> None:

@@ -8,17 +8,11 @@ import json
 from typing import Any
 
 import pytest
-from tests.patience import PATIENCE
-
-import trimaran
-from trimaran import connect, errors
-
-from .peers import (
+from tests.support.peers import (
     MODERN,
     P,
     Site,
     Wire,
-    bounded,
     discovered,
     error,
     finishing,
@@ -28,12 +22,15 @@ from .peers import (
     plain,
     result,
     said,
-    soon,
     stream,
     streamed,
     tell,
     tool,
 )
+from tests.support.until import PATIENCE, soon, until
+
+import trimaran
+from trimaran import connect, errors
 
 OURS = {"name": "trimaran", "version": trimaran.__version__}
 
@@ -402,7 +399,7 @@ async def test_a_level_that_is_none_is_refused_here(site: Site) -> None:
     site.modern()
     async with connect(site.url) as client:
         with pytest.raises(errors.LocalProtocolError, match="loud"):
-            await client.set_log_level("loud")
+            await client.set_log_level("loud")  # pyright: ignore[reportArgumentType] - the mistake in question
 
 
 async def test_what_the_server_does_not_offer_is_not_asked(site: Site) -> None:
@@ -511,7 +508,7 @@ async def test_state_does_not_leak_to_a_parallel_call(site: Site) -> None:
 
     async with connect(site.url, on_elicit=on_elicit) as client:
         calls = [client.call_tool("t", {"who": who}) for who in "abcd"]
-        found = [one.text for one in await bounded(asyncio.gather(*calls))]
+        found = [one.text for one in await soon(asyncio.gather(*calls))]
     assert found == [f"{who}: state of {who}, Ada" for who in "abcd"]
 
 
@@ -577,7 +574,7 @@ async def test_a_call_is_cancelled_by_leaving_its_stream(site: Site, way: str) -
         timeout = 0.05 if way == "timeout" else None
         task = asyncio.ensure_future(client.call_tool("t", timeout=timeout))
         async with finishing(task):
-            call = await soon(lambda: site.all("tools/call"))
+            call = await until(lambda: site.all("tools/call"))
             if way == "cancel":
                 (id,) = client.requests
                 assert client.cancel(id, "enough")
@@ -589,8 +586,8 @@ async def test_a_call_is_cancelled_by_leaving_its_stream(site: Site, way: str) -
                 "task": asyncio.CancelledError,
             }[way]
             with pytest.raises(wanted):
-                await bounded(task)
-            await bounded(call[0].left.wait())
+                await soon(task)
+            await soon(call[0].left.wait())
         assert client.requests == ()
     assert not site.all("notifications/cancelled")
 
@@ -676,7 +673,7 @@ async def test_listening_word_for_word_and_again_after_a_loss(site: Site) -> Non
     assert one.id != two.id
     assert one.headers["Mcp-Method"] == "subscriptions/listen"
     assert "Mcp-Name" not in one.headers
-    await bounded(two.left.wait())
+    await soon(two.left.wait())
 
 
 async def test_a_listen_that_ends_in_order_is_taken_up_again(site: Site) -> None:
@@ -693,7 +690,7 @@ async def test_a_listen_that_ends_in_order_is_taken_up_again(site: Site) -> None
     site.modern().on("subscriptions/listen", stream(first), stream(second))
     async with connect(site.url) as client:
         changes: Any = client.listen(tools=True)
-        assert (await bounded(anext(changes))).kind == "reconnected"
+        assert (await soon(anext(changes))).kind == "reconnected"
         await changes.aclose()
 
 
@@ -701,9 +698,9 @@ async def test_a_refused_listen_is_an_error(site: Site) -> None:
     site.modern().on("subscriptions/listen", error(-32602, "no such resource", status=400))
     async with connect(site.url) as client:
         with pytest.raises(errors.CallError, match="no such resource"):
-            await bounded(anext(client.listen(resources=["x:1"])))  # pyright: ignore[reportArgumentType]
+            await soon(anext(client.listen(resources=["x:1"])))  # pyright: ignore[reportArgumentType]
         with pytest.raises(errors.CallError, match="no such resource"):
-            await bounded(client.subscribe("x:1", print))
+            await soon(client.subscribe("x:1", print))
 
 
 # --- lists and what may be kept --------------------------------------------------------------------------------------
@@ -745,7 +742,7 @@ async def test_what_may_be_kept_is_kept_until_it_changes(site: Site) -> None:
         await client.list_tools("2")
         assert len(site.all("tools/list")) == 3
         changes: Any = client.listen(tools=True)
-        await bounded(anext(changes))
+        await soon(anext(changes))
         await client.list_tools()
         assert len(site.all("tools/list")) == 4
         await changes.aclose()

@@ -15,7 +15,7 @@ from trimaran.errors import CallError, Unsupported
 
 pytestmark = pytest.mark.slow
 
-ODD = Path(__file__).parents[2] / "unit" / "cli" / "odd.py"
+ODD = Path(__file__).parents[2] / "support" / "odd_server.py"
 
 
 def server(**answers: Any) -> list[str]:

@@ -7,12 +7,7 @@ import json
 from typing import Any
 
 import pytest
-
-import trimaran
-from trimaran import connect, errors
-from trimaran.client import meeting
-
-from .peers import (
+from tests.support.peers import (
     ALL,
     MODERN,
     V03,
@@ -24,7 +19,6 @@ from .peers import (
     Refused,
     ask,
     bad,
-    bounded,
     discovered,
     encode,
     finishing,
@@ -33,10 +27,14 @@ from .peers import (
     listed,
     ok,
     said,
-    soon,
     tell,
     tool,
 )
+from tests.support.until import soon, until
+
+import trimaran
+from trimaran import connect, errors
+from trimaran.client import negotiation
 
 OURS = {"name": "trimaran", "version": trimaran.__version__}
 
@@ -89,7 +87,7 @@ async def test_a_call_is_cancelled_by_a_notification(era: str, way: str) -> None
         await client.list_tools_all()
         task = asyncio.ensure_future(client.call_tool("t", timeout=0.03 if way == "timeout" else None))
         async with finishing(task):
-            await soon(lambda: pipe.all("tools/call"))
+            await until(lambda: pipe.all("tools/call"))
             (id,) = client.requests
             if way == "cancel":
                 assert client.cancel(id, "enough")
@@ -98,8 +96,8 @@ async def test_a_call_is_cancelled_by_a_notification(era: str, way: str) -> None
                 task.cancel()
             wanted = {"timeout": errors.TimedOut, "cancel": errors.CallCancelled, "task": asyncio.CancelledError}[way]
             with pytest.raises(wanted):
-                await bounded(task)
-        (told,) = await soon(lambda: pipe.all("notifications/cancelled"))
+                await soon(task)
+        (told,) = await until(lambda: pipe.all("notifications/cancelled"))
         assert told["params"]["requestId"] == id
         reasons = {"timeout": "the deadline has passed", "cancel": "enough", "task": "the caller gave up"}
         assert told["params"]["reason"] == reasons[way]
@@ -112,7 +110,7 @@ async def test_initialize_is_not_cancelled() -> None:
     """protocol.md 1.4: `initialize` is not cancellable."""
     pipe = Pipe().on("initialize", None)
     with pytest.raises(errors.TimedOut):
-        await bounded(connect(pipe, era="legacy", connect_timeout=0.05).open())
+        await soon(connect(pipe, era="legacy", connect_timeout=0.05).open())
     assert [one["method"] for one in pipe.heard] == ["initialize"]
 
 
@@ -151,9 +149,9 @@ async def test_a_listen_on_a_pipe_ends_with_a_notification() -> None:
     pipe = Pipe().modern().on("subscriptions/listen", acknowledging(changed("notifications/tools/list_changed")))
     async with connect(pipe) as client:
         changes: Any = client.listen(tools=True)
-        assert (await bounded(anext(changes))).kind == "tools"
+        assert (await soon(anext(changes))).kind == "tools"
         await changes.aclose()
-        (told,) = await soon(lambda: pipe.all("notifications/cancelled"))
+        (told,) = await until(lambda: pipe.all("notifications/cancelled"))
     assert told["params"]["requestId"] == pipe.one("subscriptions/listen")["id"]
 
 
@@ -167,7 +165,7 @@ async def test_a_listen_the_server_cancels_is_taken_up_again() -> None:
     async with connect(pipe) as client:
         changes: Any = client.listen(tools=True)
         async with finishing(asyncio.ensure_future(anext(changes))):
-            await soon(lambda: len(pipe.all("subscriptions/listen")) == 2)
+            await until(lambda: len(pipe.all("subscriptions/listen")) == 2)
 
 
 async def test_an_acknowledgement_of_another_subscription_is_not_ours() -> None:
@@ -181,7 +179,7 @@ async def test_an_acknowledgement_of_another_subscription_is_not_ours() -> None:
     pipe = Pipe().modern().on("subscriptions/listen", reply)
     async with connect(pipe, timeout=0.05) as client:
         with pytest.raises(errors.TimedOut, match="acknowledged"):
-            await bounded(client.subscribe("r:1", print))
+            await soon(client.subscribe("r:1", print))
 
 
 # --- which era -------------------------------------------------------------------------------------------------------
@@ -207,7 +205,7 @@ async def test_a_modern_error_means_modern_and_no_handshake(code: int) -> None:
 
 async def test_silence_means_legacy_and_the_late_answer_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     """protocol.md 2.5: silence occurs; ignore late answers."""
-    monkeypatch.setattr(meeting, "SILENCE", 0.02)
+    monkeypatch.setattr(negotiation, "SILENCE", 0.02)
     pipe = Pipe().legacy().on("server/discover", None)
     async with connect(pipe) as client:
         assert client.era == "legacy"
@@ -217,7 +215,7 @@ async def test_silence_means_legacy_and_the_late_answer_is_ignored(monkeypatch: 
 
 async def test_a_slow_modern_server_wins_the_race(monkeypatch: pytest.MonkeyPatch) -> None:
     """protocol.md 2.5 race: a server that was only slow to start answers both in order; the first answer decides."""
-    monkeypatch.setattr(meeting, "SILENCE", 0.02)
+    monkeypatch.setattr(negotiation, "SILENCE", 0.02)
 
     def late(pipe: Pipe, message: dict[str, Any]) -> None:
         pipe.say(ok(1, discovered()))
@@ -226,6 +224,27 @@ async def test_a_slow_modern_server_wins_the_race(monkeypatch: pytest.MonkeyPatc
     pipe = Pipe().on("server/discover", None).on("initialize", late)
     async with connect(pipe) as client:
         assert client.era == "modern"
+
+
+async def test_a_slow_server_of_both_eras_is_spoken_to_in_the_one_it_was_greeted_in_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The TypeScript SDK takes `initialize` for the choice of an era, and refuses modern requests after it."""
+    monkeypatch.setattr(negotiation, "SILENCE", 0.02)
+
+    def late(pipe: Pipe, message: dict[str, Any]) -> None:
+        pipe.say(ok(1, discovered()))
+        pipe.say(
+            ok(
+                message["id"],
+                {"protocolVersion": V11, "capabilities": {}, "serverInfo": {"name": "both", "version": "1"}},
+            )
+        )
+
+    pipe = Pipe().on("server/discover", None).on("initialize", late)
+    async with connect(pipe) as client:
+        assert client.era == "legacy"
+    assert "notifications/initialized" in [message["method"] for message in pipe.heard]
 
 
 async def test_a_modern_refusal_of_the_handshake_is_proof(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,10 +260,10 @@ async def test_a_handshake_that_is_refused_while_the_probe_is_silent_fails_soon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """R188: a JSON-RPC error to initialize is told as what it is, not as a timeout."""
-    monkeypatch.setattr(meeting, "SILENCE", 0.02)
+    monkeypatch.setattr(negotiation, "SILENCE", 0.02)
     pipe = Pipe().on("server/discover", None).on("initialize", Refused(-32603, "out of order"))
     with pytest.raises(errors.CallError, match="out of order"):
-        await bounded(connect(pipe, connect_timeout=1.0).open())
+        await soon(connect(pipe, connect_timeout=1.0).open())
 
 
 async def test_a_common_legacy_version_is_used_where_the_modern_one_is_not_common() -> None:
@@ -511,11 +530,11 @@ async def test_a_server_can_withdraw_its_question() -> None:
 
     async with connect(pipe, era="legacy", on_sample=on_sample):
         pipe.say(ask("q", "sampling/createMessage", {"messages": [], "maxTokens": 1}))
-        await soon(lambda: state)
+        await until(lambda: state)
         pipe.say(tell("notifications/cancelled", {"requestId": "other"}))
         pipe.say(tell("notifications/cancelled", {}))
         pipe.say(tell("notifications/cancelled", {"requestId": "q"}))
-        await soon(lambda: len(state) == 2)
+        await until(lambda: len(state) == 2)
         pipe.say(ask("p", "ping"))
         await pipe.answered("p")
     assert [one["id"] for one in pipe.all("answer")] == ["p"]
@@ -523,7 +542,7 @@ async def test_a_server_can_withdraw_its_question() -> None:
 
 async def test_a_pending_answer_holds_up_nobody() -> None:
     """R201: while an async reply is pending other traffic proceeds; R200: answered later."""
-    from trimaran.client.asks import Deferred
+    from trimaran.client.server_requests import Deferred
 
     pipe = Pipe().legacy()
     waiting: list[Deferred] = []
@@ -535,7 +554,7 @@ async def test_a_pending_answer_holds_up_nobody() -> None:
     async with connect(pipe, era="legacy", on_request=on_request) as client:
         pipe.say(ask("a", "vendor/a"))
         pipe.say(ask("b", "vendor/b"))
-        await soon(lambda: len(waiting) == 2)
+        await until(lambda: len(waiting) == 2)
         await client.list_tools()
         pipe.say(ask("p", "ping"))
         await pipe.answered("p")
@@ -581,7 +600,7 @@ async def test_a_batch_is_taken_apart() -> None:
     heard: list[str] = []
     async with connect(pipe, on_notification=lambda method, params: heard.append(method)) as client:
         await client.list_tools()
-        found = await bounded(asyncio.gather(client.call_tool("a"), client.call_tool("b")))
+        found = await soon(asyncio.gather(client.call_tool("a"), client.call_tool("b")))
         assert [one.data for one in found] == ["a", "b"]
         await pipe.answered("p")
     assert heard == ["notifications/x"]
@@ -600,7 +619,7 @@ async def test_one_bad_message_in_a_batch_does_not_spoil_the_others() -> None:
     pipe.on("tools/call", reply)
     async with connect(pipe, timeout=0.5) as client:
         await client.list_tools()
-        found = await bounded(asyncio.gather(client.call_tool("a"), client.call_tool("b")))
+        found = await soon(asyncio.gather(client.call_tool("a"), client.call_tool("b")))
     assert [one.data for one in found] == ["a", "b"]
 
 
@@ -630,7 +649,7 @@ async def test_subscriptions_of_the_legacy_era_word_for_word() -> None:
             {"uri": "note://10"},
         ]
         pipe.say(tell("notifications/resources/updated", {"uri": "note://1"}))
-        await soon(lambda: len(heard) == 2)
+        await until(lambda: len(heard) == 2)
         assert sorted(heard) == [(1, "note://1"), (2, "note://1")]
         await one.cancel()
         assert not pipe.all("resources/unsubscribe")
@@ -648,7 +667,7 @@ async def test_a_subscriber_hears_of_its_own_resource_only() -> None:
         await client.subscribe("note://10", lambda uri: heard.append((10, uri)))
         for uri in ("note://10", "note://1", "note://1/part"):
             pipe.say(tell("notifications/resources/updated", {"uri": uri}))
-        await soon(lambda: (1, "note://1/part") in heard)
+        await until(lambda: (1, "note://1/part") in heard)
         await asyncio.sleep(0.01)
     assert sorted(heard) == [(1, "note://1"), (1, "note://1/part"), (10, "note://10")]
 
@@ -672,8 +691,8 @@ async def test_everything_is_set_up_again_after_a_loss() -> None:
         await client.set_log_level("error")
         await client.subscribe("note://1", lambda uri: heard.append(uri))
         pipe.hang_up()
-        await soon(lambda: len(pipe.all("resources/subscribe")) == 2)
-        await soon(lambda: heard == ["note://1"])
+        await until(lambda: len(pipe.all("resources/subscribe")) == 2)
+        await until(lambda: heard == ["note://1"])
         assert len(pipe.all("initialize")) == 2
         assert [one["params"] for one in pipe.all("logging/setLevel")] == [{"level": "error"}] * 2
         assert client.state == "ready"
@@ -691,12 +710,12 @@ async def test_a_loss_ends_the_calls_in_it_and_repeats_only_what_is_safe() -> No
         read = asyncio.ensure_future(client.call_tool("read"))
         write = asyncio.ensure_future(client.call_tool("write"))
         async with finishing(read, write):
-            await soon(lambda: len(pipe.all("tools/call")) == 2)
+            await until(lambda: len(pipe.all("tools/call")) == 2)
             pipe.on("tools/call", said("x"))
             pipe.hang_up()
             with pytest.raises(errors.ConnectionLost):
-                await bounded(write)
-            assert (await bounded(read)).data == "x"
+                await soon(write)
+            assert (await soon(read)).data == "x"
     names = [one["params"]["name"] for one in pipe.all("tools/call")]
     assert names == ["read", "write", "read"]
 
@@ -780,7 +799,7 @@ async def test_every_notification_reaches_the_handler_in_order() -> None:
     async with connect(pipe, era="legacy", on_notification=on_notification):
         for number, method in enumerate(methods):
             pipe.say(tell(method, {"n": number}))
-        await soon(lambda: len(heard) == len(methods))
+        await until(lambda: len(heard) == len(methods))
     assert heard == [(method, {"n": number}) for number, method in enumerate(methods)]
 
 
@@ -807,7 +826,7 @@ async def test_an_error_to_a_periodic_ping_is_a_sign_of_life() -> None:
     """R199; that failures in a row end the connection is proved in tests/fault/client."""
     pipe = Pipe().legacy().on("ping", {}, Refused(-32601), {})
     async with connect(pipe, era="legacy", ping_interval=0.01) as client:
-        await soon(lambda: len(pipe.all("ping")) >= 4)
+        await until(lambda: len(pipe.all("ping")) >= 4)
         assert client.state == "ready"
         assert len(pipe.all("initialize")) == 1
 
@@ -828,9 +847,9 @@ async def test_a_stray_id_inside_garbage_does_not_fail_another_call() -> None:
         await client.list_tools()
         task = asyncio.ensure_future(client.call_tool("t"))
         async with finishing(task):
-            (call,) = await soon(lambda: pipe.all("tools/call"))
+            (call,) = await until(lambda: pipe.all("tools/call"))
             pipe.shout(encode({"level": "info", "context": {"id": call["id"]}}))
             pipe.shout(json.dumps({"text": json.dumps({"id": call["id"]})}).encode())
             await asyncio.sleep(0)
             pipe.say(ok(call["id"], said("x")))
-            assert (await bounded(task)).data == "x"
+            assert (await soon(task)).data == "x"

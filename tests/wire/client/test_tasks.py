@@ -8,32 +8,17 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from tests.patience import PATIENCE
+from tests.support.peers import MODERN, P, Site, Wire, discovered, error, finishing, listed, plain, result, said, stream
+from tests.support.until import PATIENCE, soon, until
 
 from trimaran import Context, Server, ToolError, connect, errors
 from trimaran.auth import Principal
 from trimaran.client.client import Client
+from trimaran.client.options import Era
 from trimaran.client.tasks import TASKS, TaskUpdate
 from trimaran.errors import ProtocolError
 from trimaran.ext.tasks import Tasks
 from trimaran.serve import HttpServer
-
-from .peers import (
-    MODERN,
-    P,
-    Site,
-    Wire,
-    bounded,
-    discovered,
-    error,
-    finishing,
-    listed,
-    plain,
-    result,
-    said,
-    soon,
-    stream,
-)
 
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}}
 
@@ -100,10 +85,10 @@ class Kitchen:
 class Table:
     """A kitchen, and how to get to it."""
 
-    def __init__(self, kitchen: Kitchen, target: Any, era: str, carrier: str) -> None:
+    def __init__(self, kitchen: Kitchen, target: Any, era: Era, carrier: str) -> None:
         self.kitchen = kitchen
         self.target = target
-        self.era = era
+        self.era: Era = era
         self.carrier = carrier
 
     def dial(self, **options: Any) -> Client:
@@ -143,10 +128,10 @@ async def test_a_task_is_begun_looked_at_and_awaited(table: Table) -> None:
         task = await client.start_task("brew", {"cups": 3})
         assert task.id.startswith("task_")
         assert task.status == "working"
-        await bounded(kitchen.hot.wait())
+        await soon(kitchen.hot.wait())
         assert (await task.refresh()).status == "working"
         kitchen.gate.set()
-        found = await bounded(task.result())
+        found = await soon(task.result())
         assert (found.data, found.is_error) == ("3 cups", False)
         assert task.is_over
     assert kitchen.brewed == [3]
@@ -156,7 +141,7 @@ async def test_what_the_tool_reports_on_its_way_is_the_tasks_message(table: Tabl
     """protocol.md 5.1: no progress notifications for tasks; what would have been one is the status message."""
     async with table.dial() as client:
         task = await client.start_task("brew", {"cups": 3})
-        await bounded(table.kitchen.hot.wait())
+        await soon(table.kitchen.hot.wait())
         assert await task.refresh() == TaskUpdate("working", "water is hot")
         assert task.message == "water is hot"
 
@@ -185,7 +170,7 @@ async def test_a_wait_runs_out_and_the_work_goes_on(table: Table) -> None:
             waiting.cancel()
             await asyncio.wait({waiting})
         table.kitchen.gate.set()
-        assert (await bounded(task.result())).data == "2 cups"
+        assert (await soon(task.result())).data == "2 cups"
     assert (table.kitchen.brewed, table.kitchen.stopped) == ([2], [])
 
 
@@ -194,7 +179,7 @@ async def test_many_tasks_run_at_once(table: Table) -> None:
         tasks = [await client.start_task("brew", {"cups": cups}) for cups in range(20)]
         assert len({task.id for task in tasks}) == 20
         table.kitchen.gate.set()
-        found = await bounded(asyncio.gather(*tasks))
+        found = await soon(asyncio.gather(*tasks))
         assert [one.data for one in found] == [f"{cups} cups" for cups in range(20)]
 
 
@@ -207,11 +192,11 @@ async def test_a_task_outlives_its_connection(table: Table) -> None:
         task = client.task(id, into=str)
         assert (await task.refresh()).status == "working"
         table.kitchen.gate.set()
-        assert (await bounded(task.result())).data == "4 cups"
+        assert (await soon(task.result())).data == "4 cups"
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
-async def test_a_caller_with_a_name_comes_back_to_its_tasks(era: str) -> None:
+async def test_a_caller_with_a_name_comes_back_to_its_tasks(era: Era) -> None:
     kitchen = Kitchen()
     alice, bob = Principal(subject="alice"), Principal(subject="bob")
     async with connect(kitchen.server, era=era, auth=alice) as client:
@@ -219,10 +204,10 @@ async def test_a_caller_with_a_name_comes_back_to_its_tasks(era: str) -> None:
     async with connect(kitchen.server, era=era, auth=bob) as client:
         for use in (client.task(id).refresh, client.task(id).result, client.task(id).cancel):
             with pytest.raises(errors.CallError, match="no task"):
-                await bounded(use())
+                await soon(use())
     async with connect(kitchen.server, era=era, auth=Principal(subject="alice")) as client:
         kitchen.gate.set()
-        assert (await bounded(client.task(id).result())).data == "4 cups"
+        assert (await soon(client.task(id).result())).data == "4 cups"
     await kitchen.server.stop()
 
 
@@ -230,7 +215,7 @@ async def test_an_unknown_task_is_an_error(table: Table) -> None:
     async with table.dial() as client:
         for use in (client.task("task_0").refresh, client.task("task_0").result, client.task("task_0").cancel):
             with pytest.raises(errors.CallError, match="no task") as caught:
-                await bounded(use())
+                await soon(use())
             assert caught.value.code == -32602
 
 
@@ -240,12 +225,12 @@ async def test_closing_the_client_ends_a_wait_and_not_the_work(table: Table) -> 
     task = await client.start_task("brew", {"cups": 5})
     waiting = asyncio.ensure_future(task.result())
     async with finishing(waiting):
-        await bounded(table.kitchen.hot.wait())
+        await soon(table.kitchen.hot.wait())
         await client.close()
         with pytest.raises(errors.Closed):
-            await bounded(asyncio.shield(waiting))
+            await soon(asyncio.shield(waiting))
     table.kitchen.gate.set()
-    await soon(lambda: table.kitchen.brewed == [5])
+    await until(lambda: table.kitchen.brewed == [5])
 
 
 # --- the end ---------------------------------------------------------------------------------------------------------
@@ -254,11 +239,11 @@ async def test_closing_the_client_ends_a_wait_and_not_the_work(table: Table) -> 
 async def test_a_task_is_cancelled(table: Table) -> None:
     async with table.dial() as client:
         task = await client.start_task("brew", {"cups": 1})
-        await bounded(table.kitchen.hot.wait())
+        await soon(table.kitchen.hot.wait())
         await task.cancel()
-        await soon(lambda: table.kitchen.stopped == ["brew"])
+        await until(lambda: table.kitchen.stopped == ["brew"])
         with pytest.raises(errors.CallError, match="cancelled"):
-            await bounded(task.result())
+            await soon(task.result())
         assert (await task.refresh()).status == "cancelled"
         assert task.is_over
     assert table.kitchen.brewed == []
@@ -268,9 +253,9 @@ async def test_a_task_that_has_ended_is_cancelled_in_vain(table: Table) -> None:
     async with table.dial() as client:
         table.kitchen.gate.set()
         task = await client.start_task("brew", {"cups": 1})
-        await soon(lambda: table.kitchen.brewed)
+        await until(lambda: table.kitchen.brewed)
         await task.cancel()  # by a handle that has not heard of the end
-        assert (await bounded(task.result())).data == "1 cups"
+        assert (await soon(task.result())).data == "1 cups"
         await task.cancel()
         again = await client.start_task("brew", {"cups": 1})
         await again.cancel()
@@ -281,23 +266,23 @@ async def test_a_failure_is_raised_as_it_was(table: Table) -> None:
     async with table.dial() as client:
         task = await client.start_task("burn")
         with pytest.raises(errors.CallError, match="it burnt") as caught:
-            await bounded(task.result())
+            await soon(task.result())
         assert (caught.value.code, caught.value.data) == (-32010, {"minutes": 5})
         assert (await task.refresh()).status == "failed"
 
 
 async def test_a_tools_own_failure_is_a_result(table: Table) -> None:
     async with table.dial() as client:
-        found = await bounded((await client.start_task("spill")).result())
+        found = await soon((await client.start_task("spill")).result())
         assert (found.is_error, found.text) == (True, "all over the floor")
         with pytest.raises(ToolError, match="all over"):
-            await bounded((await client.start_task("spill", raise_on_error=True)).result())
+            await soon((await client.start_task("spill", raise_on_error=True)).result())
 
 
 async def test_bad_arguments_are_told_as_for_a_call(table: Table) -> None:
     async with table.dial() as client:
         task = await client.start_task("brew", {"cups": "many"})
-        found = await bounded(task.result())
+        found = await soon(task.result())
         assert found.is_error
         assert "cups" in found.text
 
@@ -308,7 +293,7 @@ async def test_bad_arguments_are_told_as_for_a_call(table: Table) -> None:
 async def test_questions_in_the_middle_are_answered_by_the_handlers(table: Table) -> None:
     asked: list[str] = []
     async with table.dial(on_elicit=by_name(asked)) as client:
-        found = await bounded((await client.start_task("order")).result())
+        found = await soon((await client.start_task("order")).result())
         assert found.data == "who and who else"
     assert asked == ["who?", "who else?"]
 
@@ -316,7 +301,7 @@ async def test_questions_in_the_middle_are_answered_by_the_handlers(table: Table
 async def test_several_questions_at_once_are_each_answered_once(table: Table) -> None:
     asked: list[str] = []
     async with table.dial(on_elicit=by_name(asked)) as client:
-        found = await bounded((await client.start_task("party")).result())
+        found = await soon((await client.start_task("party")).result())
         assert found.data == "one, two, three"
     assert sorted(asked) == ["one?", "three?", "two?"]
 
@@ -328,7 +313,7 @@ async def test_updates_answer_questions_too(table: Table) -> None:
         async def watch() -> list[str]:
             return [update.status async for update in task]
 
-        assert (await bounded(watch()))[-1] == "completed"
+        assert (await soon(watch()))[-1] == "completed"
         assert (await task).data == "who and who else"
 
 
@@ -336,7 +321,7 @@ async def test_a_question_to_a_client_that_answers_none_fails_the_task(table: Ta
     async with table.dial() as client:
         task = await client.start_task("order")
         with pytest.raises(errors.CallError, match="elicitation"):
-            await bounded(task.result())
+            await soon(task.result())
         assert (await task.refresh()).status == "failed"
 
 
@@ -346,7 +331,7 @@ async def test_what_is_asked_before_the_task_begins_is_asked_in_the_call(table: 
         # Whoever asks a 2025-11-25 server for a task has it at once, and is asked in it.
         assert task.status == "working" or client.era == "legacy"
         table.kitchen.gate.set()
-        assert (await bounded(task.result())).data == "at where"
+        assert (await soon(task.result())).data == "at where"
 
 
 @SESSIONLESS
@@ -354,7 +339,7 @@ async def test_a_question_is_taken_up_by_whoever_comes_back(table: Table) -> Non
     async with table.dial(capabilities={"elicitation": {"form": {}}}) as client:
         id = (await client.start_task("order")).id
     async with table.dial(on_elicit=by_name()) as client:
-        assert (await bounded(client.task(id).result())).data == "who and who else"
+        assert (await soon(client.task(id).result())).data == "who and who else"
 
 
 # --- those who do not ask for tasks ----------------------------------------------------------------------------------
@@ -368,7 +353,7 @@ async def test_a_plain_call_waits_for_the_work(table: Table) -> None:
             await client.ping()
             assert not call.done()
             table.kitchen.gate.set()
-            assert (await bounded(call)).data == "6 cups"
+            assert (await soon(call)).data == "6 cups"
     assert await table.kitchen.tasks.count() == 0
 
 
@@ -382,20 +367,20 @@ async def test_a_tool_that_must_be_a_task_is_refused_to_a_plain_call(table: Tabl
 async def test_a_client_for_tasks_calls_any_tool_and_waits(table: Table) -> None:
     async with table.dial(tasks=True, on_elicit=by_name()) as client:
         table.kitchen.gate.set()
-        assert (await bounded(client.call_tool("brew", {"cups": 9}))).data == "9 cups"
-        assert (await bounded(client.call_tool("order"))).data == "who and who else"
-        assert (await bounded(client.call_tool("walk"))).data == "at where"
-        assert (await bounded(client.call_tool("taste"))).data == "sweet"
+        assert (await soon(client.call_tool("brew", {"cups": 9}))).data == "9 cups"
+        assert (await soon(client.call_tool("order"))).data == "who and who else"
+        assert (await soon(client.call_tool("walk"))).data == "at where"
+        assert (await soon(client.call_tool("taste"))).data == "sweet"
 
 
 async def test_a_client_for_tasks_calls_a_tool_that_must_be_one(table: Table) -> None:
     async with table.dial(tasks=True) as client:
-        assert (await bounded(client.call_tool("bake"))).data == 7
+        assert (await soon(client.call_tool("bake"))).data == 7
 
 
 async def test_a_tool_that_must_be_a_task_is_one(table: Table) -> None:
     async with table.dial() as client:
-        assert (await bounded((await client.start_task("bake", into=int)).result())).data == 7
+        assert (await soon((await client.start_task("bake", into=int)).result())).data == 7
 
 
 async def test_a_quick_tool_gives_a_task_that_has_ended(table: Table) -> None:
@@ -406,7 +391,7 @@ async def test_a_quick_tool_gives_a_task_that_has_ended(table: Table) -> None:
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
-async def test_a_server_without_tasks_gives_one_that_has_ended(era: str) -> None:
+async def test_a_server_without_tasks_gives_one_that_has_ended(era: Era) -> None:
     server = Server("plain", version="1.0.0")
 
     @server.tool
@@ -446,7 +431,7 @@ async def test_the_headers_name_the_task(site: Site) -> None:
     for method in ("tasks/update", "tasks/cancel"):
         site.on(method, result({"resultType": "complete"}))
     async with connect(site.url, on_elicit=lambda one: one.decline()) as client:
-        assert (await bounded((await client.start_task("t")).result())).data == "tea"
+        assert (await soon((await client.start_task("t")).result())).data == "tea"
         await client.task("käse/1").cancel()
     spoken = [(one.key, one.headers.get("Mcp-Name")) for one in site.heard]
     assert spoken[2:-1] == [("tools/call", "t"), ("tasks/get", "k-1"), ("tasks/update", "k-1"), ("tasks/get", "k-1")]
@@ -471,7 +456,7 @@ async def test_a_site_that_is_gone_for_a_moment_is_asked_again(site: Site) -> No
     site.modern().on("tools/call", result({"resultType": "task", "status": "working", **task}))
     site.on("tasks/get", working, cut, working, cut, result(done))
     async with connect(site.url) as client:
-        assert (await bounded((await client.start_task("t")).result())).data == "tea"
+        assert (await soon((await client.start_task("t")).result())).data == "tea"
     assert len(site.all("tools/call")) == 1
 
 
@@ -486,7 +471,7 @@ async def test_a_legacy_task_over_http_is_waited_for_on_one_request() -> None:
             async with finishing(waiting):
                 await client.ping()
                 kitchen.gate.set()
-                assert (await bounded(waiting)).data == "1 cups"
+                assert (await soon(waiting)).data == "1 cups"
     sent = b"\n".join(heard)
     assert b'"task":{"ttl":60000}' in sent
     assert sent.count(b'"tasks/result"') == 1
@@ -528,7 +513,7 @@ async def test_who_waits_on_2025_11_25_asks_again_when_the_answer_is_not_about_t
     site.on("tasks/result", mishap, mishap, result(DONE))
     async with connect(site.url, version="2025-11-25", tasks=True) as client:
         task = await client.start_task("t")
-        assert (await bounded(task.result(), 20)).text == "tea"
+        assert (await soon(task.result(), 20)).text == "tea"
     assert sum(one.key == "tasks/result" for one in site.heard) == 3
 
 
@@ -539,4 +524,4 @@ async def test_the_error_of_a_task_is_not_taken_for_that_of_the_server(site: Sit
     async with connect(site.url, version="2025-11-25", tasks=True) as client:
         task = await client.start_task("t")
         with pytest.raises(errors.CallError, match="it burnt"):
-            await bounded(task.result(), 20)
+            await soon(task.result(), 20)

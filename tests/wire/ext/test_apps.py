@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support.harness import LEGACY, P, serve
 
 from trimaran import Server
 from trimaran.ext.apps import Apps, Csp, ui_tool
-
-from ..harness import LEGACY, P, serve
 
 UI = P + "ui"
 URI = "ui://weather/dashboard"

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.harness import Channel, Wire, serve
+from tests.support.until import PATIENCE
 
 from trimaran import Server
 from trimaran.ext import Skills
-
-from ..harness import PATIENCE, Channel, Wire, serve
 
 EXTENSION = "io.modelcontextprotocol/skills"
 TEA = "skill://kitchen/tea/SKILL.md"

@@ -17,16 +17,9 @@ from typing import Annotated, Any
 
 import pytest
 from msgspec import Meta
-
-from trimaran import Context, Limits, ProtocolError, Server, ToolError
-from trimaran.auth import Principal
-from trimaran.errors import ConfigError
-from trimaran.ext.tasks import EXTENSION, Tasks
-
-from ..auth.badges import ALICE, ALICE_ELSEWHERE, BOB, NOBODY, Badges, badge
-from ..harness import (
+from tests.support.badges import ALICE, ALICE_ELSEWHERE, BOB, NOBODY, Badges, badge
+from tests.support.harness import (
     LEGACY,
-    PATIENCE,
     Channel,
     P,
     Reply,
@@ -39,9 +32,13 @@ from ..harness import (
     notification,
     request,
     serve,
-    soon,
-    until,
 )
+from tests.support.until import PATIENCE, soon, until
+
+from trimaran import Context, Limits, ProtocolError, Server, ToolError
+from trimaran.auth import Principal
+from trimaran.errors import ConfigError
+from trimaran.ext.tasks import EXTENSION, Tasks
 
 RELATED = P + "related-task"
 TASKS = {"extensions": {EXTENSION: {}}}
@@ -1070,7 +1067,7 @@ async def test_what_a_thread_reports_is_dealt_with_on_the_loop(binding: str, sta
         id = (await session.ask("tools/call", params)).result["task"]["taskId"]
         async with await session.get() as stream:
             waiting = asyncio.ensure_future(session.ask("tasks/result", {"taskId": id}))
-            await until(lambda: len(wire.engine.flights) == 1, "the wait for the result")
+            await until(lambda: len(wire.engine.running_calls) == 1, "the wait for the result")
             stage.thread_go.set()
             result = (await soon(waiting)).result
             assert (text(result), result.get("isError")) == ("done", None)
@@ -1231,7 +1228,7 @@ async def test_one_who_waits_for_a_result_hears_that_the_server_stops(binding: s
         session = await wire.initialize()
         id = await legacy_start(session, "slow")
         waiting = asyncio.ensure_future(session.ask("tasks/result", {"taskId": id}))
-        await until(lambda: len(wire.engine.flights) == 1, "the wait for the result")
+        await until(lambda: len(wire.engine.running_calls) == 1, "the wait for the result")
     error = (await soon(waiting)).error
     assert "stop" in error["message"]
 

@@ -1,5 +1,7 @@
 """Our own client with the contract of the other drivers: used behind the bridges, and for the calls in the table."""
 
+from typing import Any
+
 from contract import Job, main
 
 from trimaran import connect
@@ -7,7 +9,8 @@ from trimaran import connect
 
 async def drive(job: Job) -> None:
     target = [job.command, *job.args] if job.is_stdio else job.url
-    async with connect(target, era=job.era) as client:
+    options: dict[str, Any] = {"era": job.era}  # any word of the command line
+    async with connect(target, **options) as client:
         tools = await client.list_tools_all()
 
         def caller(name: str):

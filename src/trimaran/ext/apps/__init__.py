@@ -4,103 +4,55 @@ Servers declare views with `Apps` and link tools to them with `ui_tool`. Hosts f
 (`read_view`), show it under its `policy`, and talk to it through a `Bridge`. Nothing here renders.
 """
 
-from __future__ import annotations
+from trimaran.lazy_names import lazy_names
 
-# `typing` is not loaded by the interpreter itself.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from .bridge import (
-        Bridge,
-        Cancelled,
-        DisplayMode,
-        Event,
-        Initialized,
-        Logged,
-        ModelContext,
-        OpenLink,
-        Refused,
-        ResourceRead,
-        Said,
-        SizeChanged,
-        ToolCall,
-        TornDown,
-        forward,
+        Bridge as Bridge,
+        Cancelled as Cancelled,
+        DisplayMode as DisplayMode,
+        Initialized as Initialized,
+        Logged as Logged,
+        MessageRefused as MessageRefused,
+        MessageRequest as MessageRequest,
+        ModelContext as ModelContext,
+        OpenLink as OpenLink,
+        ResourceRead as ResourceRead,
+        SizeChanged as SizeChanged,
+        TornDown as TornDown,
+        ViewEvent as ViewEvent,
+        ViewToolCall as ViewToolCall,
+        forward as forward,
     )
-    from .declare import Apps, supports_ui
-    from .metadata import IDENTIFIER, MIME_TYPE, UiTool, ui_of, ui_tool
-    from .policy import Csp, allow_attribute
-    from .views import CAPABILITY, View, for_model, may_app_call, read_view, view_from
-
-_HOMES = {
-    "bridge": (
-        "Bridge",
-        "Cancelled",
-        "DisplayMode",
-        "Event",
-        "Initialized",
-        "Logged",
-        "ModelContext",
-        "OpenLink",
-        "Refused",
-        "ResourceRead",
-        "Said",
-        "SizeChanged",
-        "ToolCall",
-        "TornDown",
-        "forward",
-    ),
-    "declare": ("Apps", "supports_ui"),
-    "metadata": ("IDENTIFIER", "MIME_TYPE", "UiTool", "ui_of", "ui_tool"),
-    "policy": ("Csp", "allow_attribute"),
-    "views": ("CAPABILITY", "View", "for_model", "may_app_call", "read_view", "view_from"),
-}
-
-__all__ = [
-    "CAPABILITY",
-    "IDENTIFIER",
-    "MIME_TYPE",
-    "Apps",
-    "Bridge",
-    "Cancelled",
-    "Csp",
-    "DisplayMode",
-    "Event",
-    "Initialized",
-    "Logged",
-    "ModelContext",
-    "OpenLink",
-    "Refused",
-    "ResourceRead",
-    "Said",
-    "SizeChanged",
-    "ToolCall",
-    "TornDown",
-    "UiTool",
-    "View",
-    "allow_attribute",
-    "for_model",
-    "forward",
-    "may_app_call",
-    "read_view",
-    "supports_ui",
-    "ui_of",
-    "ui_tool",
-    "view_from",
-]
-
-
-def __getattr__(name: str) -> Any:
-    import importlib
-
-    for home, names in _HOMES.items():
-        if name in names:
-            value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
-            globals()[name] = value
-            return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    from .declare import Apps as Apps, supports_ui as supports_ui
+    from .metadata import (
+        IDENTIFIER as IDENTIFIER,
+        MIME_TYPE as MIME_TYPE,
+        UiTool as UiTool,
+        ui_of as ui_of,
+        ui_tool as ui_tool,
+    )
+    from .policy import Csp as Csp, allow_attribute as allow_attribute
+    from .views import (
+        CAPABILITY as CAPABILITY,
+        View as View,
+        for_model as for_model,
+        may_app_call as may_app_call,
+        read_view as read_view,
+        view_from as view_from,
+    )
+else:
+    __all__, __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "bridge": (
+                "Bridge Cancelled DisplayMode Initialized Logged MessageRefused MessageRequest ModelContext "
+                "OpenLink ResourceRead SizeChanged TornDown ViewEvent ViewToolCall forward"
+            ),
+            "declare": "Apps supports_ui",
+            "metadata": "IDENTIFIER MIME_TYPE UiTool ui_of ui_tool",
+            "policy": "Csp allow_attribute",
+            "views": "CAPABILITY View for_model may_app_call read_view view_from",
+        },
+    )

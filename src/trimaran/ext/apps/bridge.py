@@ -1,7 +1,7 @@
 """The conversation between a view and its host, without the window it happens in: messages in, events and messages out.
 
     bridge = Bridge(tools, view=view, context={"theme": "dark"})
-    for event in bridge.receive(message):       # what the frame posted
+    for event in bridge.receive(message):       # a message that the frame posted
         ...act on it, then bridge.answer(event, result) or bridge.refuse(event, why)
     for message in bridge.outgoing(): post(message)
 
@@ -13,7 +13,7 @@ The states, and what moves between them:
 
 The host's notifications and requests wait until the view is ready; answers do not. The view is not trusted: whatever is
 not a message of this dialect, sent in the right state, within the limits, is refused, answered with an error if it was a
-request, and reported as `Refused`. A view may call the tools it was given here, which are those of its own server, and of
+request, and reported as `MessageRefused`. A view may call the tools it was given here, which are those of its own server, and of
 them only those open to apps. Everything it asks for is logged by name, never with its values.
 """
 
@@ -50,17 +50,17 @@ __all__ = [
     "Bridge",
     "Cancelled",
     "DisplayMode",
-    "Event",
     "Initialized",
     "Logged",
+    "MessageRefused",
+    "MessageRequest",
     "ModelContext",
     "OpenLink",
-    "Refused",
     "ResourceRead",
-    "Said",
     "SizeChanged",
-    "ToolCall",
     "TornDown",
+    "ViewEvent",
+    "ViewToolCall",
     "forward",
 ]
 
@@ -72,9 +72,9 @@ MODES: Final = ("inline", "fullscreen", "pip")
 DENIED: Final = -32000
 """The code under which a host says no (the specification's examples)."""
 CAPABILITIES: Final[dict[str, Json]] = {"openLinks": {}, "serverTools": {}, "serverResources": {}, "logging": {}}
-"""What a host offers a view unless it says otherwise."""
+"""The default capabilities of a host."""
 
-# A view posts small messages; what it has to say at length is text for the model, and that is not megabytes either.
+# A view posts small messages. The longest is text for the model, and that is not megabytes either.
 MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
 # A person clicks, a page refreshes: a view with more questions open than this is a loop.
 MAX_IN_FLIGHT: Final = 64
@@ -85,26 +85,26 @@ _SANDBOX: Final = "ui/notifications/sandbox-"
 _CONTROL: Final = re.compile(r"[\x00-\x20\x7f\\]")
 
 
-class Event(Struct, frozen=True, kw_only=True):
+class ViewEvent(Struct, frozen=True, kw_only=True):
     """Something the view did, for the host to act on."""
 
 
-class Request(Event, frozen=True, kw_only=True):
+class ViewRequest(ViewEvent, frozen=True, kw_only=True):
     """Something the view asked for: `Bridge.answer` or `Bridge.refuse` it."""
 
     id: RequestId
 
 
 @final
-class Initialized(Event, frozen=True, kw_only=True):
-    """The view is ready; what waited for that is among the outgoing messages."""
+class Initialized(ViewEvent, frozen=True, kw_only=True):
+    """The view is ready. Messages that waited for that are now outgoing."""
 
     app_info: Mapping[str, Json]
     capabilities: Mapping[str, Json]
 
 
 @final
-class ToolCall(Request, frozen=True, kw_only=True):
+class ViewToolCall(ViewRequest, frozen=True, kw_only=True):
     """Call this tool of the view's own server. Answer with its result."""
 
     server: str | None
@@ -113,7 +113,7 @@ class ToolCall(Request, frozen=True, kw_only=True):
 
 
 @final
-class ResourceRead(Request, frozen=True, kw_only=True):
+class ResourceRead(ViewRequest, frozen=True, kw_only=True):
     """Read this resource of the view's own server. Answer with its result."""
 
     server: str | None
@@ -121,14 +121,14 @@ class ResourceRead(Request, frozen=True, kw_only=True):
 
 
 @final
-class OpenLink(Request, frozen=True, kw_only=True):
+class OpenLink(ViewRequest, frozen=True, kw_only=True):
     """Open this page (http or https) in the person's browser, if they agree. Answer with nothing."""
 
     url: str
 
 
 @final
-class Said(Request, frozen=True, kw_only=True):
+class MessageRequest(ViewRequest, frozen=True, kw_only=True):
     """Add this message to the conversation, if the person agrees. Answer with nothing."""
 
     role: str
@@ -136,29 +136,29 @@ class Said(Request, frozen=True, kw_only=True):
 
 
 @final
-class DisplayMode(Request, frozen=True, kw_only=True):
+class DisplayMode(ViewRequest, frozen=True, kw_only=True):
     """Show the view in this mode, which both sides have. Answer with `{"mode": ...}`: the one it is in now."""
 
     mode: str
 
 
 @final
-class ModelContext(Request, frozen=True, kw_only=True):
-    """Tell this to the model in the next turn, in place of what was told before. Answer with nothing."""
+class ModelContext(ViewRequest, frozen=True, kw_only=True):
+    """Give this to the model in the next turn, instead of the previous context. Answer with nothing."""
 
     content: tuple[Mapping[str, Json], ...]
     structured: Mapping[str, Json] | None
 
 
 @final
-class Cancelled(Event, frozen=True, kw_only=True):
+class Cancelled(ViewEvent, frozen=True, kw_only=True):
     """The view no longer waits for the answer to this request."""
 
     id: RequestId
 
 
 @final
-class SizeChanged(Event, frozen=True, kw_only=True):
+class SizeChanged(ViewEvent, frozen=True, kw_only=True):
     """The view's content has this size now, in pixels."""
 
     width: float | None
@@ -166,7 +166,7 @@ class SizeChanged(Event, frozen=True, kw_only=True):
 
 
 @final
-class Logged(Event, frozen=True, kw_only=True):
+class Logged(ViewEvent, frozen=True, kw_only=True):
     """A log message of the view."""
 
     level: str
@@ -175,14 +175,14 @@ class Logged(Event, frozen=True, kw_only=True):
 
 
 @final
-class TornDown(Event, frozen=True, kw_only=True):
+class TornDown(ViewEvent, frozen=True, kw_only=True):
     """The view has put away its things and may be removed. `error`: it could not."""
 
     error: str | None = None
 
 
 @final
-class Refused(Event, frozen=True, kw_only=True):
+class MessageRefused(ViewEvent, frozen=True, kw_only=True):
     """A message that was not let through. For the record: an answer, if one was due, is on its way."""
 
     method: str | None
@@ -196,8 +196,8 @@ class _Refusal(Exception):
         self.reason = reason
 
 
-Routed: TypeAlias = "Callable[[Bridge, RequestId, Mapping[str, Any]], Event | None]"
-Heard: TypeAlias = "Callable[[Bridge, Mapping[str, Any]], list[Event]]"
+Routed: TypeAlias = "Callable[[Bridge, RequestId, Mapping[str, Any]], ViewEvent | None]"
+Heard: TypeAlias = "Callable[[Bridge, Mapping[str, Any]], list[ViewEvent]]"
 
 
 @final
@@ -220,9 +220,9 @@ class Bridge:
         Args:
             tools: The tools of the view's own server, as listed. The view can call no other.
             server: A name for that server, for the host: it comes back with each call.
-            view: What is shown. Needed where a sandbox proxy loads it: it gets the HTML when it says that it is ready.
+            view: The view. Needed if a sandbox proxy loads it: the proxy gets the HTML when it is ready.
             host_info: The name and version the host gives itself.
-            capabilities: What the host does for views; what is not among them is refused.
+            capabilities: The requests of views that the host serves; others are refused.
             granted: The permissions the host grants, of those the view asks for. None unless said.
             context: The host's theme, locale, displayMode, availableDisplayModes and so on.
         """
@@ -240,7 +240,7 @@ class Bridge:
         if view is not None:
             self._capabilities.setdefault("sandbox", _sandbox(view, frozenset(granted)))
         self._granted = frozenset(granted)
-        self._open: dict[RequestId, Request] = {}
+        self._open: dict[RequestId, ViewRequest] = {}
         self._out: list[dict[str, Json]] = []
         self._waiting: list[dict[str, Json]] = []
         self._teardown: str | None = None
@@ -255,8 +255,8 @@ class Bridge:
 
     # From the view
 
-    def receive(self, message: bytes | str | Mapping[str, Any]) -> list[Event]:
-        """Take one message of the view. Never raises: what cannot be taken is `Refused`."""
+    def receive(self, message: bytes | str | Mapping[str, Any]) -> list[ViewEvent]:
+        """Read one message of the view. Never raises: an invalid message is a `MessageRefused` event."""
         method: str | None = None
         id: RequestId | None = None
         try:
@@ -276,7 +276,7 @@ class Bridge:
         except _Refusal as refusal:
             return [self._refuse(id, method, refusal.code, refusal.reason)]
 
-    def _take_request(self, method: str, id: RequestId, params: Mapping[str, Any]) -> list[Event]:
+    def _take_request(self, method: str, id: RequestId, params: Mapping[str, Any]) -> list[ViewEvent]:
         if id in self._open:
             # Answering would end the other one in the view's eyes.
             return [self._refuse(None, method, CODE_INVALID_REQUEST, "a request with this id is open")]
@@ -300,10 +300,10 @@ class Bridge:
         log.info("the view asks for %s", _named(method, event))
         if event is None:
             return []
-        self._open[id] = cast("Request", event)
+        self._open[id] = cast("ViewRequest", event)
         return [event]
 
-    def _take_notice(self, method: str, params: Mapping[str, Any]) -> list[Event]:
+    def _take_notice(self, method: str, params: Mapping[str, Any]) -> list[ViewEvent]:
         if method == "ui/notifications/initialized":
             if self.state != "greeted":
                 raise _Refusal(CODE_INVALID_REQUEST, f"initialized means nothing in the state {self.state}")
@@ -322,7 +322,7 @@ class Bridge:
             raise _Refusal(CODE_INVALID_REQUEST, "the view has not said ui/notifications/initialized yet")
         return hear(self, params)
 
-    def _take_answer(self, frame: Mapping[str, Any], id: RequestId | None) -> list[Event]:
+    def _take_answer(self, frame: Mapping[str, Any], id: RequestId | None) -> list[ViewEvent]:
         if ("result" in frame) == ("error" in frame):
             raise _Refusal(CODE_INVALID_REQUEST, "a message has a method, a result or an error")
         if id is None or id != self._teardown:
@@ -357,51 +357,51 @@ class Bridge:
             },
         )
 
-    def _load(self) -> list[Event]:
+    def _load(self) -> list[ViewEvent]:
         view = self._view
         if view is None or self._is_loaded or self.state != "new":
             raise _Refusal(CODE_INVALID_REQUEST, "no sandbox is waited for")
         self._is_loaded = True
-        asked: dict[str, Json] = {name: {} for name in view.permissions if name in self._granted}
+        permissions: dict[str, Json] = {name: {} for name in view.permissions if name in self._granted}
         params: dict[str, Json] = {"html": view.html}
         if view.csp is not None:
             params["csp"] = view.csp.to_json()
-        if asked:
-            params["permissions"] = asked
+        if permissions:
+            params["permissions"] = permissions
         # To the sandbox, not to the view: it need not wait.
         self._out.append({"jsonrpc": "2.0", "method": _SANDBOX + "resource-ready", "params": params})
         return []
 
-    def _refuse(self, id: RequestId | None, method: str | None, code: int, reason: str) -> Refused:
+    def _refuse(self, id: RequestId | None, method: str | None, code: int, reason: str) -> MessageRefused:
         log.warning("refused %s from a view: %s", "an answer" if method is None else repr(method[:80]), reason)
         if id is not None:
             error = {"code": code, "message": reason}
             self._out.append({"jsonrpc": "2.0", "id": id, "error": error})
-        return Refused(method=method, reason=reason)
+        return MessageRefused(method=method, reason=reason)
 
     # Answering it
 
-    def answer(self, request: Request, result: Mapping[str, Json] | None = None) -> None:
-        """Answer what the view asked for. Nothing happens if it no longer waits.
+    def answer(self, request: ViewRequest, result: Mapping[str, Json] | None = None) -> None:
+        """Answer a request of the view. Does nothing if the view no longer waits.
 
         Raises:
             LocalProtocolError: a display mode the view does not have.
         """
-        found = dict(result or {})
+        reply = dict(result or {})
         if isinstance(request, DisplayMode):
-            mode = found.setdefault("mode", request.mode)
+            mode = reply.setdefault("mode", request.mode)
             self._check_mode(mode)
             self.context["displayMode"] = mode
         if self._close_request(request):
-            self._reply(request.id, found)
+            self._reply(request.id, reply)
 
-    def refuse(self, request: Request, why: str = "denied", *, code: int = DENIED, data: Json = None) -> None:
-        """Tell the view that it does not get what it asked for."""
+    def refuse(self, request: ViewRequest, why: str = "denied", *, code: int = DENIED, data: Json = None) -> None:
+        """Refuse a request of the view."""
         if self._close_request(request):
             error: dict[str, Json] = {"code": code, "message": why, **({} if data is None else {"data": data})}
             self._out.append({"jsonrpc": "2.0", "id": request.id, "error": error})
 
-    def _close_request(self, request: Request) -> bool:
+    def _close_request(self, request: ViewRequest) -> bool:
         # The same object: an id may be used again once its request was answered.
         if self._open.get(request.id) is not request:
             return False
@@ -419,7 +419,7 @@ class Bridge:
         return out
 
     def tool_input_partial(self, arguments: Mapping[str, Json]) -> None:
-        """Show what is known so far of the arguments, while the model is still writing them."""
+        """Send the incomplete arguments, while the model is still writing them."""
         if self._input != "none":
             raise LocalProtocolError.invalid_request("the arguments are complete; no part of them may follow")
         method = "ui/notifications/tool-input-partial"
@@ -448,7 +448,7 @@ class Bridge:
         self._input = "over"
 
     def context_changed(self, **changes: Json) -> None:
-        """Tell what has changed about the host: theme, displayMode, locale and so on, under the wire's names."""
+        """Send changes of the host's context: theme, displayMode, locale and so on, under the wire's names."""
         if "displayMode" in changes:
             self._check_mode(changes["displayMode"])
         self.context.update(changes)
@@ -498,13 +498,13 @@ class Bridge:
 
     def _modes(self) -> list[str]:
         """The display modes that both sides have. A view that names none is taken to have them all."""
-        mine: Any = self.context.get("availableDisplayModes", MODES)
+        available: Any = self.context.get("availableDisplayModes", MODES)
         its: Any = self.app_capabilities.get("availableDisplayModes", MODES)
-        return [mode for mode in MODES if mode in mine and mode in its]
+        return [mode for mode in MODES if mode in available and mode in its]
 
-    # One method each: what the view asked for, checked
+    # One method for each request of a view
 
-    def _call_tool(self, id: RequestId, params: Mapping[str, Any]) -> Event:
+    def _call_tool(self, id: RequestId, params: Mapping[str, Any]) -> ViewEvent:
         name, arguments = params.get("name"), as_object(params.get("arguments", {}))
         if not isinstance(name, str) or arguments is None:
             raise _Refusal(CODE_INVALID_PARAMS, "tools/call needs a name (text) and arguments (an object)")
@@ -514,29 +514,29 @@ class Bridge:
             raise _Refusal(CODE_INVALID_PARAMS, f"the view's server has no tool {name[:80]!r}")
         if "app" not in visibility:
             raise _Refusal(DENIED, f"the tool {name[:80]!r} is not for views to call")
-        return ToolCall(id=id, server=self.server, name=name, arguments=arguments)
+        return ViewToolCall(id=id, server=self.server, name=name, arguments=arguments)
 
-    def _read_resource(self, id: RequestId, params: Mapping[str, Any]) -> Event:
+    def _read_resource(self, id: RequestId, params: Mapping[str, Any]) -> ViewEvent:
         uri = params.get("uri")
         if not isinstance(uri, str) or ":" not in uri or len(uri) > MAX_URL:
             raise _Refusal(CODE_INVALID_PARAMS, "resources/read needs a uri")
         return ResourceRead(id=id, server=self.server, uri=uri)
 
-    def _open_link(self, id: RequestId, params: Mapping[str, Any]) -> Event:
+    def _open_link(self, id: RequestId, params: Mapping[str, Any]) -> ViewEvent:
         url = params.get("url")
         if not isinstance(url, str) or not _is_page(url):
             raise _Refusal(CODE_INVALID_PARAMS, "ui/open-link opens http and https URLs, without a user name in them")
         return OpenLink(id=id, url=url)
 
-    def _say(self, id: RequestId, params: Mapping[str, Any]) -> Event:
+    def _say(self, id: RequestId, params: Mapping[str, Any]) -> ViewEvent:
         if params.get("role") != "user":
             raise _Refusal(CODE_INVALID_PARAMS, 'the role of a view\'s message is "user"')
         content = _blocks(params.get("content"))
         if not content:
             raise _Refusal(CODE_INVALID_PARAMS, "ui/message needs content blocks")
-        return Said(id=id, role="user", content=content)
+        return MessageRequest(id=id, role="user", content=content)
 
-    def _request_mode(self, id: RequestId, params: Mapping[str, Any]) -> Event | None:
+    def _request_mode(self, id: RequestId, params: Mapping[str, Any]) -> ViewEvent | None:
         mode = params.get("mode")
         if mode not in MODES:
             raise _Refusal(CODE_INVALID_PARAMS, f"a display mode is one of {', '.join(MODES)}")
@@ -546,19 +546,19 @@ class Bridge:
         self._reply(id, {"mode": self.context.get("displayMode", "inline")})
         return None
 
-    def _tell_model(self, id: RequestId, params: Mapping[str, Any]) -> Event:
+    def _tell_model(self, id: RequestId, params: Mapping[str, Any]) -> ViewEvent:
         structured: Any = params.get("structuredContent")
         if structured is not None and as_object(structured) is None:
             raise _Refusal(CODE_INVALID_PARAMS, "structuredContent is an object")
         return ModelContext(id=id, content=_blocks(params.get("content", [])), structured=structured)
 
-    def _hear_size(self, params: Mapping[str, Any]) -> list[Event]:
+    def _hear_size(self, params: Mapping[str, Any]) -> list[ViewEvent]:
         width, height = params.get("width"), params.get("height")
         if (width is None and height is None) or not (_is_pixels(width) and _is_pixels(height)):
             raise _Refusal(CODE_INVALID_PARAMS, "a size has a width and a height, in pixels")
         return [SizeChanged(width=width, height=height)]
 
-    def _hear_log(self, params: Mapping[str, Any]) -> list[Event]:
+    def _hear_log(self, params: Mapping[str, Any]) -> list[ViewEvent]:
         if self._capabilities.get("logging") is None:
             raise _Refusal(CODE_METHOD_NOT_FOUND, "this host has not declared logging")
         level, logger = params.get("level"), params.get("logger")
@@ -566,11 +566,11 @@ class Bridge:
             raise _Refusal(CODE_INVALID_PARAMS, f"a log message has data and a level: {', '.join(LOG_LEVELS)}")
         return [Logged(level=level, data=params["data"], logger=logger)]
 
-    def _hear_cancel(self, params: Mapping[str, Any]) -> list[Event]:
+    def _hear_cancel(self, params: Mapping[str, Any]) -> list[ViewEvent]:
         id = params.get("requestId")
         if isinstance(id, (str, int)) and self._open.pop(id, None) is not None:
             return [Cancelled(id=id)]
-        return []  # answered meanwhile: not worth a word
+        return []  # answered already
 
 
 _REQUESTS: Final[dict[str, tuple[str | None, Routed]]] = {
@@ -581,7 +581,7 @@ _REQUESTS: Final[dict[str, tuple[str | None, Routed]]] = {
     "ui/request-display-mode": (None, Bridge._request_mode),  # pyright: ignore[reportPrivateUsage]
     "ui/update-model-context": (None, Bridge._tell_model),  # pyright: ignore[reportPrivateUsage]
 }
-"""What a view may ask for: the host capability it hangs on, and how it is read."""
+"""The requests of a view: the host capability each needs, and its reader."""
 
 _NOTICES: Final[dict[str, Heard]] = {
     "ui/notifications/size-changed": Bridge._hear_size,  # pyright: ignore[reportPrivateUsage]
@@ -590,17 +590,17 @@ _NOTICES: Final[dict[str, Heard]] = {
 }
 
 
-class Calls(Protocol):
-    """What is needed of a client."""
+class BridgeClient(Protocol):
+    """The methods of a client that are used here."""
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any], /) -> Any: ...
     async def read_resource(self, uri: str, /) -> Any: ...
 
 
-async def forward(bridge: Bridge, request: ToolCall | ResourceRead, client: Calls) -> None:
-    """Carry out a view's tool call or read with the client of its own server, and answer it, whatever happens."""
+async def forward(bridge: Bridge, request: ViewToolCall | ResourceRead, client: BridgeClient) -> None:
+    """Run a view's tool call or read with the client of its own server. Always answers, with an error if it fails."""
     try:
-        if isinstance(request, ToolCall):
+        if isinstance(request, ViewToolCall):
             result = await client.call_tool(request.name, request.arguments)
         else:
             result = await client.read_resource(request.uri)
@@ -648,22 +648,22 @@ def _params(frame: Mapping[str, Any]) -> Mapping[str, Any]:
     return params
 
 
-def _named(method: str, event: Event | None) -> str:
-    what = getattr(event, "name", None) or getattr(event, "uri", None)
-    return method if what is None else f"{method} {str(what)[:200]!r}"
+def _named(method: str, event: ViewEvent | None) -> str:
+    subject = getattr(event, "name", None) or getattr(event, "uri", None)
+    return method if subject is None else f"{method} {str(subject)[:200]!r}"
 
 
 def _blocks(content: object) -> tuple[Mapping[str, Json], ...]:
-    """Content blocks, of which one may stand alone."""
+    """A list of content blocks, or a single one."""
     listed = cast("list[object]", content) if isinstance(content, list) else [content]
-    found: list[Mapping[str, Json]] = []
-    for one in listed:
-        block = as_object(one)
+    blocks: list[Mapping[str, Json]] = []
+    for block in listed:
+        block = as_object(block)
         kind = None if block is None else block.get("type")
         if block is None or not isinstance(kind, str) or (kind == "text" and not isinstance(block.get("text"), str)):
-            raise _Refusal(CODE_INVALID_PARAMS, 'content is made of blocks like {"type": "text", "text": "..."}')
-        found.append(block)
-    return tuple(found)
+            raise _Refusal(CODE_INVALID_PARAMS, 'content must be blocks like {"type": "text", "text": "..."}')
+        blocks.append(block)
+    return tuple(blocks)
 
 
 def _is_page(url: str) -> bool:
@@ -683,7 +683,7 @@ def _is_pixels(value: object) -> bool:
 
 
 def _sandbox(view: View, granted: frozenset[str]) -> dict[str, Json]:
-    found: dict[str, Json] = {"permissions": {name: {} for name in view.permissions if name in granted}}
+    fields: dict[str, Json] = {"permissions": {name: {} for name in view.permissions if name in granted}}
     if view.csp is not None:
-        found["csp"] = view.csp.to_json()
-    return found
+        fields["csp"] = view.csp.to_json()
+    return fields

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, final
 
 from trimaran.errors import DeclarationError
-from trimaran.protocol.inbound import Call
+from trimaran.protocol.inbound import IncomingCall
 from trimaran.protocol.meta import Peer
 from trimaran.server.context import Context
 from trimaran.server.dispatch import Serve
@@ -103,21 +103,21 @@ class Apps:
         Raises:
             DeclarationError: the view cannot work as declared, or would ask for more than it says.
         """
-        what = f"view {check_view_uri(uri)!r}"
+        label = f"view {check_view_uri(uri)!r}"
         if "mime_type" in options:
-            raise DeclarationError(f"{what}: the type of a view is always {MIME_TYPE}; leave mime_type out")
+            raise DeclarationError(f"{label}: the type of a view is always {MIME_TYPE}; leave mime_type out")
         if meta and "ui" in meta:
             raise DeclarationError(
-                f"{what}: give csp=, permissions=, domain= and prefers_border= instead of meta['ui']"
+                f"{label}: give csp=, permissions=, domain= and prefers_border= instead of meta['ui']"
             )
         ui = ViewMeta.declare(
-            what, csp=csp, permissions=permissions, domain=domain, prefers_border=prefers_border
+            label, csp=csp, permissions=permissions, domain=domain, prefers_border=prefers_border
         ).to_json()
         whole: dict[str, Json] = {**(meta or {}), **({"ui": ui} if ui else {})}
         options = {**options, "mime_type": MIME_TYPE, "meta": whole or None}
         if isinstance(html, (str, bytes)):
             options.setdefault("inline", True)
-        fn = _source(html, whole, what)
+        fn = _source(html, whole, label)
         if self._server is None:
             self._waiting.append((uri, fn, options))
             return None
@@ -133,10 +133,10 @@ class Apps:
             uri = ui.resource_uri
             if uri is None:
                 continue
-            found = server.resources.get(uri) or next(
+            view = server.resources.get(uri) or next(
                 (t for t in server.templates.entries() if t.template.match(uri) is not None), None
             )
-            if found is None or found.definition.mime_type != MIME_TYPE:
+            if view is None or view.definition.mime_type != MIME_TYPE:
                 raise DeclarationError(
                     f"tool {entry.key!r} has the view {uri!r}, which is not declared; write @apps.view({uri!r})"
                 )
@@ -151,11 +151,11 @@ class Apps:
     def _hidden(self) -> frozenset[str]:
         """The tools that only a view may call."""
         tools = self._attached().tools
-        version, found = self._app_only
+        version, hidden = self._app_only
         if version != (now := tools.version):
-            found = frozenset(e.key for e in tools.entries() if "model" not in ui_of(e.definition).visibility)
-            self._app_only = (now, found)
-        return found
+            hidden = frozenset(e.key for e in tools.entries() if "model" not in ui_of(e.definition).visibility)
+            self._app_only = (now, hidden)
+        return hidden
 
     def _follow(self) -> None:
         # Not before there is something to hide: a list that nobody filters is encoded once and served as bytes.
@@ -163,14 +163,14 @@ class Apps:
             self._is_filtering = True
             self._attached().middleware("tools/list")(self._filter)
 
-    async def _filter(self, call: Call, call_next: Serve, /) -> Any:
-        """A client without views would show everything to its model, so it is not shown what is not for the model."""
+    async def _filter(self, call: IncomingCall, call_next: Serve, /) -> Any:
+        """Hide tools that only views may call from clients without views, which would offer them to the model."""
         result = await call_next(call)
         hidden = self._hidden()
         if not hidden:
             return result
         if result.cache_scope is not None:
-            result.cache_scope = "private"  # the list depends on what the client can do
+            result.cache_scope = "private"  # the list depends on the client's capabilities
         if not supports_ui(call.peer):
             result.tools = [tool for tool in result.tools if tool["name"] not in hidden]
         return result
@@ -179,7 +179,7 @@ class Apps:
         return f"<Apps of {self._server!r}>"
 
 
-def _source(html: Any, meta: Mapping[str, Json], what: str) -> Callable[..., Any]:
+def _source(html: Any, meta: Mapping[str, Json], label: str) -> Callable[..., Any]:
     """A resource handler whose contents carry the view's `_meta`."""
     extra = {"_meta": dict(meta)} if meta else {}
 
@@ -188,17 +188,17 @@ def _source(html: Any, meta: Mapping[str, Json], what: str) -> Callable[..., Any
             return {"text": value, **extra}
         if isinstance(value, (bytes, bytearray)):
             return {"blob": bytes(value), **extra}
-        raise DeclarationError(f"{what} returns HTML as text or bytes, not {type(value).__name__}")
+        raise DeclarationError(f"{label} returns HTML as text or bytes, not {type(value).__name__}")
 
     if isinstance(html, (str, bytes)):
         if (b"<" if isinstance(html, bytes) else "<") not in html:  # pyright: ignore[reportOperatorIssue]
-            raise DeclarationError(f"{what}: {html[:80]!r} is no HTML; for a file, give pathlib.Path(...)")
+            raise DeclarationError(f"{label}: {html[:80]!r} is no HTML; for a file, give pathlib.Path(...)")
         fixed = contents(html)
         return lambda: fixed
     if isinstance(html, Path):
         return lambda: contents(html.read_text(encoding="utf-8"))
     if not callable(html):
-        raise DeclarationError(f"{what} is made from HTML, a pathlib.Path or a function, not {type(html).__name__}")
+        raise DeclarationError(f"{label} is made from HTML, a pathlib.Path or a function, not {type(html).__name__}")
     if inspect.iscoroutinefunction(html) or inspect.iscoroutinefunction(getattr(html, "__call__", None)):  # noqa: B004
 
         @functools.wraps(html)

@@ -1,4 +1,4 @@
-"""`_meta.ui`: what a tool says about its view, and a view about itself.
+"""`_meta.ui`: the declaration of a tool about its view, and of a view about itself.
 
 Two readers of one shape. A server's author hears at once what is wrong (`DeclarationError`). A host must live with what
 a server sent: `ui_of` reads what it can and decides the doubtful case against the view, so that a tool whose visibility
@@ -59,33 +59,33 @@ def ui_tool(
     """
     if isinstance(visibility, str):
         raise DeclarationError(f"visibility is a list: write visibility=[{visibility!r}]")
-    given = frozenset(str(one) for one in visibility)
-    if not given or given - _EVERYONE:
-        raise DeclarationError(f'visibility is ["model"], ["app"] or both, not {sorted(given)!r}')
-    if resource_uri is None and given == _EVERYONE:
+    roles = frozenset(str(role) for role in visibility)
+    if not roles or roles - _EVERYONE:
+        raise DeclarationError(f'visibility is ["model"], ["app"] or both, not {sorted(roles)!r}')
+    if resource_uri is None and roles == _EVERYONE:
         raise DeclarationError('ui_tool needs the URI of a view, or a visibility: ui_tool("ui://weather/dashboard")')
     if meta and ("ui" in meta or _FLAT_KEY in meta):
         raise DeclarationError('the "ui" of a tool\'s meta is what ui_tool makes; give it no other')
     ui: dict[str, Json] = {} if resource_uri is None else {"resourceUri": check_view_uri(resource_uri)}
     if "{" in ui.get("resourceUri", ""):
         raise DeclarationError(f"a tool has one view, and {resource_uri!r} is a template; fill in its variables")
-    if given != _EVERYONE:
-        ui["visibility"] = sorted(given)
+    if roles != _EVERYONE:
+        ui["visibility"] = sorted(roles)
     return {**(meta or {}), "ui": ui}
 
 
 @final
 class UiTool(Struct, frozen=True):
-    """What a tool's `_meta` says about views."""
+    """The `_meta.ui` of a tool."""
 
     resource_uri: str | None = None
     visibility: frozenset[str] = _EVERYONE
     problems: tuple[str, ...] = ()
-    """What was wrong with it."""
+    """The parts that could not be used, and why."""
 
 
 def ui_of(tool: Tool | Mapping[str, Json]) -> UiTool:
-    """What a listed tool says about views. Whatever makes no sense counts as "no": no view, nobody may call it."""
+    """The `_meta.ui` of a listed tool. A part that makes no sense counts as "no": no view, nobody may call it."""
     meta = as_object(tool.get("_meta") if isinstance(tool, Mapping) else tool.meta) or {}
     ui = meta.get("ui")
     settings = as_object(ui)
@@ -101,7 +101,7 @@ def ui_of(tool: Tool | Mapping[str, Json]) -> UiTool:
     visibility = _EVERYONE
     if "visibility" in settings:
         listed: Any = settings["visibility"]
-        if isinstance(listed, list) and all(isinstance(one, str) for one in cast("list[object]", listed)):
+        if isinstance(listed, list) and all(isinstance(role, str) for role in cast("list[object]", listed)):
             visibility = frozenset(cast("list[str]", listed)) & _EVERYONE
         else:
             problems.append("_meta.ui.visibility is not a list of names")
@@ -111,17 +111,17 @@ def ui_of(tool: Tool | Mapping[str, Json]) -> UiTool:
 
 @final
 class ViewMeta(Struct, frozen=True, kw_only=True):
-    """What a view says about itself."""
+    """The `_meta.ui` of a view."""
 
     csp: Csp | None = None
     permissions: tuple[str, ...] = ()
     domain: str | None = None
-    """A dedicated origin; what it may look like is each host's to say."""
+    """A dedicated origin; its form depends on the host."""
     prefers_border: bool | None = None
 
     @classmethod
     def read(cls, value: object) -> tuple[ViewMeta, list[str]]:
-        """What of `_meta.ui` can be used, and what is wrong with the rest."""
+        """The usable parts of `_meta.ui`, and the problems of the others."""
         settings = as_object(value)
         if settings is None:
             return cls(), [] if value is None else ["_meta.ui is not an object"]
@@ -143,34 +143,34 @@ class ViewMeta(Struct, frozen=True, kw_only=True):
     @classmethod
     def declare(
         cls,
-        what: str,
+        label: str,
         *,
         csp: Csp | Mapping[str, Sequence[str]] | None,
         permissions: Iterable[str],
         domain: str | None,
         prefers_border: bool | None,
     ) -> ViewMeta:
-        """The same from a server's author, who is told what is wrong."""
+        """The same from a server's author. A problem is a DeclarationError."""
         if isinstance(permissions, str):
-            raise DeclarationError(f"{what}: permissions is a list: write permissions=[{permissions!r}]")
-        wanted: dict[str, Json] = {name: {} for name in permissions}
-        found, problems = cls.read(
-            {"csp": csp, "permissions": wanted, "domain": domain, "prefersBorder": prefers_border}
+            raise DeclarationError(f"{label}: permissions is a list: write permissions=[{permissions!r}]")
+        requested: dict[str, Json] = {name: {} for name in permissions}
+        view_meta, problems = cls.read(
+            {"csp": csp, "permissions": requested, "domain": domain, "prefersBorder": prefers_border}
         )
         if problems:
-            raise DeclarationError(f"{what}: {problems[0]}")
-        return found
+            raise DeclarationError(f"{label}: {problems[0]}")
+        return view_meta
 
     def to_json(self) -> dict[str, Json]:
         """As it stands in `_meta.ui`."""
-        found: dict[str, Json] = {} if self.csp is None else {"csp": self.csp.to_json()}
+        fields: dict[str, Json] = {} if self.csp is None else {"csp": self.csp.to_json()}
         if self.permissions:
-            found["permissions"] = {name: {} for name in self.permissions}
+            fields["permissions"] = {name: {} for name in self.permissions}
         if self.domain is not None:
-            found["domain"] = self.domain
+            fields["domain"] = self.domain
         if self.prefers_border is not None:
-            found["prefersBorder"] = self.prefers_border
-        return found
+            fields["prefersBorder"] = self.prefers_border
+        return fields
 
 
 def _permissions(value: object) -> tuple[tuple[str, ...], list[str]]:

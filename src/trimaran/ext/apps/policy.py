@@ -1,4 +1,4 @@
-"""What a view may reach: the origins it declares, and the Content-Security-Policy a host makes of them.
+"""The origins that a view may reach, and the Content-Security-Policy that a host builds from them.
 
 Pure, and used on both sides: a server's declaration is checked with the same eyes as a host's reading of it. A policy
 starts from nothing and gains only origins that were declared and are origins, so that no spelling of a domain can end a
@@ -23,7 +23,7 @@ PERMISSIONS: Final[Mapping[str, str]] = {
     "geolocation": "geolocation",
     "clipboardWrite": "clipboard-write",
 }
-"""What a view may ask the browser for, and the name the Permissions-Policy has for it."""
+"""The permissions that a view may request, and their names in the Permissions-Policy."""
 
 # A host as CSP knows it, in ASCII (an international name in its xn-- form). A wildcard stands for the first label only,
 # and two more must follow: `https://*.com` would be half the world.
@@ -40,7 +40,7 @@ _FIELDS: Final = {
     "frameDomains": ("frame_domains", _WEB),
     "baseUriDomains": ("base_uri_domains", _WEB),
 }
-# More than any view needs, less than what makes a header that proxies refuse.
+# More than any view needs. A header with more might be too long for proxies.
 MAX_DOMAINS: Final = 64
 
 
@@ -48,19 +48,19 @@ def origin_problem(value: object, schemes: Sequence[str] = (*_WEB, "ws", "wss"))
     """Why this is not an origin that may stand in a policy; None if it is one."""
     if not isinstance(value, str):
         return f"an origin is text, not {type(value).__name__}"
-    found = _ORIGIN.fullmatch(value) if len(value) <= _MAX_ORIGIN else None
-    if found is None:
+    match = _ORIGIN.fullmatch(value) if len(value) <= _MAX_ORIGIN else None
+    if match is None:
         return f'{value[:80]!r} is no origin; write "https://api.example.com" or "https://*.example.com"'
-    if found["scheme"].lower() not in schemes:
+    if match["scheme"].lower() not in schemes:
         return f"{value[:80]!r} cannot be used here; the scheme is one of {', '.join(schemes)}"
-    if found["port"] is not None and not 0 < int(found["port"][1:]) < 65536:
-        return f"{value[:80]!r} has a port that is none"
+    if match["port"] is not None and not 0 < int(match["port"][1:]) < 65536:
+        return f"{value[:80]!r} has an invalid port"
     return None
 
 
 @final
 class Csp(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """The origins a view needs. What is not named here is out of its reach."""
+    """The origins that a view needs. It can reach no others."""
 
     connect_domains: tuple[str, ...] = ()
     """For requests: fetch, XHR, WebSocket."""
@@ -73,25 +73,25 @@ class Csp(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel")
 
     @classmethod
     def read(cls, value: object) -> tuple[Csp, list[str]]:
-        """What of a declaration can be used, and what is wrong with the rest."""
+        """The usable parts of a declaration, and the problems of the others."""
         if isinstance(value, Csp):
             value = value.to_json()
         if not isinstance(value, Mapping):
             return cls(), [f"csp is a mapping of lists of origins, not {type(value).__name__}"]
-        kept: dict[str, tuple[str, ...]] = {}
+        origins: dict[str, tuple[str, ...]] = {}
         problems = [
             f"csp has no {key!r}; it has {', '.join(_FIELDS)}"
             for key in cast("Mapping[Any, Any]", value)
             if key not in _FIELDS
         ]
         for key, (name, schemes) in _FIELDS.items():
-            kept[name], wrong = _origins(cast("Mapping[str, Any]", value).get(key), key, schemes)
+            origins[name], wrong = _origins(cast("Mapping[str, Any]", value).get(key), key, schemes)
             problems += wrong
-        return cls(**kept), problems
+        return cls(**origins), problems
 
     def to_json(self) -> dict[str, Json]:
         """As it stands in `_meta.ui.csp`."""
-        return {key: list(found) for key, (name, _) in _FIELDS.items() if (found := getattr(self, name))}
+        return {key: list(origins) for key, (name, _) in _FIELDS.items() if (origins := getattr(self, name))}
 
     def within(self, allowed: Iterable[str]) -> Csp:
         """The same without origins that a host does not allow; `https://*.example.com` allows every name below it."""
@@ -102,7 +102,7 @@ class Csp(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel")
 
     def directives(self) -> dict[str, str]:
         """The policy, directive by directive."""
-        # Checked again, for whoever made a Csp by hand: a policy is no place for anything unchecked.
+        # Checked again, because a program may have created this Csp itself.
         safe, _ = Csp.read(self)
         resources = " ".join(("", *safe.resource_domains))
         return {
@@ -132,34 +132,34 @@ def _origins(value: object, key: str, schemes: Sequence[str]) -> tuple[tuple[str
         return (), []
     if not isinstance(value, (list, tuple)):
         return (), [f"csp.{key} is a list of origins, not {type(value).__name__}"]
-    kept: list[str] = []
+    origins: list[str] = []
     problems: list[str] = []
-    for one in cast("Sequence[object]", value):
+    for origin in cast("Sequence[object]", value):
         # One slash at the end means the same, and is often written.
-        origin = one[:-1] if isinstance(one, str) and one.endswith("/") else one
+        origin = origin[:-1] if isinstance(origin, str) and origin.endswith("/") else origin
         problem = origin_problem(origin, schemes)
         if problem is not None:
             problems.append(f"csp.{key}: {problem}")
-        elif len(kept) >= MAX_DOMAINS:
+        elif len(origins) >= MAX_DOMAINS:
             problems.append(f"csp.{key} has more than {MAX_DOMAINS} origins")
             break
-        elif origin not in kept:
-            kept.append(cast("str", origin))
-    return tuple(kept), problems
+        elif origin not in origins:
+            origins.append(cast("str", origin))
+    return tuple(origins), problems
 
 
 def _is_covered(origin: str, rules: Sequence[str]) -> bool:
     origin = origin.lower()
     scheme, _, host = origin.partition("://")
     for rule in rules:
-        wanted_scheme, _, wanted = rule.lower().rstrip("/").partition("://")
-        if origin == f"{wanted_scheme}://{wanted}":
+        rule_scheme, _, rule_host = rule.lower().rstrip("/").partition("://")
+        if origin == f"{rule_scheme}://{rule_host}":
             return True
-        if scheme == wanted_scheme and wanted.startswith("*.") and host.endswith(wanted[1:]):
+        if scheme == rule_scheme and rule_host.startswith("*.") and host.endswith(rule_host[1:]):
             return True
     return False
 
 
 def allow_attribute(permissions: Iterable[str]) -> str:
-    """The `allow` attribute of a view's frame; what is no permission of views is left out."""
+    """The `allow` attribute of a view's frame. Unknown permissions are left out."""
     return "; ".join(PERMISSIONS[name] for name in PERMISSIONS if name in set(permissions))

@@ -27,7 +27,7 @@ __all__ = ["CAPABILITY", "View", "for_model", "may_app_call", "read_view", "view
 log = logging.getLogger("trimaran.ext.apps")
 
 CAPABILITY: Final[dict[str, Json]] = {"extensions": {IDENTIFIER: {"mimeTypes": [MIME_TYPE]}}}
-"""What a host that shows views declares: `connect(target, capabilities=CAPABILITY)`."""
+"""The capability of a host that shows views: `connect(target, capabilities=CAPABILITY)`."""
 
 # A page with everything inlined has one or two megabytes; past this it is no user interface.
 MAX_HTML_BYTES: Final = 8 * 1024 * 1024
@@ -41,7 +41,7 @@ def for_model(tools: Iterable[T]) -> list[T]:
 
 
 def may_app_call(tool: Tool | Mapping[str, Json]) -> bool:
-    """May a view of the same server call this tool?"""
+    """Whether a view of the same server may call this tool."""
     return "app" in ui_of(tool).visibility
 
 
@@ -54,11 +54,11 @@ class View(Struct, frozen=True, kw_only=True):
     csp: Csp | None = None
     """The origins it declared; None if it declared none, which is the strictest policy."""
     permissions: tuple[str, ...] = ()
-    """What it would like the browser to allow."""
+    """The permissions that the view requests of the browser."""
     domain: str | None = None
     prefers_border: bool | None = None
     notes: tuple[str, ...] = ()
-    """What was left out of its declaration, and why."""
+    """The parts of its declaration that were left out, and why."""
 
     @property
     def policy(self) -> str:
@@ -72,17 +72,19 @@ class View(Struct, frozen=True, kw_only=True):
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of the HTML: to see that it is what somebody has looked at."""
+        """The SHA-256 of the HTML, to recognise a view that was approved."""
         return hashlib.sha256(self.html.encode()).hexdigest()
 
 
-class Reads(Protocol):
-    """What is needed of a client."""
+class ResourceReader(Protocol):
+    """The methods of a client that are used here."""
 
     async def read_resource(self, uri: str, /) -> Any: ...
 
 
-async def read_view(client: Reads, of: Tool | Mapping[str, Json] | str, *, listed: Resource | None = None) -> View:
+async def read_view(
+    client: ResourceReader, of: Tool | Mapping[str, Json] | str, *, listed: Resource | None = None
+) -> View:
     """Read the view of a tool, or by its URI, from the tool's own server.
 
     Args:
@@ -92,7 +94,7 @@ async def read_view(client: Reads, of: Tool | Mapping[str, Json] | str, *, liste
 
     Raises:
         LocalProtocolError: the tool has no view.
-        RemoteProtocolError: what the server sent is no view.
+        RemoteProtocolError: the contents are no view.
         CallError: it cannot be read.
     """
     uri = of if isinstance(of, str) else ui_of(of).resource_uri
@@ -108,22 +110,22 @@ def view_from(uri: str, contents: Sequence[Any], *, listed: Resource | Mapping[s
         check_view_uri(uri)
     except DeclarationError as error:
         raise LocalProtocolError.invalid_params(str(error)) from None
-    found = [_plain(one) for one in contents]
-    mine = [one for one in found if one.get("uri") == uri]
-    if len(mine) != 1:
-        raise _refused(uri, f"its contents hold {len(mine)} items with its URI; one is expected")
-    item = mine[0]
+    entries = [_plain(entry) for entry in contents]
+    matching = [entry for entry in entries if entry.get("uri") == uri]
+    if len(matching) != 1:
+        raise _refused(uri, f"its contents hold {len(matching)} items with its URI; one is expected")
+    item = matching[0]
     if item.get("mimeType") != MIME_TYPE:
         raise _refused(uri, f"its type is {str(item.get('mimeType'))[:80]!r}; a view has the type {MIME_TYPE!r}")
     html = _html(uri, item)
     # The contents win as a whole: a mixture of both would be a declaration that nobody has made.
-    said = (as_object(item.get("_meta")) or {}).get("ui")
-    if said is None and listed is not None:
+    ui = (as_object(item.get("_meta")) or {}).get("ui")
+    if ui is None and listed is not None:
         entry = as_object(listed.get("_meta") if isinstance(listed, Mapping) else listed.meta) or {}
-        said = entry.get("ui")
-    meta, problems = ViewMeta.read(said)
+        ui = entry.get("ui")
+    meta, problems = ViewMeta.read(ui)
     for problem in problems:
-        log.warning("view %.200r asks for what it cannot have: %s", uri, problem)
+        log.warning("a part of the declaration of view %.200r is ignored: %s", uri, problem)
     view = View(
         uri=uri,
         html=html,

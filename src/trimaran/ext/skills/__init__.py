@@ -10,46 +10,29 @@ The format itself is that of Agent Skills: a folder with a SKILL.md, whose front
 `description`. The extension is a draft of the protocol.
 """
 
-from __future__ import annotations
+from trimaran.lazy_names import lazy_names
 
-# `typing` is not loaded by the interpreter itself.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
-    from .client import Skill, SkillContent, SkillRejected, SkillsClient, SkillTampered
-    from .entry import SKILLS_CAPABILITY, SKILLS_EXTENSION, SkillResource
-    from .server import Skills
-
-_HOMES = {
-    "client": ("Skill", "SkillContent", "SkillRejected", "SkillTampered", "SkillsClient"),
-    "entry": ("SKILLS_CAPABILITY", "SKILLS_EXTENSION", "SkillResource"),
-    "server": ("Skills",),
-}
-
-__all__ = [
-    "SKILLS_CAPABILITY",
-    "SKILLS_EXTENSION",
-    "Skill",
-    "SkillContent",
-    "SkillRejected",
-    "SkillResource",
-    "SkillTampered",
-    "Skills",
-    "SkillsClient",
-]
-
-
-def __getattr__(name: str) -> Any:
-    import importlib
-
-    for home, names in _HOMES.items():
-        if name in names:
-            value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
-            globals()[name] = value
-            return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    from .client import (
+        Skill as Skill,
+        SkillContent as SkillContent,
+        SkillRejected as SkillRejected,
+        SkillsClient as SkillsClient,
+        SkillTampered as SkillTampered,
+    )
+    from .entry import (
+        SKILLS_CAPABILITY as SKILLS_CAPABILITY,
+        SKILLS_EXTENSION as SKILLS_EXTENSION,
+        SkillResource as SkillResource,
+    )
+    from .server import Skills as Skills
+else:
+    __all__, __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "client": "Skill SkillContent SkillRejected SkillTampered SkillsClient",
+            "entry": "SKILLS_CAPABILITY SKILLS_EXTENSION SkillResource",
+            "server": "Skills",
+        },
+    )

@@ -66,15 +66,15 @@ class SkillRejected(RemoteProtocolError):
 
 
 class SkillTampered(SkillRejected):
-    """What the server sent, or was asked for, is not what the skill's entry lists. Nothing of it was handed out.
+    """The content differs from the skill's entry, or the entry does not list it. The content was dropped.
 
-    The skill may simply have changed: `get` has its current entry, which somebody must approve anew.
+    The skill may simply have changed: `get` returns its current entry, which must be approved again.
     """
 
     def __init__(self, uri: str, reason: Reason, message: str) -> None:
         super().__init__(uri, message)
         self.reason: Reason = reason
-        """What does not agree: digest, size, frontmatter, unlisted (not part of the entry) or contents (not one file)."""
+        """What differs: digest, size, frontmatter, unlisted (not part of the entry) or contents (not one file)."""
 
 
 @final
@@ -91,7 +91,7 @@ class SkillContent(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The content as UTF-8; what is none becomes replacement characters."""
+        """The content as UTF-8; invalid bytes become replacement characters."""
         return self.data.decode(errors="replace")
 
 
@@ -153,7 +153,7 @@ class Skill:
         return f"{self.root}/{quote(reference.removeprefix('./'))}"
 
     def file(self, uri: str) -> SkillResource | None:
-        """What the entry says of a file; None if it does not list it."""
+        """The entry of a file; None if the skill does not list it."""
         return self._files.get(uri)
 
     def __repr__(self) -> str:
@@ -169,13 +169,13 @@ class SkillsClient:
 
         Args:
             client: A connected client.
-            label: What the program calls this server. Not what the server calls itself: anybody can do that.
+            label: The program's own name for this server. Do not use the name that the server sends: it can be anything.
         """
         self._client = client
         self.label = label
 
     async def list(self, *, max_pages: int = _MAX_PAGES) -> builtins.list[Skill]:
-        """The skills the server lists. It may serve others, for those who know their URI.
+        """The skills that the server lists. It may serve others to clients that know their URI.
 
         Entries that break the rules are left out, with a warning in the log.
 
@@ -233,7 +233,7 @@ class SkillsClient:
                 "unlisted",
                 f"{target[:200]} is not a file of {skill.uri[:200]}, as it was listed; `get` the skill to see its files now",
             )
-        # Not from the cache: that may hold what the skill was before.
+        # Not from the cache: it may hold the skill before its change.
         result = await self._client.read_resource(target, fresh=True)
         if len(result.contents) != 1 or result.contents[0].uri != target:
             raise SkillTampered(target, "contents", f"the server answered with something else than {target[:200]}")
@@ -250,7 +250,7 @@ class SkillsClient:
         return content
 
     async def directory(self, uri: str, *, max_pages: int = _MAX_PAGES) -> builtins.list[Resource]:
-        """What the server now says is in a folder. A look, no more: `read` goes by the skill's entry alone.
+        """The server's current listing of a folder, for display only: `read` trusts the skill's entry alone.
 
         Raises:
             Unsupported: the server offers no such look.
@@ -261,9 +261,9 @@ class SkillsClient:
                 "the server does not offer to look into the folders of its skills; use `skill.resources`",
                 method="resources/directory/read",
             )
-        found = await self._pages("resources/directory/read", {"uri": uri}, "resources", max_pages)
+        entries = await self._pages("resources/directory/read", {"uri": uri}, "resources", max_pages)
         try:
-            return msgspec.convert(found, list[Resource])
+            return msgspec.convert(entries, list[Resource])
         except msgspec.ValidationError as error:
             raise RemoteProtocolError(
                 CODE_INVALID_REQUEST, f"the result of resources/directory/read is malformed: {error}"
@@ -293,18 +293,18 @@ class SkillsClient:
         return Skill(entry, self)
 
     async def _pages(self, method: str, params: Mapping[str, Any], key: str, most: int) -> builtins.list[Any]:
-        found: list[Any] = []
+        collected: list[Any] = []
         seen: set[str] = set()
         cursor: str | None = None
         for _ in range(most):
-            asked = dict(params) if cursor is None else {**params, "cursor": cursor}
-            result = await self._client.request(method, asked, idempotent=True)
+            page_params = dict(params) if cursor is None else {**params, "cursor": cursor}
+            result = await self._client.request(method, page_params, idempotent=True)
             items, following = result.get(key), result.get("nextCursor")
             if not isinstance(items, list) or not (following is None or isinstance(following, str)):
                 raise RemoteProtocolError(CODE_INVALID_REQUEST, f"the result of {method} has no list")
-            found.extend(cast("list[Any]", items))
+            collected.extend(cast("list[Any]", items))
             if following is None:
-                return found
+                return collected
             cursor = following
             if cursor in seen:
                 raise RemoteProtocolError(

@@ -57,7 +57,7 @@ _RESERVED: Final = "io.modelcontextprotocol/"
 
 
 class SkillResource(Value, frozen=True):
-    """One file of a skill: where it is read, and what must come back."""
+    """One file of a skill: its URI, and the size and digest of its content."""
 
     uri: str
     digest: str
@@ -121,7 +121,7 @@ def uri_of(*segments: str) -> str:
 
 
 def is_inside(uri: str, root: str) -> bool:
-    """Is this the URI of something below that one, and can its path lead nowhere else once it is decoded?"""
+    """Whether a URI lies below another one, and its path leads nowhere else after decoding."""
     if not uri.startswith(root + "/") or re.search(r"[?#\\]", uri):
         return False
     names = [unquote(segment) for segment in uri[len(root) + 1 :].split("/")]

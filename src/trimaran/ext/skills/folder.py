@@ -1,4 +1,4 @@
-"""A folder of skills on disk: what is in it, and what of it changed.
+"""A folder of skills on disk: its content, and its changes.
 
     skills/                      skill://...
       git-workflow/SKILL.md        git-workflow/SKILL.md
@@ -106,9 +106,9 @@ class Snapshot(Struct, frozen=True):
     """By URI, in the order of URIs."""
     files: dict[str, File]
     directories: dict[str, list[Resource]]
-    """What is in each folder, in the order of URIs."""
+    """The entries of each folder, ordered by URI."""
     complaints: tuple[str, ...] = ()
-    """What is wrong with the skills that were left out."""
+    """The problems of the skills that were left out."""
 
     def changed_since(self, before: Snapshot) -> set[str]:
         """The URIs of files that came, went, or are no longer the same."""
@@ -131,7 +131,7 @@ class _Node:
 
     def stamps(self) -> tuple[object, ...]:
         """Something that differs once anything here was touched."""
-        return self.segments, self.complaint, tuple((name, _stamp(found)) for name, found in self.files.items())
+        return self.segments, self.complaint, tuple((name, _stamp(status)) for name, status in self.files.items())
 
     def below(self) -> Iterator[_Node]:
         """This directory and all inside it."""
@@ -156,7 +156,7 @@ class Folder:
         self._last: tuple[object, Snapshot] | None = None
 
     def look(self, *, strict: bool = False, afresh: bool = False) -> Snapshot:
-        """What is there now; the very same snapshot as last time if nothing was touched.
+        """The current snapshot; the same object as last time if nothing changed.
 
         Args:
             strict: Raise DeclarationError for a skill that cannot be served, instead of leaving it out.
@@ -206,8 +206,8 @@ class Folder:
         while waiting:
             node = waiting.pop()
             try:
-                with os.scandir(node.path) as found:
-                    entries = sorted(found, key=lambda entry: entry.name)
+                with os.scandir(node.path) as scan:
+                    entries = sorted(scan, key=lambda entry: entry.name)
             except OSError as error:
                 if node is top:
                     raise DeclarationError(f"{self.root} cannot be read: {error.strerror}") from None
@@ -251,10 +251,10 @@ class Folder:
     def _follow(self, path: Path) -> os.stat_result:
         """Where a link leads, if that is a file inside the folder."""
         target = self._inside(path)
-        found = os.stat(target, follow_symlinks=False)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.stat(target, follow_symlinks=False)
+        if not stat.S_ISREG(status.st_mode):
             raise DeclarationError(f"{path} is a link to something that is no file; put a copy there instead")
-        return found
+        return status
 
     def _inside(self, path: Path) -> Path:
         try:
@@ -272,27 +272,27 @@ class Folder:
     def _skill(self, node: _Node) -> tuple[SkillEntry, dict[str, File]]:
         """The skill in this directory, with every file below it."""
         inner = list(node.below())
-        for one in inner:
-            if one.complaint is not None:
-                raise DeclarationError(one.complaint)
-        count = sum(len(one.files) for one in inner)
+        for directory in inner:
+            if directory.complaint is not None:
+                raise DeclarationError(directory.complaint)
+        count = sum(len(directory.files) for directory in inner)
         if count > MOST_FILES:
             raise DeclarationError(f"{node.path} has {count} files; a skill has at most {MOST_FILES}")
-        size = sum(found.st_size for one in inner for found in one.files.values())
+        size = sum(status.st_size for directory in inner for status in directory.files.values())
         if size > MOST_BYTES:
             raise DeclarationError(
                 f"{node.path} holds {size} bytes; a skill holds at most {MOST_BYTES} ({MOST_BYTES // 2**20} MiB)"
             )
         files = {
             file.uri: file
-            for one in inner
-            for name, found in one.files.items()
-            for file in (self._file(one, name, found),)
+            for directory in inner
+            for name, status in directory.files.items()
+            for file in (self._file(directory, name, status),)
         }
         uri = uri_of(*node.segments, MANIFEST)
         frontmatter = self._frontmatter(files[uri])
-        listed = [SkillResource(uri=f.uri, digest=f.digest, size=f.size) for f in files.values()]
-        entry = SkillEntry(uri=uri, frontmatter=frontmatter.values, resources=sorted(listed, key=lambda one: one.uri))
+        resources = [SkillResource(uri=f.uri, digest=f.digest, size=f.size) for _, f in sorted(files.items())]
+        entry = SkillEntry(uri=uri, frontmatter=frontmatter.values, resources=resources)
         fault = describe_fault(entry)
         if fault is not None:
             line = frontmatter.lines.get(fault[0] or "", 1)
@@ -314,9 +314,9 @@ class Folder:
         except Unreadable as error:
             raise DeclarationError(f"{file.path}:{error.line}: {error.reason}") from None
 
-    def _file(self, node: _Node, name: str, found: os.stat_result) -> File:
+    def _file(self, node: _Node, name: str, status: os.stat_result) -> File:
         uri = uri_of(*node.segments, name)
-        stamp = _stamp(found)
+        stamp = _stamp(status)
         for known in (self._seen.get(uri), self._known.get(uri)):
             if known is not None and known.stamp == stamp:
                 self._seen[uri] = known
@@ -324,9 +324,9 @@ class Folder:
         path = node.path / name
         data = self._bytes(path, MOST_BYTES)
         is_text = _is_text(data)
-        made = File(uri, path, len(data), digest_of(data), _mime_type(name, is_text), is_text, stamp)
-        self._seen[uri] = made
-        return made
+        file = File(uri, path, len(data), digest_of(data), _mime_type(name, is_text), is_text, stamp)
+        self._seen[uri] = file
+        return file
 
     def _bytes(self, path: Path, most: int) -> bytes:
         """The content of a file, which must not be a link by now, nor anything that could keep us waiting."""
@@ -359,16 +359,16 @@ def _directories(
     top: _Node, served: set[tuple[str, ...]], skills: dict[str, SkillEntry], files: dict[str, File]
 ) -> dict[str, list[Resource]]:
     """Every folder of every skill, and the folders that lead to skills."""
-    shown = {segments[:length] for segments in served for length in range(1, len(segments) + 1)}
-    found: dict[str, list[Resource]] = {}
+    parents = {segments[:length] for segments in served for length in range(1, len(segments) + 1)}
+    listings: dict[str, list[Resource]] = {}
     for node in top.below():
-        if node.segments not in shown:
+        if node.segments not in parents:
             continue
-        children = [_directory(inner.segments) for inner in node.nodes.values() if inner.segments in shown]
+        children = [_directory(inner.segments) for inner in node.nodes.values() if inner.segments in parents]
         if node.segments in served:
             children += [describe(files[uri_of(*node.segments, name)], skills) for name in node.files]
-        found[uri_of(*node.segments)] = sorted(children, key=lambda child: child.uri)
-    return found
+        listings[uri_of(*node.segments)] = sorted(children, key=lambda child: child.uri)
+    return listings
 
 
 def _directory(segments: tuple[str, ...]) -> Resource:
@@ -394,5 +394,5 @@ def _mime_type(name: str, is_text: bool) -> str:
     return _TYPES.get(suffix) or ("text/plain" if is_text else "application/octet-stream")
 
 
-def _stamp(found: os.stat_result) -> Stamp:
-    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
+def _stamp(status: os.stat_result) -> Stamp:
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino

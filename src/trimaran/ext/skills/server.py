@@ -24,10 +24,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, final
 
 from trimaran.errors import DeclarationError, ProtocolError, ResourceMissing
-from trimaran.protocol.inbound import Call
+from trimaran.protocol.inbound import IncomingCall
 from trimaran.protocol.methods import Method, extend
 from trimaran.protocol.versions import V2025_11
-from trimaran.server.access import scopes_of
+from trimaran.server.access import require_scopes, scopes_of
 from trimaran.server.context import Context
 from trimaran.server.dispatch import Serve
 from trimaran.types import BlobResourceContents, ListParams, TextResourceContents
@@ -76,8 +76,8 @@ class Skills:
         Args:
             folder: Where the skills are: every folder in it, at any depth, that has a SKILL.md.
             directory_read: Offer `resources/directory/read` too.
-            cache_ttl: Seconds a client may keep what it got, instead of the server's own setting.
-            scopes: What a caller must have been granted to list or read skills.
+            cache_ttl: Seconds that a client may cache skills, instead of the server's own setting.
+            scopes: Scopes that a caller needs to list or read skills.
 
         Raises:
             DeclarationError: a skill cannot be served; the message names the file, and the line if there is one.
@@ -196,7 +196,7 @@ class Skills:
             if file is not None and data is not None:
                 return file, data
             if attempt == 1:
-                # A file that is not what it was, although its times say so, needs a closer look.
+                # The file changed although its times did not: read it again.
                 self._refresh(afresh=file is not None)
             elif file is not None:
                 raise ProtocolError.internal_error(f"{uri[:500]} is being changed; ask again", {"uri": uri}, status=503)
@@ -208,18 +208,18 @@ class Skills:
         assert self._server is not None, "served by nobody"
         return self._server
 
-    async def _look(self, call: Call) -> Snapshot:
-        """What there is now, for a caller that may know."""
+    async def _look(self, call: IncomingCall) -> Snapshot:
+        """The current snapshot, if the caller may see it."""
         server = self._home()
         if self._scopes:
-            server.require_scopes(call, self._scopes)
+            require_scopes(call, self._scopes)
         await server.threads.submit(self._refresh, {}, call.exchange)
         return self._snapshot
 
     def _hinted(self, result: Any) -> Any:
-        return self._home().with_cache_hints(result, self._cache_ttl, is_private=bool(self._scopes))
+        return self._home().dispatcher.with_cache_hints(result, self._cache_ttl, is_private=bool(self._scopes))
 
-    async def _list(self, call: Call) -> ListSkillsResult:
+    async def _list(self, call: IncomingCall) -> ListSkillsResult:
         skills = (await self._look(call)).skills
         start = _after(list(skills), call.params.cursor, "skill://")
         entries = list(skills.values())[start:]
@@ -227,14 +227,14 @@ class Skills:
         cursor = page[-1].uri if len(page) < len(entries) else None
         return self._hinted(ListSkillsResult(skills=page, next_cursor=cursor))
 
-    async def _get(self, call: Call) -> GetSkillResult:
+    async def _get(self, call: IncomingCall) -> GetSkillResult:
         uri: str = call.params.uri
         entry = (await self._look(call)).skills.get(uri)
         if entry is None:
             raise ProtocolError.invalid_params(f"there is no skill {uri[:500]}", {"uri": uri})
         return self._hinted(GetSkillResult(skill=entry))
 
-    async def _read_directory(self, call: Call) -> DirectoryResult:
+    async def _read_directory(self, call: IncomingCall) -> DirectoryResult:
         uri: str = call.params.uri
         children = (await self._look(call)).directories.get(uri)
         if children is None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .crew import Runner
 from .extension import Tasks
 from .model import EXTENSION
+from .scheduler import Runner
 
 __all__ = ["EXTENSION", "Runner", "Tasks"]

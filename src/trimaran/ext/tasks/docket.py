@@ -12,7 +12,7 @@ the task first, and who comes second does nothing.
   the server dies in between, whoever finds the task puts it there.
 - A docket with `most_waiting` ids on it refuses what is new, with 503. What a client was promised before is never refused.
 - A body is not retried by the docket. A task whose worker died is found by any process when its lease is over, and put on the
-  docket again, or failed with the reason (see `crew`); so a worker never runs more than its `concurrency`.
+  docket again, or failed with the reason (see `scheduler.py`); so a worker never runs more than its `concurrency`.
 
 Messages of a docket are pickles. Who can write to that Redis can run code in the workers: keep it to yourself.
 """
@@ -32,10 +32,10 @@ from weakref import WeakKeyDictionary, ref
 
 from trimaran.errors import ConfigError, DeclarationError, ProtocolError
 from trimaran.server.handlers import incident, logger
-from trimaran.state.contracts import PATIENCE, StoreClosed, StoreError, StoreUnavailable, TaskRecord
+from trimaran.state.contracts import OPERATION_TIMEOUT, StoreClosed, StoreError, StoreUnavailable, TaskRecord
 
-from .crew import HANDED
 from .extension import Tasks
+from .scheduler import HANDED
 
 if TYPE_CHECKING:
     from docket import Docket as Queue
@@ -62,7 +62,7 @@ return waiting - held[1]
 """
 _LAST_SEEN: Final = "return redis.call('ZSCORE', KEYS[1], ARGV[1])"
 
-# Weak in both: the server holds what is attached to it, and that holds the server.
+# Weak in both directions: the server holds its docket, which holds the server.
 _dockets: WeakKeyDictionary[Server, ref[Docket]] = WeakKeyDictionary()
 
 
@@ -75,7 +75,7 @@ def _library() -> Any:
 
 @final
 class Docket:
-    """Gives the tasks of a server to workers, and is what a worker takes them from.
+    """A queue between a server, which puts tasks on it, and workers, which run them.
 
     Args:
         url: the Redis of the docket; the server's store, if not given.
@@ -113,8 +113,8 @@ class Docket:
     @classmethod
     def of(cls, server: Server) -> Docket | None:
         """The docket of a server; None if it runs its tasks itself."""
-        found = _dockets.get(server)
-        return None if found is None else found()
+        docket = _dockets.get(server)
+        return None if docket is None else docket()
 
     def attach(self, server: Server) -> None:
         """Give the tasks of this server to workers."""
@@ -169,7 +169,7 @@ class Docket:
             StoreUnavailable: Redis cannot be reached.
         """
         with self._unavailable():
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(OPERATION_TIMEOUT):
                 queue = await self._open()
                 if record.stamp <= _FRESH and await self._count(queue) >= self.most_waiting:
                     raise ProtocolError.internal_error(
@@ -186,7 +186,7 @@ class Docket:
             StoreUnavailable: Redis cannot be reached.
         """
         with self._unavailable():
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(OPERATION_TIMEOUT):
                 return await self._count(await self._open())
 
     async def _count(self, queue: Queue) -> int:
@@ -203,7 +203,7 @@ class Docket:
         try:
             yield
         except TimeoutError:
-            raise StoreUnavailable(f"the docket did not answer within {PATIENCE:g} s") from None
+            raise StoreUnavailable(f"the docket did not answer within {OPERATION_TIMEOUT:g} s") from None
         except (self._errors, OSError) as error:
             raise StoreUnavailable(f"the docket cannot be reached: {str(error) or type(error).__name__}") from None
 
@@ -212,7 +212,7 @@ class Docket:
             if self._closed:
                 raise StoreClosed("the server has stopped, and with it its docket")
             if self._queue is None:
-                # Of a job that is done nothing is kept: what came of it is in the record.
+                # Nothing is kept of a finished job: its result is in the record.
                 queue: Queue = self._library.Docket(
                     name=self.name,
                     url=self.where(),
@@ -244,7 +244,7 @@ class Docket:
         stop: asyncio.Event | None = None,
         on_ready: Callable[[], object] | None = None,
     ) -> None:
-        """Run tasks, so many at a time, until `stop` is set. Starts the server, and stops it at the end.
+        """Run tasks until `stop` is set, `concurrency` at a time. Starts the server, and stops it at the end.
 
         Then nothing more is taken, and what runs has `drain` seconds to end. After that it is stopped: a resumable task is
         left to another worker, any other fails and says why. Cancelled, it does so at once.
@@ -298,14 +298,14 @@ class Docket:
                     watching.cancel()
                     cutting = asyncio.get_running_loop().call_later(drain, self._cut_short)
             await taking
-            while self._bodies:  # of which the docket does not know any more
+            while self._bodies:  # which the docket has forgotten
                 await asyncio.wait(self._bodies)
             cutting.cancel()
         finally:
             stopping.cancel()
 
     async def _take(self, queue: Queue, worker: Worker, stop: asyncio.Event) -> None:
-        """Let the docket's own worker do its work. What it cannot read would end it, and the next one: that is removed."""
+        """Run the docket's own worker. An entry that it cannot read would end every worker, so it is removed."""
         pause = _PAUSES[0]
         while not stop.is_set():
             try:
@@ -321,8 +321,8 @@ class Docket:
     async def _remove_unreadable(self, queue: Queue, worker: str) -> None:
         stream, group = queue.stream_key, queue.worker_group_name
         async with queue.redis() as redis:
-            held = await redis.xpending_range(stream, group, "-", "+", _MOST_LOOKED_AT, worker)
-            for entry in held:
+            pending = await redis.xpending_range(stream, group, "-", "+", _MOST_LOOKED_AT, worker)
+            for entry in pending:
                 id = entry["message_id"]
                 for _, message in await redis.xrange(stream, id, id):
                     try:
@@ -343,7 +343,7 @@ class Docket:
         while True:
             await asyncio.sleep(_HEARTBEAT)
             try:
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(OPERATION_TIMEOUT):
                     seen = await self._evaluate(queue, _LAST_SEEN, [queue.workers_set], worker.name)
             except (TimeoutError, self._errors, OSError):
                 continue
@@ -352,7 +352,7 @@ class Docket:
                 self._released = asyncio.get_running_loop().create_future()
 
     async def _run(self, id: str) -> None:
-        """What the docket runs: it lasts as long as the body, so that the docket delivers no more than there is room for."""
+        """The job of the docket. It lasts as long as the body, so that the docket delivers no more jobs than fit."""
         await self._slots.acquire()
         body = asyncio.ensure_future(self._run_record(id))
         self._bodies.add(body)
@@ -378,7 +378,7 @@ class Docket:
 
     async def _is_handed(self, tasks: Tasks, id: str) -> bool:
         """So it is when what ran it in this process has lost it, but not yet ended."""
-        record = await tasks.keeper.tasks.get(id)
+        record = await tasks.records.tasks.get(id)
         return record is not None and not record.is_terminal and record.worker == HANDED
 
     def _ran(self, body: asyncio.Task[None]) -> None:

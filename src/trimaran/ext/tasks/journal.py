@@ -1,4 +1,4 @@
-"""What a resumable task has asked and done, kept in its record, so that its body can run again after a crash.
+"""The questions and steps of a resumable task, kept in its record, so that its body can run again after a crash.
 
     begun      steps whose effect may have begun, and of which nothing more is known
     steps      what became of those that ended: a result, or what they raised
@@ -23,21 +23,21 @@ import msgspec
 from msgspec import Struct, field
 
 from trimaran.errors import Error, ProtocolError, ToolError
-from trimaran.protocol.journal import Ask
+from trimaran.protocol.journal import InputRequest
 
-__all__ = ["EMPTY", "MAX_JOURNAL_BYTES", "Journal", "JournalFull", "Reply", "read_journal", "write_journal"]
+__all__ = ["EMPTY", "MAX_JOURNAL_BYTES", "JournalFull", "JournalReply", "TaskJournal", "read_journal", "write_journal"]
 
 MAX_JOURNAL_BYTES: Final = 1_000_000
-"""It is written anew with every step, whole: beyond this the store does little else."""
+"""The whole journal is written with every step: beyond this size the store would do little else."""
 
 
 class JournalFull(Error):
-    """What was to be kept is too large."""
+    """The journal is too large."""
 
 
 @final
-class Reply(Struct, frozen=True, omit_defaults=True):
-    """What came of a step or a question: a value, or what was raised."""
+class JournalReply(Struct, frozen=True, omit_defaults=True):
+    """The outcome of a step or a question: a value, or an error."""
 
     value: Any = None
     code: int | None = None
@@ -48,7 +48,7 @@ class Reply(Struct, frozen=True, omit_defaults=True):
     """Of any other exception: its class."""
 
     @classmethod
-    def raised(cls, error: Exception) -> Reply:
+    def raised(cls, error: Exception) -> JournalReply:
         if isinstance(error, ProtocolError):
             return cls(code=error.code, message=error.message, data=_plain(error.data))
         if isinstance(error, ToolError):
@@ -56,7 +56,7 @@ class Reply(Struct, frozen=True, omit_defaults=True):
         return cls(kind=type(error).__name__, message=str(error))
 
     def get(self) -> Any:
-        """The value; raises what was raised, as far as it could be kept."""
+        """The value. An error is raised again, as far as it could be stored."""
         if self.code is not None:
             raise ProtocolError(self.code, self.message or "", self.data)
         if self.kind == "ToolError":
@@ -74,24 +74,24 @@ def _plain(value: Any) -> Any:
 
 
 @final
-class Journal(Struct, frozen=True, omit_defaults=True):
+class TaskJournal(Struct, frozen=True, omit_defaults=True):
     begun: list[str] = field(default_factory=list[str])
-    steps: dict[str, Reply] = field(default_factory=dict[str, Reply])
-    asked: dict[str, Ask] = field(default_factory=dict[str, Ask])
-    answers: dict[str, Reply] = field(default_factory=dict[str, Reply])
+    steps: dict[str, JournalReply] = field(default_factory=dict[str, JournalReply])
+    asked: dict[str, InputRequest] = field(default_factory=dict[str, InputRequest])
+    answers: dict[str, JournalReply] = field(default_factory=dict[str, JournalReply])
 
 
-EMPTY: Final = Journal()
+EMPTY: Final = TaskJournal()
 
-_decode: Final = msgspec.json.Decoder(Journal).decode
+_decode: Final = msgspec.json.Decoder(TaskJournal).decode
 
 
-def read_journal(data: bytes) -> Journal:
+def read_journal(data: bytes) -> TaskJournal:
     """Raises msgspec.MsgspecError if it is not one, as when another version of this library wrote it."""
     return _decode(data) if data else EMPTY
 
 
-def write_journal(journal: Journal) -> bytes:
+def write_journal(journal: TaskJournal) -> bytes:
     """Raises JournalFull."""
     data = b"" if journal == EMPTY else msgspec.json.encode(journal)
     if len(data) > MAX_JOURNAL_BYTES:

@@ -41,7 +41,7 @@ _ID: Final = re.compile(r"task_[0-9a-f]{32}")
 
 
 def new_task_id() -> str:
-    """128 bits of chance: whoever knows it was told."""
+    """128 random bits: only a program that was told the id knows it."""
     return f"task_{secrets.token_hex(16)}"
 
 
@@ -50,11 +50,11 @@ def is_task_id(text: str) -> bool:
 
 
 def unknown(id: str) -> ProtocolError:
-    """What is said of a task that is not there, has gone, or is somebody else's: the same, always (R80)."""
+    """The error for a task that does not exist, has expired, or belongs to somebody else: always the same (R80)."""
     return ProtocolError.invalid_params(f"there is no task {id[:100]!r}, or not any more")
 
 
-# --- what a record holds as bytes ------------------------------------------------------------------------------------
+# --- parts of a record that are bytes ------------------------------------------------------------------------------------
 #
 # All of it is JSON: it comes from JSON or goes there, and some of it (a result, a question) as it is.
 
@@ -103,37 +103,37 @@ def _time(ms: int) -> str:
 
 
 def _common(record: TaskRecord) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "taskId": record.id,
         "status": record.status,
         "createdAt": _time(record.created_ms),
         "lastUpdatedAt": _time(record.updated_ms),
     }
     if record.status_message is not None:
-        found["statusMessage"] = record.status_message
-    return found
+        fields["statusMessage"] = record.status_message
+    return fields
 
 
 def modern_form(record: TaskRecord, *, details: bool) -> dict[str, Any]:
     """A task in the words of the extension; with details, what its status brings along."""
-    found = {**_common(record), "ttlMs": record.ttl_ms, "pollIntervalMs": record.poll_ms}
+    fields = {**_common(record), "ttlMs": record.ttl_ms, "pollIntervalMs": record.poll_ms}
     if not details:
-        return found
+        return fields
     if record.status == "completed":
-        found["result"] = Raw(record.result or b"null")
+        fields["result"] = Raw(record.result or b"null")
     elif record.status == "failed" and record.error is not None:
-        found["error"] = Raw(record.error)
+        fields["error"] = Raw(record.error)
     elif record.status == "input_required":
-        found["inputRequests"] = Raw(record.inputs or b"{}")
-    return found
+        fields["inputRequests"] = Raw(record.inputs or b"{}")
+    return fields
 
 
 def legacy_form(record: TaskRecord) -> dict[str, Any]:
     """A task in the words of 2025-11-25, where a tool's own failure is a failed task."""
-    found = {**_common(record), "ttl": record.ttl_ms, "pollInterval": record.poll_ms}
+    fields = {**_common(record), "ttl": record.ttl_ms, "pollInterval": record.poll_ms}
     if record.status == "completed" and record.result is not None and _is_error(record.result):
-        found["status"] = "failed"
-    return found
+        fields["status"] = "failed"
+    return fields
 
 
 def _is_error(result: bytes) -> bool:

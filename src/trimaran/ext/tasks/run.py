@@ -4,7 +4,7 @@ A run is a call that is, or may become, a task. Once it is one, everything it sa
 by the stamp it was read with, so that a process which lost the task can write nothing, and a write that fails because the
 store is away is tried until it is done or the task is lost. Nothing else ends it: a result that could be written is written.
 
-The hold is a lease (see `crew`). When it is lost, or the task has been ended elsewhere, the body is cancelled; what it still
+The hold is a lease (see `scheduler.py`). When it is lost, or the task has been ended elsewhere, the body is cancelled; what it still
 says is not heard. A body in a thread cannot be stopped, only told: its steps and questions fail from then on.
 """
 
@@ -23,24 +23,24 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from trimaran.errors import Disconnected, ProtocolError, ToolError
-from trimaran.protocol.inbound import Call
+from trimaran.protocol.inbound import IncomingCall
 from trimaran.server.dispatch import Serve
 from trimaran.server.exchange import Exchange, Voice
-from trimaran.server.flights import timed_out
 from trimaran.server.handlers import incident, is_silence
 from trimaran.server.results import error_result
+from trimaran.server.running_calls import timed_out
 from trimaran.state.contracts import StoreClosed, StoreError, TaskRecord, TaskStatus
 
-from .journal import Journal, read_journal
-from .origin import started
-from .voice import Lost, TaskSink, TaskVoice
+from .journal import TaskJournal, read_journal
+from .saved_call import started
+from .voice import TaskLost, TaskSink, TaskVoice
 
 if TYPE_CHECKING:
-    from .crew import Crew
+    from .scheduler import Scheduler
 
-__all__ = ["Run"]
+__all__ = ["TaskRun"]
 
-# What is waited for a store that is back sooner than its own advice; it is doubled up to two seconds.
+# The first pause before the store is tried again; it doubles up to two seconds.
 _PAUSE: Final = 0.05
 # Bytes of the result of a task: it is kept for an hour and more. Base64 of a 12 MB image fits.
 MAX_RESULT: Final = 16 * 1024 * 1024
@@ -55,7 +55,7 @@ Make = Callable[[TaskRecord], "TaskRecord | None"]
 
 
 @final
-class Run:
+class TaskRun:
     body: asyncio.Task[Any] | None = None
     record: TaskRecord | None = None
     """The task as last seen; None until there is one."""
@@ -68,32 +68,32 @@ class Run:
     is_ours = True
     """False when the task was lost, or ended from outside: nothing may be written."""
     is_ending = False
-    """The body is done. What is left is to say so."""
+    """The body is done, and its result is being written."""
     is_leaving = False
     """The body is being stopped for another process to go on."""
     _end_of_life: asyncio.TimerHandle | None = None
 
     def __init__(
         self,
-        crew: Crew,
-        call: Call,
+        scheduler: Scheduler,
+        call: IncomingCall,
         serve: Serve,
         inner: Voice,
-        draft: Callable[[Run], TaskRecord] | None = None,
+        draft: Callable[[TaskRun], TaskRecord] | None = None,
         *,
         timeout: float | None,
         is_resumable: bool,
         is_mortal: bool = False,
         place: str = "",
     ) -> None:
-        self._crew = crew
-        self.keeper = crew.keeper
+        self._scheduler = scheduler
+        self.records = scheduler.records
         self._serve = serve
         self._draft = draft
         self._timeout = None if timeout == inf else timeout
         self.is_resumable = is_resumable
         self.is_mortal = is_mortal
-        """Does the time to live end it while it works, too?"""
+        """Whether the time to live ends the task even while it works."""
         self.place = place
         """Where an anonymous call came from."""
         # The request's own exchange ends with its answer; what goes on has one to itself.
@@ -101,16 +101,16 @@ class Run:
         self.voice = TaskVoice(inner, self, is_modern=call.modern)
         self.exchange = Exchange(self.call, TaskSink(call.session), self.voice)
         self._lock = asyncio.Lock()
-        self._read: tuple[bytes, Journal] = (b"", Journal())
+        self._read: tuple[bytes, TaskJournal] = (b"", TaskJournal())
 
     # --- the record
 
     @property
-    def journal(self) -> Journal:
+    def journal(self) -> TaskJournal:
         assert self.record is not None
         return self.journal_of(self.record)
 
-    def journal_of(self, record: TaskRecord) -> Journal:
+    def journal_of(self, record: TaskRecord) -> TaskJournal:
         if record.journal != self._read[0]:
             self._read = (record.journal, read_journal(record.journal))
         return self._read[1]
@@ -122,9 +122,9 @@ class Run:
                 assert self._draft is not None
                 if self._is_given_up():
                     raise Disconnected("the call is over; it cannot become a task any more")
-                await self._crew.create(self, self._draft(self))
-                if self._is_given_up():  # meanwhile, by a body that cannot be stopped: nobody would end it
-                    self._crew.take_back(self)
+                await self._scheduler.create(self, self._draft(self))
+                if self._is_given_up():  # a body that cannot be stopped did this: nobody would end it
+                    self._scheduler.take_back(self)
                     raise Disconnected("the call is over; it cannot become a task any more")
                 self.exchange.sink = TaskSink(self.call.session)  # the request's own may be gone with its client
 
@@ -141,10 +141,10 @@ class Run:
         ttl_ms = None if self.record is None else self.record.ttl_ms
         if ttl_ms is None:
             return None
-        left = max(0.0, (since_ms + ttl_ms - self.keeper.now_ms()) / 1000)
+        left = max(0.0, (since_ms + ttl_ms - self.records.now_ms()) / 1000)
 
         def end() -> None:
-            self.keeper.spawn(self.fail(_TOO_OLD.format(ttl_ms / 1000)))
+            self.records.spawn(self.fail(_TOO_OLD.format(ttl_ms / 1000)))
 
         return asyncio.get_running_loop().call_later(left, end)
 
@@ -155,10 +155,10 @@ class Run:
             return
         error = ProtocolError.internal_error(reason)
         with contextlib.suppress(StoreError, ProtocolError):
-            await self.keeper.change(
+            await self.records.change(
                 record.id,
                 lambda record: (
-                    self.keeper.ended(record, "failed", reason, error=error) if record.worker == self.worker else None
+                    self.records.ended(record, "failed", reason, error=error) if record.worker == self.worker else None
                 ),
             )
         self.lose()
@@ -186,22 +186,22 @@ class Run:
         """`is_unsure`: it may have been written before, and nobody told of it."""
         while True:
             if not self.is_ours:
-                raise Lost("the task is over, or another process has it; nothing more can be said for it here")
+                raise TaskLost("the task is over, or another process has it; nothing more can be said for it here")
             assert self.record is not None
             changed = make(self.record)
             if changed is None:
                 if is_unsure:
-                    await self.keeper.tell(self.record)
+                    await self.records.tell(self.record)
                 return self.record
-            written = await self.keeper.tasks.update(changed)
+            written = await self.records.tasks.update(changed)
             if written is not None:
                 self.record = written
                 if is_told:
-                    await self.keeper.tell(written)
+                    await self.records.tell(written)
                 return written
-            fresh = await self.keeper.tasks.get(self.record.id)
+            fresh = await self.records.tasks.get(self.record.id)
             if is_unsure and fresh is not None and fresh.is_terminal:
-                await self.keeper.tell(fresh)
+                await self.records.tell(fresh)
             self._adopt(fresh)
 
     def _adopt(self, fresh: TaskRecord | None) -> None:
@@ -216,7 +216,7 @@ class Run:
         """Look at the record again."""
         async with self._lock:
             if self.is_ours and self.record is not None:
-                self._adopt(await self.keeper.tasks.get(self.record.id))
+                self._adopt(await self.records.tasks.get(self.record.id))
 
     # --- the lease
 
@@ -229,7 +229,7 @@ class Run:
         if not self.is_ours or self.record is None:
             return False
         at = time.monotonic()
-        if await self.keeper.tasks.renew(self.record.id, self.worker, seconds=seconds):
+        if await self.records.tasks.renew(self.record.id, self.worker, seconds=seconds):
             self.renewed = at
             return self.voice.is_asking  # the news of an answer may have been missed
         return not self.is_ending  # else it is our own end, most likely, and the write will tell
@@ -252,9 +252,9 @@ class Run:
         """Let only those pass who may begin something new for the task. The others are about to be cancelled."""
         if self.is_ours and not self.is_leaving:
             return
-        if exchange.loop is None:  # a thread would wait for it in vain
+        if exchange.loop is None:  # a thread would wait for ever
             await asyncio.sleep(_HELD_SECONDS)
-        raise Lost("the task goes on elsewhere, or not at all")
+        raise TaskLost("the task goes on elsewhere, or not at all")
 
     # --- the body
 
@@ -270,18 +270,18 @@ class Run:
         except Exception as error:
             if self.record is None:
                 raise
-            # What it came to could not be written, and not because of the store. It must not look as if it went on.
+            # The result could not be written, and the store is not the cause. The task must not seem to go on.
             number = incident(f"the end of task {self.call.params.name!r}", error)
             failure = ProtocolError.internal_error(f"internal error (error {number})")
             with contextlib.suppress(Exception):
-                await self.write(lambda record: self.keeper.ended(record, "failed", failure.message, error=failure))
+                await self.write(lambda record: self.records.ended(record, "failed", failure.message, error=failure))
             return None
         finally:
             self.voice.let_go()
             if self._end_of_life is not None:
                 self._end_of_life.cancel()
             if self.record is not None:
-                self._crew.forget(self)
+                self._scheduler.forget(self)
                 self.exchange.end()
 
     async def _work(self) -> Any:
@@ -329,14 +329,14 @@ class Run:
         result: Any = UNSET,
         error: ProtocolError | None = None,
     ) -> None:
-        """The body is done: write what came of it."""
+        """The body is done: write its result."""
         if self.is_leaving and result is UNSET:
-            return  # what it says while it is stopped is not what came of it
+            return  # errors raised while it is being stopped are not its result
         self.is_ending = True
         data: bytes | UnsetType = UNSET
         if result is not UNSET:
             try:
-                data = self._crew.encode(result)
+                data = self._scheduler.encode(result)
             except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as fault:
                 number = incident(f"the result of task {self.call.params.name!r}", fault)
                 error = ProtocolError.internal_error(f"the result cannot be written (error {number})")
@@ -348,14 +348,14 @@ class Run:
                     )
                     data, status, message = UNSET, "failed", error.message
         try:
-            if not self.keeper.is_shared:
+            if not self.records.is_shared:
                 await self.voice.flush()
             await self.write(
-                lambda record: self.keeper.ended(
+                lambda record: self.records.ended(
                     record, status, message, result=None if data is UNSET else data, error=error
                 )
             )
-        except Lost:
+        except TaskLost:
             return
 
     async def stop(self, reason: ProtocolError) -> None:
@@ -363,7 +363,7 @@ class Run:
         try:
             async with asyncio.timeout(_LAST_SECONDS):
                 await self._stop(reason)
-        except (TimeoutError, StoreError, Lost, ProtocolError):
+        except (TimeoutError, StoreError, TaskLost, ProtocolError):
             # The lease runs out, and whoever finds the task does the same. The body was not cancelled by its client: what
             # it makes of being stopped is not to be read in the task.
             if not (self.is_ending or self.is_leaving):
@@ -380,13 +380,13 @@ class Run:
         if self.is_ending:
             if self.body is not None:
                 await asyncio.wait({self.body})
-        elif self.is_resumable and self.keeper.is_shared:
+        elif self.is_resumable and self.records.is_shared:
             await self._leave(self.record.id)
         else:
-            await self.keeper.change(
+            await self.records.change(
                 self.record.id,
                 lambda record: (
-                    self.keeper.ended(record, "failed", reason.message, error=reason)
+                    self.records.ended(record, "failed", reason.message, error=reason)
                     if record.worker == self.worker
                     else None
                 ),
@@ -395,7 +395,7 @@ class Run:
 
     async def _leave(self, id: str) -> None:
         self.is_leaving = True
-        # A step that is cut short would be one of which nobody knows whether it was done.
+        # If a step were cut short, nobody would know whether it was done.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_HELD_SECONDS):
                 await self.voice.is_quiet.wait()
@@ -405,5 +405,5 @@ class Run:
         if self.is_ours and not (self.record is not None and self.record.is_terminal):
             # So that it looks neither like one that was never begun, nor like one that ended its process.
             await self.write(self._left, is_told=False)
-            await self.keeper.tasks.release(id, self.worker)
-            self._crew.left()
+            await self.records.tasks.release(id, self.worker)
+            self._scheduler.left()

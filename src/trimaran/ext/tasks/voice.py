@@ -17,36 +17,36 @@ from typing import TYPE_CHECKING, Any, Final, final
 from msgspec.structs import replace
 
 from trimaran.errors import Disconnected, ProtocolError
-from trimaran.protocol.inbound import Call
-from trimaran.protocol.journal import Ask, ask_key, check_same_ask, digest
+from trimaran.protocol.inbound import IncomingCall
+from trimaran.protocol.journal import InputRequest, ask_key, check_same_ask, digest
 from trimaran.protocol.journal import Journal as CallJournal
 from trimaran.server.exchange import SENT, Exchange, Voice
-from trimaran.server.flights import resume
-from trimaran.server.rounds import ASKABLE
+from trimaran.server.input_rounds import ASKABLE
+from trimaran.server.running_calls import resume
 from trimaran.state.contracts import TaskRecord
 
-from .journal import Journal, JournalFull, Reply, write_journal
+from .journal import JournalFull, JournalReply, TaskJournal, write_journal
 from .model import inputs_of, write_inputs
-from .origin import started
+from .saved_call import started
 
 if TYPE_CHECKING:
-    from .run import Run
+    from .run import TaskRun
 
-__all__ = ["Lost", "TaskSink", "TaskVoice"]
+__all__ = ["TaskLost", "TaskSink", "TaskVoice"]
 
 # Seconds between two notes of progress in a store that is shared. Nobody reads faster, and each is a write.
 NOTE_SECONDS: Final = 0.5
-# What a body that never waits can have said in memory before any of it is written.
+# Notes that a body may make without waiting, before any of them is written.
 _MOST_NOTES: Final = 100
 
 
-class Lost(Disconnected):
+class TaskLost(Disconnected):
     """The task is not this process's any more: it has ended, or somebody else runs it. Nothing can be written."""
 
 
 @final
 class TaskSink:
-    """Where a task's messages go: to the session that it belongs to, or nowhere. It has no stream of its own."""
+    """Sends a task's messages to its session, or nowhere. A task has no stream of its own."""
 
     def __init__(self, session: Any = None) -> None:
         self._session = session
@@ -61,24 +61,24 @@ class TaskSink:
 class TaskVoice:
     """The voice of the request until the task is on its own, then the task's."""
 
-    def __init__(self, inner: Voice, run: Run, *, is_modern: bool) -> None:
+    def __init__(self, inner: Voice, run: TaskRun, *, is_modern: bool) -> None:
         self._inner = inner
         self._run = run
         self._is_modern = is_modern
         self._loop = asyncio.get_running_loop()
         self._counts: dict[str, int] = {}
-        self._waiting: dict[str, asyncio.Future[Reply]] = {}
+        self._waiting: dict[str, asyncio.Future[JournalReply]] = {}
         self._notes: deque[str] = deque(maxlen=_MOST_NOTES)
         self._noting = False
         self._said: deque[str] = deque(maxlen=_MOST_NOTES)
-        """What a thread has noted, on its way to the loop."""
+        """Notes of a thread, on their way to the event loop."""
         self._is_said = False
         self._steps = 0
         self.is_quiet = asyncio.Event()
         """Set while no step is under way."""
         self.is_quiet.set()
-        self.early = Journal()
-        """What was asked and done before the call was a task, if it may be needed again."""
+        self.early = TaskJournal()
+        """Questions and steps from before the call became a task, if they may be needed again."""
         self.detached: asyncio.Future[None] = self._loop.create_future()
 
     @property
@@ -114,7 +114,7 @@ class TaskVoice:
                 f"{method} cannot be asked in a task: a client answers only {', '.join(sorted(ASKABLE))}"
             )
         key = self._key(method, key)
-        ask = Ask(key, method, digest(method, params))
+        ask = InputRequest(key, method, digest(method, params))
         if run.is_resumable:
             journal = run.journal
             check_same_ask(CallJournal(asked=journal.asked), ask)
@@ -123,28 +123,28 @@ class TaskVoice:
         await run.hold(exchange)
         try:
             return await self._wait(ask, {"method": method, "params": params})
-        except Lost:
+        except TaskLost:
             await run.hold(exchange)
             raise
 
     async def _ask_early(
         self, exchange: Exchange, method: str, params: dict[str, Any], key: str | None, timeout: float | None
     ) -> Any:
-        """Ask on the request itself, and remember what came of it for a body that may run again."""
+        """Ask on the request itself, and remember the answer for a body that may run again."""
         if not self._run.is_resumable:
             return await self._inner.ask(exchange, method, params, key, timeout)
         # Its place is where it was asked, not when it was answered.
-        ask = Ask(self._key(method, key), method, digest(method, params))
+        ask = InputRequest(self._key(method, key), method, digest(method, params))
         try:
-            reply = Reply(await self._inner.ask(exchange, method, params, key, timeout))
+            reply = JournalReply(await self._inner.ask(exchange, method, params, key, timeout))
         except ProtocolError as error:
-            self.early = _answered(self.early, ask, Reply.raised(error))
+            self.early = _answered(self.early, ask, JournalReply.raised(error))
             raise
         self.early = _answered(self.early, ask, reply)
         return reply.value
 
     def _key(self, method: str, name: str | None) -> str:
-        """A key of its own for the life of the task, and the same one whenever the body runs again."""
+        """A key that is unique in the task, and the same whenever the body runs again."""
         key = name if name is not None else ask_key(self._place(method), method)
         if key in self._waiting:
             raise ProtocolError.internal_error(
@@ -153,7 +153,7 @@ class TaskVoice:
         place = self._place("key:" + key)  # a client passes over a key that it has answered
         return key if place == 1 else f"{key}-{place}"
 
-    async def _wait(self, ask: Ask, request: dict[str, Any]) -> Any:
+    async def _wait(self, ask: InputRequest, request: dict[str, Any]) -> Any:
         run = self._run
         waiting = self._waiting[ask.key] = self._loop.create_future()
 
@@ -163,10 +163,10 @@ class TaskVoice:
                 return None  # asked before the body was interrupted
             if run.is_resumable:
                 journal = replace(journal, asked={**journal.asked, ask.key: ask})
-            else:  # what has been delivered is not needed again
-                journal = Journal(answers={k: v for k, v in journal.answers.items() if k in self._waiting})
+            else:  # delivered answers are not needed again
+                journal = TaskJournal(answers={k: v for k, v in journal.answers.items() if k in self._waiting})
             inputs[ask.key] = request
-            return run.keeper.moved(
+            return run.records.moved(
                 record, "input_required", inputs=write_inputs(inputs), journal=write_journal(journal)
             )
 
@@ -196,13 +196,13 @@ class TaskVoice:
             inputs = inputs_of(record)
             if inputs.pop(key, None) is None:
                 return None
-            return run.keeper.moved(record, "input_required" if inputs else "working", inputs=write_inputs(inputs))
+            return run.records.moved(record, "input_required" if inputs else "working", inputs=write_inputs(inputs))
 
-        with contextlib.suppress(Lost):
+        with contextlib.suppress(TaskLost):
             await run.write(withdrawn)
 
     def take(self, record: TaskRecord) -> None:
-        """Give the answers in a record to those who wait for them."""
+        """Deliver the answers in a record to the questions that wait for them."""
         if not self._waiting:
             return
         answers = self._run.journal_of(record).answers
@@ -211,10 +211,12 @@ class TaskVoice:
                 waiting.set_result(answers[key])
 
     def let_go(self) -> None:
-        """No answer will come any more. A body that waits in the loop is cancelled, one in a thread has to be told."""
+        """No answer will come. A body that waits in the loop is cancelled; one in a thread gets an error."""
         for waiting in self._waiting.values():
             if not waiting.done():
-                waiting.set_exception(Lost("the task is over, or goes on elsewhere; it is not answered here any more"))
+                waiting.set_exception(
+                    TaskLost("the task is over, or goes on elsewhere; it is not answered here any more")
+                )
                 waiting.exception()  # nobody may be waiting after all
 
     # --- doing
@@ -227,15 +229,15 @@ class TaskVoice:
         key = name if place == 1 else f"{name}#{place}"
         if not self.is_task:
             return await self._step_early(exchange, name, key, run)
-        kept = work.journal.steps.get(key)
-        if kept is not None:
-            return kept.get()
+        result = work.journal.steps.get(key)
+        if result is not None:
+            return result.get()
         await work.hold(exchange)
         self._steps += 1
         self.is_quiet.clear()
         try:
             return await self._once(key, run)
-        except Lost:
+        except TaskLost:
             await work.hold(exchange)
             raise
         finally:
@@ -244,21 +246,21 @@ class TaskVoice:
                 self.is_quiet.set()
 
     async def _step_early(self, exchange: Exchange, name: str, key: str, run: Callable[[], Awaitable[Any]]) -> Any:
-        """Before the call is a task. It may become one meanwhile, so that the step is known from its beginning."""
+        """A step before the call is a task. The call may become one while the step runs, so the step is recorded first."""
         self.early = replace(self.early, begun=[*self.early.begun, key])
         try:
-            reply = Reply(await self._inner.step(exchange, name, run))
+            reply = JournalReply(await self._inner.step(exchange, name, run))
         except Exception as error:
-            await self._keep_early(key, Reply.raised(error))
+            await self._keep_early(key, JournalReply.raised(error))
             raise
         await self._keep_early(key, reply)
         return reply.value
 
-    async def _keep_early(self, key: str, reply: Reply) -> None:
+    async def _keep_early(self, key: str, reply: JournalReply) -> None:
         self.early = _done(self.early, key, reply)
         if not self.is_task:
             return
-        journal_of, moved = self._run.journal_of, self._run.keeper.moved
+        journal_of, moved = self._run.journal_of, self._run.records.moved
         try:
             await self._run.write(
                 lambda record: moved(record, journal=write_journal(_done(journal_of(record), key, reply))),
@@ -276,29 +278,29 @@ class TaskVoice:
             journal = work.journal_of(record)
             if key not in journal.begun:  # else it was this very write, and its outcome was not known
                 journal = replace(journal, begun=[*journal.begun, key])
-            return work.keeper.moved(record, journal=write_journal(journal))
+            return work.records.moved(record, journal=write_journal(journal))
 
-        def done(record: TaskRecord, reply: Reply) -> TaskRecord:
+        def done(record: TaskRecord, reply: JournalReply) -> TaskRecord:
             journal = _done(work.journal_of(record), key, reply)
             work.starts = 1  # it got further than ever, so whatever ended its processes was not this
-            return work.keeper.moved(started(record, 1), journal=write_journal(journal))
+            return work.records.moved(started(record, 1), journal=write_journal(journal))
 
         try:
             await work.write(begun, is_told=False)
         except JournalFull as error:
             raise ProtocolError.internal_error(str(error)) from None
         try:
-            reply = Reply(await run())
+            reply = JournalReply(await run())
         except Exception as error:
             # It may have done something before it failed, so it has been done. The body hears of it the same way again.
-            failed = Reply.raised(error)
+            failed = JournalReply.raised(error)
             await work.write(lambda record: done(record, failed), is_told=False)
             raise
         try:
             await work.write(lambda record: done(record, reply), is_told=False)
         except JournalFull as full:
             refusal = ProtocolError.internal_error(f"step {key!r} was done, but its result cannot be kept: {full}")
-            failed = Reply.raised(refusal)
+            failed = JournalReply.raised(refusal)
             await work.write(lambda record: done(record, failed), is_told=False)
             raise refusal from None
         return reply.value
@@ -306,7 +308,7 @@ class TaskVoice:
     # --- telling
 
     def note(self, message: str) -> None:
-        """How it goes, whether or not a token was given for it. A plain `def` tool says it from a thread of its own."""
+        """Report progress, with or without a progress token. A plain `def` tool calls this from its own thread."""
         if not self.is_task:
             return
         if not _is_current(self._loop):
@@ -315,7 +317,7 @@ class TaskVoice:
                 self._is_said = True
                 self._loop.call_soon_threadsafe(self._take_notes)
             return
-        if not self._run.keeper.is_shared:
+        if not self._run.records.is_shared:
             self._notes.append(message)
             self._at_once(self.flush())
             return
@@ -323,57 +325,57 @@ class TaskVoice:
         self._notes.append(message)
         if not self._noting:
             self._noting = True
-            self._run.keeper.spawn(self._write_notes())
+            self._run.records.spawn(self._write_notes())
 
     def _take_notes(self) -> None:
-        self._is_said = False  # before they are read: what comes after is taken the next time
+        self._is_said = False  # before they are read: later notes are taken the next time
         while self._said:
             self.note(self._said.popleft())
 
     def _at_once(self, work: Coroutine[Any, Any, None]) -> None:
-        """Memory keeps nobody waiting: what is said is said before whatever comes next. If it has to wait, then later."""
+        """Write the notes at once if the store does not wait, as in memory; otherwise in the background."""
         try:
             awaited = work.send(None)
-        except (StopIteration, Lost):
+        except (StopIteration, TaskLost):
             return
 
         async def rest() -> None:
-            with contextlib.suppress(Lost):
+            with contextlib.suppress(TaskLost):
                 await resume(work, awaited)
 
-        self._run.keeper.spawn(rest())
+        self._run.records.spawn(rest())
 
     async def _write_notes(self) -> None:
         try:
             while self._notes and self._run.is_ours:
                 await self.flush()
                 await asyncio.sleep(NOTE_SECONDS)
-        except Lost:
+        except TaskLost:
             return
         finally:
             self._noting = False
 
     async def flush(self) -> None:
-        """Write what was noted."""
+        """Write the notes."""
         while self._notes:
             message = self._notes.popleft()
 
             def noted(record: TaskRecord, message: str = message) -> TaskRecord:
-                return self._run.keeper.moved(record, message=message)
+                return self._run.records.moved(record, message=message)
 
             await self._run.write(noted)
 
-    # What a request's own voice does
+    # Methods of a request's own voice
 
     def notification(self, method: str, params: dict[str, Any]) -> bytes:
         if method == "notifications/progress" and isinstance(params.get("message"), str):
             self.note(params["message"])
         return self._inner.notification(method, params)
 
-    def result(self, call: Call, result: Any) -> bytes:
+    def result(self, call: IncomingCall, result: Any) -> bytes:
         return self._inner.result(call, result)
 
-    def error(self, call: Call, error: ProtocolError) -> bytes:
+    def error(self, call: IncomingCall, error: ProtocolError) -> bytes:
         return self._inner.error(call, error)
 
     def logs(self, exchange: Exchange, level: str) -> bool:
@@ -392,12 +394,12 @@ class TaskVoice:
         return self._inner.lacks(capability, required)
 
 
-def _done(journal: Journal, key: str, reply: Reply) -> Journal:
-    left = [one for one in journal.begun if one != key]
+def _done(journal: TaskJournal, key: str, reply: JournalReply) -> TaskJournal:
+    left = [step for step in journal.begun if step != key]
     return replace(journal, begun=left, steps={**journal.steps, key: reply})
 
 
-def _answered(journal: Journal, ask: Ask, reply: Reply) -> Journal:
+def _answered(journal: TaskJournal, ask: InputRequest, reply: JournalReply) -> TaskJournal:
     return replace(journal, asked={**journal.asked, ask.key: ask}, answers={**journal.answers, ask.key: reply})
 
 

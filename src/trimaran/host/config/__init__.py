@@ -15,88 +15,46 @@ Only load.py and files.py touch the disk; nothing here connects to anything or s
 configuration is a value: a change of a file is seen by the next load (R237).
 """
 
-from __future__ import annotations
+from trimaran.lazy_names import lazy_names
 
-# `typing` is not loaded by the interpreter itself.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
-    from .clients import CLIENTS, Client
-    from .load import load_config, read_config
-    from .machine import Machine
-    from .mask import masked
+    from .clients import CLIENTS as CLIENTS, ClientApp as ClientApp
+    from .load import load_config as load_config, read_config as read_config
+    from .machine import Machine as Machine
+    from .mask import masked as masked
     from .model import (
-        ConfigUnusable,
-        FailedEntry,
-        HostConfig,
-        OAuthEntry,
-        Problem,
-        RuleEntry,
-        ServerEntry,
-        Source,
-        ToolEntry,
+        ConfigUnusable as ConfigUnusable,
+        FailedEntry as FailedEntry,
+        HostConfig as HostConfig,
+        OAuthEntry as OAuthEntry,
+        Problem as Problem,
+        RuleEntry as RuleEntry,
+        ServerEntry as ServerEntry,
+        Source as Source,
+        ToolSettings as ToolSettings,
     )
-    from .transfer import Exported, Imported, export_servers, import_servers, merge_servers, write_servers
-    from .values import read_duration, read_size
-
-_HOMES = {
-    "clients": ("CLIENTS", "Client"),
-    "load": ("load_config", "read_config"),
-    "machine": ("Machine",),
-    "mask": ("masked",),
-    "model": (
-        "ConfigUnusable",
-        "FailedEntry",
-        "HostConfig",
-        "OAuthEntry",
-        "Problem",
-        "RuleEntry",
-        "ServerEntry",
-        "Source",
-        "ToolEntry",
-    ),
-    "transfer": ("Exported", "Imported", "export_servers", "import_servers", "merge_servers", "write_servers"),
-    "values": ("read_duration", "read_size"),
-}
-
-__all__ = [
-    "CLIENTS",
-    "Client",
-    "ConfigUnusable",
-    "Exported",
-    "FailedEntry",
-    "HostConfig",
-    "Imported",
-    "Machine",
-    "OAuthEntry",
-    "Problem",
-    "RuleEntry",
-    "ServerEntry",
-    "Source",
-    "ToolEntry",
-    "export_servers",
-    "import_servers",
-    "load_config",
-    "masked",
-    "merge_servers",
-    "read_config",
-    "read_duration",
-    "read_size",
-    "write_servers",
-]
-
-
-def __getattr__(name: str) -> Any:
-    import importlib
-
-    for home, names in _HOMES.items():
-        if name in names:
-            value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
-            globals()[name] = value
-            return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    from .transfer import (
+        Exported as Exported,
+        Imported as Imported,
+        export_servers as export_servers,
+        import_servers as import_servers,
+        merge_servers as merge_servers,
+        write_servers as write_servers,
+    )
+    from .values import read_duration as read_duration, read_size as read_size
+else:
+    __all__, __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "clients": "CLIENTS ClientApp",
+            "load": "load_config read_config",
+            "machine": "Machine",
+            "mask": "masked",
+            "model": (
+                "ConfigUnusable FailedEntry HostConfig OAuthEntry Problem RuleEntry ServerEntry Source ToolSettings"
+            ),
+            "transfer": "Exported Imported export_servers import_servers merge_servers write_servers",
+            "values": "read_duration read_size",
+        },
+    )

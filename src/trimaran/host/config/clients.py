@@ -26,7 +26,7 @@ from typing import Any, Final, Literal, cast, final
 
 from msgspec import Struct
 
-from .forms import Codex, Form, Goose, Inputs, OpenCode, Spelled, Spelling
+from .client_formats import ClientFormat, Codex, Goose, Inputs, JsonFormat, JsonKeys, OpenCode
 from .jsontext import lines_of as json_lines
 from .jsontext import read_json
 from .machine import Machine
@@ -36,16 +36,16 @@ from .tomltext import read_toml
 from .yamltext import lines_of as yaml_lines
 from .yamltext import read_yaml
 
-__all__ = ["CLIENTS", "Client", "client_of", "read_content"]
+__all__ = ["CLIENTS", "ClientApp", "client_of", "read_content"]
 
 
 @final
-class Client(Struct, frozen=True, kw_only=True):
+class ClientApp(Struct, frozen=True, kw_only=True):
     """A program, its files, and how it writes a server."""
 
     name: str
     title: str
-    form: Form
+    form: ClientFormat
     language: Literal["json", "toml", "yaml"] = "json"
     key: str = "mcpServers"
     """Where the servers stand in the file."""
@@ -77,17 +77,19 @@ class Client(Struct, frozen=True, kw_only=True):
 
     def servers(self, content: Mapping[str, Any], machine: Machine, file: str) -> dict[str, Any]:
         """The entries in a file's content."""
-        found = _table(content.get(self.key), self.key, file)
-        if self.name == "vscode" and not found and isinstance(content.get("mcp"), Mapping):
+        entries = _table(content.get(self.key), self.key, file)
+        if self.name == "vscode" and not entries and isinstance(content.get("mcp"), Mapping):
             # Where they stood before they had a file of their own: in settings.json.
-            found = _table(content["mcp"].get("servers"), "mcp.servers", file)
-        if self.name == "opencode" and _is_nested(found.get("servers")):
-            found = {name: one for name, one in found.items() if name not in ("servers", "timeout")} | found["servers"]
+            entries = _table(content["mcp"].get("servers"), "mcp.servers", file)
+        if self.name == "opencode" and _is_nested(entries.get("servers")):
+            entries = {name: entry for name, entry in entries.items() if name not in ("servers", "timeout")} | entries[
+                "servers"
+            ]
         if self.name == "claude-code":
             projects = _table(content.get("projects"), "projects", file)
             here = _table(projects.get(machine.workspace), f"projects.{machine.workspace}", file)
-            found = {**found, **_table(here.get("mcpServers"), "mcpServers", file)}
-        return found
+            entries = {**entries, **_table(here.get("mcpServers"), "mcpServers", file)}
+        return entries
 
     def lines(self, text: str, machine: Machine, file: str) -> dict[str, int]:
         """On which line each server stands."""
@@ -97,14 +99,14 @@ class Client(Struct, frozen=True, kw_only=True):
             }
         if self.language == "yaml":
             return yaml_lines(text, self.key)
-        found = json_lines(text, (self.key,), file)
-        if self.name == "vscode" and not found:
-            found = json_lines(text, ("mcp", "servers"), file)
+        line_numbers = json_lines(text, (self.key,), file)
+        if self.name == "vscode" and not line_numbers:
+            line_numbers = json_lines(text, ("mcp", "servers"), file)
         if self.name == "opencode":
-            found |= json_lines(text, ("mcp", "servers"), file)
+            line_numbers |= json_lines(text, ("mcp", "servers"), file)
         if self.name == "claude-code":
-            found |= json_lines(text, ("projects", machine.workspace, "mcpServers"), file)
-        return found
+            line_numbers |= json_lines(text, ("projects", machine.workspace, "mcpServers"), file)
+        return line_numbers
 
     def inputs(self, content: Mapping[str, Any]) -> Inputs:
         """What VS Code asks a person for, by id."""
@@ -113,8 +115,8 @@ class Client(Struct, frozen=True, kw_only=True):
             listed = content["mcp"].get("inputs")
         if self.name != "vscode" or not isinstance(listed, list):
             return {}
-        asked = (cast("Mapping[str, Any]", one) for one in cast("list[Any]", listed) if isinstance(one, Mapping))
-        return {str(one.get("id")): one for one in asked}
+        tables = (cast("Mapping[str, Any]", item) for item in cast("list[Any]", listed) if isinstance(item, Mapping))
+        return {str(item.get("id")): item for item in tables}
 
     def switched_off(self, content: Mapping[str, Any]) -> Callable[[str], bool]:
         """Gemini CLI and Qwen Code switch servers off in a list beside them."""
@@ -140,49 +142,49 @@ def _table(value: Any, key: str, file: str) -> dict[str, Any]:
     return dict(cast("Mapping[str, Any]", value))
 
 
-_PLAIN: Final = Spelling(title="Claude Code", style="plain", type_for="remote", milliseconds="timeout", oauth="claude")
+_PLAIN: Final = JsonKeys(title="Claude Code", style="plain", type_for="remote", milliseconds="timeout", oauth="claude")
 
 _ALL: Final = (
-    Client(
+    ClientApp(
         name="mcp-json",
         title=".mcp.json",
-        form=Spelled(Spelling(title=".mcp.json", style="plain", type_for="remote", cwd=True, oauth="claude")),
+        form=JsonFormat(JsonKeys(title=".mcp.json", style="plain", type_for="remote", cwd=True, oauth="claude")),
         project=(".mcp.json",),
         after="Restart what reads it",
     ),
-    Client(
+    ClientApp(
         name="claude-desktop",
         title="Claude Desktop",
-        form=Spelled(Spelling(title="Claude Desktop", remote=False)),
+        form=JsonFormat(JsonKeys(title="Claude Desktop", remote=False)),
         user=lambda machine: machine.app_data / "Claude" / "claude_desktop_config.json",
         after="Quit Claude Desktop and start it again",
     ),
-    Client(
+    ClientApp(
         name="claude-code",
         title="Claude Code",
-        form=Spelled(_PLAIN),
+        form=JsonFormat(_PLAIN),
         user=lambda machine: (machine.named_by("CLAUDE_CONFIG_DIR") or machine.in_home()) / ".claude.json",
         project=(".mcp.json",),
         after="Start a new session of Claude Code; /mcp shows its servers",
     ),
-    Client(
+    ClientApp(
         name="cursor",
         title="Cursor",
-        form=Spelled(Spelling(title="Cursor", style="env", folder=True, oauth="cursor")),
+        form=JsonFormat(JsonKeys(title="Cursor", style="env", folder=True, oauth="cursor")),
         user=lambda machine: machine.in_home(".cursor", "mcp.json"),
         project=(".cursor", "mcp.json"),
         after="Restart Cursor, and switch the server on in its settings",
     ),
-    Client(
+    ClientApp(
         name="vscode",
         title="VS Code",
-        form=Spelled(Spelling(title="VS Code", style="env", folder=True, type_for="all", cwd=True)),
+        form=JsonFormat(JsonKeys(title="VS Code", style="env", folder=True, type_for="all", cwd=True)),
         key="servers",
         user=lambda machine: machine.app_data / "Code" / "User" / "mcp.json",
         project=(".vscode", "mcp.json"),
         after="Start the server with the command MCP: List Servers",
     ),
-    Client(
+    ClientApp(
         name="codex",
         title="Codex",
         form=Codex(),
@@ -192,11 +194,11 @@ _ALL: Final = (
         project=(".codex", "config.toml"),
         after="Start a new session of Codex; /mcp shows its servers",
     ),
-    Client(
+    ClientApp(
         name="gemini",
         title="Gemini CLI",
-        form=Spelled(
-            Spelling(
+        form=JsonFormat(
+            JsonKeys(
                 title="Gemini CLI",
                 style="bare",
                 type_for="remote",
@@ -210,11 +212,11 @@ _ALL: Final = (
         project=(".gemini", "settings.json"),
         after="Start a new session of Gemini CLI; /mcp shows its servers",
     ),
-    Client(
+    ClientApp(
         name="qwen",
         title="Qwen Code",
-        form=Spelled(
-            Spelling(
+        form=JsonFormat(
+            JsonKeys(
                 title="Qwen Code",
                 style="bare",
                 url="httpUrl",
@@ -229,11 +231,11 @@ _ALL: Final = (
         project=(".qwen", "settings.json"),
         after="Start a new session of Qwen Code; /mcp shows its servers",
     ),
-    Client(
+    ClientApp(
         name="copilot",
         title="Copilot CLI",
-        form=Spelled(
-            Spelling(
+        form=JsonFormat(
+            JsonKeys(
                 title="Copilot CLI",
                 style="shell",
                 url_style="none",
@@ -251,7 +253,7 @@ _ALL: Final = (
         project=(".github", "mcp.json"),
         after="Start a new session of Copilot CLI; /mcp show lists its servers",
     ),
-    Client(
+    ClientApp(
         name="opencode",
         title="opencode",
         form=OpenCode(),
@@ -261,7 +263,7 @@ _ALL: Final = (
         others=("opencode.jsonc",),
         after="Start opencode again; opencode mcp list shows its servers",
     ),
-    Client(
+    ClientApp(
         name="goose",
         title="Goose",
         form=Goose(),
@@ -274,11 +276,11 @@ _ALL: Final = (
         ),
         after="Start a new session of Goose",
     ),
-    Client(
+    ClientApp(
         name="windsurf",
         title="Windsurf",
-        form=Spelled(
-            Spelling(
+        form=JsonFormat(
+            JsonKeys(
                 title="Windsurf",
                 style="env",
                 url="serverUrl",
@@ -290,10 +292,10 @@ _ALL: Final = (
         user=lambda machine: machine.in_home(".codeium", "windsurf", "mcp_config.json"),
         after="Press the refresh button of its list of servers",
     ),
-    Client(
+    ClientApp(
         name="zed",
         title="Zed",
-        form=Spelled(Spelling(title="Zed", off=("enabled", False))),
+        form=JsonFormat(JsonKeys(title="Zed", off=("enabled", False))),
         key="context_servers",
         user=lambda machine: (
             machine.app_data / "Zed" / "settings.json"
@@ -307,7 +309,7 @@ _ALL: Final = (
     ),
 )
 
-CLIENTS: Final[Mapping[str, Client]] = {client.name: client for client in _ALL}
+CLIENTS: Final[Mapping[str, ClientApp]] = {client.name: client for client in _ALL}
 
 
 def read_content(text: str, language: str, file: str) -> dict[str, Any]:
@@ -324,7 +326,7 @@ def read_content(text: str, language: str, file: str) -> dict[str, Any]:
     return cast("dict[str, Any]", content)
 
 
-def client_of(file: PurePath, text: str) -> Client:
+def client_of(file: PurePath, text: str) -> ClientApp:
     """Whose file this is, by its name and what is in it; ConfigUnusable if nobody's."""
     if file.suffix == ".toml":
         content = read_content(text, "toml", str(file))

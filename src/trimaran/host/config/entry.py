@@ -28,7 +28,7 @@ from .model import (
     ServerEntry,
     Source,
     SubjectTokenType,
-    ToolEntry,
+    ToolSettings,
     Transport,
 )
 from .tomltext import key_text
@@ -164,14 +164,14 @@ def read_entry(
         return FailedEntry(name=name, source=source, problems=tuple(notes.problems), line=notes.line(""))
     whole = cast("Mapping[str, Any]", table)
     reading = _Reading(whole, machine, notes)
-    made = reading.entry(name, source, lines)
+    entry = reading.entry(name, source, lines)
     if not notes.problems:
-        return made
+        return entry
     return FailedEntry(
         name=name,
         source=source,
         problems=tuple(notes.problems),
-        disabled=made.disabled,
+        disabled=entry.disabled,
         table=whole,
         line=notes.line(""),
     )
@@ -244,14 +244,14 @@ class _Reading:
             self._notes.add(key, f"a text in quotes is expected, not {_kind(value)}")
             return ""
         try:
-            made = expand(value, self._variables)
+            expanded = expand(value, self._variables)
         except Unexpandable as error:
             self._notes.add(key, str(error), error.kind)
             return ""
-        if "\0" in made:
+        if "\0" in expanded:
             self._notes.add(key, "there is a NUL character in it, which no program can be given")
             return ""
-        return made
+        return expanded
 
     def _texts(self, key: str) -> dict[str, str]:
         return {name: self._text(f"{key}.{name}", value) for name, value in self._map(key).items()}
@@ -269,17 +269,17 @@ class _Reading:
 
     def _transport(self) -> Transport:
         key = "transport" if "transport" in self._table else "type"
-        given = self._table.get(key, "stdio")
-        if self._table.get("type", given) != given:
+        transport = self._table.get(key, "stdio")
+        if self._table.get("type", transport) != transport:
             self._notes.add(
                 "type", "type is another word for transport, and they differ: keep one of them", "contradiction"
             )
-        if given in _TRANSPORTS:
-            return given
-        better = _SPELLINGS.get(given) if isinstance(given, str) else None
+        if transport in _TRANSPORTS:
+            return transport
+        better = _SPELLINGS.get(transport) if isinstance(transport, str) else None
         hint = f'; write "{better}"' if better else ""
-        shown = f'"{given[:40]}"' if isinstance(given, str) else _kind(given)
-        self._notes.add(key, f'{shown} is no transport: "stdio", "http" and "sse" are{hint}', "invalid_transport")
+        quoted = f'"{transport[:40]}"' if isinstance(transport, str) else _kind(transport)
+        self._notes.add(key, f'{quoted} is no transport: "stdio", "http" and "sse" are{hint}', "invalid_transport")
         return "http" if "url" in self._table else "stdio"
 
     def _refuse_the_other(self, transport: Transport) -> None:
@@ -328,7 +328,7 @@ class _Reading:
         if not isinstance(value, list):
             self._notes.add("args", f'a list of texts is expected, args = ["-y", "server"], not {_kind(value)}')
             return ()
-        return tuple(self._text(f"args[{at}]", one) for at, one in enumerate(cast("list[Any]", value)))
+        return tuple(self._text(f"args[{at}]", argument) for at, argument in enumerate(cast("list[Any]", value)))
 
     def _remote(self) -> dict[str, Any]:
         headers = self._texts("headers")
@@ -359,23 +359,23 @@ class _Reading:
     # --- authorization -----------------------------------------------------------------------------------------------
 
     def _oauth(self, headers: Mapping[str, str]) -> tuple[OAuthMode, OAuthEntry | None]:
-        given: Any = self._table.get("oauth")
+        oauth: Any = self._table.get("oauth")
         details, key = self._map("oauth_config"), "oauth_config"
-        if isinstance(given, Mapping):  # C32: [server.X.oauth] with a mode says both at once
+        if isinstance(oauth, Mapping):  # C32: [server.X.oauth] with a mode says both at once
             if "oauth_config" in self._table:
                 self._notes.add("oauth_config", "oauth is a table already: keep one of the two", "contradiction")
-            details, key = cast("Mapping[str, Any]", given), "oauth"
-            given = details.get("mode", "manual" if {"auth_url", "token_url"} & details.keys() else "auto")
+            details, key = cast("Mapping[str, Any]", oauth), "oauth"
+            oauth = details.get("mode", "manual" if {"auth_url", "token_url"} & details.keys() else "auto")
             details = {name: value for name, value in details.items() if name != "mode"}
         by_hand = next((name for name in headers if name.lower() == "authorization"), None)
-        if given is None:  # C31: who brings credentials along needs no others
-            given = "off" if by_hand is not None and not details else "auto"
-        if given not in OAUTH_KEYS:
+        if oauth is None:  # C31: who brings credentials along needs no others
+            oauth = "off" if by_hand is not None and not details else "auto"
+        if oauth not in OAUTH_KEYS:
             at = "oauth.mode" if key == "oauth" else "oauth"
             modes = ", ".join(f'"{mode}"' for mode in OAUTH_KEYS)
-            self._notes.add(at, f"one of {modes} is expected, not {_shown(given)}", "invalid_oauth_mode")
+            self._notes.add(at, f"one of {modes} is expected, not {_shown(oauth)}", "invalid_oauth_mode")
             return "off", None
-        mode: OAuthMode = given
+        mode: OAuthMode = oauth
         if mode != "off" and by_hand is not None:
             self._notes.add(
                 f"headers.{by_hand}",
@@ -393,13 +393,13 @@ class _Reading:
             return None
         for name in details:
             if name in _OAUTH and name not in OAUTH_KEYS[mode]:
-                others = " or ".join(f'"{one}"' for one, keys in OAUTH_KEYS.items() if name in keys)
+                others = " or ".join(f'"{other_mode}"' for other_mode, keys in OAUTH_KEYS.items() if name in keys)
                 hint = '; "auto" finds it out' if mode == "auto" and name in ("auth_url", "token_url") else ""
                 message = f'{name} goes with oauth = {others}, not with "{mode}"{hint}'
                 self._notes.add(f"{key}.{name}", message, "contradiction")
-        made = self._oauth_values(mode, details, key)
-        self._require_oauth(mode, details, made, key)
-        return OAuthEntry(**made) if details else None
+        values = self._oauth_values(mode, details, key)
+        self._require_oauth(mode, details, values, key)
+        return OAuthEntry(**values) if details else None
 
     def _oauth_values(self, mode: OAuthMode, details: Mapping[str, Any], key: str) -> dict[str, Any]:
         values: dict[str, Any] = {}
@@ -418,7 +418,7 @@ class _Reading:
                 elif name in _OAUTH_URLS and (wrong := _url_problem(text) or _plain_http(text)):
                     self._notes.add(at, f"{mask_url(str(value))!r} {wrong}", "invalid_url")
                 elif name == "subject_token_type" and text not in SUBJECT_TOKEN_TYPES:
-                    kinds = ", ".join(f'"{one}"' for one in SUBJECT_TOKEN_TYPES)
+                    kinds = ", ".join(f'"{kind}"' for kind in SUBJECT_TOKEN_TYPES)
                     self._notes.add(at, f"one of {kinds} is expected, not {_shown(text)}")
         return values
 
@@ -432,12 +432,14 @@ class _Reading:
             elif name not in values and not self._failed(name):
                 self._notes.add(f"{key}.{name}", f'{name} is empty, which oauth = "{mode}" does not allow', kind)
         for names, is_needed in _ONE_OF.get(mode, ()):
-            said = [name for name in names if name in details]
-            if len(said) > 1:
-                self._notes.add(f"{key}.{said[1]}", f"{said[0]} says this already: keep one of them", "contradiction")
-            elif is_needed and (not said or (said[0] not in values and not self._failed(said[0]))):
+            present = [name for name in names if name in details]
+            if len(present) > 1:
+                self._notes.add(
+                    f"{key}.{present[1]}", f"{present[0]} says this already: keep one of them", "contradiction"
+                )
+            elif is_needed and (not present or (present[0] not in values and not self._failed(present[0]))):
                 message = f'oauth = "{mode}" needs one of {", ".join(names)}'
-                self._notes.add(f"{key}.{said[0]}" if said else key, message, "oauth_incomplete")
+                self._notes.add(f"{key}.{present[0]}" if present else key, message, "oauth_incomplete")
         if "client_secret" in values and "client_id" not in details and mode == "auto":
             message = "the client_id that this secret belongs to is missing"
             self._notes.add(f"{key}.client_secret", message, "oauth_no_client_id")
@@ -451,16 +453,16 @@ class _Reading:
         if not isinstance(value, list):
             self._notes.add(key, f'a list of texts is expected, scopes = ["read"], not {_kind(value)}')
             return ()
-        made = tuple(self._text(f"{key}[{at}]", one) for at, one in enumerate(cast("list[Any]", value)))
-        for scope in made:
+        scopes = tuple(self._text(f"{key}[{at}]", item) for at, item in enumerate(cast("list[Any]", value)))
+        for scope in scopes:
             if " " in scope:
                 self._notes.add(key, "a scope holds no blank: write each as a text of its own")
-        return made
+        return scopes
 
     # --- tools -------------------------------------------------------------------------------------------------------
 
-    def _tools(self) -> dict[str, ToolEntry]:
-        made: dict[str, ToolEntry] = {}
+    def _tools(self) -> dict[str, ToolSettings]:
+        settings: dict[str, ToolSettings] = {}
         for name, value in self._map("tools").items():
             key = f"tools.{name}"
             if not isinstance(value, Mapping):
@@ -474,8 +476,8 @@ class _Reading:
                     timeout = read_duration(table["timeout"])
                 except ValueError as error:
                     self._notes.add(f"{key}.timeout", str(error))
-            made[name] = ToolEntry(timeout=timeout)
-        return made
+            settings[name] = ToolSettings(timeout=timeout)
+        return settings
 
 
 def read_rules(
@@ -486,7 +488,7 @@ def read_rules(
     key: str = "permissions",
 ) -> tuple[RuleEntry, ...]:
     """The rules of a `permissions` table; what is wrong goes to `complain(key, message)`."""
-    made: list[RuleEntry] = []
+    rules: list[RuleEntry] = []
     for name, listed in table.items():
         at = f"{key}.{name}"
         if name not in _ACTIONS:
@@ -498,11 +500,11 @@ def read_rules(
         if not isinstance(listed, list):
             complain(at, f'a list of patterns is expected, {name} = ["read_*"], not {_kind(listed)}')
             continue
-        for number, one in enumerate(cast("list[Any]", listed)):
-            rule = _rule(one, f"{at}[{number}]", complain)
+        for number, item in enumerate(cast("list[Any]", listed)):
+            rule = _rule(item, f"{at}[{number}]", complain)
             if rule is not None:
-                made.append(RuleEntry(action=name, source=source, line=line_of(at), **rule))
-    return tuple(made)
+                rules.append(RuleEntry(action=name, source=source, line=line_of(at), **rule))
+    return tuple(rules)
 
 
 def _rule(value: Any, key: str, complain: Callable[[str, str], None]) -> dict[str, Any] | None:
@@ -515,16 +517,16 @@ def _rule(value: Any, key: str, complain: Callable[[str, str], None]) -> dict[st
     if not isinstance(pattern, str) or not pattern:
         complain(key, f"a pattern is expected, a text that is not empty, not {_kind(pattern)}")
         return None
-    made: dict[str, Any] = {"pattern": pattern}
+    fields: dict[str, Any] = {"pattern": pattern}
     for name in ("comment", "reason", "expires_at"):
-        given = table.get(name)
-        if given is None:
+        text = table.get(name)
+        if text is None:
             continue
-        if isinstance(given, (int, float, Sequence, Mapping)) and not isinstance(given, str):
-            complain(f"{key}.{name}", f"a text is expected, not {_kind(given)}")
+        if isinstance(text, (int, float, Sequence, Mapping)) and not isinstance(text, str):
+            complain(f"{key}.{name}", f"a text is expected, not {_kind(text)}")
             return None
-        made[name] = str(given)  # a date of TOML reads as ISO 8601
-    return made
+        fields[name] = str(text)  # a date of TOML reads as ISO 8601
+    return fields
 
 
 def _flag(value: Any) -> bool:

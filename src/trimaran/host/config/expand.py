@@ -38,19 +38,19 @@ Part: TypeAlias = str | Reference
 
 def parts_of(text: str) -> list[Part]:
     """The text as plain pieces and references."""
-    found: list[Part] = []
+    parts: list[Part] = []
     at = 0
     while (start := text.find("${", at)) >= 0:
         end = text.find("}", start)
         if end < 0:
             raise Unexpandable("a `${` is never closed: write ${NAME} or ${NAME:-default}")
         if start > at:
-            found.append(text[at:start])
-        found.append(_reference(text[start + 2 : end]))
+            parts.append(text[at:start])
+        parts.append(_reference(text[start + 2 : end]))
         at = end + 1
-    if at < len(text) or not found:
-        found.append(text[at:])
-    return found
+    if at < len(text) or not parts:
+        parts.append(text[at:])
+    return parts
 
 
 def _reference(inside: str) -> Reference:
@@ -72,15 +72,15 @@ def text_of(parts: list[Part]) -> str:
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
     """The text with every reference filled in."""
-    made: list[str] = []
+    pieces: list[str] = []
     for part in parts_of(text):
         if isinstance(part, str):
-            made.append(part)
+            pieces.append(part)
             continue
         known = variables.get(part.name, part.default)
         if known is None:
             unset = Unexpandable(f"${{{part.name}}} is not set: set it, or write a default, ${{{part.name}:-...}}")
             unset.kind = "missing_env"
             raise unset
-        made.append(known)
-    return "".join(made)
+        pieces.append(known)
+    return "".join(pieces)

@@ -56,8 +56,8 @@ class _Reader:
         return node
 
     def skip(self, at: int) -> int:
-        found = _BLANK.match(self.text, at)
-        return found.end() if found else at
+        blank = _BLANK.match(self.text, at)
+        return blank.end() if blank else at
 
     def _fail(self, at: int, reason: str) -> NoReturn:
         raise ConfigUnusable(
@@ -75,20 +75,20 @@ class _Reader:
         if sign == '"':
             value, end = self._string(at)
             return _Node(at, end, value)
-        found = _WORD.match(self.text, at)
-        if found is None:
+        word = _WORD.match(self.text, at)
+        if word is None:
             self._fail(at, "a value is expected: a text in quotes, a number, true, false, null, { or [")
         try:
-            return _Node(at, found.end(), json.loads(found[0]))
+            return _Node(at, word.end(), json.loads(word[0]))
         except ValueError:  # thousands of digits
             self._fail(at, "this number is too long")
 
     def _string(self, at: int) -> tuple[str, int]:
-        found = _STRING.match(self.text, at)
-        if found is None:
+        match = _STRING.match(self.text, at)
+        if match is None:
             self._fail(at, "a text in quotes is expected, on one line")
         try:
-            return json.loads(found[0]), found.end()
+            return json.loads(match[0]), match.end()
         except ValueError:
             self._fail(at, "this text has an escape that JSON does not know")
 
@@ -146,7 +146,7 @@ def lines_of(text: str, path: Path, file: str) -> dict[str, int]:
     node: _Node | None = _Reader(text, file).whole() if text.strip() else None
     for key in path:
         node = (node.members or {}).get(key, (0, None))[1] if node is not None else None
-    ends = [found.start() for found in re.finditer("\n", text)]
+    ends = [newline.start() for newline in re.finditer("\n", text)]
     members = (node.members or {}) if node is not None else {}
     return {key: bisect.bisect_left(ends, at) + 1 for key, (at, _) in members.items()}
 
@@ -171,7 +171,7 @@ def set_member(text: str, path: Path, value: Any, file: str) -> str:
     for key in reversed(path[depth + 1 :]):
         nested = {key: nested}
     if depth == len(path):
-        made = text[: node.start] + _dumped(text, value, _indent_at(text, node.start)) + text[node.end :]
+        edited = text[: node.start] + _dumped(text, value, _indent_at(text, node.start)) + text[node.end :]
     elif node.members is None:
         raise ConfigUnusable(
             Problem(
@@ -183,9 +183,9 @@ def set_member(text: str, path: Path, value: Any, file: str) -> str:
             )
         )
     else:
-        made = _insert(reader, node, path[depth], nested)
-    _check(root.value, made, path, value, file)
-    return made
+        edited = _insert(reader, node, path[depth], nested)
+    _check(root.value, edited, path, value, file)
+    return edited
 
 
 def _insert(reader: _Reader, node: _Node, key: str, value: Any) -> str:
@@ -206,11 +206,11 @@ def _insert(reader: _Reader, node: _Node, key: str, value: Any) -> str:
     while text[end - 1] in " \t\r\n":
         end -= 1
     newline = "\r\n" if "\r\n" in text else "\n"
-    made = f"{newline}{indent}{json.dumps(key, ensure_ascii=False)}: {_dumped(text, value, indent)}"
+    member = f"{newline}{indent}{json.dumps(key, ensure_ascii=False)}: {_dumped(text, value, indent)}"
     tail = text[end:close] if "\n" in text[end:close] else f"{newline}{outer}"
     if comma_at is not None:
-        return f"{text[:comma_at]},{text[comma_at:end]}{made}{tail}{text[close:]}"
-    return f"{text[:end]}{made}{tail}{text[close:]}"
+        return f"{text[:comma_at]},{text[comma_at:end]}{member}{tail}{text[close:]}"
+    return f"{text[:end]}{member}{tail}{text[close:]}"
 
 
 def _indent_at(text: str, at: int) -> str:
@@ -221,8 +221,8 @@ def _indent_at(text: str, at: int) -> str:
 
 def _unit(text: str) -> str:
     """One step of indentation, as this file has it."""
-    found = re.search(r"\n([ \t]+)\S", text)
-    return ("\t" if found[1][0] == "\t" else found[1][:8]) if found else "  "
+    match = re.search(r"\n([ \t]+)\S", text)
+    return ("\t" if match[1][0] == "\t" else match[1][:8]) if match else "  "
 
 
 def _dumped(text: str, value: Any, indent: str) -> str:
@@ -240,6 +240,6 @@ def _check(before: Any, made: str, path: Path, value: Any, file: str) -> None:
     except ConfigUnusable:
         after = None
     if after != before:
-        shown = json.dumps(masked({path[-1]: value}), indent=2, ensure_ascii=False)
-        message = f"this cannot be put in without changing the rest; add it by hand:\n{shown}"
+        snippet = json.dumps(masked({path[-1]: value}), indent=2, ensure_ascii=False)
+        message = f"this cannot be put in without changing the rest; add it by hand:\n{snippet}"
         raise ConfigUnusable(Problem(file, message, ".".join(path), kind="config_parse"))

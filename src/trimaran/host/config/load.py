@@ -103,8 +103,8 @@ def read_config(texts: Sequence[tuple[Source, str]], machine: Machine) -> HostCo
         digests={
             source.file: hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() for source, text in texts
         },
-        servers={name: one for name, one in read.items() if isinstance(one, ServerEntry)},
-        failed={name: one for name, one in read.items() if isinstance(one, FailedEntry)},
+        servers={name: entry for name, entry in read.items() if isinstance(entry, ServerEntry)},
+        failed={name: entry for name, entry in read.items() if isinstance(entry, FailedEntry)},
         replaced=replaced,
         rules=tuple(rules),
         problems=tuple(problems),
@@ -148,7 +148,7 @@ def _global_rules(whole: Mapping[str, Any], source: Source, lines: Mapping[KeyPa
 
 
 def _unknown(whole: Mapping[str, Any], source: Source, lines: Mapping[KeyPath, int]) -> list[Problem]:
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for key in whole:
         if key in _TOP:
             continue
@@ -158,8 +158,8 @@ def _unknown(whole: Mapping[str, Any], source: Source, lines: Mapping[KeyPath, i
         else:
             hint = f"did you mean {near[0]!r}?" if near else "known are server and permissions"
         message = f"this key is not known, and ignored; {hint}"
-        found.append(Problem(source.file, message, key, lines.get((key,)), "unknown_key"))
-    return found
+        problems.append(Problem(source.file, message, key, lines.get((key,)), "unknown_key"))
+    return problems
 
 
 def _by_server(lines: Mapping[KeyPath, int]) -> dict[str, dict[str, int]]:

@@ -75,8 +75,8 @@ class Machine(Struct, frozen=True, kw_only=True):
     def named_by(self, variable: str) -> PurePath | None:
         """The directory a variable names. The XDG specification: what is not absolute is ignored."""
         named = self.environ.get(variable, "")
-        found = self.path(named)
-        return found if named and found.is_absolute() else None
+        path = self.path(named)
+        return path if named and path.is_absolute() else None
 
     @property
     def xdg_config(self) -> PurePath:

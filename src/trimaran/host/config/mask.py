@@ -38,11 +38,11 @@ def _value(key: str, value: Any) -> Any:
     if isinstance(value, Mapping):
         inner = cast("Mapping[str, Any]", value)
         if key in _SECRET_MAPS:
-            return {name: _hidden(one) for name, one in inner.items()}
+            return {name: _hidden(item) for name, item in inner.items()}
         return masked(inner)
     if isinstance(value, (list, tuple)):
         listed = cast("Sequence[Any]", value)
-        return mask.mask_arguments(listed, mask_text) if key == "args" else [_value(key, one) for one in listed]
+        return mask.mask_arguments(listed, mask_text) if key == "args" else [_value(key, item) for item in listed]
     if not isinstance(value, str):
         return value
     if is_secret_key(key):
@@ -69,11 +69,11 @@ def mask_text(text: str) -> str:
         parts = parts_of(text)
     except Unexpandable:
         return MASK
-    made = (
+    hidden = (
         MASK if isinstance(part, str) else str(part if not part.default else Reference(part.name, MASK))
         for part in parts
     )
-    return "".join(made)
+    return "".join(hidden)
 
 
 def mask_url(text: str) -> str:

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from trimaran.errors import ConfigError
 
-from ..plain import visible
+from ..terminal_text import visible
 
 __all__ = [
     "UNATTENDED",
@@ -32,7 +32,7 @@ __all__ = [
     "ServerEntry",
     "Source",
     "SubjectTokenType",
-    "ToolEntry",
+    "ToolSettings",
     "Transport",
 ]
 
@@ -133,7 +133,7 @@ class RuleEntry(Struct, frozen=True, kw_only=True):
 
 
 @final
-class ToolEntry(Struct, frozen=True, kw_only=True):
+class ToolSettings(Struct, frozen=True, kw_only=True):
     """What `[server.X.tools.Y]` says about one tool."""
 
     timeout: float | None = None
@@ -218,7 +218,7 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     output_limit: int = 2 * 1024 * 1024
     """Bytes of a result that are kept."""
     lazy: bool = False
-    tools: Mapping[str, ToolEntry] = field(default_factory=dict[str, ToolEntry])
+    tools: Mapping[str, ToolSettings] = field(default_factory=dict[str, ToolSettings])
     permissions: tuple[RuleEntry, ...] = ()
     """Globs over this server's own tool names (R238), in the order written."""
 

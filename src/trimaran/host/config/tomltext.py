@@ -48,10 +48,10 @@ def read_toml(text: str, file: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        said = str(error)
-        place = _PLACE.search(said)
+        message = str(error)
+        place = _PLACE.search(message)
         line = int(place[1]) if place and place[1] else text.count("\n") + 1
-        reason = _PLACE.sub("", said)
+        reason = _PLACE.sub("", message)
         raise ConfigUnusable(
             Problem(
                 file,
@@ -85,8 +85,8 @@ def _refuse(file: str, message: str, line: int | None) -> NoReturn:
 def _table_above(text: str, line: int) -> str:
     """The table that a line of text that is no TOML seems to be in."""
     for before in reversed(text.split("\n")[:line]):
-        if found := re.match(r"\s*\[\[?\s*([^\]]+?)\s*\]", before):
-            return found[1]
+        if header := re.match(r"\s*\[\[?\s*([^\]]+?)\s*\]", before):
+            return header[1]
     return ""
 
 
@@ -136,8 +136,8 @@ class _Scan:
             self.lines.setdefault(path[:length], bisect.bisect_left(self._ends, at) + 1)
 
     def _skip(self, at: int) -> int:
-        found = _BLANK.match(self.text, at)
-        return found.end() if found else at
+        blank = _BLANK.match(self.text, at)
+        return blank.end() if blank else at
 
     def _skip_blanks(self, at: int) -> int:
         while self.text[at : at + 1] in (" ", "\t"):
@@ -154,10 +154,10 @@ class _Scan:
         while True:
             at = self._skip_blanks(at)
             quote = "\"'".find(self.text[at])
-            found = (_SINGLE[quote] if quote >= 0 else _BARE).match(self.text, at)
-            assert found is not None
-            keys.append(tomllib.loads(f"k = {found[0]}")["k"] if quote >= 0 else found[0])
-            at = self._skip_blanks(found.end())
+            match = (_SINGLE[quote] if quote >= 0 else _BARE).match(self.text, at)
+            assert match is not None
+            keys.append(tomllib.loads(f"k = {match[0]}")["k"] if quote >= 0 else match[0])
+            at = self._skip_blanks(match.end())
             if self.text[at] != ".":
                 return tuple(keys), at
             at += 1
@@ -165,13 +165,13 @@ class _Scan:
     def _value(self, at: int, path: Path | None) -> int:
         """The place after the value that begins here; keys of inline tables are noted on the way."""
         for quote, pattern in zip(('"""', "'''", '"', "'"), (*_MULTI, *_SINGLE), strict=True):
-            if self.text.startswith(quote, at) and (found := pattern.match(self.text, at)):
-                return found.end()
+            if self.text.startswith(quote, at) and (match := pattern.match(self.text, at)):
+                return match.end()
         opening = self.text[at]
         if opening not in "[{":
-            found = _OTHER.match(self.text, at)
-            assert found is not None
-            return found.end()
+            match = _OTHER.match(self.text, at)
+            assert match is not None
+            return match.end()
         closing = "]" if opening == "[" else "}"
         at += 1
         while True:
@@ -216,9 +216,9 @@ def write_table(path: Path, table: Mapping[str, Any]) -> str:
 
 def _inline(key: str, value: Mapping[str, Any]) -> str | None:
     """`key = { a = "b" }`, for a short map of texts."""
-    if not all(isinstance(one, str) for one in value.values()):
+    if not all(isinstance(item, str) for item in value.values()):
         return None
-    pairs = ", ".join(f"{key_text(name)} = {_text(one)}" for name, one in value.items())
+    pairs = ", ".join(f"{key_text(name)} = {_text(item)}" for name, item in value.items())
     text = f"{key_text(key)} = {{ {pairs} }}" if pairs else f"{key_text(key)} = {{}}"
     return text if len(text) <= _WIDEST else None
 
@@ -239,7 +239,7 @@ def _value(value: Any, key: str = "") -> str:
         pairs = (f"{key_text(k)} = {_value(v)}" for k, v in cast("Mapping[str, Any]", value).items() if v is not None)
         return f"{{ {', '.join(pairs)} }}"
     if isinstance(value, Sequence):
-        items = [_value(one) for one in cast("Sequence[Any]", value)]
+        items = [_value(element) for element in cast("Sequence[Any]", value)]
         text = f"[{', '.join(items)}]"
         if len(key) + len(text) <= _WIDEST:
             return text
@@ -248,8 +248,8 @@ def _value(value: Any, key: str = "") -> str:
 
 
 def _text(text: str) -> str:
-    made = (_ESCAPES.get(c) or (f"\\u{ord(c):04x}" if ord(c) < 32 or ord(c) == 127 else c) for c in text)
-    return f'"{"".join(made)}"'
+    escaped = (_ESCAPES.get(c) or (f"\\u{ord(c):04x}" if ord(c) < 32 or ord(c) == 127 else c) for c in text)
+    return f'"{"".join(escaped)}"'
 
 
 # --- changing --------------------------------------------------------------------------------------------------------
@@ -262,16 +262,16 @@ def set_table(text: str, path: Path, table: Mapping[str, Any], file: str) -> str
     end_of_line = "\r\n" if "\r\n" in text else "\n"
     block = write_table(path, table).replace("\n", end_of_line)
     at = next((start for start, _, is_header in regions if is_header), None)
-    kept, last = "", 0
+    edited, last = "", 0
     for start, end, _ in regions:
-        kept += text[last:start]
+        edited += text[last:start]
         if start == at:
-            kept = _joined(kept, block, end_of_line)
+            edited = _joined(edited, block, end_of_line)
         last = end
-    kept += text[last:]
-    made = kept if at is not None else _joined(kept, block, end_of_line)
-    _check(before, made, path, table, file)
-    return made
+    edited += text[last:]
+    result = edited if at is not None else _joined(edited, block, end_of_line)
+    _check(before, result, path, table, file)
+    return result
 
 
 def _joined(text: str, block: str, end_of_line: str) -> str:
@@ -286,16 +286,18 @@ def _joined(text: str, block: str, end_of_line: str) -> str:
 
 def _regions(statements: list[_Statement], path: Path) -> list[tuple[int, int, bool]]:
     """What in the text belongs to the table: a header with all up to its last key, or single keys."""
-    found: list[tuple[int, int, bool]] = []
+    regions: list[tuple[int, int, bool]] = []
     for statement in statements:
         if statement.path[: len(path)] != path:
             continue
-        joins = bool(found) and not statement.is_header and found[-1][2]
-        if joins and not any(found[-1][1] <= other.start < statement.start for other in statements if other.is_header):
-            found[-1] = (found[-1][0], statement.end, True)
+        joins = bool(regions) and not statement.is_header and regions[-1][2]
+        if joins and not any(
+            regions[-1][1] <= other.start < statement.start for other in statements if other.is_header
+        ):
+            regions[-1] = (regions[-1][0], statement.end, True)
         else:
-            found.append((statement.start, statement.end, statement.is_header))
-    return found
+            regions.append((statement.start, statement.end, statement.is_header))
+    return regions
 
 
 def _check(before: dict[str, Any], made: str, path: Path, table: Mapping[str, Any], file: str) -> None:
@@ -324,5 +326,5 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {k: _plain(v) for k, v in cast("Mapping[str, Any]", value).items() if v is not None}
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in cast("Sequence[Any]", value)]
+        return [_plain(item) for item in cast("Sequence[Any]", value)]
     return value

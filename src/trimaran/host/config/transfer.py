@@ -14,10 +14,10 @@ from typing import Any, cast, final
 from msgspec import Struct
 
 from ..names import name_problem
-from .clients import Client, read_content
+from .client_formats import NotExpressible
+from .clients import ClientApp, read_content
 from .entry import read_entry
 from .expand import Unexpandable, expand, parts_of
-from .forms import CannotSay
 from .jsontext import set_member
 from .machine import Machine
 from .model import UNATTENDED, ConfigUnusable, FailedEntry, Problem, Source
@@ -56,10 +56,10 @@ class Exported(Struct, frozen=True, kw_only=True):
 
 def name_for(text: str, taken: Sequence[str] = ()) -> str:
     """A server's name made of any text (R226)."""
-    made = re.sub(r"[^a-z0-9_-]+|_{2,}", "-", text.lower()).strip("-_")[:32].strip("-_") or "server"
-    name, number = made, 2
+    plain = re.sub(r"[^a-z0-9_-]+|_{2,}", "-", text.lower()).strip("-_")[:32].strip("-_") or "server"
+    name, number = plain, 2
     while name in taken:
-        name = f"{made[: 32 - len(str(number)) - 1]}-{number}"
+        name = f"{plain[: 32 - len(str(number)) - 1]}-{number}"
         number += 1
     return name
 
@@ -67,33 +67,33 @@ def name_for(text: str, taken: Sequence[str] = ()) -> str:
 # --- bringing in -----------------------------------------------------------------------------------------------------
 
 
-def import_servers(client: Client, text: str, file: str, machine: Machine) -> Imported:
+def import_servers(client: ClientApp, text: str, file: str, machine: Machine) -> Imported:
     """The servers in a client's file."""
     content = read_content(text, client.language, file)
     inputs, is_off = client.inputs(content), client.switched_off(content)
-    made = Imported(tables={}, skipped={}, notes={}, lines={})
+    imported = Imported(tables={}, skipped={}, notes={}, lines={})
     lines = client.lines(text, machine, file)
     entries = client.servers(content, machine, file)
     # A name that is good stays; another must not take it away.
     good = [name for name in entries if not name_problem(name)]
-    for theirs, entry in entries.items():
+    for client_name, entry in entries.items():
         try:
             if not isinstance(entry, Mapping):
-                raise CannotSay("it is not an object")
+                raise NotExpressible("it is not an object")
             table, notes = client.form.read(cast("Mapping[str, Any]", entry), machine, inputs)
-        except CannotSay as error:
-            made.skipped[theirs] = str(error)
-            made.lines[theirs] = lines.get(theirs, 1)
+        except NotExpressible as error:
+            imported.skipped[client_name] = str(error)
+            imported.lines[client_name] = lines.get(client_name, 1)
             continue
-        name = theirs if theirs in good else name_for(theirs, [*good, *made.tables])
-        if name != theirs:
-            notes = [f"it is called {theirs!r} in {client.title}", *notes]
-        if is_off(theirs):
+        name = client_name if client_name in good else name_for(client_name, [*good, *imported.tables])
+        if name != client_name:
+            notes = [f"it is called {client_name!r} in {client.title}", *notes]
+        if is_off(client_name):
             table["disabled"] = True
-        made.tables[name] = table
-        made.lines[name] = lines.get(theirs, 1)
-        made.notes[name] = [*notes, *_doubts(name, table, machine)]
-    return made
+        imported.tables[name] = table
+        imported.lines[name] = lines.get(client_name, 1)
+        imported.notes[name] = [*notes, *_doubts(name, table, machine)]
+    return imported
 
 
 def _doubts(name: str, table: Mapping[str, Any], machine: Machine) -> list[str]:
@@ -128,16 +128,16 @@ def merge_servers(text: str, file: str, tables: Mapping[str, Mapping[str, Any]],
     there: Mapping[str, Any] = cast("Mapping[str, Any]", whole) if isinstance(whole, Mapping) else {}
     written: list[str] = []
     unchanged: list[str] = []
-    kept: list[str] = []
+    kept_names: list[str] = []
     for name, table in tables.items():
         if there.get(name) == table:
             unchanged.append(name)
         elif name in there and not replace:
-            kept.append(name)
+            kept_names.append(name)
         else:
             text = set_table(text, ("server", name), table, file)
             written.append(name)
-    return Exported(text=text, written=tuple(written), unchanged=tuple(unchanged), kept=tuple(kept))
+    return Exported(text=text, written=tuple(written), unchanged=tuple(unchanged), kept=tuple(kept_names))
 
 
 def write_servers(tables: Mapping[str, Mapping[str, Any]]) -> str:
@@ -149,7 +149,7 @@ def write_servers(tables: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def export_servers(
-    client: Client,
+    client: ClientApp,
     text: str,
     file: str,
     tables: Mapping[str, Mapping[str, Any]],
@@ -171,7 +171,7 @@ def export_servers(
         raise ConfigUnusable(Problem(file, message, f"{client.key}.servers", kind="config_parse"))
     written: list[str] = []
     unchanged: list[str] = []
-    kept: list[str] = []
+    kept_names: list[str] = []
     skipped: dict[str, str] = {}
     notes: dict[str, list[str]] = {}
     for name, table in tables.items():
@@ -182,15 +182,15 @@ def export_servers(
             skipped[name] = f'it says oauth = "{mode}", which {client.title} cannot say in this file'
             continue
         try:
-            entry, said = client.form.write(name, _filled(table, machine) if values else table)
-        except (CannotSay, Unexpandable) as error:
+            entry, entry_notes = client.form.write(name, _filled(table, machine) if values else table)
+        except (NotExpressible, Unexpandable) as error:
             skipped[name] = str(error)
             continue
-        notes[name] = said
+        notes[name] = entry_notes
         if entries.get(name) == entry:
             unchanged.append(name)
         elif name in entries and not replace:
-            kept.append(name)
+            kept_names.append(name)
         else:
             text = _put(client, text, name, entry, file)
             written.append(name)
@@ -198,7 +198,7 @@ def export_servers(
         text=text,
         written=tuple(written),
         unchanged=tuple(unchanged),
-        kept=tuple(kept),
+        kept=tuple(kept_names),
         skipped=skipped,
         notes=notes,
     )
@@ -206,12 +206,12 @@ def export_servers(
 
 def _unattended(table: Mapping[str, Any]) -> str:
     """The mode of a server that gets its tokens without a person; empty if it has another."""
-    said: Any = table.get("oauth")
-    mode: Any = cast("Mapping[str, Any]", said).get("mode") if isinstance(said, Mapping) else said
+    oauth: Any = table.get("oauth")
+    mode: Any = cast("Mapping[str, Any]", oauth).get("mode") if isinstance(oauth, Mapping) else oauth
     return mode if mode in UNATTENDED else ""
 
 
-def _put(client: Client, text: str, name: str, entry: Mapping[str, Any], file: str) -> str:
+def _put(client: ClientApp, text: str, name: str, entry: Mapping[str, Any], file: str) -> str:
     if client.language == "toml":
         return set_table(text, (client.key, name), entry, file)
     if client.language == "yaml":
@@ -227,9 +227,9 @@ def _filled(table: Mapping[str, Any], machine: Machine) -> dict[str, Any]:
         if isinstance(value, str):
             return expand(value, variables)
         if isinstance(value, Mapping):
-            return {key: fill(one) for key, one in cast("Mapping[str, Any]", value).items()}
+            return {key: fill(item) for key, item in cast("Mapping[str, Any]", value).items()}
         if isinstance(value, (list, tuple)):
-            return [fill(one) for one in cast("Sequence[Any]", value)]
+            return [fill(item) for item in cast("Sequence[Any]", value)]
         return value
 
     filled = ("command", "args", "env", "cwd", "url", "headers", "oauth", "oauth_config")

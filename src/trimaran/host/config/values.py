@@ -67,16 +67,16 @@ def write_duration(seconds: float) -> str:
 
 def read_size(value: Any) -> int:
     """Bytes, from a text or a whole number."""
-    found: float | None = None
+    size: float | None = None
     if isinstance(value, int) and not isinstance(value, bool):
-        found = value
+        size = value
     elif isinstance(value, str) and (parts := _SIZE.fullmatch(value.strip())) and parts[2].lower() in _SIZES:
-        found = float(parts[1]) * _SIZES[parts[2].lower()]
-    if found is None:
+        size = float(parts[1]) * _SIZES[parts[2].lower()]
+    if size is None:
         raise ValueError(f'{_shown(value)} is not a size: write bytes, 4096, or a text, "2 MiB", "500 KB"')
-    if not 1 <= found < 2**53:
+    if not 1 <= size < 2**53:
         raise ValueError(f'{_shown(value)} is not a size that can be kept: write one byte or more, such as "2 MiB"')
-    return int(found)
+    return int(size)
 
 
 def _shown(value: Any) -> str:

@@ -67,7 +67,7 @@ def _section(lines: list[str], section: str) -> tuple[int, int] | None:
 
 def _entries(lines: list[str], place: tuple[int, int]) -> dict[str, tuple[int, int]]:
     """The keys one step inside a section, each with its lines."""
-    found: dict[str, tuple[int, int]] = {}
+    spans: dict[str, tuple[int, int]] = {}
     inner: int | None = None
     name = ""
     for number in range(place[0] + 1, place[1]):
@@ -80,10 +80,10 @@ def _entries(lines: list[str], place: tuple[int, int]) -> dict[str, tuple[int, i
         key = re.match(r"(\"[^\"]*\"|'[^']*'|[^\s:#][^:#]*?)[ \t]*:(\s|$)", text)
         if depth == inner and key:
             name = key[1].strip("\"'")
-            found[name] = (number, number + 1)
+            spans[name] = (number, number + 1)
         elif name:
-            found[name] = (found[name][0], number + 1)
-    return found
+            spans[name] = (spans[name][0], number + 1)
+    return spans
 
 
 def set_entry(text: str, section: str, name: str, entry: Mapping[str, Any], file: str) -> str:
@@ -95,7 +95,7 @@ def set_entry(text: str, section: str, name: str, entry: Mapping[str, Any], file
     if place is None:
         while lines and not lines[-1].strip():
             lines.pop()
-        made = [*lines, f"{section}:", *_written(name, entry, "  "), ""]
+        edited = [*lines, f"{section}:", *_written(name, entry, "  "), ""]
     else:
         start, end = place
         if re.search(r":[ \t]*(\{[ \t]*\}|~|null)?[ \t]*(#.*)?$", lines[start]):
@@ -106,26 +106,26 @@ def set_entry(text: str, section: str, name: str, entry: Mapping[str, Any], file
             first = lines[next(iter(there.values()))[0]]
             indent = first[: len(first) - len(first.lstrip(" "))]
         cut = there.get(name, (end, end))
-        made = [*lines[: cut[0]], *_written(name, entry, indent), *lines[cut[1] :]]
-    result = newline.join(made)
+        edited = [*lines[: cut[0]], *_written(name, entry, indent), *lines[cut[1] :]]
+    result = newline.join(edited)
     _check(before, result, section, name, entry, file)
     return result
 
 
 def _written(name: str, entry: Mapping[str, Any], indent: str) -> list[str]:
-    made = [f"{indent}{_key(name)}:"]
+    written = [f"{indent}{_key(name)}:"]
     for key, value in entry.items():
         if value is None:
             continue
         if isinstance(value, Mapping) and value:
-            made.append(f"{indent}  {_key(key)}:")
-            made += [f"{indent}    {_key(k)}: {_scalar(v)}" for k, v in cast("Mapping[str, Any]", value).items()]
+            written.append(f"{indent}  {_key(key)}:")
+            written += [f"{indent}    {_key(k)}: {_scalar(v)}" for k, v in cast("Mapping[str, Any]", value).items()]
         elif isinstance(value, (list, tuple)) and value:
-            made.append(f"{indent}  {_key(key)}:")
-            made += [f"{indent}  - {_scalar(one)}" for one in cast("Sequence[Any]", value)]
+            written.append(f"{indent}  {_key(key)}:")
+            written += [f"{indent}  - {_scalar(item)}" for item in cast("Sequence[Any]", value)]
         else:
-            made.append(f"{indent}  {_key(key)}: {_scalar(value)}")
-    return made
+            written.append(f"{indent}  {_key(key)}: {_scalar(value)}")
+    return written
 
 
 def _key(name: str) -> str:
@@ -139,20 +139,20 @@ def _scalar(value: Any) -> str:
 
 def _check(before: dict[str, Any], made: str, section: str, name: str, entry: Mapping[str, Any], file: str) -> None:
     listed: Any = before.get(section)
-    wanted = {
+    expected = {
         k: list(cast("Sequence[Any]", v)) if isinstance(v, tuple) else v for k, v in entry.items() if v is not None
     }
-    before[section] = {**(cast("dict[str, Any]", listed) if isinstance(listed, dict) else {}), name: wanted}
+    before[section] = {**(cast("dict[str, Any]", listed) if isinstance(listed, dict) else {}), name: expected}
     try:
         after: Any = read_yaml(made, file)
     except ConfigUnusable:
         after = None
     if after != before:
-        shown = "\n".join(_written(name, masked(entry), "  "))
+        snippet = "\n".join(_written(name, masked(entry), "  "))
         raise ConfigUnusable(
             Problem(
                 file,
-                f"this cannot be put in without changing the rest; add it by hand:\n{section}:\n{shown}",
+                f"this cannot be put in without changing the rest; add it by hand:\n{section}:\n{snippet}",
                 f"{section}.{name}",
                 kind="config_parse",
             )

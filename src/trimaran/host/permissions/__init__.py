@@ -13,92 +13,49 @@ configured.py   the rules of a mcp.toml            audit.py       the log
 All but audit.py is pure: no I/O, no clock.
 """
 
-from __future__ import annotations
+from trimaran.lazy_names import lazy_names
 
-# `typing` is not loaded by the interpreter itself.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
-    from .acts import Act, main_argument
-    from .audit import AuditLog
-    from .checks import Catalog, check
-    from .configured import read_config_rules
-    from .explanation import Explanation, Verdict, explain
-    from .gate import Gate, Recorder
-    from .globs import Fit, Glob
-    from .patterns import Pattern, RuleError, parse_pattern, parse_tool_glob
-    from .policy import Decision, Policy, Tier
-    from .rules import Action, Reading, Rule, RuleProblem, RuleSource, read_entries, read_options, read_rules
-    from .standing import Answer, Standing
-
-_HOMES = {
-    "acts": ("Act", "main_argument"),
-    "audit": ("AuditLog",),
-    "checks": ("Catalog", "check"),
-    "configured": ("read_config_rules",),
-    "explanation": ("Explanation", "Verdict", "explain"),
-    "gate": ("Gate", "Recorder"),
-    "globs": ("Fit", "Glob"),
-    "patterns": ("Pattern", "RuleError", "parse_pattern", "parse_tool_glob"),
-    "policy": ("Decision", "Policy", "Tier"),
-    "rules": (
-        "Action",
-        "Reading",
-        "Rule",
-        "RuleProblem",
-        "RuleSource",
-        "read_entries",
-        "read_options",
-        "read_rules",
-    ),
-    "standing": ("Answer", "Standing"),
-}
-
-__all__ = [
-    "Act",
-    "Action",
-    "Answer",
-    "AuditLog",
-    "Catalog",
-    "Decision",
-    "Explanation",
-    "Fit",
-    "Gate",
-    "Glob",
-    "Pattern",
-    "Policy",
-    "Reading",
-    "Recorder",
-    "Rule",
-    "RuleError",
-    "RuleProblem",
-    "RuleSource",
-    "Standing",
-    "Tier",
-    "Verdict",
-    "check",
-    "explain",
-    "main_argument",
-    "parse_pattern",
-    "parse_tool_glob",
-    "read_config_rules",
-    "read_entries",
-    "read_options",
-    "read_rules",
-]
-
-
-def __getattr__(name: str) -> Any:
-    import importlib
-
-    for home, names in _HOMES.items():
-        if name in names:
-            value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
-            globals()[name] = value
-            return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    from .audit import AuditLog as AuditLog
+    from .checks import Catalog as Catalog, check as check
+    from .explanation import Explanation as Explanation, Verdict as Verdict, explain as explain
+    from .from_config import read_config_rules as read_config_rules
+    from .gate import DecisionLog as DecisionLog, Gate as Gate
+    from .globs import Glob as Glob, Match as Match
+    from .patterns import (
+        Pattern as Pattern,
+        RuleError as RuleError,
+        parse_pattern as parse_pattern,
+        parse_tool_glob as parse_tool_glob,
+    )
+    from .policy import Decision as Decision, Policy as Policy, Tier as Tier
+    from .remembered import Answer as Answer, RememberedAnswers as RememberedAnswers
+    from .rules import (
+        Action as Action,
+        Rule as Rule,
+        RuleProblem as RuleProblem,
+        RuleSource as RuleSource,
+        RulesRead as RulesRead,
+        read_entries as read_entries,
+        read_options as read_options,
+        read_rules as read_rules,
+    )
+    from .subjects import Subject as Subject, main_argument as main_argument
+else:
+    __all__, __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "audit": "AuditLog",
+            "checks": "Catalog check",
+            "explanation": "Explanation Verdict explain",
+            "from_config": "read_config_rules",
+            "gate": "DecisionLog Gate",
+            "globs": "Glob Match",
+            "patterns": "Pattern RuleError parse_pattern parse_tool_glob",
+            "policy": "Decision Policy Tier",
+            "remembered": "Answer RememberedAnswers",
+            "rules": "Action Rule RuleProblem RuleSource RulesRead read_entries read_options read_rules",
+            "subjects": "Subject main_argument",
+        },
+    )

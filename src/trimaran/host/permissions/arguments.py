@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
-from .globs import Fit, Glob, agree
+from .globs import Glob, Match, agree
 
 __all__ = ["fit_key", "fit_main", "fit_value", "plain_text"]
 
@@ -27,14 +27,14 @@ _ROUNDABOUT: Final = re.compile(r"//|(?:^|[/\\])\.\.?(?:[/\\]|$)")
 _SEPARATORS: Final = re.compile(r"[/\\]")
 
 
-def fit_main(glob: Glob, main: str | None, arguments: Mapping[str, Any]) -> Fit:
+def fit_main(glob: Glob, main: str | None, arguments: Mapping[str, Any]) -> Match:
     """The argument named `main`; all of them where that is None."""
     if main is None:
         return agree(fit_value(glob, value) for value in arguments.values())
-    return fit_value(glob, arguments[main]) if main in arguments else Fit.NO
+    return fit_value(glob, arguments[main]) if main in arguments else Match.NO
 
 
-def fit_key(glob: Glob, key: str, arguments: Mapping[str, Any]) -> Fit:
+def fit_key(glob: Glob, key: str, arguments: Mapping[str, Any]) -> Match:
     """The argument under a dotted key; through lists, every element's."""
     value = arguments.get(key)
     if type(value) is str and "." not in key:
@@ -42,51 +42,51 @@ def fit_key(glob: Glob, key: str, arguments: Mapping[str, Any]) -> Fit:
     return agree(_fits(glob, key.split("."), arguments, 0))
 
 
-def _fits(glob: Glob, steps: list[str], node: Any, depth: int) -> Iterator[Fit]:
+def _fits(glob: Glob, steps: list[str], node: Any, depth: int) -> Iterator[Match]:
     if not steps:
         yield fit_value(glob, node, depth)
     elif depth > _DEEPEST:
-        yield Fit.PERHAPS
+        yield Match.PERHAPS
     elif isinstance(node, list):
         for element in cast("list[Any]", node):
             yield from _fits(glob, steps, element, depth + 1)
     else:
-        found = False
+        is_possible = False
         if isinstance(node, Mapping):
             inner = cast("Mapping[str, Any]", node)
             # A name may have dots of its own.
-            for taken in range(1, len(steps) + 1):
-                name = ".".join(steps[:taken])
+            for length in range(1, len(steps) + 1):
+                name = ".".join(steps[:length])
                 if name in inner:
-                    found = True
-                    yield from _fits(glob, steps[taken:], inner[name], depth + 1)
-        if not found:
-            yield Fit.NO
+                    is_possible = True
+                    yield from _fits(glob, steps[length:], inner[name], depth + 1)
+        if not is_possible:
+            yield Match.NO
 
 
-def fit_value(glob: Glob, value: Any, depth: int = 0) -> Fit:
+def fit_value(glob: Glob, value: Any, depth: int = 0) -> Match:
     """A value of JSON: a text as it is, other scalars as JSON writes them, lists and objects by what is in them."""
     if isinstance(value, str):
         return _fit_text(glob, value)
     match value:
         case list() | Mapping():
             if depth > _DEEPEST:
-                return Fit.PERHAPS
+                return Match.PERHAPS
             inside = cast("list[Any]", value if isinstance(value, list) else list(value.values()))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-            return agree(fit_value(glob, one, depth + 1) for one in inside)
+            return agree(fit_value(glob, item, depth + 1) for item in inside)
         case bool() | None:
             return glob.fit({True: "true", False: "false", None: "null"}[value])
         case int():
-            return glob.fit(str(value)) if value.bit_length() < _BITS else Fit.PERHAPS
+            return glob.fit(str(value)) if value.bit_length() < _BITS else Match.PERHAPS
         case float():
             written = repr(value)
             short = written.removesuffix(".0")
             return glob.fit(written) if short == written else agree((glob.fit(written), glob.fit(short)))
         case _:
-            return Fit.PERHAPS
+            return Match.PERHAPS
 
 
-def _fit_text(glob: Glob, text: str) -> Fit:
+def _fit_text(glob: Glob, text: str) -> Match:
     # Most texts have one way to be written, and are done here.
     if plain_text(text) is not None:
         return glob.fit(text)
@@ -117,14 +117,14 @@ def _straight(path: str) -> str:
     between = "/" if "/" in path else "\\"
     root = cast("re.Match[str]", _ROOT.match(path))[0]
     rest = path[len(root) :]
-    kept: list[str] = []
+    steps: list[str] = []
     for segment in _SEPARATORS.split(rest):
         if segment in ("", "."):
             continue
         if segment != "..":
-            kept.append(segment)
-        elif kept and kept[-1] != "..":
-            kept.pop()
+            steps.append(segment)
+        elif steps and steps[-1] != "..":
+            steps.pop()
         elif not root:
-            kept.append("..")
-    return root + between.join(kept) + (between if kept and rest[-1] in "/\\" else "")
+            steps.append("..")
+    return root + between.join(steps) + (between if steps and rest[-1] in "/\\" else "")

@@ -223,17 +223,17 @@ class _Writer:
         while goes_on:
             lines: list[bytes] = []
             reached: list[threading.Event] = []
-            found = self._waiting.get()
+            entry = self._waiting.get()
             while True:
-                if found is None:
+                if entry is None:
                     goes_on = False
-                elif isinstance(found, threading.Event):
-                    reached.append(found)
+                elif isinstance(entry, threading.Event):
+                    reached.append(entry)
                 else:
-                    lines.append(found)
+                    lines.append(entry)
                 if len(lines) >= _BATCH or self._waiting.empty():
                     break
-                found = self._waiting.get()
+                entry = self._waiting.get()
             self._write(lines)
             for event in reached:
                 event.set()
@@ -252,8 +252,8 @@ class _Writer:
             reason = self._file.reason
         except Exception as error:  # whatever it is, the thread goes on
             written, reason = 0, str(error)
-        told = bool(untold and written)
-        if told:
+        is_reported = bool(untold and written)
+        if is_reported:
             with self._lock:
                 self._untold -= untold
         missing = len(lines) - written - (1 if untold and not written else 0)
@@ -281,13 +281,13 @@ class _File:
         done = 0
         self.reason = ""
         try:
-            with contextlib.ExitStack() as held:
-                size = self._hold(held)
+            with contextlib.ExitStack() as stack:
+                size = self._hold(stack)
                 for line in lines:
                     if size and size + len(line) > self._max_bytes:
                         self._move_on()
-                        held.close()
-                        size = self._hold(held)
+                        stack.close()
+                        size = self._hold(stack)
                     self._write_whole(line, size)
                     size += len(line)
                     done += 1
@@ -336,10 +336,10 @@ class _File:
 
     def _is_ours(self, status: os.stat_result) -> bool:
         try:
-            found = os.stat(self.path, follow_symlinks=False)
+            stat_result = os.stat(self.path, follow_symlinks=False)
         except FileNotFoundError:
             return False
-        return (found.st_dev, found.st_ino) == (status.st_dev, status.st_ino)
+        return (stat_result.st_dev, stat_result.st_ino) == (status.st_dev, status.st_ino)
 
     def _write_whole(self, line: bytes, size: int) -> None:
         assert self._descriptor is not None

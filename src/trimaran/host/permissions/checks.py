@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from ..names import safe_names
-from .acts import Act, plain_name
 from .policy import Policy, tier_of
 from .rules import Rule, RuleProblem
+from .subjects import Subject, plain_name
 
 __all__ = ["Catalog", "check"]
 
@@ -21,11 +21,14 @@ Catalog = Mapping[str, Iterable[str] | None]
 """The tools of each server, by their original names; None for a server whose tools are not known."""
 
 
-def check(rules: Iterable[Rule], catalog: Catalog | None = None) -> list[RuleProblem]:
+def check(
+    rules: Iterable[Rule], catalog: Catalog | None = None, safe: Mapping[str, str] | None = None
+) -> list[RuleProblem]:
     """Find rules that can have no effect.
 
     Args:
-        catalog: which tools there are. Without it, only rules that others hide whatever there is are found.
+        catalog: The tools that exist. Without it, only rules that are hidden for every catalog are found.
+        safe: The safe name of each server, as the host uses them; without it, those of `safe_names`.
     """
     policy = Policy(rules)
     hidden = {id(rule): by for rule, by in _hidden(policy)}
@@ -33,10 +36,10 @@ def check(rules: Iterable[Rule], catalog: Catalog | None = None) -> list[RulePro
     if catalog is None:
         return problems
     known = {server: list(tools) for server, tools in catalog.items() if tools is not None}
-    safe = safe_names(catalog)
+    safe = safe_names(catalog) if safe is None else safe
     problems += _collisions(policy, known, safe)
-    acts = [Act.tool(server, tool, safe=safe[server]) for server, tools in known.items() for tool in tools]
-    acts += [Act.elicit(server, safe=safe[server]) for server in catalog]
+    acts = [Subject.tool(server, tool, safe=safe[server]) for server, tools in known.items() for tool in tools]
+    acts += [Subject.elicit(server, safe=safe[server]) for server in catalog]
     reached = _reached(policy, acts)
     unknown = [server for server in catalog if server not in known]
     for rule in policy.rules:
@@ -48,7 +51,7 @@ def check(rules: Iterable[Rule], catalog: Catalog | None = None) -> list[RulePro
         if about:
             problems.append(_hides(rule, [by for act in about if (by := policy.decide(act).rule) is not None]))
         else:
-            problems.append(_matches_nothing(rule, catalog, known))
+            problems.append(_matches_nothing(rule, catalog, known, safe))
     return problems
 
 
@@ -61,7 +64,7 @@ def _hidden(policy: Policy) -> Iterator[tuple[Rule, Rule]]:
                 break
 
 
-def _reached(policy: Policy, acts: Iterable[Act]) -> set[int]:
+def _reached(policy: Policy, acts: Iterable[Subject]) -> set[int]:
     """The rules that can decide about one of these."""
     return {id(rule) for act in acts for rule in policy.deciding(act)}
 
@@ -74,7 +77,7 @@ def _may_be_of(rule: Rule, server: str, safe: str) -> bool:
 
 
 def _hides(rule: Rule, by: list[Rule]) -> RuleProblem:
-    first, count = by[0], len({id(one) for one in by})
+    first, count = by[0], len({id(hiding) for hiding in by})
     others = f", and by {count - 1} more" if count > 1 else ""
     message = (
         f"the rule is never reached: what it matches is decided before by {tier_of(first).label} "
@@ -87,7 +90,9 @@ def _hides(rule: Rule, by: list[Rule]) -> RuleProblem:
     return RuleProblem("warning", rule.source, message, rule.text, None, hint, rule.server)
 
 
-def _matches_nothing(rule: Rule, catalog: Catalog, known: Mapping[str, list[str]]) -> RuleProblem:
+def _matches_nothing(
+    rule: Rule, catalog: Catalog, known: Mapping[str, list[str]], safe: Mapping[str, str]
+) -> RuleProblem:
     servers = list(catalog)
     if rule.server is not None and rule.server not in catalog:
         message, hint = f"no server is called {rule.server}", _closest(rule.server, servers)
@@ -98,7 +103,6 @@ def _matches_nothing(rule: Rule, catalog: Catalog, known: Mapping[str, list[str]
         if rule.server is not None:
             hint = _closest(rule.text, known.get(rule.server, []))
         else:
-            safe = safe_names(servers)
             names = [f"{safe[server]}__{plain_name(tool)}" for server, tools in known.items() for tool in tools]
             names += [f"{safe[server]}__*" for server in servers]
             # Without what all names begin with, which would make all of them alike.
@@ -117,7 +121,7 @@ def _collisions(policy: Policy, known: Mapping[str, list[str]], safe: Mapping[st
         for plain, count in Counter(map(plain_name, dict.fromkeys(tools))).items():
             if count == 1:
                 continue
-            act = Act.tool(server, plain, safe=safe[server])
+            act = Subject.tool(server, plain, safe=safe[server])
             rule = next((rule for rule in policy.rules if rule.fits_name(act)), None)
             if rule is not None:
                 alike = ", ".join(tool for tool in tools if plain_name(tool) == plain)

@@ -11,15 +11,15 @@ from typing import Any, Final, Literal
 
 from msgspec import Struct
 
-from .acts import Act
-from .globs import Fit
+from .globs import Match
 from .policy import Decision, Policy, Tier, rule_to_json, tier_of
 from .rules import Action, Rule
+from .subjects import Subject
 
 __all__ = ["Explanation", "Verdict", "explain"]
 
-Match = Literal["yes", "perhaps", "no", "depends"]
-_MATCHES: Final[dict[Fit, Match]] = {Fit.YES: "yes", Fit.PERHAPS: "perhaps", Fit.NO: "no"}
+MatchWord = Literal["yes", "perhaps", "no", "depends"]
+_MATCHES: Final[dict[Match, MatchWord]] = {Match.YES: "yes", Match.PERHAPS: "perhaps", Match.NO: "no"}
 
 
 class Verdict(Struct, frozen=True):
@@ -28,7 +28,7 @@ class Verdict(Struct, frozen=True):
     tier: Tier
     action: Action
     rule: Rule | None
-    match: Match
+    match: MatchWord
     """"depends": on arguments, which were not given."""
     decides: bool = False
 
@@ -77,8 +77,8 @@ class Explanation(Struct, frozen=True):
             lines.append(f"{mark} {place:<{first}}  {pattern:<{second}}  {remark}".rstrip())
             if verdict.rule is not None:
                 lines.append(f"  {'':<{first}}  {verdict.rule.source}")
-                said = verdict.rule.reason or verdict.rule.comment
-                lines += [f"  {'':<{first}}  {said}"] if said else []
+                comment = verdict.rule.reason or verdict.rule.comment
+                lines += [f"  {'':<{first}}  {comment}"] if comment else []
         if self.other_rules:
             lines.append(f"\n{self.other_rules} other rule{'s are' if self.other_rules > 1 else ' is'} not about it.")
         return "\n".join(lines)
@@ -114,7 +114,7 @@ class Explanation(Struct, frozen=True):
         }
 
 
-def explain(policy: Policy, act: Act, arguments: Mapping[str, Any] | None = None) -> Explanation:
+def explain(policy: Policy, act: Subject, arguments: Mapping[str, Any] | None = None) -> Explanation:
     """Explain a decision. `arguments=None` is "not known": an empty mapping is a call without any."""
     about = [verdict for rule in policy.rules if (verdict := _verdict(rule, act, arguments)) is not None]
     about.append(Verdict(Tier.DEFAULT, "ask", None, "yes"))
@@ -132,10 +132,10 @@ def explain(policy: Policy, act: Act, arguments: Mapping[str, Any] | None = None
     return Explanation(decision, tuple(about), len(policy.rules) - len(about) + 1, arguments is not None)
 
 
-def _verdict(rule: Rule, act: Act, arguments: Mapping[str, Any] | None) -> Verdict | None:
+def _verdict(rule: Rule, act: Subject, arguments: Mapping[str, Any] | None) -> Verdict | None:
     if not rule.fits_name(act):
         return None
-    match: Match = "yes"
+    match: MatchWord = "yes"
     if rule.pattern.has_conditions:
         match = "depends" if arguments is None else _MATCHES[rule.pattern.fit_arguments(act, arguments)]
     return Verdict(tier_of(rule), rule.action, rule, match)

@@ -17,16 +17,16 @@ from typing import Any, Protocol, final
 
 from msgspec import structs
 
-from .acts import Act
 from .explanation import Explanation, explain
 from .policy import Decision, Policy
+from .remembered import Answer, RememberedAnswers
 from .rules import Rule
-from .standing import Answer, Standing
+from .subjects import Subject
 
-__all__ = ["Gate", "Recorder"]
+__all__ = ["DecisionLog", "Gate"]
 
 
-class Recorder(Protocol):
+class DecisionLog(Protocol):
     """Keeps decisions. It neither raises nor waits."""
 
     def record(self, decision: Decision, arguments: Mapping[str, Any] | None = None) -> None: ...
@@ -40,8 +40,8 @@ class Gate:
         self,
         policy: Policy,
         *,
-        standing: Standing | None = None,
-        audit: Recorder | None = None,
+        standing: RememberedAnswers | None = None,
+        audit: DecisionLog | None = None,
         attended: bool = True,
         auto_allow: bool = False,
     ) -> None:
@@ -51,12 +51,12 @@ class Gate:
             auto_allow: without one, allow what would be asked about (R245). Dangerous, and never the default.
         """
         self.policy = policy
-        self.standing = standing if standing is not None else Standing()
+        self.standing = standing if standing is not None else RememberedAnswers()
         self.attended = attended
         self.auto_allow = auto_allow
         self._audit = audit
 
-    def decide(self, act: Act, arguments: Mapping[str, Any] | None = None) -> Decision:
+    def decide(self, act: Subject, arguments: Mapping[str, Any] | None = None) -> Decision:
         """What is to happen. An ask is a question to be put to the person, and comes only while there is one."""
         decision = self._decide(act, arguments)
         if self._audit is not None:
@@ -66,19 +66,19 @@ class Gate:
     def settle(
         self, decision: Decision, answer: Answer, arguments: Mapping[str, Any] | None = None, *, pattern: str = ""
     ) -> Decision:
-        """What is to happen now that the person has answered; see `Standing.settle`."""
+        """What is to happen now that the person has answered; see `RememberedAnswers.settle`."""
         settled = self.standing.settle(decision, answer, arguments, pattern=pattern)
         if self._audit is not None:
             self._audit.record(settled, arguments)
         return settled
 
-    def explain(self, act: Act, arguments: Mapping[str, Any] | None = None) -> Explanation:
+    def explain(self, act: Subject, arguments: Mapping[str, Any] | None = None) -> Explanation:
         """What the rules say, and what a person said that stands. Records nothing."""
         denies: list[Rule] = [rule for rule in self.standing.rules if rule.action == "deny"]
-        found = explain(Policy([*denies, *self.policy.rules]) if denies else self.policy, act, arguments)
-        return structs.replace(found, decision=self.standing.allows(found.decision, arguments))
+        explanation = explain(Policy([*denies, *self.policy.rules]) if denies else self.policy, act, arguments)
+        return structs.replace(explanation, decision=self.standing.allows(explanation.decision, arguments))
 
-    def _decide(self, act: Act, arguments: Mapping[str, Any] | None) -> Decision:
+    def _decide(self, act: Subject, arguments: Mapping[str, Any] | None) -> Decision:
         denied = self.standing.denies(act, arguments)
         if denied is not None:
             return denied

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum, IntEnum
 from typing import Final, final
 
-__all__ = ["Fit", "Glob", "Wild", "agree", "escape", "many", "meets", "one"]
+__all__ = ["Glob", "Match", "Wildcard", "agree", "escape", "many", "meets", "one"]
 
 # Beyond it nobody looks closely: the strict walk is a Python loop, about 0.2 us a character.
 _LONGEST: Final = 65536
@@ -26,7 +26,7 @@ _STOPS: Final = re.compile(r"[/\n\r]")
 _MEANT: Final = frozenset("\\*?[]{}")  # what an ordinary character needs a backslash for
 
 
-class Fit(IntEnum):
+class Match(IntEnum):
     """Does it fit? `min` is "and"."""
 
     NO = 0
@@ -34,20 +34,20 @@ class Fit(IntEnum):
     YES = 2
 
 
-def agree(fits: Iterable[Fit]) -> Fit:
+def agree(fits: Iterable[Match]) -> Match:
     """What several say who all mean the same thing: what they agree on, PERHAPS if they do not, NO if there are none."""
-    said: Fit | None = None
+    verdict: Match | None = None
     for fit in fits:
-        if said is None:
-            said = fit
-        elif fit is not said:
-            return Fit.PERHAPS
-        if said is Fit.PERHAPS:
-            return said
-    return Fit.NO if said is None else said
+        if verdict is None:
+            verdict = fit
+        elif fit is not verdict:
+            return Match.PERHAPS
+        if verdict is Match.PERHAPS:
+            return verdict
+    return Match.NO if verdict is None else verdict
 
 
-class Wild(Enum):
+class Wildcard(Enum):
     """What stands for other characters."""
 
     ONE = "?"
@@ -55,7 +55,7 @@ class Wild(Enum):
     DEEP = "**"
 
 
-Piece = str | Wild
+Piece = str | Wildcard
 
 
 @final
@@ -71,7 +71,7 @@ class Glob:
         """How every text that fits begins."""
         forms = _forms(self.pieces)
         self._loose = [_loosely(form) for form in forms]
-        self._stops = any(piece in (Wild.RUN, Wild.ONE) for piece in self.pieces)
+        self._stops = any(piece in (Wildcard.RUN, Wildcard.ONE) for piece in self.pieces)
         self._strict = [_Walk(form) for form in forms] if self._stops else []
 
     @property
@@ -81,17 +81,17 @@ class Glob:
 
     @property
     def is_everything(self) -> bool:
-        return self.pieces in ((Wild.RUN,), (Wild.DEEP,))
+        return self.pieces in ((Wildcard.RUN,), (Wildcard.DEEP,))
 
-    def fit(self, text: str) -> Fit:
+    def fit(self, text: str) -> Match:
         # Most globs do not fit, and most of those differ at the start.
         if not text.startswith(self.start) or not self.fits_loosely(text):
-            return Fit.NO
+            return Match.NO
         if not self._stops or not _STOPS.search(text):
-            return Fit.YES
+            return Match.YES
         if len(text) > _LONGEST:
-            return Fit.PERHAPS
-        return Fit.YES if any(walk.accepts(text) for walk in self._strict) else Fit.PERHAPS
+            return Match.PERHAPS
+        return Match.YES if any(walk.accepts(text) for walk in self._strict) else Match.PERHAPS
 
     def fits_loosely(self, text: str) -> bool:
         """The same where `*` and `?` stop at nothing: all there is to know about names, which hold no `/`."""
@@ -102,15 +102,15 @@ class Glob:
 
     def covers(self, other: Glob) -> bool:
         """Is every text that fits the other sure to fit this one, loosely? False where that cannot be told."""
-        mine = [_symbols(form) for form in _forms(self.pieces)]
-        return all(any(_covers(m, _symbols(form)) for m in mine) for form in _forms(other.pieces))
+        own_forms = [_symbols(form) for form in _forms(self.pieces)]
+        return all(any(_covers(m, _symbols(form)) for m in own_forms) for form in _forms(other.pieces))
 
     def __str__(self) -> str:
         return self.text()
 
     def text(self, also: str = "") -> str:
         """As it is written where the characters of `also` mean something too."""
-        return "".join(piece.value if isinstance(piece, Wild) else escape(piece, also) for piece in self.pieces)
+        return "".join(piece.value if isinstance(piece, Wildcard) else escape(piece, also) for piece in self.pieces)
 
     def __eq__(self, other: object) -> bool:
         return self.pieces == other.pieces if isinstance(other, Glob) else NotImplemented
@@ -128,20 +128,20 @@ def escape(text: str, also: str = "") -> str:
 
 
 def _joined(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
-    found: list[Piece] = []
+    joined: list[Piece] = []
     for piece in pieces:
-        if isinstance(piece, str) and found and isinstance(found[-1], str):
-            found[-1] += piece
+        if isinstance(piece, str) and joined and isinstance(joined[-1], str):
+            joined[-1] += piece
         elif piece != "":
-            found.append(piece)
-    if sum(_is_optional(found, at) for at in range(len(found))) > _MOST_DEEP:
+            joined.append(piece)
+    if sum(_is_optional(joined, at) for at in range(len(joined))) > _MOST_DEEP:
         raise ValueError(f"`/**/` stands more than {_MOST_DEEP} times in it")
-    return tuple(found)
+    return tuple(joined)
 
 
 def _is_optional(pieces: Sequence[Piece], at: int) -> bool:
     """Is this a `**` between two `/`, or between the start and one?"""
-    if pieces[at] is not Wild.DEEP or at + 1 == len(pieces):
+    if pieces[at] is not Wildcard.DEEP or at + 1 == len(pieces):
         return False
     before, after = pieces[at - 1] if at else "/", pieces[at + 1]
     return isinstance(before, str) and before.endswith("/") and isinstance(after, str) and after.startswith("/")
@@ -175,7 +175,7 @@ def _loosely(pieces: tuple[Piece, ...]) -> Callable[[str], object]:
     for piece in pieces:
         if isinstance(piece, str):
             parts[-1] += re.escape(piece)
-        elif piece is Wild.ONE:
+        elif piece is Wildcard.ONE:
             parts[-1] += "."
         else:
             parts.append("")
@@ -183,8 +183,8 @@ def _loosely(pieces: tuple[Piece, ...]) -> Callable[[str], object]:
         return "".join(map(str, pieces)).__eq__
     first, *middle = parts[:-1] if len(parts) > 1 else parts
     last = [f".*{parts[-1]}"] if len(parts) > 1 else []
-    found = [f"(?>.*?{part})" for part in middle if part]
-    return re.compile("".join([first, *found, *last]), re.DOTALL).fullmatch
+    groups = [f"(?>.*?{part})" for part in middle if part]
+    return re.compile("".join([first, *groups, *last]), re.DOTALL).fullmatch
 
 
 @final
@@ -198,12 +198,12 @@ class _Walk:
         self._deep = self._run = self._ones = 0
         bit = 1
         for symbol in _characters(pieces):
-            if symbol is Wild.DEEP:
+            if symbol is Wildcard.DEEP:
                 self._deep |= bit
-            elif symbol is Wild.RUN:
+            elif symbol is Wildcard.RUN:
                 self._run |= bit
             else:
-                if symbol is Wild.ONE:
+                if symbol is Wildcard.ONE:
                     self._ones |= bit
                 else:
                     self._takes[symbol] = self._takes.get(symbol, 0) | bit
@@ -214,27 +214,27 @@ class _Walk:
         takes, ones, deep, both = self._takes, self._ones, self._deep, self._deep | self._run
         ways = 1
         for character in text:
-            taken = takes.get(character, 0)
+            edges = takes.get(character, 0)
             if character in "/\n\r":
-                ways = ((ways & taken) << 1) | (ways & deep)
+                ways = ((ways & edges) << 1) | (ways & deep)
             else:
-                ways = ((ways & (taken | ones)) << 1) | (ways & both)
+                ways = ((ways & (edges | ones)) << 1) | (ways & both)
             if not ways:
                 return False
         return bool(ways & self._end)
 
 
-def _characters(pieces: Sequence[Piece]) -> Iterator[str | Wild]:
+def _characters(pieces: Sequence[Piece]) -> Iterator[str | Wildcard]:
     for piece in pieces:
         yield from piece if isinstance(piece, str) else (piece,)
 
 
-def _symbols(pieces: Sequence[Piece]) -> list[str | Wild]:
+def _symbols(pieces: Sequence[Piece]) -> list[str | Wildcard]:
     """Single characters and wildcards, where a run is a run."""
-    return [Wild.RUN if symbol is Wild.DEEP else symbol for symbol in _characters(pieces)]
+    return [Wildcard.RUN if symbol is Wildcard.DEEP else symbol for symbol in _characters(pieces)]
 
 
-def _covers(mine: Sequence[str | Wild], theirs: Sequence[str | Wild]) -> bool:
+def _covers(mine: Sequence[str | Wildcard], theirs: Sequence[str | Wildcard]) -> bool:
     # Where we are in `mine` after each symbol of `theirs`; a run of ours takes in whatever stands there.
     places = _skip(mine, {0})
     for symbol in theirs:
@@ -242,19 +242,19 @@ def _covers(mine: Sequence[str | Wild], theirs: Sequence[str | Wild]) -> bool:
         for place in places:
             if place == len(mine):
                 continue
-            if mine[place] is Wild.RUN:
+            if mine[place] is Wildcard.RUN:
                 after.add(place)
-            elif symbol is not Wild.RUN and mine[place] in (symbol, Wild.ONE):
+            elif symbol is not Wildcard.RUN and mine[place] in (symbol, Wildcard.ONE):
                 after.add(place + 1)
         places = _skip(mine, after)
     return len(mine) in places
 
 
-def _skip(symbols: Sequence[str | Wild], places: set[int]) -> set[int]:
+def _skip(symbols: Sequence[str | Wildcard], places: set[int]) -> set[int]:
     """The places, and those behind a run that takes nothing."""
     reached = set(places)
     for place in sorted(places):
-        while place < len(symbols) and symbols[place] is Wild.RUN:
+        while place < len(symbols) and symbols[place] is Wildcard.RUN:
             place += 1
             reached.add(place)
     return reached
@@ -284,12 +284,12 @@ def meets(glob: Glob, shape: Shape) -> bool:
         symbol = symbols[i] if i < len(symbols) else None
         allowed, repeats = shape[j] if j < len(shape) else (frozenset[str](), False)
         steps: list[tuple[int, int]] = []
-        if symbol is Wild.RUN:
+        if symbol is Wildcard.RUN:
             steps.append((i + 1, j))
         if repeats:
             steps.append((i, j + 1))
-        if symbol is not None and allowed and (isinstance(symbol, Wild) or symbol in allowed):
-            steps.append((i if symbol is Wild.RUN else i + 1, j if repeats else j + 1))
+        if symbol is not None and allowed and (isinstance(symbol, Wildcard) or symbol in allowed):
+            steps.append((i if symbol is Wildcard.RUN else i + 1, j if repeats else j + 1))
         for step in steps:
             if step not in seen:
                 seen.add(step)

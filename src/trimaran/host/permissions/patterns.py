@@ -22,9 +22,9 @@ from msgspec import Struct
 from trimaran.errors import ConfigError
 
 from ..names import safe_name
-from .acts import NAME_CHARACTERS, Act, plain_name
 from .arguments import fit_key, fit_main
-from .globs import Fit, Glob, Wild, many, meets, one
+from .globs import Glob, Match, Wildcard, many, meets, one
+from .subjects import NAME_CHARACTERS, Subject, plain_name
 
 __all__ = ["Pattern", "RuleError", "parse_pattern", "parse_tool_glob", "pointed_at"]
 
@@ -36,7 +36,7 @@ _NOT_IN_KEYS: Final = frozenset("*?()[]{}\\:/\"'")
 _ANY: Final = (one(NAME_CHARACTERS), many(NAME_CHARACTERS))
 _ANY_NAME: Final = (*map(one, "mcp__"), *_ANY, *map(one, "__"), *_ANY)
 
-_EVERYTHING: Final = Glob([Wild.RUN])
+_EVERYTHING: Final = Glob([Wildcard.RUN])
 
 
 class RuleError(ConfigError):
@@ -80,21 +80,21 @@ class Pattern(Struct, frozen=True):
         """Does it look at arguments?"""
         return self.main is not None or bool(self.keys)
 
-    def fits_name(self, act: Act) -> bool:
+    def fits_name(self, act: Subject) -> bool:
         if self.kind == "all":
             return act.kind == "tool" or not self.has_conditions
         return self.kind == act.kind and any(self.name.fits_loosely(name) for name in act.names)
 
-    def fit_arguments(self, act: Act, arguments: Mapping[str, Any]) -> Fit:
+    def fit_arguments(self, act: Subject, arguments: Mapping[str, Any]) -> Match:
         """YES where it has nothing to say about them."""
-        said = Fit.YES if self.main is None else fit_main(self.main, act.main, arguments)
+        verdict = Match.YES if self.main is None else fit_main(self.main, act.main, arguments)
         for key, glob in self.keys:
-            if said is Fit.NO:
+            if verdict is Match.NO:
                 break
-            said = min(said, fit_key(glob, key, arguments))
-        return said
+            verdict = min(verdict, fit_key(glob, key, arguments))
+        return verdict
 
-    def fits_own(self, act: Act) -> bool:
+    def fits_own(self, act: Subject) -> bool:
         """As `fits_name`, for a rule of the server that the act is of."""
         return act.kind == "tool" and self.name.fits_loosely(act.own or act.names[-1])
 
@@ -181,13 +181,13 @@ class _Reader:
             raise self.error("the glob is empty", start, f"To match anything, write {name}, without it.")
         if name == "Elicit":
             return self._elicitation(condition, start)
-        found = self._name(name)
-        kind: Literal["all", "tool"] = "all" if found == _EVERYTHING else "tool"
+        glob = self._name(name)
+        kind: Literal["all", "tool"] = "all" if glob == _EVERYTHING else "tool"
         if condition is None:
-            return Pattern(kind, found)
+            return Pattern(kind, glob)
         if is_colon and any(mark.is_("=") for mark in condition):
-            return Pattern(kind, found, None, self._pairs(condition, end))
-        return Pattern(kind, found, self._glob(condition))
+            return Pattern(kind, glob, None, self._pairs(condition, end))
+        return Pattern(kind, glob, self._glob(condition))
 
     def _elicitation(self, condition: list[_Mark] | None, start: int) -> Pattern:
         if condition is None:
@@ -197,8 +197,8 @@ class _Reader:
                 raise self.error(
                     _strange(mark.character, "of a server"), mark.at, "It is about a server: Elicit(github)"
                 )
-        found = _as_runs(self._glob(condition))
-        return Pattern("elicit", _EVERYTHING if found.is_everything else found)
+        glob = _as_runs(self._glob(condition))
+        return Pattern("elicit", _EVERYTHING if glob.is_everything else glob)
 
     def _name(self, name: str) -> Glob:
         for at, character in enumerate(name):
@@ -234,20 +234,20 @@ class _Reader:
         return marks
 
     def _glob(self, marks: Sequence[_Mark]) -> Glob:
-        pieces: list[str | Wild] = []
+        pieces: list[str | Wildcard] = []
         at = 0
         while at < len(marks):
             mark = marks[at]
             at += 1
             if mark.is_("?"):
-                pieces.append(Wild.ONE)
+                pieces.append(Wildcard.ONE)
             elif mark.is_("*"):
                 stars = 1
                 while at < len(marks) and marks[at].is_("*"):
                     stars, at = stars + 1, at + 1
                 if stars > 2:
                     raise self.error(f"{'*' * stars} is no glob: * or ** is", mark.at)
-                pieces.append(Wild.RUN if stars == 1 else Wild.DEEP)
+                pieces.append(Wildcard.RUN if stars == 1 else Wildcard.DEEP)
             elif mark.is_("[]{}"):
                 raise self.error(
                     f"{mark.character} is no part of a glob here: there are * and ** and ?",
@@ -327,7 +327,7 @@ def parse_tool_glob(text: str, server: str) -> Pattern:
 
 def _as_runs(glob: Glob) -> Glob:
     """In a name `**` is `*`."""
-    return Glob([Wild.RUN if piece is Wild.DEEP else piece for piece in glob.pieces])
+    return Glob([Wildcard.RUN if piece is Wildcard.DEEP else piece for piece in glob.pieces])
 
 
 def _strange(character: str, whose: str) -> str:

@@ -19,10 +19,10 @@ from typing import Any, Final, Literal, NamedTuple, final
 
 from msgspec import Struct, structs
 
-from .acts import Act
 from .arguments import plain_text
-from .globs import Fit
+from .globs import Match
 from .rules import Action, Rule
+from .subjects import Subject
 
 __all__ = ["Decision", "Policy", "Tier", "tier_of"]
 
@@ -66,7 +66,7 @@ By = Literal["rule", "default", "person", "remembered", "nobody", "auto-allow"]
 class Decision(Struct, frozen=True):
     """What is to happen with an act, and why."""
 
-    act: Act
+    act: Subject
     action: Action
     tier: Tier
     rule: Rule | None
@@ -137,7 +137,7 @@ class Decision(Struct, frozen=True):
 
 def rule_to_json(rule: Rule) -> dict[str, Any]:
     source = rule.source
-    found = {
+    fields = {
         "action": rule.action,
         "pattern": rule.text,
         "compiled": str(rule.pattern),
@@ -145,7 +145,7 @@ def rule_to_json(rule: Rule) -> dict[str, Any]:
         "source": {"kind": source.kind, "where": source.where, "key": source.key},
     }
     more = {"comment": rule.comment, "reason": rule.reason, "expires_at": rule.expires_at}
-    return {**found, **{key: value for key, value in more.items() if value}}
+    return {**fields, **{key: value for key, value in more.items() if value}}
 
 
 class _Candidate(NamedTuple):
@@ -158,7 +158,7 @@ class _Candidate(NamedTuple):
     """An argument, and how it must begin if it is a plain text: most rules are done with that."""
 
 
-class _Known(NamedTuple):
+class _KnownRules(NamedTuple):
     """What the rules say about one act: those that look at its arguments, in order, then what holds whatever they are."""
 
     conditional: tuple[_Candidate, ...]
@@ -175,55 +175,55 @@ class Policy:
         # Stable: within tier and source the written order stays.
         self.rules: Final = tuple(sorted(rules, key=lambda rule: (tier_of(rule), rule.source.rank)))
         """In the order they are asked."""
-        self._known: dict[Act, _Known] = {}
+        self._known: dict[Subject, _KnownRules] = {}
 
-    def decide(self, act: Act, arguments: Mapping[str, Any] | None = None) -> Decision:
+    def decide(self, act: Subject, arguments: Mapping[str, Any] | None = None) -> Decision:
         """What is to happen with a call of these arguments; None is none, as in a call (R276)."""
         known = self._known.get(act)
         if known is None:
             known = self._learn(act)
         if known.conditional:
-            given = _NO_ARGUMENTS if arguments is None else arguments
+            known_arguments = _NO_ARGUMENTS if arguments is None else arguments
             plain: dict[str, str | None] = {}
             for candidate in known.conditional:
                 if candidate.quick is not None:
                     key, start = candidate.quick
-                    text = plain[key] if key in plain else plain.setdefault(key, plain_text(given.get(key)))
+                    text = plain[key] if key in plain else plain.setdefault(key, plain_text(known_arguments.get(key)))
                     if text is not None and not text.startswith(start):
                         continue
-                fit = candidate.rule.pattern.fit_arguments(act, given)
-                if fit is Fit.YES:
+                fit = candidate.rule.pattern.fit_arguments(act, known_arguments)
+                if fit is Match.YES:
                     return candidate.certain
-                if fit is not Fit.NO and candidate.perhaps is not None:
+                if fit is not Match.NO and candidate.perhaps is not None:
                     return candidate.perhaps
         return known.otherwise
 
-    def deciding(self, act: Act) -> tuple[Rule, ...]:
+    def deciding(self, act: Subject) -> tuple[Rule, ...]:
         """The rules that can decide about it, whatever the arguments are, in order."""
         conditional, otherwise = self._known.get(act) or self._learn(act)
         last = () if otherwise.rule is None else (otherwise.rule,)
         return (*(candidate.rule for candidate in conditional), *last)
 
-    def _learn(self, act: Act) -> _Known:
+    def _learn(self, act: Subject) -> _KnownRules:
         if len(self._known) >= _MOST_KEPT:
             self._known.clear()
         self._known[act] = known = self._work_out(act)
         return known
 
-    def _work_out(self, act: Act) -> _Known:
+    def _work_out(self, act: Subject) -> _KnownRules:
         conditional: list[_Candidate] = []
         for rule in self.rules:
             if not rule.fits_name(act):
                 continue
             certain = Decision(act, rule.action, tier_of(rule), rule)
             if not rule.pattern.has_conditions:
-                return _Known(tuple(conditional), certain)
+                return _KnownRules(tuple(conditional), certain)
             perhaps = None if rule.action == "allow" else structs.replace(certain, is_certain=False)
             conditional.append(_Candidate(rule, certain, perhaps, _quick(rule, act)))
-        return _Known(tuple(conditional), Decision(act, "ask", Tier.DEFAULT, None, by="default"))
+        return _KnownRules(tuple(conditional), Decision(act, "ask", Tier.DEFAULT, None, by="default"))
 
 
-def _quick(rule: Rule, act: Act) -> tuple[str, str] | None:
+def _quick(rule: Rule, act: Subject) -> tuple[str, str] | None:
     pattern = rule.pattern
     if pattern.main is not None:
         return None if act.main is None or not pattern.main.start else (act.main, pattern.main.start)

@@ -23,17 +23,17 @@ from msgspec import Struct
 
 from trimaran.errors import ConfigError
 
-from ..plain import visible
-from .acts import Act
+from ..terminal_text import visible
 from .patterns import Pattern, RuleError, parse_pattern, parse_tool_glob, pointed_at
+from .subjects import Subject
 
 __all__ = [
     "ACTIONS",
     "Action",
-    "Reading",
     "Rule",
     "RuleProblem",
     "RuleSource",
+    "RulesRead",
     "read_entries",
     "read_options",
     "read_rules",
@@ -98,7 +98,7 @@ class Rule(Struct, frozen=True):
         pattern = parse_pattern(text) if server is None else parse_tool_glob(text, server)
         return cls(action, pattern, source or RuleSource("code"), server, text)
 
-    def fits_name(self, act: Act) -> bool:
+    def fits_name(self, act: Subject) -> bool:
         """Is it about this act, as far as names go? A server's own rule is about no other server, whatever the names."""
         if self.server is None:
             return self.pattern.fits_name(act)
@@ -150,7 +150,7 @@ class RuleProblem(Struct, frozen=True):
         }
 
 
-class Reading(Struct, frozen=True):
+class RulesRead(Struct, frozen=True):
     """What was found in one place or several; add them up with `+`."""
 
     rules: tuple[Rule, ...] = ()
@@ -160,8 +160,8 @@ class Reading(Struct, frozen=True):
     def errors(self) -> tuple[RuleProblem, ...]:
         return tuple(problem for problem in self.problems if problem.severity == "error")
 
-    def __add__(self, other: Reading) -> Reading:
-        return Reading(self.rules + other.rules, self.problems + other.problems)
+    def __add__(self, other: RulesRead) -> RulesRead:
+        return RulesRead(self.rules + other.rules, self.problems + other.problems)
 
     def checked(self) -> tuple[Rule, ...]:
         """The rules; ConfigError with all that is wrong, if anything is."""
@@ -170,7 +170,7 @@ class Reading(Struct, frozen=True):
         return self.rules
 
 
-def read_rules(table: object, source: RuleSource, *, server: str | None = None) -> Reading:
+def read_rules(table: object, source: RuleSource, *, server: str | None = None) -> RulesRead:
     """Read a permissions table, with lists under `allow`, `ask` and `deny`.
 
     Args:
@@ -195,7 +195,7 @@ def read_rules(table: object, source: RuleSource, *, server: str | None = None) 
     return collected.reading()
 
 
-def read_entries(entries: Iterable[tuple[Action, object, RuleSource]], *, server: str | None = None) -> Reading:
+def read_entries(entries: Iterable[tuple[Action, object, RuleSource]], *, server: str | None = None) -> RulesRead:
     """Read rules that are known one by one: action, text or table, place."""
     collected = _Collected(server)
     for action, entry, place in entries:
@@ -203,11 +203,11 @@ def read_entries(entries: Iterable[tuple[Action, object, RuleSource]], *, server
     return collected.reading()
 
 
-def read_options(*, allow: Iterable[str] = (), ask: Iterable[str] = (), deny: Iterable[str] = ()) -> Reading:
+def read_options(*, allow: Iterable[str] = (), ask: Iterable[str] = (), deny: Iterable[str] = ()) -> RulesRead:
     """Read the rules of `--allow`, `--ask` and `--deny`."""
-    given: dict[Action, Iterable[str]] = {"allow": allow, "ask": ask, "deny": deny}
+    by_action: dict[Action, Iterable[str]] = {"allow": allow, "ask": ask, "deny": deny}
     return read_entries(
-        (action, text, RuleSource("cli", f"--{action}")) for action, texts in given.items() for text in texts
+        (action, text, RuleSource("cli", f"--{action}")) for action, texts in by_action.items() for text in texts
     )
 
 
@@ -219,8 +219,8 @@ class _Collected:
         self._rules: list[Rule] = []
         self._problems: list[RuleProblem] = []
 
-    def reading(self) -> Reading:
-        return Reading(tuple(self._rules), tuple(self._problems))
+    def reading(self) -> RulesRead:
+        return RulesRead(tuple(self._rules), tuple(self._problems))
 
     def error(self, place: RuleSource, message: str, text: str = "", at: int | None = None, hint: str = "") -> None:
         self._problems.append(RuleProblem("error", place, message, text, at, hint, self._server))
@@ -232,17 +232,17 @@ class _Collected:
         fields = dict(cast("Mapping[str, Any]", entry)) if isinstance(entry, Mapping) else {"pattern": entry}
         text: Any = fields.get("pattern")
         if not isinstance(text, str):
-            found = _kind(entry) if not isinstance(entry, Mapping) else "a table without one"
+            description = _kind(entry) if not isinstance(entry, Mapping) else "a table without one"
             hint = 'Write "mcp__github__search", or { pattern = "mcp__github__search", reason = "..." }'
-            self.error(place, f"a rule is expected, not {found}", hint=hint)
+            self.error(place, f"a rule is expected, not {description}", hint=hint)
             return
         for key in fields:
             if key not in _FIELDS:
                 self.error(place.at(str(key)), f"no such key: {key}", hint=_meant(key, _FIELDS))
-        told = {key: self._told(key, fields.get(key), place.at(key)) for key in _FIELDS[1:]}
-        if told["expires_at"]:
+        texts = {key: self._told(key, fields.get(key), place.at(key)) for key in _FIELDS[1:]}
+        if texts["expires_at"]:
             self.warn(place.at("expires_at"), "nothing acts on expires_at yet: the rule stays in force")
-        if told["reason"] and action != "deny":
+        if texts["reason"] and action != "deny":
             self.warn(place.at("reason"), f"only a deny tells its reason, and this is {action}")
         try:
             pattern = parse_pattern(text) if self._server is None else parse_tool_glob(text, self._server)
@@ -250,7 +250,7 @@ class _Collected:
             self.error(place, error.problem, error.text, error.at, error.hint)
             return
         self._look_for_slips(text, pattern, place)
-        self._rules.append(Rule(action, pattern, place, self._server, text, **told))
+        self._rules.append(Rule(action, pattern, place, self._server, text, **texts))
 
     def _told(self, key: str, value: Any, place: RuleSource) -> str:
         if key == "expires_at" and isinstance(value, (date, datetime)):

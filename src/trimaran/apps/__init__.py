@@ -1,0 +1,1 @@
+"""Programs for people, built on the library. Nothing in the library imports them."""

@@ -1,0 +1,174 @@
+"""Judge the tools a server lists: what a model or a client will stumble over.
+
+Works on the definitions as they came over the wire, because a client hides what it cannot use.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from trimaran.errors import DeclarationError
+from trimaran.format import lint
+from trimaran.protocol.headers import compile_param_headers
+from trimaran.schema import Validator, check_object_schema
+from trimaran.types import as_object
+
+from ..output import in_one_line
+from .report import Report, several
+
+__all__ = ["lint_tools"]
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+# Past this the definitions crowd out the conversation: a tenth of a 200k window (P19).
+_MANY_TOKENS: Final = 20_000
+_PROVIDERS: Final = {"anthropic": "Anthropic", "openai": "OpenAI", "gemini": "Gemini"}
+_BYTES_PER_TOKEN: Final = 4  # of JSON in English, near enough to plan by
+
+
+def lint_tools(report: Report, tools: Sequence[Any]) -> None:
+    """Report on a list of tool definitions."""
+    if not tools:
+        report.ok("tools", "tools", "none")
+        return
+    tokens = len(msgspec.json.encode(tools)) // _BYTES_PER_TOKEN
+    count = f"{several(len(tools), 'tool')}, about {tokens:,} tokens"
+    if tokens > _MANY_TOKENS:
+        report.warn(
+            "tools",
+            "tools",
+            count,
+            "The definitions go to the model with every request, and crowd out what it should think about.",
+            "Shorten descriptions, or offer fewer tools.",
+        )
+    else:
+        report.ok("tools", "tools", count)
+    _names(report, tools)
+    _descriptions(report, tools)
+    _schemas(report, tools)
+    _headers(report, tools)
+    for profile, name in _PROVIDERS.items():
+        _provider(report, tools, profile, name)
+
+
+def _names(report: Report, tools: Sequence[Any]) -> None:
+    counts = Counter(_name(tool) for tool in tools)
+    bad = [f"{in_one_line(name, 60)!r}" for name in counts if not _NAME.fullmatch(name)]
+    bad += [f"{in_one_line(name, 60)!r} is listed {n} times" for name, n in counts.items() if n > 1]
+    if bad:
+        report.fail(
+            "tool-names",
+            "tool names",
+            f"{len(bad)} that clients refuse",
+            "Hosts pass names on to models, which take A-Z a-z 0-9 _ . - only, at most 128 of them, each once.",
+            "Rename them.",
+            details=bad,
+        )
+    else:
+        report.ok("tool-names", "tool names", "all usable")
+
+
+def _descriptions(report: Report, tools: Sequence[Any]) -> None:
+    bare = [_name(tool) for tool in tools if not str((as_object(tool) or {}).get("description") or "").strip()]
+    if bare:
+        report.warn(
+            "tool-descriptions",
+            "descriptions",
+            f"missing on {len(bare)} of {len(tools)} tools",
+            "The description is all a model has to decide whether and how to call a tool.",
+            "Say in a sentence what the tool does and when to use it.",
+            details=bare,
+        )
+    else:
+        report.ok("tool-descriptions", "descriptions", "on every tool")
+
+
+def _schemas(report: Report, tools: Sequence[Any]) -> None:
+    faults = [fault for tool in tools for fault in _schema_faults(tool)]
+    if faults:
+        report.fail(
+            "tool-schemas",
+            "schemas",
+            f"{len(faults)} that cannot be used",
+            "One bad schema can make a model's provider refuse the whole request, all tools included.",
+            "Mend the schemas named here.",
+            details=faults,
+        )
+    else:
+        report.ok("tool-schemas", "schemas", "all valid")
+
+
+def _schema_faults(tool: Any) -> Iterator[str]:
+    definition = as_object(tool)
+    if definition is None:
+        yield f"a tool is not an object: {in_one_line(str(tool), 60)}"
+        return
+    for key in ("inputSchema", "outputSchema"):
+        if key not in definition and key == "outputSchema":
+            continue
+        schema = definition.get(key)
+        try:
+            if key == "inputSchema":
+                # Without a type at its root it is used by every client; what the providers say of it is told below.
+                fields = as_object(schema)
+                schema = schema if fields is None else {"type": "object", **fields}
+                check_object_schema(schema, key)
+            Validator(schema)  # pyright: ignore[reportArgumentType] - what it is not, it says
+        except (DeclarationError, TypeError) as error:
+            yield f"{_name(tool)}: {in_one_line(str(error), 2000)}"
+
+
+def _headers(report: Report, tools: Sequence[Any]) -> None:
+    faults: list[str] = []
+    annotated = 0
+    for tool in tools:
+        schema = as_object((as_object(tool) or {}).get("inputSchema")) or {}
+        try:
+            annotated += compile_param_headers(schema) is not None
+        except DeclarationError as error:
+            faults.append(f"{_name(tool)}: {in_one_line(str(error), 2000)}")
+    if faults:
+        report.fail(
+            "x-mcp-header",
+            "x-mcp-header",
+            f"annotations that cannot be honoured, on {len(faults)} of {len(tools)} tools",
+            "Over HTTP a client must drop such a tool: nobody can call it.",
+            "Annotate string, integer or boolean properties only, each with a header name of its own.",
+            details=faults,
+        )
+    elif annotated:
+        report.ok("x-mcp-header", "x-mcp-header", f"valid, on {annotated} of {len(tools)} tools")
+    else:
+        report.skip("x-mcp-header", "x-mcp-header", "no tool uses it")
+
+
+def _provider(report: Report, tools: Sequence[Any], profile: str, name: str) -> None:
+    """The tools that this provider refuses, if it gets them unchanged."""
+    whole = [tool for tool in tools if isinstance((as_object(tool) or {}).get("name"), str)]
+    try:
+        # Names are the host's to make: each makes them fit its provider, and unlike those of other servers.
+        refused = [
+            finding for finding in lint(whole, profile) if finding.weight == "refused" and finding.rule != "name"
+        ]
+    except DeclarationError as error:  # told of above
+        report.skip(profile, name, in_one_line(str(error), 300))
+        return
+    if refused:
+        report.warn(
+            profile,
+            name,
+            f"{several(len(refused), 'thing')} it refuses",
+            "A host that hands the tools on as they are gets an error for the whole request, all tools included.",
+            "Mend what is named here; the remedy stands beside it.",
+            details=[str(finding) for finding in refused],
+        )
+    else:
+        report.ok(profile, name, "takes all of them")
+
+
+def _name(tool: Any) -> str:
+    return str((as_object(tool) or {}).get("name", "?"))

@@ -1,0 +1,96 @@
+"""The tools that a model gets: those of the host that its provider accepts.
+
+One tool that a provider refuses takes the whole request with it (P25), and catalogs are made by servers, not by us. So each
+tool is judged as it would be sent, schemas made to fit as far as they can be, and what would still be refused is left out. What
+was left out, and why, is for the person: a model is not told of tools it cannot have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, cast, final
+
+import jsonschema_rs
+
+from trimaran.format import Format, lint, profile_named
+from trimaran.host import Host
+from trimaran.types import Tool
+
+__all__ = ["ModelToolList", "ModelTools"]
+
+_DOTS: Final = "..."
+# The schema of schemas, by itself: a validator made for each schema would fetch whatever address a server names as `$schema`.
+_SCHEMA_OF_SCHEMAS: Final = jsonschema_rs.Draft202012Validator({"$ref": "https://json-schema.org/draft/2020-12/schema"})
+
+
+class ModelToolList(NamedTuple):
+    tools: list[dict[str, Any]]
+    """As the provider wants them declared."""
+    notices: list[str]
+    """The tools that are left out, each with the reason."""
+
+
+@final
+class ModelTools:
+    """What a host has for a model, now. Judging hundreds of schemas takes a tenth of a second, so that is done once for each list."""
+
+    def __init__(self, host: Host, format: Format) -> None:
+        self._host = host
+        self._format: Format = format
+        self._tools: list[Tool] | None = None
+        self._offer = ModelToolList([], [])
+
+    def make(self) -> ModelToolList:
+        tools = self._host.tools()
+        if tools != self._tools:
+            self._tools = tools
+            declared = cast("list[dict[str, Any]]", self._host.tools(format=self._format, fit="loose"))
+            self._offer = _judged(declared, [tool.name for tool in tools], self._format)
+        return self._offer
+
+
+def _judged(declared: Sequence[dict[str, Any]], catalog: Sequence[str], format: Format) -> ModelToolList:
+    """Those that will be taken. `catalog` has their names for the person."""
+    profile = profile_named(format)
+    shortened = [_shortened(tool, profile.most_description) for tool in declared]
+    definitions = [_definition(tool) for tool in shortened]
+    refused: dict[str, str] = {}
+    for finding in lint(definitions, profile):
+        if finding.weight == "refused" and finding.tool:
+            refused.setdefault(finding.tool, f"{finding.problem} (at {finding.path})")
+    for definition in definitions:
+        if not _SCHEMA_OF_SCHEMAS.is_valid(definition["inputSchema"]):
+            refused.setdefault(
+                definition["name"], "its input schema is no JSON Schema of 2020-12, which providers hold it to"
+            )
+    tools: list[dict[str, Any]] = []
+    over: list[str] = []
+    notices: list[str] = []
+    for tool, definition, name in zip(shortened, definitions, catalog, strict=True):
+        if (reason := refused.get(definition["name"])) is not None:
+            notices.append(f"the model is not told of {name}: {reason}")
+        elif profile.most_tools is not None and len(tools) == profile.most_tools:
+            over.append(name)
+        else:
+            tools.append(tool)
+    if over:
+        notices.append(
+            f"the model is told of {len(tools)} tools, all that its provider takes; {len(over)} are left out, "
+            f"from {over[0]} to {over[-1]}. Disable servers that are not needed."
+        )
+    return ModelToolList(tools, notices)
+
+
+def _definition(tool: dict[str, Any]) -> dict[str, Any]:
+    """The tool as `lint` reads it, from either shape."""
+    definition = tool.get("function", tool)
+    schema = definition.get("parameters", definition.get("input_schema"))
+    return {"name": definition["name"], "description": definition["description"], "inputSchema": schema}
+
+
+def _shortened(tool: dict[str, Any], most: int | None) -> dict[str, Any]:
+    if most is None or len(_definition(tool)["description"]) <= most:
+        return tool
+    definition = tool.get("function", tool)
+    shortened = {**definition, "description": definition["description"][: most - len(_DOTS)] + _DOTS}
+    return {**tool, "function": shortened} if "function" in tool else shortened

@@ -1,0 +1,263 @@
+"""Approve calls of tools, questions of servers, and servers' use of our model.
+
+The rules decide (`permissions/`), a person answers where the rules say ask (`consent.py`), and the audit log records both.
+Only a yes allows anything: no answer, a late answer, nobody to ask and a person who left all deny.
+
+An answer is about one server. If another server takes its name before the answer comes, the answer allows nothing. A person
+is asked to visit web pages only, because other kinds of URL may start any program.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import logging
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal, final
+from urllib.parse import urlsplit
+
+from msgspec.structs import replace
+
+from trimaran.errors import Error, LocalProtocolError, ProtocolError
+from trimaran.types import Tool
+
+from .consent import ConsentBridge, ConsentLost, Question
+from .permissions import Decision, DecisionLog, Gate, Subject, Tier
+
+if TYPE_CHECKING:
+    from trimaran.client import Elicitation, Sampling
+
+__all__ = ["Approvals", "PermissionDenied"]
+
+log: Final = logging.getLogger("trimaran.host")
+
+_WEB: Final = re.compile(r"https?://[^\s/?#\\]", re.IGNORECASE)
+
+
+class PermissionDenied(Error):
+    """A call was not made: a rule forbids it, a person said no, or nobody could be asked. The message is for the model."""
+
+    kind = "permission_denied"
+
+    def __init__(self, decision: Decision, note: str = "") -> None:
+        super().__init__(decision.refusal + (f" ({note})" if note else ""))
+        self.decision = decision
+
+
+@final
+class Approvals:
+    """Decides for a host's servers, by its rules and its person.
+
+    Args:
+        on_sample: Called with (server, Sampling) when that is allowed.
+        safe: The safe name that the host gives a server, if any.
+    """
+
+    def __init__(
+        self,
+        gate: Gate,
+        bridge: ConsentBridge | None,
+        *,
+        audit: DecisionLog | None = None,
+        on_sample: Callable[[str, Sampling], Any] | None = None,
+        safe: Callable[[str], str | None] = lambda server: None,
+    ) -> None:
+        self._gate = gate
+        self._safe = safe
+        self._bridge = bridge
+        self._audit = audit
+        self._on_sample = on_sample
+        self._sampling: dict[str, bool] = {}
+        """A person's "always" answers to servers that want to use our model."""
+        self._replaced: dict[str, int] = {}
+        """How often each name was given up. A change while a question is open means that its server is gone."""
+        self._lost: dict[str, ConsentLost] = {}
+        """For each server, the last of its questions whose person left."""
+
+    @property
+    def _is_attended(self) -> bool:
+        return self._bridge is not None and self._bridge.is_attended
+
+    def _decide(self, act: Subject, arguments: Mapping[str, Any] | None, *, approved: bool = False) -> Decision:
+        self._gate.attended = approved or self._is_attended
+        return self._gate.decide(act, arguments)
+
+    async def permit(self, act: Subject, tool: Tool, arguments: dict[str, Any], *, approved: bool = False) -> None:
+        """Return if the call is allowed.
+
+        Args:
+            approved: The person asked for this very call, which answers the question that a rule would ask.
+
+        Raises:
+            PermissionDenied: it may not.
+            ConsentLost: whoever was asked left.
+            LocalProtocolError: another server took the name while a person was asked.
+        """
+        decision = self._decide(act, arguments, approved=approved)
+        note = ""
+        if decision.action == "ask" and approved:
+            decision = self._gate.settle(decision, "allow once", arguments)
+        elif decision.action == "ask":
+            permission_question = Question(
+                "permission",
+                act.server,
+                f"Call {act.name}?",
+                tool=act.name,
+                arguments=copy.deepcopy(arguments),  # a dialog cannot change what is sent
+                decision=decision,
+                request=tool,
+            )
+            before = self._replaced.get(act.server, 0)
+            question = await self._ask(permission_question, decision, arguments)
+            if before != self._replaced.get(act.server, 0) and _is_yes(question):
+                self._record(replace(decision, action="deny", by="nobody"), arguments)
+                raise LocalProtocolError.invalid_params(
+                    f"the server {act.server!r} was replaced while it was decided whether {act} may be called; call it anew"
+                )
+            decision, note = self._settle(decision, question, arguments), question.note
+        if not decision.is_allowed:
+            raise PermissionDenied(decision, note)
+
+    def forbid(self, act: Subject, arguments: Mapping[str, Any]) -> None:
+        """Raise PermissionDenied if a rule forbids the call for certain, even before the tool is known."""
+        decision = self._gate.explain(act, arguments).decision
+        if decision.is_denied and decision.is_certain:
+            self._record(decision, arguments)
+            raise PermissionDenied(decision)
+
+    def _record(self, decision: Decision, arguments: Mapping[str, Any] | None = None) -> Decision:
+        if self._audit is not None:
+            self._audit.record(decision, arguments)
+        return decision
+
+    async def _ask(
+        self, question: Question, decision: Decision, arguments: Mapping[str, Any] | None = None
+    ) -> Question:
+        """Ask a question. If the person leaves, record that as a denial."""
+        assert self._bridge is not None
+        try:
+            return await self._bridge.ask(question)
+        except ConsentLost:
+            self._record(replace(decision, action="deny", by="nobody"), arguments)
+            raise
+
+    def _settle(self, decision: Decision, question: Question, arguments: Mapping[str, Any] | None) -> Decision:
+        """The decision after a question. An unanswered question is denied, and no setting changes that."""
+        if question.note:
+            return self._record(replace(decision, action="deny", by="nobody"), arguments)
+        answer: Any = question.reply
+        if question.kind in ("elicit", "url"):
+            answer = "allow once" if question.reply == "accept" else "deny"
+        return self._gate.settle(decision, answer, arguments, pattern=question.pattern)
+
+    def forget(self, server: str) -> None:
+        """Forget what was allowed for good under this name, since another server may take it. Denials stand."""
+        self._replaced[server] = self._replaced.get(server, 0) + 1
+        self._lost.pop(server, None)
+        self._gate.standing.forget(server, action="allow")
+        if self._sampling.get(server):
+            del self._sampling[server]
+
+    # --- servers -----------------------------------------------------------------------------------------------------
+
+    def handlers(self, server: str) -> dict[str, Any]:
+        """The handlers of a server's requests (R261): for a person if there is a bridge, for our model if there is one."""
+        callbacks: dict[str, Any] = {}
+
+        async def on_elicit(ask: Elicitation) -> Any:
+            return await self._elicit(server, ask)
+
+        async def on_sample(ask: Sampling) -> Any:
+            return await self._sample(server, ask)
+
+        if self._bridge is not None:
+            callbacks["on_elicit"] = on_elicit
+        if self._on_sample is not None and (self._bridge is not None or self._gate.auto_allow):
+            callbacks["on_sample"] = on_sample
+        return callbacks
+
+    async def _ask_for_server(self, question: Question, decision: Decision) -> Question:
+        """Like `_ask`, but if the person leaves, the server gets an error."""
+        try:
+            return await self._ask(question, decision)
+        except ConsentLost as error:
+            self._lost[question.server] = error
+            raise ProtocolError.internal_error(str(error)) from None
+
+    def lost(self, server: str) -> ConsentLost | None:
+        """The last question of this server whose person left before answering."""
+        return self._lost.get(server)
+
+    async def _elicit(self, server: str, ask: Elicitation) -> Any:
+        """Ask the person a server's question, unless a rule forbids it (R260)."""
+        if ask.mode == "url" and not _is_web(ask.url or ""):
+            log.warning(
+                "the server %r wants a page visited that is no web page (%r...), and was declined",
+                server,
+                (ask.url or "").partition(":")[0][:20],
+            )
+            return ask.decline()
+        decision = self._decide(Subject.elicit(server, safe=self._safe(server) or ""), None)
+        if decision.is_denied:
+            log.info("the server %r asked, and was declined: %s", server, decision.refusal)
+            return ask.decline()
+        question = await self._ask_for_server(
+            Question(
+                "url" if ask.mode == "url" else "elicit",
+                server,
+                ask.message,
+                schema=ask.schema,
+                url=ask.url,
+                request=ask,
+            ),
+            decision,
+        )
+        if decision.action == "ask":
+            self._settle(decision, question, None)
+        if question.reply == "accept":
+            return ask.accept(question.content)
+        return ask.cancel() if question.reply == "cancel" else ask.decline()
+
+    async def _sample(self, server: str, ask: Sampling) -> Any:
+        """Let a server use our model if a person allows it, once or for good. None refuses."""
+        assert self._on_sample is not None
+        if not await self._may_sample(server, ask):
+            return None
+        answer = self._on_sample(server, ask)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    async def _may_sample(self, server: str, ask: Sampling) -> bool:
+        if (remembered := self._sampling.get(server)) is not None:
+            return self._sampled(server, remembered, "remembered")
+        if not self._is_attended:
+            is_allowed = self._gate.auto_allow
+            return self._sampled(server, is_allowed, "auto-allow" if is_allowed else "nobody")
+        asking = Decision(Subject.sample(server), "ask", Tier.DEFAULT, None, by="default")
+        before = self._replaced.get(server, 0)
+        question = await self._ask_for_server(Question("sampling", server, ask.text, request=ask), asking)
+        is_replaced = before != self._replaced.get(server, 0)
+        is_allowed = _is_yes(question) and not is_replaced
+        if question.reply == "deny always" or (question.reply == "allow always" and not is_replaced):
+            self._sampling[server] = is_allowed
+        return self._sampled(server, is_allowed, "nobody" if question.note or is_replaced else "person")
+
+    def _sampled(
+        self, server: str, is_allowed: bool, by: Literal["person", "remembered", "nobody", "auto-allow"]
+    ) -> bool:
+        act = Subject.sample(server)
+        self._record(Decision(act, "allow" if is_allowed else "deny", Tier.DEFAULT, None, by=by))
+        return is_allowed
+
+
+def _is_yes(question: Question) -> bool:
+    return question.reply in ("accept", "allow once", "allow always")
+
+
+def _is_web(url: str) -> bool:
+    if _WEB.match(url) is None or not url.isprintable():
+        return False
+    try:
+        return bool(urlsplit(url).hostname)  # the person must see whose page it is
+    except ValueError:
+        return False

@@ -1,0 +1,54 @@
+"""The options of `Host`, `Host.load` and `start_server`, as type checkers see them. `Host` says what each of them does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypedDict
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterable, Mapping
+
+    from trimaran.client import Sampling
+    from trimaran.client.option_types import Roots
+    from trimaran.connect_options import ConnectOptions
+    from trimaran.oauth.grant import UserAgent
+    from trimaran.state import TokenStore
+
+    from .consent import ConsentBridge, Question
+    from .output_limits import OutputLimits
+    from .permissions import DecisionLog
+    from .trust import Trust
+
+    class ServerOptions(ConnectOptions, total=False):
+        """The options of `Host.start_server`: those of `connect`, and how long to wait for the start."""
+
+        startup_timeout: float
+        startup_limit: float
+
+    Login = UserAgent | Callable[..., object] | bool | None
+
+__all__ = ["HostOptions"]
+
+
+class HostOptions(TypedDict, total=False):
+    """The options of `Host` and `Host.load`."""
+
+    allow: Iterable[str]
+    ask: Iterable[str]
+    deny: Iterable[str]
+    bridge: ConsentBridge | None
+    on_question: Callable[[Question], object] | None
+    on_sample: Callable[[str, Sampling], object] | None
+    auto_allow: bool
+    separator: str | None
+    limits: OutputLimits | None
+    audit: DecisionLog | str | os.PathLike[str] | None
+    tokens: TokenStore | str | os.PathLike[str] | None
+    login: Login
+    allow_private: bool | None
+    roots: Roots | None
+    trust: Trust | bool | None
+    environ: Mapping[str, str] | None
+    wait: bool
+    on_change: Callable[[], object] | None
+    options: ConnectOptions | None
