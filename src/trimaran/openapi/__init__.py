@@ -1,0 +1,1 @@
+"""Tools from an OpenAPI document: each operation of an HTTP API becomes a tool. `Server.from_openapi` is the way in."""

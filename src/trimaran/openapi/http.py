@@ -1,0 +1,79 @@
+"""Requests to an API over HTTP, by aiohttp: one pool of connections, whole answers within a limit, no redirect elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import urljoin, urlsplit
+
+import aiohttp
+from yarl import URL
+
+from trimaran.errors import ToolError
+
+from .requests import ApiRequest
+from .responses import ApiResponse
+
+__all__ = ["HttpSend"]
+
+_MAX_REDIRECTS: Final = 5
+_PIECE: Final = 65536
+
+
+class HttpSend:
+    """Sends requests below one base URL."""
+
+    def __init__(self, base_url: str, headers: Mapping[str, str], *, timeout: float, most_bytes: int) -> None:
+        self._base_url = base_url
+        self._headers = dict(headers)
+        self._timeout = timeout
+        self._most_bytes = most_bytes
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> None:
+        self._session = aiohttp.ClientSession(headers=self._headers, cookie_jar=aiohttp.DummyCookieJar())
+
+    async def __aexit__(self, *error: Any) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def __call__(self, request: ApiRequest) -> ApiResponse:
+        url = request.url(self._base_url)
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self._follow(request, url)
+        except TimeoutError:
+            raise ToolError(f"the API did not answer within {self._timeout:g} s") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise ToolError(f"the API at {urlsplit(self._base_url).netloc} cannot be reached: {error}") from None
+
+    async def _follow(self, request: ApiRequest, url: str) -> ApiResponse:
+        assert self._session is not None, "the server's lifespan opens the session"
+        origin = urlsplit(url)[:2]
+        headers = dict(request.headers)
+        if request.cookies:
+            headers["cookie"] = "; ".join(f"{name}={value}" for name, value in request.cookies.items())
+        for _ in range(_MAX_REDIRECTS):
+            # `encoded`: what is percent-encoded in a path stays so.
+            async with self._session.request(
+                request.method, URL(url, encoded=True), headers=headers, data=request.body, allow_redirects=False
+            ) as response:
+                target = response.headers.get("location") if 300 <= response.status < 400 else None
+                if target is None:
+                    return ApiResponse(response.status, response.content_type or "", await self._read(response))
+                url = urljoin(url, target)
+            if urlsplit(url)[:2] != origin or request.method not in ("GET", "HEAD"):
+                raise ToolError(f"the API redirects {request.method} to {urlsplit(url).netloc}: that is not followed")
+        raise ToolError("the API redirects in a circle")
+
+    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+        pieces: list[bytes] = []
+        size = 0
+        async for piece in response.content.iter_chunked(_PIECE):
+            size += len(piece)
+            if size > self._most_bytes:
+                raise ToolError(f"the API's answer is larger than {self._most_bytes} bytes; ask for less of it")
+            pieces.append(piece)
+        return b"".join(pieces)

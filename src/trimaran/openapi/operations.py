@@ -1,0 +1,233 @@
+"""From one operation of an OpenAPI document to a tool: its name, its schemas, and where each argument goes.
+
+Parameters and the members of a JSON object or a form become arguments side by side, since models fill in flat objects
+best. Two that share a name get the place added (`id`, `id_query`). Any other body is the argument `body`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+from msgspec import Struct
+
+from .document import Document, RawOperation, as_list, as_map, as_text
+from .schemas import SchemaWriter, is_binary, shorten
+
+__all__ = ["Operation", "Placement", "compile_operation"]
+
+Place: TypeAlias = Literal["path", "query", "header", "cookie", "field", "body"]
+_STYLES: Final = {"path": "simple", "query": "form", "header": "simple", "cookie": "form"}
+_JSON: Final = re.compile(r"application/(?:[\w.+-]+\+)?json\b|\*/\*")
+_URLENCODED: Final = re.compile(r"application/x-www-form-urlencoded\b")
+_MULTIPART: Final = re.compile(r"multipart/")
+_PAGING: Final = re.compile(
+    r"page|per_?page|page_?size|page_?token|cursor|offset|limit|starting_after|ending_before|skip|\$(?:skip|top)", re.I
+)
+# The transport's own, and credentials: a model has no business with them.
+_RESERVED_HEADERS: Final = ("accept", "content-type", "authorization", "content-length", "host")
+_MAX_NAME: Final = 64
+_MAX_TEXT: Final = 1000
+
+
+class Placement(Struct, frozen=True):
+    """Where an argument goes, and how it is written there."""
+
+    name: str
+    place: Place
+    style: str = "form"
+    explode: bool = True
+    is_reserved: bool = False
+    """Characters with a meaning in URLs are sent as they are."""
+    is_json: bool = False
+    """The value is one JSON text (`content: application/json`)."""
+    is_binary: bool = False
+
+
+class Operation(Struct, frozen=True):
+    """A compiled operation."""
+
+    name: str
+    method: str
+    path: str
+    title: str | None
+    description: str
+    tags: tuple[str, ...]
+    input_schema: dict[str, Any]
+    output_schema: dict[str, Any] | None
+    placements: dict[str, Placement]
+    media_type: str | None
+    """Of the body, if the operation takes one."""
+    security: list[list[str]]
+    """The schemes that a request needs: one of these lists, all of it."""
+    statuses: dict[str, str]
+    """What the document says about each status."""
+
+    @property
+    def label(self) -> str:
+        return f"{self.method.upper()} {self.path}"
+
+    @property
+    def annotations(self) -> dict[str, Any]:
+        hints: dict[str, Any] = {"openWorldHint": True}
+        if self.method in ("get", "head", "options"):
+            hints["readOnlyHint"] = True
+        elif self.method in ("put", "delete"):
+            hints["idempotentHint"] = True
+            hints["destructiveHint"] = True
+        return hints
+
+
+def compile_operation(document: Document, raw: RawOperation, writer: SchemaWriter) -> Operation:
+    """Compile one operation.
+
+    Raises:
+        DocumentFault: a reference of it leads nowhere.
+    """
+    compiler = _Compiler(document, raw, writer)
+    for parameter in raw.parameters:
+        compiler.add_parameter(parameter)
+    media_type = compiler.add_body() if raw.body else None
+    security = raw.content.get("security", document.security)
+    responses = document.responses(raw)
+    return Operation(
+        name=_name_of(raw),
+        method=raw.method,
+        path=raw.path,
+        title=shorten(as_text(raw.content.get("summary")), 120) or None,
+        description=compiler.description(),
+        tags=tuple(str(tag) for tag in as_list(raw.content.get("tags"))),
+        input_schema=compiler.input_schema(),
+        output_schema=_output_schema(responses, writer),
+        placements=compiler.placements,
+        media_type=media_type,
+        security=[[str(name) for name in as_map(entry)] for entry in as_list(security)],
+        statuses={status: shorten(as_text(entry.get("description")), 200) for status, entry in responses.items()},
+    )
+
+
+class _Compiler:
+    def __init__(self, document: Document, raw: RawOperation, writer: SchemaWriter) -> None:
+        self._document = document
+        self._raw = raw
+        self._writer = writer
+        self.placements: dict[str, Placement] = {}
+        self._properties: dict[str, Any] = {}
+        self._required: list[str] = []
+
+    def add_parameter(self, parameter: Mapping[str, Any]) -> None:
+        name, place = as_text(parameter.get("name")), parameter.get("in")
+        if not name or place not in _STYLES or (place == "header" and name.lower() in _RESERVED_HEADERS):
+            return
+        media_type, media = next(iter(as_map(parameter.get("content")).items()), ("", None))
+        schema = as_map(media).get("schema") if media is not None else parameter.get("schema", {})
+        style = str(parameter.get("style") or _STYLES[place])
+        placement = Placement(
+            name=name,
+            place=place,
+            style=style,
+            explode=parameter["explode"] if isinstance(parameter.get("explode"), bool) else style == "form",
+            is_reserved=parameter.get("allowReserved") is True,
+            is_json=_JSON.match(str(media_type)) is not None,
+        )
+        is_required = parameter.get("required") is True or place == "path"
+        self._add(placement, schema, is_required=is_required, text=as_text(parameter.get("description")))
+
+    def add_body(self) -> str | None:
+        """Add the arguments of the body; returns its media type."""
+        body = as_map(self._raw.body)
+        content = {str(name): as_map(media) for name, media in as_map(body.get("content")).items()}
+        media_type = _choose_media(list(content))
+        if media_type is None:
+            return None
+        schema = content[media_type].get("schema")
+        media_type = "application/json" if media_type == "*/*" else media_type
+        is_required = body.get("required") is True
+        shape = self._flat_object(schema)
+        if shape is None or not (_JSON.match(media_type) or "form" in media_type):
+            text = as_text(body.get("description"))
+            is_bytes = not (_JSON.match(media_type) or media_type.startswith("text/") or "xml" in media_type)
+            self._add(
+                Placement("body", "body", is_binary=is_bytes),
+                {"type": "string", "format": "binary"} if is_bytes else schema or {"type": "string"},
+                is_required=is_required,
+                text=text,
+            )
+            return media_type
+        required = as_list(shape.get("required")) if is_required else []
+        for name, member in as_map(shape.get("properties")).items():
+            target = as_map(self._document.resolve(member))
+            if target.get("readOnly") is not True:
+                placement = Placement(str(name), "field", is_binary="form" in media_type and is_binary(target))
+                self._add(placement, member, is_required=name in required, text="")
+        return media_type
+
+    def _flat_object(self, schema: Any) -> Mapping[str, Any] | None:
+        """The object whose members can be arguments of their own; None if the body is anything else."""
+        shape = as_map(self._document.resolve(schema))
+        members = as_list(shape.get("allOf"))
+        if len(members) == 1 and "properties" not in shape:
+            shape = as_map(self._document.resolve(members[0]))
+        is_plain = not any(key in shape for key in ("allOf", "anyOf", "oneOf", "not"))
+        is_open = isinstance(shape.get("additionalProperties"), dict)
+        return shape if is_plain and not is_open and as_map(shape.get("properties")) else None
+
+    def _add(self, placement: Placement, schema: Any, *, is_required: bool, text: str) -> None:
+        argument = self._free_name(placement)
+        self.placements[argument] = placement
+        wrapped = {"allOf": [schema], "description": text} if text else schema
+        self._properties[argument] = wrapped if isinstance(schema, dict) else {"description": text}
+        if is_required:
+            self._required.append(argument)
+
+    def _free_name(self, placement: Placement) -> str:
+        plain = re.sub(r"[^A-Za-z0-9_.-]+", "_", placement.name).strip("_")[:_MAX_NAME] or placement.place
+        short = plain[:50]
+        numbered = (f"{short}_{number}" for number in itertools.count(2))
+        candidates = itertools.chain((plain, f"{short}_{placement.place}"), numbered)
+        return next(name for name in candidates if name not in self.placements)
+
+    def input_schema(self) -> dict[str, Any]:
+        whole = {"type": "object", "properties": self._properties, "required": self._required}
+        schema = self._writer.write(whole)
+        schema.setdefault("properties", {})
+        return schema
+
+    def description(self) -> str:
+        content = self._raw.content
+        lines = [as_text(content.get("summary")), as_text(content.get("description"))]
+        text = shorten(" ".join(dict.fromkeys(line for line in lines if line)), _MAX_TEXT) or self._raw.label
+        if content.get("deprecated") is True:
+            text = f"Deprecated. {text}"
+        pages = [
+            argument
+            for argument, placement in self.placements.items()
+            if placement.place == "query" and _PAGING.fullmatch(placement.name)
+        ]
+        return f"{text} The answer comes in pages: see {', '.join(pages)}." if pages else text
+
+
+def _name_of(raw: RawOperation) -> str:
+    stated = as_text(raw.content.get("operationId")) or f"{raw.method}_{raw.path}"
+    return re.sub(r"[^A-Za-z0-9_-]+", "_", stated).strip("_")[:_MAX_NAME] or raw.method
+
+
+def _choose_media(names: list[str]) -> str | None:
+    """The media type to send: JSON if there is one, then forms, then whatever comes first."""
+    for pattern in (_JSON, _URLENCODED, _MULTIPART):
+        for name in names:
+            if pattern.match(name):
+                return name
+    return names[0] if names else None
+
+
+def _output_schema(responses: Mapping[str, Mapping[str, Any]], writer: SchemaWriter) -> dict[str, Any] | None:
+    successes = sorted(status for status in responses if re.fullmatch(r"2\d\d|2XX", status, re.I))
+    for status in [*successes, "default"]:
+        for media_type, media in as_map(responses.get(status, {}).get("content")).items():
+            schema = as_map(media).get("schema")
+            if _JSON.match(str(media_type)) and schema:
+                return writer.write(schema, is_output=True) or None
+    return None

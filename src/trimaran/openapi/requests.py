@@ -1,0 +1,192 @@
+"""From arguments to an HTTP request, as `style` and `explode` say (OpenAPI 3.1, "Style Values").
+
+Pure. Values cannot change where a request goes: everything in a path is percent-encoded, and `.` and `..`, which servers
+read as folders, are refused.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import secrets
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Struct
+
+from trimaran.errors import ToolError
+
+from .operations import Operation, Placement
+
+__all__ = ["ApiRequest", "build_request"]
+
+_RESERVED: Final = ":/?[]@!$'()*,;"  # those that do not end a parameter
+_DELIMITERS: Final = {"spaceDelimited": "%20", "pipeDelimited": "%7C", "form": ","}
+Pairs = list[tuple[str, str]]
+
+
+class ApiRequest(Struct):
+    """A request to the API, without credentials."""
+
+    method: str
+    path: str
+    query: list[str]
+    """Members such as `a=1`, encoded."""
+    headers: dict[str, str]
+    cookies: dict[str, str]
+    body: bytes | None
+
+    def url(self, base: str) -> str:
+        return base.rstrip("/") + self.path + ("?" + "&".join(self.query) if self.query else "")
+
+
+def build_request(operation: Operation, arguments: Mapping[str, Any]) -> ApiRequest:
+    """Place the arguments of a call.
+
+    Raises:
+        ToolError: an argument cannot be written where it belongs.
+    """
+    request = ApiRequest(
+        operation.method.upper(), operation.path, [], {"accept": "application/json, */*;q=0.8"}, {}, None
+    )
+    fields: dict[str, Any] = {}
+    binaries: set[str] = set()
+    for argument, value in arguments.items():
+        placement = operation.placements.get(argument)
+        if placement is None or (value is None and placement.place != "field"):
+            continue
+        if placement.is_json:
+            value = msgspec.json.encode(value).decode()
+        match placement.place:
+            case "path":
+                text = _path_text(placement, value, argument)
+                request.path = request.path.replace("{" + placement.name + "}", text)
+            case "query":
+                request.query += _query(placement, value)
+            case "header":
+                request.headers[placement.name.lower()] = _header_text(value, argument, explode=placement.explode)
+            case "cookie":
+                request.cookies[placement.name] = quote(_joined(value), safe="")
+            case "field":
+                fields[placement.name] = value
+                if placement.is_binary:
+                    binaries.add(placement.name)
+            case "body":
+                request.body = _whole_body(operation.media_type or "", placement, value, argument)
+    if "{" in request.path:
+        raise ToolError(f"{operation.label}: an argument for the path is missing: {request.path}")
+    if operation.media_type is not None:
+        _write_fields(request, operation.media_type, fields, binaries)
+    return request
+
+
+def _write_fields(request: ApiRequest, media_type: str, fields: dict[str, Any], binaries: set[str]) -> None:
+    """Encode the members of the body, if there are any, and say what it is."""
+    if fields and media_type.startswith("multipart/"):
+        boundary = secrets.token_hex(16)
+        request.body = _multipart(fields, binaries, boundary)
+        media_type = f"{media_type.split(';')[0]}; boundary={boundary}"
+    elif fields and "urlencoded" in media_type:
+        pairs = [pair for name, value in fields.items() for pair in _query(Placement(name, "query"), value)]
+        request.body = "&".join(pairs).encode()
+    elif fields:
+        request.body = msgspec.json.encode(fields)
+    if request.body is not None:
+        request.headers["content-type"] = media_type
+
+
+def _whole_body(media_type: str, placement: Placement, value: Any, argument: str) -> bytes:
+    if placement.is_binary:
+        return _from_base64(value, argument)
+    if isinstance(value, str) and "json" not in media_type:
+        return value.encode()
+    return msgspec.json.encode(value)
+
+
+def _from_base64(value: Any, argument: str) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, TypeError, ValueError):
+        raise ToolError(f"the argument {argument!r} must be base64, as it stands for bytes") from None
+
+
+def _multipart(fields: dict[str, Any], binaries: set[str], boundary: str) -> bytes:
+    parts: list[bytes] = []
+    for name, value in fields.items():
+        for member in cast("list[Any]", value) if isinstance(value, list) else [value]:
+            safe = name.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
+            head = f'Content-Disposition: form-data; name="{safe}"'
+            if name in binaries:
+                head += f'; filename="{safe}"\r\nContent-Type: application/octet-stream'
+                data = _from_base64(member, name)
+            elif isinstance(member, (dict, list)):
+                head += "\r\nContent-Type: application/json"
+                data = msgspec.json.encode(member)
+            else:
+                data = _plain(member).encode()
+            parts.append(f"--{boundary}\r\n{head}\r\n\r\n".encode() + data + b"\r\n")
+    return b"".join(parts) + f"--{boundary}--\r\n".encode()
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    return msgspec.json.encode(value).decode()
+
+
+def _members(value: Any) -> Iterator[tuple[str | None, str]]:
+    """The parts of a value: the members of an object with their names, the items of an array without."""
+    if isinstance(value, dict):
+        yield from ((str(key), _plain(item)) for key, item in cast("dict[Any, Any]", value).items())
+    elif isinstance(value, list):
+        yield from ((None, _plain(item)) for item in cast("list[Any]", value))
+    else:
+        yield None, _plain(value)
+
+
+def _joined(value: Any, *, explode: bool = False) -> str:
+    """The style "simple", not encoded: `a,b`, `key,value`, or `key=value`."""
+    parts = [text if key is None else f"{key}={text}" if explode else f"{key},{text}" for key, text in _members(value)]
+    return ",".join(parts)
+
+
+def _header_text(value: Any, argument: str, *, explode: bool) -> str:
+    text = _joined(value, explode=explode)
+    if any(character in text for character in "\r\n\0"):
+        raise ToolError(f"the argument {argument!r} goes into a header and must be one line")
+    return text
+
+
+def _path_text(placement: Placement, value: Any, argument: str) -> str:
+    parts = [(key, quote(text, safe="")) for key, text in _members(value)]
+    if any(text in ("", ".", "..") for _, text in parts) or not parts:
+        raise ToolError(f"the argument {argument!r} is part of the path and must not be empty, '.' or '..'")
+    name = quote(placement.name, safe="")
+    separator = {"label": ".", "matrix": ";"}.get(placement.style, ",") if placement.explode else ","
+    texts = [_path_part(key, text, placement, name) for key, text in parts]
+    start = {"label": ".", "matrix": ";"}.get(placement.style, "")
+    if placement.style == "matrix" and not placement.explode:
+        return f";{name}={','.join(texts)}"
+    return start + separator.join(texts)
+
+
+def _path_part(key: str | None, text: str, placement: Placement, name: str) -> str:
+    if key is not None:
+        return f"{quote(key, safe='')}{'=' if placement.explode else ','}{text}"
+    return f"{name}={text}" if placement.style == "matrix" and placement.explode else text
+
+
+def _query(placement: Placement, value: Any) -> list[str]:
+    safe = _RESERVED if placement.is_reserved else ""
+    name = quote(placement.name, safe="[]")
+    parts = [(key, quote(text, safe=safe)) for key, text in _members(value)]
+    if placement.style == "deepObject" and isinstance(value, dict):
+        return [f"{name}[{quote(str(key), safe='')}]={text}" for key, text in parts]
+    if placement.explode:
+        return [f"{name if key is None else quote(key, safe='')}={text}" for key, text in parts]
+    flat = [text for key, text in parts for text in ([text] if key is None else [quote(key, safe=""), text])]
+    return [f"{name}={_DELIMITERS.get(placement.style, ',').join(flat)}"]

@@ -1,0 +1,125 @@
+"""From an API's answer to a tool's result, and from its refusals to errors that teach.
+
+JSON becomes structured content, checked against the output schema; images and sound become blocks of their kind; other
+bytes an embedded resource; everything else text.
+"""
+
+from __future__ import annotations
+
+import re
+from http import HTTPStatus
+from typing import Any, Final, cast
+
+from msgspec import Struct
+
+from trimaran import content
+from trimaran.depth import decode_json
+from trimaran.errors import ToolError
+from trimaran.schema import Validator
+from trimaran.types import CallToolResult
+
+from .operations import Operation
+from .schemas import shorten
+
+__all__ = ["ApiResponse", "read_response"]
+
+_JSON: Final = re.compile(r"application/(?:[\w.+-]+\+)?json\b")
+_MAX_REASON: Final = 2000
+
+
+class ApiResponse(Struct):
+    """An API's whole answer."""
+
+    status: int
+    media_type: str
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body.decode(errors="replace")
+
+
+def read_response(operation: Operation, response: ApiResponse, output: Validator | None) -> CallToolResult:
+    """The result of a call.
+
+    Raises:
+        ToolError: the API refused, or its answer cannot be read.
+    """
+    if response.status >= 400:
+        raise ToolError(_refusal(operation, response))
+    if not response.body:
+        if output is not None:
+            return content.tool_error(f"{operation.label} answered {response.status} without a body.")
+        return CallToolResult.ok(f"{operation.label}: {response.status} {_phrase(response.status)}")
+    if not _JSON.match(response.media_type):
+        if output is not None:
+            return content.tool_error(
+                f"{operation.label} answered {response.media_type or 'no media type'} where JSON was announced: "
+                f"{shorten(response.text, _MAX_REASON)}"
+            )
+        return CallToolResult.ok([_block(operation, response)])
+    try:
+        value = decode_json(response.body)
+    except ValueError as error:
+        raise ToolError(f"{operation.label} answered with broken JSON: {error}") from None
+    if output is None:
+        return CallToolResult.ok(response.text)
+    return _structured(operation, value, output, response.text)
+
+
+def _structured(operation: Operation, value: Any, output: Validator, text: str) -> CallToolResult:
+    violation = output.first(value)
+    if violation is not None:
+        # An API sends null for what it does not know, announced or not. Without these members most answers fit.
+        value = _without_nulls(value)
+        violation = output.first(value)
+    if violation is not None:
+        return content.tool_error(
+            f"The answer of {operation.label} does not fit the API's description ({violation}). It follows as it came:\n{text}"
+        )
+    return CallToolResult.ok(text, structured=value)
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value).items()
+        return {key: _without_nulls(member) for key, member in members if member is not None}
+    if isinstance(value, list):
+        return [_without_nulls(member) for member in cast("list[Any]", value) if member is not None]
+    return value
+
+
+def _block(operation: Operation, response: ApiResponse) -> Any:
+    media_type = response.media_type.split(";")[0].strip()
+    if media_type.startswith("image/"):
+        return content.image(response.body, media_type)
+    if media_type.startswith("audio/"):
+        return content.audio(response.body, media_type)
+    if media_type.startswith("text/") or "xml" in media_type or _is_text(response.body):
+        return content.text(response.text)
+    return content.embedded(content.blob_resource(f"api://{operation.name}", response.body, media_type or None))
+
+
+def _is_text(body: bytes) -> bool:
+    try:
+        return "\0" not in body.decode()
+    except UnicodeDecodeError:
+        return False
+
+
+def _refusal(operation: Operation, response: ApiResponse) -> str:
+    """Say what was tried, what the API answered, and what its document says about that."""
+    meaning_text = operation.statuses.get(str(response.status)) or operation.statuses.get(
+        f"{response.status // 100}XX", ""
+    )
+    meaning = f" ({meaning_text})" if meaning_text else ""
+    reason = shorten(response.text, _MAX_REASON) if response.body and _is_text(response.body) else ""
+    head = f"{operation.label} answered {response.status} {_phrase(response.status)}{meaning}."
+    return f"{head} {reason}".strip()
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""

@@ -1,0 +1,86 @@
+"""ApiCredentials for an API, put where its security schemes say.
+
+    auth="secret"                              the one secret, for whatever scheme an operation needs
+    auth={"api_key": "...", "oauth": get}      by the scheme's name; a function is called for each request, with the Context
+
+A basic scheme takes "user:password". OAuth and OpenID schemes take an access token.
+"""
+
+from __future__ import annotations
+
+import base64
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+from trimaran.errors import ConfigError, ToolError
+from trimaran.server.context import Context
+
+from .document import as_map, as_text
+from .operations import Operation
+from .requests import ApiRequest
+
+__all__ = ["ApiCredentials", "Auth", "Credential"]
+
+Credential: TypeAlias = str | Callable[[Context], str | Awaitable[str]]
+Auth: TypeAlias = Credential | Mapping[str, Credential]
+
+
+class ApiCredentials:
+    """The secrets of one API.
+
+    Raises:
+        ConfigError: `auth` names a scheme that the document does not have.
+    """
+
+    def __init__(self, schemes: Mapping[str, Any], auth: Auth | None) -> None:
+        self._schemes = schemes
+        self._secrets: dict[str, Credential] = {}
+        if auth is not None and not isinstance(auth, str) and not callable(auth):
+            unknown = sorted(set(auth) - set(schemes))
+            if unknown:
+                raise ConfigError(
+                    f"auth names {', '.join(map(repr, unknown))}; the document's security schemes are: "
+                    f"{', '.join(map(repr, schemes)) or 'none'}"
+                )
+            self._secrets = dict(auth)
+        elif auth is not None:
+            self._secrets = dict.fromkeys(schemes, auth)
+
+    async def apply(self, operation: Operation, request: ApiRequest, ctx: Context) -> None:
+        """Add the credentials that the operation needs.
+
+        Raises:
+            ToolError: it needs some that nobody gave.
+        """
+        if not operation.security:
+            return
+        for names in operation.security:
+            if all(name in self._secrets for name in names):
+                for name in names:
+                    await self._add(name, request, ctx)
+                return
+        schemes = " or ".join(" and ".join(names) for names in operation.security)
+        raise ToolError(
+            f"{operation.label} needs credentials ({schemes}), and the server has none. Its operator sets auth=."
+        )
+
+    async def _add(self, name: str, request: ApiRequest, ctx: Context) -> None:
+        secret = self._secrets[name]
+        if not isinstance(secret, str):
+            answer = secret(ctx)
+            secret = await answer if inspect.isawaitable(answer) else answer
+        scheme = as_map(self._schemes.get(name))
+        kind, place = scheme.get("type"), scheme.get("in")
+        key = as_text(scheme.get("name"))
+        if kind == "apiKey" and place == "query":
+            request.query.append(f"{quote(key, safe='')}={quote(secret, safe='')}")
+        elif kind == "apiKey" and place == "cookie":
+            request.cookies[key] = secret
+        elif kind == "apiKey":
+            request.headers[key.lower()] = secret
+        elif kind == "basic" or as_text(scheme.get("scheme")).lower() == "basic":
+            request.headers["authorization"] = "Basic " + base64.b64encode(secret.encode()).decode()
+        else:
+            request.headers["authorization"] = f"Bearer {secret}"

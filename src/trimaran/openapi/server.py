@@ -1,0 +1,226 @@
+"""A server whose tools are the operations of an HTTP API: `Server.from_openapi` and `Server.from_fastapi`.
+
+The document is read once, when the server is made. An operation that cannot be used costs itself, with a warning that
+names it, and no other. A call is: arguments checked, request built (`requests.py`), credentials added (`security.py`),
+sent, and the answer read (`responses.py`).
+
+Nothing of the caller is passed on to the API, unless a credential is a function that does so.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import logging
+import os
+import re
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Final, Protocol, TypeAlias, TypedDict, Unpack
+from urllib.parse import urlsplit
+
+from trimaran.errors import ConfigError, DeclarationError
+from trimaran.schema import Validator
+from trimaran.server.context import Context
+from trimaran.server.server import Server
+from trimaran.types import CallToolResult
+
+from .asgi import AsgiSend
+from .document import Document, DocumentFault, RawOperation, read_document
+from .operations import Operation, compile_operation
+from .requests import ApiRequest, build_request
+from .responses import ApiResponse, read_response
+from .schemas import SchemaWriter, shorten
+from .security import ApiCredentials, Auth
+
+__all__ = ["Chooser", "OpenApiOptions", "Send", "build_from_app", "build_server"]
+
+Chooser: TypeAlias = Iterable[str] | Callable[[Operation], bool]
+"""Which operations: patterns such as "GET /pets/*", "/pets/*", "listPets", "tag:billing"; or a function."""
+Names: TypeAlias = Mapping[str, str] | Callable[[Operation], str]
+"""Other names for tools, by operationId; or a function."""
+
+SCHEMA_BYTES: Final = 12_288
+"""Of one schema: 3,000 tokens. Larger ones are cut at a lower level of references."""
+RESPONSE_BYTES: Final = 8 * 1024 * 1024
+TIMEOUT: Final = 30.0
+MAX_INSTRUCTIONS: Final = 1000
+"""Characters of the document's description: some are whole manuals."""
+_log = logging.getLogger("trimaran.openapi")
+
+
+class OpenApiOptions(TypedDict, total=False):
+    """The options of `Server.from_openapi` and `Server.from_fastapi`."""
+
+    base_url: str | None
+    """Where the API is; the first server of the document, if you do not say."""
+    auth: Auth | None
+    """Secrets for the API: one for all security schemes, or by the scheme's name. A function is called with the Context."""
+    headers: Mapping[str, str] | None
+    """Sent with every request."""
+    include: Chooser | None
+    """Which operations become tools; all, if you do not say."""
+    exclude: Chooser
+    names: Names | None
+    timeout: float
+    """Seconds for one request."""
+    schema_bytes: int
+    """Of one schema; a larger one is cut at a lower level of references."""
+    response_bytes: int
+    """Of one answer; a larger one is refused."""
+    name: str | None
+    version: str | None
+    instructions: str | None
+    send: Send | None
+    """Sends the requests, in place of HTTP: for tests, or an HTTP library of your own."""
+
+
+class Send(Protocol):
+    """Sends a request to the API and brings its whole answer. It is entered before the first call and left at the end."""
+
+    async def __call__(self, request: ApiRequest) -> ApiResponse: ...
+    async def __aenter__(self) -> Any: ...
+    async def __aexit__(self, *error: Any) -> Any: ...
+
+
+def build_server(
+    source: Mapping[str, Any] | str | os.PathLike[str],
+    *,
+    base_url: str | None = None,
+    auth: Auth | None = None,
+    headers: Mapping[str, str] | None = None,
+    include: Chooser | None = None,
+    exclude: Chooser = (),
+    names: Names | None = None,
+    timeout: float = TIMEOUT,
+    schema_bytes: int = SCHEMA_BYTES,
+    response_bytes: int = RESPONSE_BYTES,
+    name: str | None = None,
+    version: str | None = None,
+    instructions: str | None = None,
+    send: Send | None = None,
+) -> Server:
+    """Make a server of a document; `OpenApiOptions` says what the options mean."""
+    document = read_document(source)
+    if send is None:
+        from .http import HttpSend
+
+        send = HttpSend(_base_of(document, base_url), headers or {}, timeout=timeout, most_bytes=response_bytes)
+    credentials = ApiCredentials(document.security_schemes, auth)
+    server = Server(
+        name or document.title,
+        version=version or document.version,
+        instructions=instructions or shorten(document.description, MAX_INSTRUCTIONS) or None,
+        lifespan=_lifespan(send),
+    )
+    operations = list(_chosen(document, SchemaWriter(document, most_bytes=schema_bytes), include, exclude))
+    for tool, operation in _named(operations, names):
+        _add(server, tool, operation, credentials, send)
+    if not operations:
+        raise ConfigError(f"{document.title}: no operation is left to make a tool of; see include, exclude and the log")
+    return server
+
+
+def build_from_app(app: Any, **options: Unpack[OpenApiOptions]) -> Server:
+    """Make a server of an application that describes itself with `app.openapi()`."""
+    if not callable(getattr(app, "openapi", None)):
+        raise ConfigError(f"from_fastapi takes a FastAPI application, which has openapi(); not {type(app).__name__}")
+    if options.get("send") is None:
+        most_bytes = options.get("response_bytes", RESPONSE_BYTES)
+        options["send"] = AsgiSend(app, timeout=options.get("timeout", TIMEOUT), most_bytes=most_bytes)
+    return build_server(app.openapi(), **options)
+
+
+def _lifespan(send: Send) -> Callable[[Server], AbstractAsyncContextManager[None]]:
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncGenerator[None]:
+        async with send:
+            yield
+
+    return lifespan
+
+
+def _base_of(document: Document, base_url: str | None) -> str:
+    url = base_url or document.server_url
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise ConfigError(
+            f"{document.title}: base_url={base_url!r} is no http or https URL"
+            if base_url
+            else f'{document.title} does not say where the API is: give base_url="https://api.example.com"'
+        )
+    return url
+
+
+def _chosen(document: Document, writer: SchemaWriter, include: Chooser | None, exclude: Chooser) -> Iterable[Operation]:
+    is_included = _matcher(include) if include is not None else None
+    is_excluded = _matcher(exclude)
+    for raw in document.operations():
+        if not isinstance(raw, RawOperation):
+            _log.warning("%s is left out: %s", *raw)
+            continue
+        try:
+            operation = compile_operation(document, raw, writer)
+        except DocumentFault as fault:
+            _log.warning("%s is left out: %s", raw.label, fault)
+            continue
+        if (is_included is None or is_included(operation)) and not is_excluded(operation):
+            yield operation
+
+
+def _matcher(chooser: Chooser) -> Callable[[Operation], bool]:
+    if callable(chooser):
+        return chooser
+    if isinstance(chooser, str):
+        raise ConfigError(f"include and exclude take a list of patterns or a function: [{chooser!r}]")
+    patterns = [re.compile(fnmatch.translate(pattern)) for pattern in chooser]
+
+    def matches(operation: Operation) -> bool:
+        texts = [operation.name, operation.path, operation.label, *(f"tag:{tag}" for tag in operation.tags)]
+        return any(pattern.match(text) for pattern in patterns for text in texts)
+
+    return matches
+
+
+def _named(operations: list[Operation], names: Names | None) -> Iterable[tuple[str, Operation]]:
+    """Each operation with the name of its tool. Two operations with one name are told apart by a number."""
+    used: set[str] = set()
+    for operation in operations:
+        if names is None:
+            stated = operation.name
+        else:
+            stated = names(operation) if callable(names) else names.get(operation.name, operation.name)
+        tool, number = stated, 2
+        while tool in used:
+            tool, number = f"{stated[:60]}_{number}", number + 1
+        used.add(tool)
+        yield tool, operation
+
+
+def _add(server: Server, tool: str, operation: Operation, credentials: ApiCredentials, send: Send) -> None:
+    validator: Validator | None = None
+
+    # The parameter's name ends in an underscore, as no argument's does, so it takes the arguments whole.
+    async def call(arguments_: dict[str, Any], ctx: Context) -> CallToolResult:
+        nonlocal validator
+        request = build_request(operation, arguments_)
+        await credentials.apply(operation, request, ctx)
+        response = await send(request)
+        if validator is None and operation.output_schema is not None:
+            validator = Validator(operation.output_schema)
+        return read_response(operation, response, validator)
+
+    # Looked up by name otherwise, which takes longer than all the rest of a registration.
+    call.__annotations__ = {"arguments_": dict, "ctx": Context, "return": CallToolResult}
+    try:
+        server.add_tool(
+            call,
+            name=tool,
+            title=operation.title,
+            description=operation.description,
+            input_schema=operation.input_schema,
+            output_schema=operation.output_schema,
+            validate_output=False,  # `read_response` has done so, and knows what to do about it
+            annotations=operation.annotations,
+            tags=operation.tags,
+        )
+    except (ConfigError, DeclarationError) as error:
+        _log.warning("%s is left out: %s", operation.label, error)

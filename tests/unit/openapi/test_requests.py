@@ -1,0 +1,166 @@
+"""Arguments arrive where the document wants them, in its style; none of them can change where a request goes."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from trimaran.errors import ToolError
+from trimaran.openapi.document import Document, RawOperation
+from trimaran.openapi.operations import Operation, compile_operation
+from trimaran.openapi.requests import build_request
+from trimaran.openapi.schemas import SchemaWriter
+
+OBJECT = {"R": 100, "G": 200}
+ARRAY = ["blue", "black"]
+
+
+def compiled(path: str = "/x", method: str = "get", **content: Any) -> Operation:
+    document = Document({"openapi": "3.1.0", "paths": {path: {method: content}}})
+    raw = next(iter(document.operations()))
+    assert isinstance(raw, RawOperation)
+    return compile_operation(document, raw, SchemaWriter(document, most_bytes=10_000))
+
+
+def parameter(place: str, name: str = "color", **more: Any) -> dict[str, Any]:
+    return {"name": name, "in": place, "required": place == "path", "schema": {}, **more}
+
+
+@pytest.mark.parametrize(
+    ("style", "explode", "value", "expected"),
+    [
+        ("simple", False, "blue", "blue"),
+        ("simple", False, ARRAY, "blue,black"),
+        ("simple", False, OBJECT, "R,100,G,200"),
+        ("simple", True, OBJECT, "R=100,G=200"),
+        ("label", False, "blue", ".blue"),
+        ("label", True, ARRAY, ".blue.black"),
+        ("label", True, OBJECT, ".R=100.G=200"),
+        ("matrix", False, "blue", ";color=blue"),
+        ("matrix", False, ARRAY, ";color=blue,black"),
+        ("matrix", True, ARRAY, ";color=blue;color=black"),
+        ("matrix", False, OBJECT, ";color=R,100,G,200"),
+        ("matrix", True, OBJECT, ";R=100;G=200"),
+    ],
+)
+def test_styles_of_a_path(style: str, explode: bool, value: Any, expected: str) -> None:
+    """OpenAPI 3.1, "Style Examples"."""
+    operation = compiled("/a/{color}", parameters=[parameter("path", style=style, explode=explode)])
+    assert build_request(operation, {"color": value}).path == f"/a/{expected}"
+
+
+@pytest.mark.parametrize(
+    ("style", "explode", "value", "expected"),
+    [
+        ("form", True, "blue", "color=blue"),
+        ("form", True, ARRAY, "color=blue&color=black"),
+        ("form", False, ARRAY, "color=blue,black"),
+        ("form", True, OBJECT, "R=100&G=200"),
+        ("form", False, OBJECT, "color=R,100,G,200"),
+        ("spaceDelimited", False, ARRAY, "color=blue%20black"),
+        ("pipeDelimited", False, ARRAY, "color=blue%7Cblack"),
+        ("deepObject", True, OBJECT, "color[R]=100&color[G]=200"),
+        ("form", True, True, "color=true"),
+        ("form", True, "a&b=c d", "color=a%26b%3Dc%20d"),
+    ],
+)
+def test_styles_of_a_query(style: str, explode: bool, value: Any, expected: str) -> None:
+    operation = compiled(parameters=[parameter("query", style=style, explode=explode)])
+    assert "&".join(build_request(operation, {"color": value}).query) == expected
+
+
+def test_reserved_characters_pass_where_they_may() -> None:
+    operation = compiled(parameters=[parameter("query", allowReserved=True)])
+    assert build_request(operation, {"color": "a/b:c&d#e"}).query == ["color=a/b:c%26d%23e"]
+
+
+def test_a_parameter_may_be_json() -> None:
+    operation = compiled(parameters=[{"name": "f", "in": "query", "content": {"application/json": {"schema": {}}}}])
+    assert build_request(operation, {"f": {"a": 1}}).query == ["f=%7B%22a%22%3A1%7D"]
+
+
+def test_headers_and_cookies() -> None:
+    operation = compiled(
+        parameters=[parameter("header", "X-Ids"), parameter("cookie", "sid"), parameter("header", "Authorization")]
+    )
+    request = build_request(operation, {"X-Ids": [1, 2], "sid": "a b"})
+    assert (request.headers["x-ids"], request.cookies) == ("1,2", {"sid": "a%20b"})
+    assert set(operation.placements) == {"X-Ids", "sid"}, "credentials are no arguments"
+    with pytest.raises(ToolError, match="one line"):
+        build_request(operation, {"X-Ids": "a\r\nevil: 1"})
+
+
+@pytest.mark.parametrize("value", ["..", ".", "", [], ["a", ".."]])
+def test_a_path_cannot_be_climbed(value: Any) -> None:
+    """CVE-2026-32871: a path argument that chooses another endpoint."""
+    operation = compiled("/users/{id}/pets", parameters=[parameter("path", "id")])
+    with pytest.raises(ToolError, match="must not be empty"):
+        build_request(operation, {"id": value})
+
+
+@pytest.mark.parametrize("value", ["../admin", "a/b", "a?b", "a#b", "%2e%2e/x", "a\\b", "//evil.example", "é"])
+def test_whatever_is_in_a_path_stays_one_segment(value: str) -> None:
+    operation = compiled("/users/{id}", parameters=[parameter("path", "id")])
+    path = build_request(operation, {"id": value}).path
+    assert path.count("/") == 2
+    assert not set("?#\\") & set(path)
+
+
+def test_a_json_body_is_made_of_arguments() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "id": {"type": "integer"}},
+        "required": ["name"],
+    }
+    operation = compiled("/pets/{id}", "put", parameters=[parameter("path", "id")], requestBody={"required": True, "content": {"application/json": {"schema": schema}}})  # fmt: skip
+    assert list(operation.input_schema["properties"]) == ["id", "name", "id_field"]
+    assert operation.input_schema["required"] == ["id", "name"]
+    request = build_request(operation, {"id": 1, "name": "Rex", "id_field": 2})
+    assert (request.path, request.body) == ("/pets/1", b'{"name":"Rex","id":2}')
+    assert request.headers["content-type"] == "application/json"
+
+
+def test_any_other_body_is_one_argument() -> None:
+    operation = compiled(method="post", requestBody={"content": {"application/json": {"schema": {"type": "array"}}}})
+    assert build_request(operation, {"body": [1, 2]}).body == b"[1,2]"
+    operation = compiled(method="post", requestBody={"content": {"text/plain": {"schema": {"type": "string"}}}})
+    assert build_request(operation, {"body": "hi"}).body == b"hi"
+    operation = compiled(method="post", requestBody={"content": {"application/octet-stream": {}}})
+    assert build_request(operation, {"body": base64.b64encode(b"\0\1").decode()}).body == b"\0\1"
+    with pytest.raises(ToolError, match="base64"):
+        build_request(operation, {"body": "no base64!"})
+
+
+def test_forms() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "string"}, "b": {"type": "array", "items": {"type": "integer"}}},
+    }
+    operation = compiled(
+        method="post", requestBody={"content": {"application/x-www-form-urlencoded": {"schema": schema}}}
+    )
+    assert build_request(operation, {"a": "x y", "b": [1, 2]}).body == b"a=x%20y&b=1&b=2"
+
+
+def test_multipart_carries_files() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"title": {"type": "string"}, "photo": {"type": "string", "format": "binary"}},
+    }
+    operation = compiled(method="post", requestBody={"content": {"multipart/form-data": {"schema": schema}}})
+    request = build_request(operation, {"title": "Rex", "photo": base64.b64encode(b"\xff\xd8").decode()})
+    assert request.headers["content-type"].startswith("multipart/form-data; boundary=")
+    assert request.body is not None
+    assert (
+        b'name="photo"; filename="photo"\r\nContent-Type: application/octet-stream\r\n\r\n\xff\xd8\r\n' in request.body
+    )
+    assert b'name="title"\r\n\r\nRex\r\n' in request.body
+
+
+def test_names_that_clients_refuse_are_changed_and_mapped_back() -> None:
+    operation = compiled(parameters=[parameter("query", "filter[name]"), parameter("query", "$top")])
+    assert set(operation.placements) == {"filter_name", "top"}
+    assert build_request(operation, {"filter_name": "x", "top": 5}).query == ["filter[name]=x", "%24top=5"]
+    assert operation.description.endswith("The answer comes in pages: see top.")

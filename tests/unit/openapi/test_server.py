@@ -1,0 +1,261 @@
+"""A server made of an HTTP API: real HTTP, a real FastAPI application, and what goes wrong between them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import web
+from fastapi import FastAPI, HTTPException
+from pydantic import BaseModel
+
+from trimaran import Client, Context, Server, connect
+from trimaran.errors import ConfigError
+from trimaran.types import BlobResourceContents, EmbeddedResource, ImageContent
+
+PET = {
+    "type": "object",
+    "properties": {"id": {"type": "integer"}, "name": {"type": "string"}, "tag": {"type": "string"}},
+}
+ANSWER = {"description": "A pet.", "content": {"application/json": {"schema": PET}}}
+
+
+def get(operation_id: str, *parameters: str, **more: Any) -> dict[str, Any]:
+    listed = [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in parameters]
+    return {"get": {"operationId": operation_id, "parameters": listed, **more}}
+
+
+SPEC: dict[str, Any] = {
+    "openapi": "3.0.3",
+    "info": {"title": "Pets", "version": "1.2", "description": "All pets."},
+    "paths": {
+        "/pets/{id}": get("getPet", "id", tags=["pets"], responses={"200": ANSWER, "404": {"description": "Nobody has it."}}),
+        "/echo": get("echo", security=[{"key": []}, {"login": []}]),
+        "/odd/{how}": get("odd", "how", responses={"200": ANSWER}),
+        "/raw/{how}": get("raw", "how"),
+        "/broken": {"get": {"operationId": "broken", "parameters": [{"$ref": "#/nowhere"}]}},
+    },
+    "components": {
+        "securitySchemes": {
+            "key": {"type": "apiKey", "in": "query", "name": "api_key"},
+            "login": {"type": "http", "scheme": "bearer"},
+        }
+    },
+}  # fmt: skip
+
+
+async def pet(request: web.Request) -> web.Response:
+    if request.match_info["id"] != "1":
+        return web.json_response({"error": "unknown id"}, status=404)
+    return web.json_response({"id": 1, "name": "Rex", "tag": None})
+
+
+async def echo(request: web.Request) -> web.Response:
+    return web.json_response(
+        {"query": dict(request.query), "auth": request.headers.get("Authorization"), "x": request.headers.get("X-App")}
+    )
+
+
+async def odd(request: web.Request) -> web.StreamResponse:
+    match request.match_info["how"]:
+        case "mismatch":
+            return web.json_response({"id": "one"})
+        case "html":
+            return web.Response(text="<p>hi</p>", content_type="text/html")
+        case "broken":
+            return web.Response(text="{", content_type="application/json")
+        case "empty":
+            return web.Response(status=204)
+        case "elsewhere":
+            raise web.HTTPFound("http://other.example/")
+        case "huge":
+            return web.Response(body=b"x" * 5000)
+        case "slow":
+            await asyncio.sleep(30)
+        case _:
+            pass
+    return web.Response()
+
+
+async def raw(request: web.Request) -> web.Response:
+    kinds = {"image": "image/png", "bytes": "application/zip", "text": "text/plain", "json": "application/json"}
+    kind = request.match_info["how"]
+    return web.Response(body=b"\x89\0" if kind in ("image", "bytes") else b'"hi"', content_type=kinds[kind])
+
+
+@asynccontextmanager
+async def api() -> AsyncIterator[str]:
+    app = web.Application()
+    app.add_routes(
+        [
+            web.get("/v1/pets/{id}", pet),
+            web.get("/v1/echo", echo),
+            web.get("/v1/odd/{how}", odd),
+            web.get("/v1/raw/{how}", raw),
+        ]
+    )
+    runner = web.AppRunner(app, handler_cancellation=True)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def client_of(server: Server) -> AsyncIterator[Client]:
+    async with connect(server) as client:
+        yield client
+    await server.stop()
+
+
+async def test_operations_are_tools(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "trimaran.openapi"):
+        server = Server.from_openapi(SPEC, base_url="https://api.example.com")
+    assert (server.name, server.version, server.instructions) == ("Pets", "1.2", "All pets.")
+    tools = {tool.name: tool for tool in server.list_tools()}
+    assert list(tools) == ["getPet", "echo", "odd", "raw"]
+    assert caplog.messages == ["GET /broken is left out: '#/nowhere' points at nothing"]
+    assert tools["getPet"].input_schema == {
+        "type": "object",
+        "properties": {"id": {"type": "string"}},
+        "required": ["id"],
+    }
+    assert tools["getPet"].annotations == {"openWorldHint": True, "readOnlyHint": True}
+
+
+async def test_a_call_is_a_request_and_its_answer_is_structured() -> None:
+    async with api() as url, client_of(Server.from_openapi(SPEC, base_url=url)) as client:
+        result = await client.call_tool("getPet", {"id": "1"})
+        assert result.data == {"id": 1, "name": "Rex"}, "a null that the schema does not know is left out"
+        assert json.loads(result.text)["tag"] is None, "the text is as it came"
+        missing = await client.call_tool("getPet", {"id": "9"})
+        assert missing.is_error
+        assert missing.text == 'GET /pets/{id} answered 404 Not Found (Nobody has it.). {"error": "unknown id"}'
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("mismatch", "does not fit the API's description"),
+        ("html", "answered text/html where JSON was announced: <p>hi</p>"),
+        ("broken", "answered with broken JSON"),
+        ("empty", "answered 204 without a body"),
+        ("elsewhere", "redirects GET to other.example: that is not followed"),
+        ("huge", "larger than 4000 bytes"),
+        ("slow", "did not answer within 0.3 s"),
+    ],
+)
+async def test_an_answer_that_is_not_as_announced_is_an_error_the_model_can_read(how: str, message: str) -> None:
+    async with (
+        api() as url,
+        client_of(Server.from_openapi(SPEC, base_url=url, response_bytes=4000, timeout=0.3)) as client,
+    ):
+        result = await client.call_tool("odd", {"how": how})
+        assert result.is_error
+        assert message in result.text
+
+
+async def test_bytes_become_blocks_of_their_kind() -> None:
+    async with api() as url, client_of(Server.from_openapi(SPEC, base_url=url)) as client:
+        assert isinstance((await client.call_tool("raw", {"how": "image"})).content[0], ImageContent)
+        block = (await client.call_tool("raw", {"how": "bytes"})).content[0]
+        assert isinstance(block, EmbeddedResource)
+        assert isinstance(block.resource, BlobResourceContents)
+        assert block.resource.mime_type == "application/zip"
+        assert (await client.call_tool("raw", {"how": "text"})).text == '"hi"'
+
+
+async def test_an_api_that_is_away_is_said_to_be() -> None:
+    async with client_of(Server.from_openapi(SPEC, base_url="http://127.0.0.1:9")) as client:
+        result = await client.call_tool("getPet", {"id": "1"})
+        assert result.is_error
+        assert "127.0.0.1:9 cannot be reached" in result.text
+
+
+async def test_credentials_go_where_the_scheme_says() -> None:
+    async def token(ctx: Context) -> str:
+        return f"for {ctx.client_info.name if ctx.client_info else 'nobody'}"
+
+    async with api() as url:
+        async with client_of(
+            Server.from_openapi(SPEC, base_url=url, auth={"login": token}, headers={"X-App": "1"})
+        ) as client:
+            seen = json.loads((await client.call_tool("echo", {})).text)
+            assert seen["auth"].startswith("Bearer for ")
+            assert seen["x"] == "1"
+        async with client_of(Server.from_openapi(SPEC, base_url=url, auth="secret")) as client:
+            assert json.loads((await client.call_tool("echo", {})).text)["query"] == {"api_key": "secret"}
+        async with client_of(Server.from_openapi(SPEC, base_url=url)) as client:
+            result = await client.call_tool("echo", {})
+            assert result.is_error
+            assert "needs credentials (key or login)" in result.text
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({"include": ["GET /pets/*"]}, ["getPet"]),
+        ({"include": ["tag:pets"]}, ["getPet"]),
+        ({"exclude": ["/odd/*", "raw", "echo"]}, ["getPet"]),
+        ({"include": lambda operation: operation.path == "/echo"}, ["echo"]),
+        ({"include": ["get*"], "names": {"getPet": "find_pet"}}, ["find_pet"]),
+        ({"include": ["getPet", "echo"], "names": lambda operation: "same"}, ["same", "same_2"]),
+    ],
+)
+def test_tools_are_chosen_and_named(options: dict[str, Any], names: list[str]) -> None:
+    server = Server.from_openapi(SPEC, base_url="https://x.example", **options)
+    assert [tool.name for tool in server.list_tools()] == names
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, 'does not say where the API is: give base_url="https://'),
+        ({"base_url": "ftp://x"}, "is no http or https URL"),
+        ({"base_url": "https://x", "auth": {"nobody": "s"}}, "auth names 'nobody'; the document's security schemes are: 'key', 'login'"),
+        ({"base_url": "https://x", "include": ["nothing"]}, "no operation is left"),
+        ({"base_url": "https://x", "include": "getPet"}, "take a list of patterns"),
+        ({"bse_url": "https://x"}, "unknown option 'bse_url'; did you mean 'base_url'\\? from_openapi takes auth, base_url"),
+    ],
+)  # fmt: skip
+def test_options_that_cannot_work_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Server.from_openapi(SPEC, **options)
+
+
+class Pet(BaseModel):
+    name: str
+    age: int | None = None
+
+
+async def test_a_fastapi_application_is_called_without_a_socket() -> None:
+    app = FastAPI(title="Kennel", version="3")
+
+    @app.get("/pets/{number}", operation_id="get_pet")
+    async def get_pet(number: int) -> Pet:
+        if number != 1:
+            raise HTTPException(404, "no such pet")
+        return Pet(name="Rex")
+
+    @app.post("/pets", operation_id="add_pet", status_code=201)
+    async def add_pet(pet: Pet) -> Pet:
+        return pet
+
+    async with connect(Server.from_fastapi(app)) as client:
+        assert (await client.call_tool("get_pet", {"number": 1})).data == {"name": "Rex", "age": None}
+        assert (await client.call_tool("add_pet", {"name": "Tom", "age": 2})).data == {"name": "Tom", "age": 2}
+        assert '404 Not Found. {"detail":"no such pet"}' in (await client.call_tool("get_pet", {"number": 2})).text
+        assert "missing required argument 'name'" in (await client.call_tool("add_pet", {})).text
+
+
+def test_from_fastapi_wants_an_application() -> None:
+    with pytest.raises(ConfigError, match="takes a FastAPI application"):
+        Server.from_fastapi(lambda: None)
