@@ -1,0 +1,255 @@
+"""`trimaran migrate`: programs of FastMCP and of the official SDK become ours, and what cannot is listed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trimaran import Server, connect
+from trimaran.apps.cli import main
+from trimaran.apps.cli.migrate.rewrite import migrate_source
+
+SDK = """
+from mcp.server.fastmcp import Context, FastMCP
+from mcp.server.fastmcp.prompts import base
+from mcp.server.session import ServerSession
+from mcp.types import TextContent, ToolAnnotations
+
+mcp = FastMCP("Demo", "Be kind.", port=9000, log_level="DEBUG")
+
+
+@mcp.tool("sum", annotations=ToolAnnotations(readOnlyHint=True))  # adds
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+@mcp.tool()
+async def speak(ctx: Context[ServerSession, None]) -> list[TextContent]:
+    await ctx.info("hello", logger_name="app")
+    await ctx.report_progress(1, 2)
+    return [TextContent(type="text", text="done")]
+
+
+@mcp.resource("greeting://{name}")
+def greeting(name: str) -> str:
+    return f"Hello, {name}!"
+
+
+@mcp.prompt()
+def review(code: str) -> list[base.Message]:
+    return [base.UserMessage(code), base.AssistantMessage("I look.")]
+
+
+if __name__ == "__main__":
+    mcp.run(transport="streamable-http")
+"""
+
+SDK_AFTER = """
+from trimaran import Context, Server
+from trimaran.content import assistant_message, user_message
+from trimaran.types import PromptMessage, TextContent, ToolAnnotations
+
+mcp = Server("Demo", instructions="Be kind.", expose_internal_errors=True)
+
+
+@mcp.tool(name="sum", annotations=ToolAnnotations(read_only_hint=True))  # adds
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+@mcp.tool()
+async def speak(ctx: Context) -> list[TextContent]:
+    await ctx.info("hello", logger="app")
+    await ctx.report_progress(1, 2)
+    return [TextContent(text="done")]
+
+
+@mcp.resource("greeting://{name}")
+def greeting(name: str) -> str:
+    return f"Hello, {name}!"
+
+
+@mcp.prompt()
+def review(code: str) -> list[PromptMessage]:
+    return [user_message(code), assistant_message("I look.")]
+
+
+if __name__ == "__main__":
+    mcp.run("http", port=9000)
+"""
+
+
+def test_a_server_of_the_official_sdk_becomes_ours() -> None:
+    migration = migrate_source(SDK)
+    assert migration.left == []
+    assert migration.code == SDK_AFTER
+
+
+async def test_a_migrated_server_works() -> None:
+    """P31."""
+    module: dict[str, Any] = {"__name__": "migrated"}
+    exec(compile(SDK_AFTER, "migrated.py", "exec"), module)
+    server = module["mcp"]
+    assert isinstance(server, Server)
+    async with connect(server) as client:
+        assert (await client.call_tool("sum", {"a": 1, "b": 2})).data == 3
+        assert (await client.call_tool("speak")).text == "done"
+        assert [message.role for message in (await client.get_prompt("review", {"code": "x"})).messages] == [
+            "user",
+            "assistant",
+        ]
+
+
+BODIES = [
+    # FastMCP: what is imported, what is written, what becomes of it
+    ("from fastmcp import FastMCP", "m = FastMCP()", 'm = Server("server", expose_internal_errors=True)'),
+    ("from fastmcp import FastMCP", 'm = FastMCP("x", mask_error_details=True)', 'm = Server("x")'),
+    ("import fastmcp", 'm = fastmcp.FastMCP(name="x")', 'm = Server(name="x", expose_internal_errors=True)'),
+    ("from mcp.server import MCPServer", "m: MCPServer", "m: Server"),
+    ("from mcp.server.fastmcp import FastMCP as F", "m: F", "m: F"),
+    ("from fastmcp import FastMCP", "def f(m: FastMCP): m.run()", "def f(m: Server): m.run()"),
+    (
+        "from fastmcp import FastMCP",
+        'def f(m: FastMCP): m.run(transport="sse", host="::1", show_banner=False)',
+        'def f(m: Server): m.run("http", host="::1", port=8000, sse_path="/sse")',
+    ),
+    (
+        "from fastmcp import FastMCP",
+        'async def f(m: FastMCP): await m.run_async(transport="http", port=1)',
+        'async def f(m: Server): await m.serve("http", port=1)',
+    ),
+    ("from fastmcp import FastMCP", "def f(m: FastMCP): m.http_app()", "def f(m: Server): m.asgi()"),
+    (
+        "from mcp.server import MCPServer",
+        'def f(m: MCPServer): m.sse_app(sse_path="/x")',
+        'def f(m: Server): m.asgi(sse_path="/x")',
+    ),
+    ("from fastmcp import FastMCP", 'def f(m: FastMCP): m.mount("a", g)', 'def f(m: Server): m.mount(g, "a")'),
+    (
+        "from fastmcp import FastMCP",
+        'def f(m: FastMCP): m.mount(g, namespace="a")',
+        'def f(m: Server): m.mount(g, "a")',
+    ),
+    (
+        "from fastmcp import FastMCP",
+        'def f(m: FastMCP): m.tool(g, name="a")',
+        'def f(m: Server): m.add_tool(g, name="a")',
+    ),
+    (
+        "from fastmcp import FastMCP",
+        'def f(m: FastMCP): m.resource("a://{p*}")',
+        'def f(m: Server): m.resource("a://{+p}")',
+    ),
+    ("from fastmcp import Context", "def f(c: Context): c.fastmcp", "def f(c: Context): c.server"),
+    (
+        "from mcp.server.fastmcp import Context",
+        "def f(c: Context): c.request_context.lifespan_context.db",
+        "def f(c: Context): c.server.lifespan_state.db",
+    ),
+    (
+        "from fastmcp import Context",
+        'def f(c: Context): c.log("a", level="info")',
+        'def f(c: Context): c.log("info", "a")',
+    ),
+    (
+        "from fastmcp import Context",
+        "def f(c: Context): c.elicit('a', response_type=M)",
+        "def f(c: Context): c.elicit('a', schema=M)",
+    ),
+    ("from fastmcp import Client", "c = Client(url)", "c = connect(url)"),
+    ("from fastmcp.exceptions import ToolError", "raise ToolError", "raise ToolError"),
+    ("from fastmcp.dependencies import Depends", "x = Depends(f)", "x = Depends(f)"),
+    ("from fastmcp.utilities.types import Image", 'i = Image(data=d, format="png")', 'i = image(d, "image/png")'),
+    ("from fastmcp.utilities.logging import get_logger", "log = get_logger(n)", "log = getLogger(n)"),
+    ("from fastmcp.prompts import Message", 'm = Message("a", role="assistant")', 'm = assistant_message("a")'),
+    ("from mcp import types", 't = types.Tool(name="a", inputSchema={})', 't = types.Tool(name="a", input_schema={})'),
+]
+
+
+@pytest.mark.parametrize(("line", "before", "after"), BODIES)
+def test_each_name_and_call_becomes_ours(line: str, before: str, after: str) -> None:
+    migration = migrate_source(f"{line}\n\n{before}\n")
+    assert migration.left == []
+    imports, _, body = migration.code.partition("\n\n")
+    assert body == after + "\n"
+    assert "fastmcp" not in imports and "mcp." not in imports and "import" in imports
+    compile(migration.code, "migrated.py", "exec")
+
+
+LEFT = [
+    ("from fastmcp import FastMCP", 'm = FastMCP("x", auth=a)', "auth=a: pass a provider of trimaran.auth"),
+    ("from fastmcp import FastMCP", "def f(m: FastMCP): m.add_middleware(x)", "m.add_middleware: write a function"),
+    ("from fastmcp import FastMCP", "m = FastMCP.from_openapi(x)", "FastMCP.from_openapi: write Server.from_openapi"),
+    ("from fastmcp import FastMCP", "def f(m: FastMCP): m.run(transport=t)", "the transport must be"),
+    ("from fastmcp import Context", "def f(c: Context): c.session", "c.session: use ctx.sample"),
+    ("from fastmcp import *", "m = 1", "from fastmcp import *: import each name by itself"),
+    ("from fastmcp.utilities.types import Image", 'i = Image(path="a.png")', "write image(data, mime_type)"),
+    ("from mcp import ClientSession", "x: ClientSession", "ClientSession: the client: use trimaran.connect"),
+    ("from mcp.server.lowlevel import Server", 's = Server("x")', "Server: the low-level server"),
+]
+
+
+@pytest.mark.parametrize(("line", "body", "text"), LEFT)
+def test_the_rest_is_left_with_its_line_and_a_reason(line: str, body: str, text: str) -> None:
+    migration = migrate_source(f"{line}\n\n{body}\n")
+    (leftover,) = migration.left
+    assert text in leftover.text
+    assert leftover.line == (1 if "*" in line else 3)
+
+
+def test_authentication_is_never_dropped() -> None:
+    """A server that was closed must not become open because a program rewrote it."""
+    code = migrate_source('from fastmcp import FastMCP\nm = FastMCP("x", auth=provider)\n').code
+    assert "auth=provider" in code
+
+
+def test_a_program_on_the_low_level_server_stays_whole() -> None:
+    source = 'from mcp import types\nfrom mcp.server.lowlevel import Server\n\ns = Server("x")\nt = types.TextContent\n'
+    assert migrate_source(source).code == source
+
+
+@pytest.mark.parametrize("source", [SDK, *(f"{line}\n\n{body}\n" for line, body, _ in (*BODIES, *LEFT))])
+def test_a_second_run_changes_nothing(source: str) -> None:
+    once = migrate_source(source).code
+    assert migrate_source(once).code == once
+
+
+def test_other_programs_are_left_alone() -> None:
+    source = "import mcp_tools\nfrom .fastmcp import FastMCP\nmcp = FastMCP('x')\nmcp.run(transport='sse')\n"
+    assert migrate_source(source) == (source, [])
+
+
+def test_the_command_shows_a_diff_and_writes_only_when_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "server.py"
+    file.write_text(SDK)
+    assert main(["migrate", str(file)]) == 0
+    assert "+from trimaran import Context, Server\n" in capsys.readouterr().out
+    assert file.read_text() == SDK
+    assert main(["migrate", "--write", str(file)]) == 0
+    assert file.read_text() == SDK_AFTER
+
+
+def test_the_exit_code_says_that_something_is_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "server.py"
+    file.write_text("from mcp import ClientSession\nx = ClientSession\n")
+    assert main(["migrate", str(file)]) == 1
+    assert (
+        f"{file}:2: ClientSession: the client: use trimaran.connect(target)\n1 left to you" in capsys.readouterr().err
+    )
+    file.write_text("def (:\n")
+    assert main(["migrate", str(file)]) == 2
+    assert "cannot be read as Python" in capsys.readouterr().err
+
+
+def test_without_libcst_the_message_says_what_to_install(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "libcst", None)
+    monkeypatch.delitem(sys.modules, "trimaran.apps.cli.migrate.rewrite")
+    file = tmp_path / "server.py"
+    file.write_text(SDK)
+    assert main(["migrate", str(file)]) == 2
+    assert 'pip install "trimaran[migrate]"' in capsys.readouterr().err
