@@ -5,8 +5,9 @@
 Two tables. The first: hostile clients, each against a server of its own, in both eras. The second: hostile servers against
 our client, whose calls have a deadline of two seconds. The exit code is 1 if a limit is broken.
 
-The limits: the p99 of a bystander is at most ten times its idle p99 and at most 100 ms; the server lives, gives back its
-memory and its descriptors, and serves a newcomer everything; nothing is served to an attacker that should be refused.
+The limits: the p99 of a bystander is at most ten times its idle p99, or 10 ms where that is more, and never over 100 ms. An idle
+p99 can be 0.8 ms, and ten times that is less than one turn of a busy machine's scheduler. The server lives, gives back
+its memory and its descriptors, and serves a newcomer everything. It serves nothing that it should refuse.
 """
 
 from __future__ import annotations
@@ -21,13 +22,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import hostile_servers
-from .hostile_clients import ATTACKS, Attack, token
+from .attacker import ATTACKS
+from .hostile_clients import Attack, token
 from .rig import ROOT, Bystander, Latency, Sample, Target, check_served
 
 MAX_P99 = 100.0  # ms
 MAX_RATIO = 10.0
+MIN_P99 = 10.0  # ms: up to here the ratio does not count
 MAX_PEAK = 200.0  # MB while attacked: four bodies of 8 MB, several times over
-MAX_GROWTH = 64.0  # MB that stay
+MAX_GROWTH = 64.0  # MB that stay: twice the budgets that target.py sets, so that a row shows that they hold
 MAX_DESCRIPTORS = 8  # that stay
 IDLE_SECONDS = 1.0
 TRIES = 3
@@ -102,7 +105,7 @@ class Run:
         self._idle += [sample for sample in bystander.samples if sample.due >= begin]
 
     async def _attack(self, attack: Attack, port: int) -> dict[str, int]:
-        arguments = ["-m", "tests.attack.hostile_clients", attack.name, str(port), str(self._seconds)]
+        arguments = ["-m", "tests.attack.attacker", attack.name, str(port), str(self._seconds)]
         process = await asyncio.create_subprocess_exec(
             sys.executable, *arguments, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
         )
@@ -125,8 +128,8 @@ class Run:
         row.faults += [f"bystander: {fault}" for fault in latency.faults[:2]]
         if latency.p99 > MAX_P99:
             row.faults.append(f"p99 over {MAX_P99:.0f} ms")
-        elif row.ratio > MAX_RATIO:
-            row.faults.append(f"p99 over {MAX_RATIO:.0f} times idle")
+        elif row.ratio > MAX_RATIO and latency.p99 > MIN_P99:
+            row.faults.append(f"p99 over {MAX_RATIO:.0f} times idle and over {MIN_P99:.0f} ms")
         if row.peak > MAX_PEAK or row.growth > MAX_GROWTH:
             row.faults.append("memory")
         if row.descriptors > MAX_DESCRIPTORS:

@@ -19,7 +19,7 @@ import ssl
 import time
 from collections.abc import Iterator
 
-from ..fault.rig import INITIALIZED, call, initialize, legacy_call, legacy_http, modern_http
+from tests.support.faults import INITIALIZED, call, initialize, legacy_call, legacy_http, modern_http
 
 RATE = 100  # calls per second: enough for a p99 of three seconds, and a small part of what a server can do
 ANSWER_LIMIT = 20.0  # seconds

@@ -1,9 +1,7 @@
 """What hostile clients do to a server. Each attack is one function, and goes on until its time is up.
 
-    python -m tests.attack.hostile_clients NAME PORT SECONDS
-
-An attacker runs in a process of its own with the lowest priority, and sends no more than a `Link` carries: it is to use up
-the server, not the processor that the server shares with it. It prints, as JSON, what it was answered, by kind.
+An attacker (`attacker.py`) runs in a process of its own with the lowest priority, and sends no more than a `Link` carries:
+it is to use up the server, not the processor that the server shares with it.
 """
 
 from __future__ import annotations
@@ -15,11 +13,9 @@ import hashlib
 import hmac
 import itertools
 import json
-import os
 import random
 import re
 import ssl
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -28,7 +24,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
-from ..fault.rig import (
+from tests.support.faults import (
     INITIALIZED,
     Connection,
     call,
@@ -45,6 +41,7 @@ from ..fault.rig import (
     modern_http,
     rpc,
 )
+
 from .target import AUDIENCE, ISSUER, SECRET
 
 LINK_BYTES: Final = 8_000_000  # per second: 64 Mbit/s
@@ -300,6 +297,25 @@ async def slow_heads(peer: Peer) -> None:
 @attack("slow bodies")
 async def slow_bodies(peer: Peer) -> None:
     await drip(peer, head(call("add"), "Content-Length: 100000"), b" ")
+
+
+@attack("bodies that stop before their end")
+async def half_bodies(peer: Peer) -> None:
+    """Each connection sends nearly all of 8 MB, and then a byte now and then."""
+    start = head(call("add"), "Content-Length: 8000000")
+
+    async def worker() -> None:
+        while peer.goes_on:
+            with contextlib.suppress(OSError):
+                async with await peer.connect() as connection:
+                    answer = asyncio.create_task(peer.read(connection))
+                    await peer.send(connection, start + b" " * 1_000_000)
+                    while peer.goes_on and not answer.done():
+                        await peer.send(connection, b" ")
+                        await asyncio.sleep(0.1)
+                    await answer
+
+    await peer.crowd(worker, 40)
 
 
 async def read_slowly(peer: Peer, data: bytes, *, connections: int) -> None:
@@ -851,18 +867,3 @@ async def unread_on_tls(peer: Peer) -> None:
                 connection.vanish()
 
     await peer.crowd(worker, 20)
-
-
-async def main() -> None:
-    name, port, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
-    os.nice(19)
-    peer = Peer(port, seconds)
-    try:
-        await ATTACKS[name].run(peer)
-    except OSError as error:
-        peer.answers[type(error).__name__] += 1
-    print(json.dumps(peer.answers))
-
-
-if __name__ == "__main__":
-    asyncio.run(main())

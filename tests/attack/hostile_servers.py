@@ -21,12 +21,14 @@ from dataclasses import dataclass, field
 from logging import CRITICAL, NOTSET, disable
 from typing import Any, Final
 
+from tests.support.faults import encode
+from tests.support.ports import find_port
+from tests.support.program import listens
+from tests.support.until import PATIENCE
+
 from trimaran import connect
 from trimaran.errors import Error
 
-from ..fault.rig import PATIENCE, encode
-from ..fleet.rig import listens
-from ..ports import find_port
 from .rig import ROOT, Latency, Sample
 
 TIMEOUT: Final = 2.0  # seconds of a call

@@ -19,10 +19,11 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..certificates import Authority
-from ..fault.rig import call, initialize, is_alive, legacy_http, modern, modern_http, rss
-from ..fleet.rig import Program
-from ..ports import find_port
+from tests.support.certificates import Authority
+from tests.support.faults import call, initialize, is_alive, legacy_http, modern, modern_http, rss
+from tests.support.ports import find_port
+from tests.support.program import Program
+
 from .bystander import Caller
 from .hostile_clients import Kind
 
@@ -103,7 +104,15 @@ class Target:
     def __init__(self, folder: Path, kind: Kind = "open") -> None:
         self.port = find_port()
         self.kind: Kind = kind
-        command = [sys.executable, "-m", "trimaran.cli", "serve", str(HERE / "target.py"), "--port", str(self.port)]
+        command = [
+            sys.executable,
+            "-m",
+            "trimaran.apps.cli",
+            "serve",
+            str(HERE / "target.py"),
+            "--port",
+            str(self.port),
+        ]
         command += ["--auth", "guard" if kind == "guarded" else "none"]
         if kind == "tls":
             certificate, key = Authority(folder).issue("localhost", "127.0.0.1")

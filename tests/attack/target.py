@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from trimaran import Context, Server
+from trimaran import Context, Limits, Server
 from trimaran.auth import Bearer
 
 SECRET = "a secret of the tests, thirty-two bytes or more"
@@ -16,7 +16,10 @@ ISSUER = "https://login.example.com"
 AUDIENCE = "https://target.example.com/mcp"
 FORM: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 
-server = Server("target", version="1", secret_keys=["one key, so that old state can be told from forged state"])
+# The attacks last seconds, so the budgets are small enough to be reached: by default they are 256 and 128 MiB.
+LIMITS = Limits(replay_total_bytes=24 * 1024 * 1024, max_incoming_body_bytes=12 * 1024 * 1024)
+KEYS = ["one key, so that old state can be told from forged state"]
+server = Server("target", version="1", secret_keys=KEYS, limits=LIMITS)
 guard = Bearer(secret=SECRET, issuer=ISSUER, audience=AUDIENCE)
 
 

@@ -26,11 +26,12 @@ import threading
 import time
 from pathlib import Path
 
+from tests.support.ports import find_port
+from tests.support.program import Program
+
 from trimaran import connect
 from trimaran.errors import Error
 
-from ..fleet.rig import Program
-from ..ports import find_port
 from .figures import Limit, Series, measure_process, show
 from .load import Account, User
 
@@ -69,7 +70,7 @@ class Soak:
         command = [
             sys.executable,
             "-m",
-            "trimaran.cli",
+            "trimaran.apps.cli",
             "serve",
             str(HERE / "served.py"),
             "--port",

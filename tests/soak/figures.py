@@ -55,9 +55,9 @@ class Series:
 
     @property
     def growth(self) -> float:
-        """From the first third to the last, by their medians."""
+        """From the first third to the last, by the floor of each: a busier machine lifts the middle, a leak the floor too."""
         third = max(1, len(self.values) // 3)
-        return statistics.median(self.values[-third:]) - statistics.median(self.values[:third]) if self.values else 0.0
+        return _floor(self.values[-third:]) - _floor(self.values[:third]) if self.values else 0.0
 
     @property
     def leaks(self) -> bool:
@@ -71,6 +71,11 @@ class Series:
         low, high = min(means), max(means)
         scale = (len(BARS) - 1) / (high - low) if high > low else 0
         return "".join(BARS[int((mean - low) * scale)] for mean in means)
+
+
+def _floor(values: list[float]) -> float:
+    """The value that a tenth of them stay below."""
+    return sorted(values)[len(values) // 10]
 
 
 def show(series: Series, warm_up: float) -> str:

@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Literal
 
+from tests.support.faults import Connection, call, initialize, legacy_call, legacy_get, legacy_http, modern_http
+
 from trimaran import connect
 from trimaran.client import Client
 from trimaran.errors import Error
-
-from ..fault.rig import Connection, call, initialize, legacy_call, legacy_get, legacy_http, modern_http
 
 Era = Literal["modern", "legacy"]
 STAY = 3.0  # seconds before a client is closed and another one opened: so as many are made as used

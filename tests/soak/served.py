@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import Any
 
 from trimaran import Context, Limits, Server
-from trimaran.ext.tasks import Tasks, keeper
+from trimaran.ext.tasks import Tasks, records
 
 FORM: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 KEPT = 10.0  # seconds
 
 trim: Callable[[int], Any] = getattr(ctypes.CDLL(None), "malloc_trim", lambda *_: None)
-keeper.KEPT_MS = int(KEPT * 1000)  # an hour for everybody else: a run would end before its tasks do
+records.KEPT_MS = int(KEPT * 1000)  # an hour for everybody else: a run would end before its tasks do
 
 server = Server(
     "soaked",

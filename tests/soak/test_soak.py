@@ -46,6 +46,9 @@ def test_noise_steps_and_outliers_are_no_leak() -> None:
     assert not series(noise).leaks
     assert not series([*noise[:500], *[500.0] * 5, *noise[505:]]).leaks
     assert not series([40.0] * 100 + [60.0] * 500).after(150).leaks
+    busier = [50 + random.Random(second).uniform(0, 10 + second / 20) for second in range(600)]
+    assert series(busier).slope > 0.5
+    assert not series(busier).leaks
     assert series([]).slope == 0
 
 
