@@ -55,7 +55,8 @@ AnInbox = TypeVar("AnInbox", bound=Inbox)
 # A pipe that stays silent this long gets the handshake too, and whoever answers first decides: a server that is still
 # starting (npx may download for half a minute) reads both when it gets there.
 SILENCE: Final = 2.0
-# The same where it is known that the greeting was read: whoever knows it answers at once, or soon after the handshake.
+# The same where it is known that the greeting was read: whoever knows it answers at once, or soon after the handshake. Time
+# in which the server works, or waits for a processor, does not count.
 READ_SILENCE: Final = 0.1
 _LOOK: Final = 0.02  # seconds between two looks at whether it was read
 # Over HTTP a request that hangs is no sign of an era; wait longer before trying the other one.
@@ -313,6 +314,7 @@ class _Attempt(Generic[AnInbox]):
         """Wait for the probe's answer until the server has been silent for too long."""
         unread: Callable[[], int | None] = getattr(link, "unread", lambda: None)
         stderr: Callable[[], Sequence[str]] = getattr(link, "stderr", tuple)
+        is_working: Callable[[], bool] = getattr(link, "is_working", lambda: False)
         clock = asyncio.get_running_loop().time
         deadline, read_at = clock() + silence, None
         while not probe.done():
@@ -324,6 +326,11 @@ class _Attempt(Generic[AnInbox]):
             elif waiting > 0:
                 read_at = None  # it is still starting, and may take as long as there is patience
             elif read_at is None:
+                read_at = clock()
+                deadline = read_at + silence
+            elif clock() >= deadline:
+                return
+            elif is_working():
                 read_at = clock()
             elif clock() - read_at >= READ_SILENCE:
                 return

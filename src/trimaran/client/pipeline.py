@@ -82,6 +82,11 @@ class Pipeline:
         count: Callable[[], int | None] | None = getattr(self.channel, "unread", None)
         return None if count is None else count()
 
+    def is_working(self) -> bool:
+        """True if the other end is known to use the processor, or to wait for it."""
+        ask: Callable[[], bool] | None = getattr(self.channel, "is_working", None)
+        return ask is not None and ask()
+
     def stderr(self) -> Sequence[str]:
         """What the other end wrote there lately, where it has one."""
         return self.channel.postmortem().stderr

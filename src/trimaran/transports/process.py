@@ -44,6 +44,7 @@ from trimaran.protocol.json_lines import MAX_LINE_BYTES, LineReader, LineTooLong
 from trimaran.protocol.mask import mask_command
 
 from .child_environment import child_environment, describe_missing, missing_variables
+from .process_activity import is_working
 
 __all__ = ["ChildChannel"]
 
@@ -131,6 +132,10 @@ class ChildChannel:
     def unread(self) -> int | None:
         """How many bytes of what was sent the child has not read yet; None where the system does not tell."""
         return None if self._child is None else self._child.unread()
+
+    def is_working(self) -> bool:
+        """True if the child, or a process that it started, is using the processor or waits for it. Linux only."""
+        return self.pid is not None and is_working(self.pid)
 
     async def open(self, owner: Owner) -> None:
         """Start the child. That it runs is all this says: whether it is a server shows when it answers.

@@ -62,6 +62,9 @@ class FakeLink:
     def unread(self) -> int | None:
         return self.world.unread
 
+    def is_working(self) -> bool:
+        return self.world.is_working
+
     def stderr(self) -> list[str]:
         return self.world.stderr
 
@@ -115,6 +118,7 @@ class World:
 
     newest: str | None = None
     unread: int | None = None
+    is_working = False
     stderr: list[str] = []
 
     def describe(self) -> str:
@@ -387,6 +391,24 @@ async def test_a_child_that_has_read_the_probe_and_is_silent_gets_the_handshake_
     monkeypatch.setattr(negotiation, "SILENCE", 60.0)
     world = World(is_http=False, modern=..., legacy=None)
     world.unread = 0
+    assert (await world.meet(patience=600.0)).manner == "legacy"
+
+
+async def test_a_child_that_works_on_the_probe_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine it may take a while to answer; the handshake would make a server of both eras speak legacy."""
+    monkeypatch.setattr(negotiation, "SILENCE", 60.0)
+    world = World(is_http=False, modern=0.3, legacy=None)
+    world.unread, world.is_working = 0, True
+    assert (await world.meet(patience=600.0)).manner == "modern"
+    assert world.greeted == ["modern"]
+
+
+async def test_a_child_that_works_without_end_gets_the_handshake_after_the_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(negotiation, "SILENCE", 0.05)
+    world = World(is_http=False, modern=..., legacy=None)
+    world.unread, world.is_working = 0, True
     assert (await world.meet(patience=600.0)).manner == "legacy"
 
 
