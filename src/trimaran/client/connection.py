@@ -57,6 +57,7 @@ from .options import MAX_TIMEOUT, ClientState, Options
 from .peer_session import PeerSession
 from .pending_call import PendingCall, read_progress
 from .reconnecting import ReconnectPolicy, pause_after
+from .relaying import QUESTIONS, Relay, find_relay, unclear_question
 from .server_requests import LogEntry, ServerRequests, StateEvent
 
 __all__ = ["Connection", "Unset"]
@@ -102,6 +103,8 @@ class Connection:
         """Run with each new conversation; True: it is not the first."""
         self.is_needed: Callable[[], bool] = lambda: False
         """Does anybody wait for what the server will say, so that giving up is no option?"""
+        self.is_relaying = False
+        """Are calls made for others? Then the client's own handlers answer no question."""
         self._asks_people = getattr(options.auth, "login", None) is not None
         """May a person have to log in before a call is answered?"""
         self._limit = SuspendableTimeout()
@@ -391,8 +394,11 @@ class Connection:
         on_id: Callable[[int], None] | None = None,
         is_internal: bool = False,
         extension: str | None = None,
+        relay: Relay | None = None,
     ) -> tuple[Raw, bool]:
         """Have a request answered: its result, and whether input was asked for on the way.
+
+        With a relay that passes rounds, the second part says that the result asks for input.
 
         Raises:
             CallError: the server answered an error.
@@ -415,6 +421,7 @@ class Connection:
         call.on_id = on_id
         call.is_internal = is_internal
         call.extension = extension
+        call.relay = relay
         try:
             with call.deadline:
                 self._calls.add(call)
@@ -490,15 +497,23 @@ class Connection:
                 return raw, rounds > 0
             if kind != "input_required":
                 raise RemoteProtocolError(CODE_INVALID_REQUEST, f"{method} was answered with a {kind}, not a result")
+            relay = call.relay
+            if relay is not None and relay.passes_rounds:
+                return raw, True
             rounds += 1
             if rounds > self.options.max_rounds:
                 raise RoundsExceeded(f"{method} asked for input {rounds} times; max_rounds allows {rounds - 1}")
-            extra = await answer_input(self.asks, method, raw, call.deadline)
+            extra = await answer_input(relay or self.asks, method, raw, call.deadline)
 
     def _write(self, dialect: Dialect, id: int, method: str, params: dict[str, Any], call: PendingCall) -> bytes:
         if call.on_id is not None:
             call.on_id(id)
         token = id if call.on_progress is not None else None
+        if call.relay is not None:
+            meta = call.relay.write_meta(id, is_modern=dialect.era == "modern")
+            if meta:
+                params["_meta"] = meta
+            return dialect.write(id, method, params, None, None)
         try:
             return dialect.write(id, method, params, token, self.log_level, call.extension)
         except (TypeError, ValueError, RecursionError) as error:
@@ -529,6 +544,21 @@ class Connection:
             if self._live is not live:
                 return  # the next session is being opened; its policy has the pauses
         await asyncio.sleep(pause_after(losses))
+
+    def relay_of(self, request_id: RequestId | None) -> Relay | None:
+        """Whom a message of the server is for, where calls are made for others: by its stream, or by what is under way."""
+        call = None if request_id is None else self._requests.get(request_id)
+        return find_relay(self._calls) if call is None else call.relay
+
+    async def answer(self, method: str, params: Mapping[str, Any], request_id: RequestId | None) -> Any:
+        """The result for a request of the server's."""
+        if method in QUESTIONS:
+            relay = self.relay_of(request_id)
+            if relay is not None:
+                return await relay.answer(method, params)
+            if self.is_relaying:
+                raise unclear_question(method)
+        return await self.asks.answer(method, params)
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> Any:
         """Have a person or a model asked on a call's behalf; ended by close."""
@@ -595,7 +625,7 @@ class Connection:
 
     # --- what the server tells ---------------------------------------------------------------------------------------
 
-    def hear(self, conversation: PeerSession, frame: Frame) -> None:
+    def hear(self, conversation: PeerSession, frame: Frame, request_id: RequestId | None = None) -> None:
         method: Any = frame.method
         if method == "notifications/progress":
             report = read_progress(frame)
@@ -619,8 +649,11 @@ class Connection:
         elif method == "notifications/subscriptions/acknowledged" and self._live is conversation:
             if self.state == "reconnecting":
                 self._enter("ready")
-        elif method == "notifications/message" and self.asks.on_log is not None:
-            self._tell(self.asks.on_log, _log_entry(params), size=size)
+        elif method == "notifications/message":
+            if self.is_relaying and (relay := self.relay_of(request_id)) is not None:
+                relay.notice(method, params)
+            if self.asks.on_log is not None:
+                self._tell(self.asks.on_log, _log_entry(params), size=size)
         try:
             self.on_notice(method, params)
         except Exception:

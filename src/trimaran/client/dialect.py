@@ -153,8 +153,10 @@ class ModernDialect:
         level: str | None,
         extension: str | None = None,
     ) -> bytes:
-        extra: dict[str, Any] | None = params.get("_meta")
-        if extra is None and token is None and level is None and extension is None:
+        extra: dict[str, Any] | Raw | None = params.get("_meta")
+        if isinstance(extra, Raw):
+            pass  # whole already: it speaks for another client
+        elif extra is None and token is None and level is None and extension is None:
             params["_meta"] = self._raw_meta
         else:
             params["_meta"] = self._merged(extra, token, level, extension)

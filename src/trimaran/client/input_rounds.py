@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 from msgspec import Raw, Struct, field
@@ -14,11 +14,17 @@ from trimaran.protocol.read_reply import excerpt
 from trimaran.types import as_object
 
 from .deadline import Deadline
-from .server_requests import ServerRequests
 
 __all__ = ["answer_input"]
 
 _MOST_QUESTIONS: Final = 64  # in one result, as many as an older server may ask at once
+
+
+class Answerer(Protocol):
+    """Who answers a server's questions: the client's handlers, or whoever the call is made for."""
+
+    def can_answer(self, method: str) -> bool: ...
+    async def answer(self, method: str, params: Mapping[str, Any]) -> Any: ...
 
 
 class _InputRequired(Struct):
@@ -29,7 +35,7 @@ class _InputRequired(Struct):
 _decode = msgspec.json.Decoder(_InputRequired).decode
 
 
-async def answer_input(asks: ServerRequests, method: str, raw: Raw, deadline: Deadline) -> dict[str, Any]:
+async def answer_input(asks: Answerer, method: str, raw: Raw, deadline: Deadline) -> dict[str, Any]:
     """Answer the questions in the result of `method`, with its deadline stopped meanwhile.
 
     Raises:
@@ -58,7 +64,7 @@ async def answer_input(asks: ServerRequests, method: str, raw: Raw, deadline: De
     return fields
 
 
-async def _answer_all(asks: ServerRequests, requests: Mapping[str, Any]) -> dict[str, Any]:
+async def _answer_all(asks: Answerer, requests: Mapping[str, Any]) -> dict[str, Any]:
     answers: dict[str, Any] = {}
     for key, request in requests.items():
         question = as_object(request) or {}

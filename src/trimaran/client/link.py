@@ -83,11 +83,11 @@ class Inbox(Protocol):
         """This is the link."""
         ...
 
-    def notice(self, frame: Frame) -> None:
-        """A notification."""
+    def notice(self, frame: Frame, request_id: RequestId | None = None) -> None:
+        """A notification; `request_id` is the request on whose own stream it came, if it came on one."""
         ...
 
-    def asked(self, frame: Frame) -> None:
+    def asked(self, frame: Frame, request_id: RequestId | None = None) -> None:
         """A request of the server's: legacy eras only."""
         ...
 

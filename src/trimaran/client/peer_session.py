@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any, Final, Protocol, final
 
 from msgspec import Struct
@@ -31,7 +31,6 @@ from trimaran.protocol.read_reply import Frame, memory_of
 from .dialect import Dialect, ServerDescription, encode
 from .link import Link
 from .negotiation import Negotiated
-from .server_requests import ServerRequests
 
 __all__ = ["PeerSession", "SessionOwner"]
 
@@ -47,13 +46,14 @@ _LONGEST_ID: Final = 1_000  # characters; an id is kept until its answer is sent
 class SessionOwner(Protocol):
     """Who keeps conversations: the connection."""
 
-    asks: ServerRequests
     newest_link: Link | None
 
     @property
     def is_closing(self) -> bool: ...
 
-    def hear(self, conversation: PeerSession, frame: Frame) -> None: ...
+    def hear(self, conversation: PeerSession, frame: Frame, request_id: RequestId | None) -> None: ...
+
+    async def answer(self, method: str, params: Mapping[str, Any], request_id: RequestId | None) -> Any: ...
 
     def gap(self) -> None: ...
 
@@ -106,8 +106,8 @@ class PeerSession:
         self.began = now
         self._has_begun = True
 
-    def notice(self, frame: Frame) -> None:
-        self._keeper.hear(self, frame)
+    def notice(self, frame: Frame, request_id: RequestId | None = None) -> None:
+        self._keeper.hear(self, frame, request_id)
 
     def gap(self) -> None:
         self._keeper.gap()
@@ -119,7 +119,7 @@ class PeerSession:
             task.cancel()
         self._keeper.conversation_ended(self, error)
 
-    def asked(self, frame: Frame) -> None:
+    def asked(self, frame: Frame, request_id: RequestId | None = None) -> None:
         id = frame.id
         assert isinstance(id, (int, str))
         if self.is_over or self._keeper.is_closing or self._link is None:
@@ -135,7 +135,7 @@ class PeerSession:
         elif len(self._answering) >= _MOST_ASKS or self._asked_bytes + size > _MOST_BYTES:
             self._refuse(id, CODE_INTERNAL, f"the client is busy: {len(self._answering)} requests are being answered")
         else:
-            task = self._keeper.spawn(self._answer(id, frame))
+            task = self._keeper.spawn(self._answer(id, frame, request_id))
             self._answering[id] = task
             self._asked_bytes += size
             task.add_done_callback(lambda _: self._answered(id, size))
@@ -155,11 +155,11 @@ class PeerSession:
         if task is not None:
             task.cancel()
 
-    async def _answer(self, id: RequestId, frame: Frame) -> None:
+    async def _answer(self, id: RequestId, frame: Frame, request_id: RequestId | None) -> None:
         method: Any = frame.method
         try:
             with self._keeper.waiting_for_people(method):
-                result = await self._keeper.asks.answer(method, frame.read_params())
+                result = await self._keeper.answer(method, frame.read_params(), request_id)
             await self._reply(_Answer(id, result))
         except ProtocolError as error:
             await self._reply(_Refusal(id, _error_body(error)))

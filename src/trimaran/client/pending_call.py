@@ -16,6 +16,7 @@ from .deadline import Deadline
 
 if TYPE_CHECKING:
     from .peer_session import PeerSession
+    from .relaying import Relay
 
 __all__ = ["PendingCall", "Progress", "read_progress"]
 
@@ -54,6 +55,7 @@ class PendingCall:
         "on_progress",
         "progress_queue",
         "questions",
+        "relay",
         "session",
     )
 
@@ -72,10 +74,14 @@ class PendingCall:
         self.questions = 0
         """How many questions of the server stopped its deadline."""
         self.session: PeerSession | None = None
+        self.relay: Relay | None = None
+        """Whom it is made for, where that is a caller of our own server."""
 
     def report(self, report: Progress) -> None:
         """Extend the deadline and tell `on_progress`."""
         self.deadline.extend()
+        if self.relay is not None:
+            self.relay.progress(report)
         if self.progress_queue is not None and self.on_progress is not None:
             size = 0 if report.message is None else len(report.message)
             self.progress_queue.post(self.on_progress, report.progress, report.total, report.message, size=size)

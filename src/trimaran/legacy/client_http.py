@@ -157,7 +157,7 @@ class SessionLink:
             )
         if not body and response.status == 200:
             raise cut_off(self.wire.url, "it is empty")
-        frames = self._take(body)
+        frames = self._take(body, id)
         if id in self._pending and not self._pending[id].done():
             ids = ", ".join(repr(frame.id) for frame in frames if frame.is_reply)
             failed = next((frame for frame in frames if frame.is_reply and frame.id is None), None)
@@ -173,7 +173,7 @@ class SessionLink:
         try:
             while True:
                 strays: list[Any] = []
-                has_messages, is_broken = await self._drain(response, parser, answer, strays)
+                has_messages, is_broken = await self._drain(response, parser, answer, strays, id)
                 if answer.done():
                     return
                 parser.close()
@@ -203,6 +203,7 @@ class SessionLink:
         parser: SSEParser,
         answer: asyncio.Future[Frame] | None,
         strays: list[Any] | None = None,
+        id: RequestId | None = None,
     ) -> tuple[bool, bool]:
         """Take everything from one stream: was there anything, and did it break? One that broke may be resumed too."""
         has_messages = is_answered = is_broken = False
@@ -212,7 +213,7 @@ class SessionLink:
                 async for event in stream:
                     if event.event == "message":
                         has_messages = True
-                        frames = self._take(event.data)
+                        frames = self._take(event.data, id)
                         if strays is not None and len(strays) < _ODDITIES:
                             strays += [frame.id for frame in frames if frame.is_reply]
                     if answer is not None and answer.done():
@@ -278,16 +279,16 @@ class SessionLink:
             async with asyncio.timeout(_SETTLE_SECONDS):
                 await self._standing.wait()
 
-    def _take(self, data: bytes) -> list[Frame]:
-        """Route one message, whichever stream brought it."""
+    def _take(self, data: bytes, id: RequestId | None) -> list[Frame]:
+        """Route one message. `id` is the request on whose stream it came; None for the standing stream."""
         if self._tap is not None:
             self._tap("in", data)
         frames = [read_frame(part) for part in split_batch(data)]
         for frame in frames:
             if frame.is_call:
-                self._inbox.asked(frame)
+                self._inbox.asked(frame, id)
             elif frame.is_notice:
-                self._inbox.notice(frame)
+                self._inbox.notice(frame, id)
             else:
                 answer: Any = self._pending.get(frame.id) if isinstance(frame.id, (int, str)) else None
                 if answer is None:

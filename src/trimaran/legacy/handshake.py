@@ -167,12 +167,14 @@ class Handshake:
             check_watched(session.subscriptions | {call.params.uri}, self._server.limits.max_subscriptions, "session")
         await self._tell_callbacks("subscribe_resource", call)
         session.subscriptions.add(call.params.uri)
+        self._server.changes.watching_changed()
         await session.keep(subscribe=call.params.uri)
         return EmptyResult()
 
     async def _unsubscribe(self, call: IncomingCall) -> EmptyResult:
         await self._tell_callbacks("unsubscribe_resource", call)
         call.session.subscriptions.discard(call.params.uri)
+        self._server.changes.watching_changed()
         await call.session.keep(unsubscribe=call.params.uri)
         return EmptyResult()
 

@@ -126,6 +126,10 @@ class Session:
         if not self.closed:
             self.outlet.put(self.voice.notification(method, dict(params or {})))
 
+    @property
+    def watched(self) -> set[str]:
+        return self.subscriptions
+
     def deliver(self, kind: str, uri: str | None, extra: dict[str, Any]) -> None:
         """Hear of a change (see `server/changes.py`)."""
         if self.shared is not None and not self.shared.may_tell(self, (kind, uri, extra)):

@@ -26,6 +26,7 @@ __all__ = [
     "KEY_SERVER_INFO",
     "KEY_SUBSCRIPTION_ID",
     "LOG_LEVELS",
+    "PREFIX",
     "LogLevel",
     "MetaReader",
     "Peer",

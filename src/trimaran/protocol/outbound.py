@@ -63,6 +63,10 @@ class Writer:
     def __init__(self, server_info: Implementation, enc_hook: Callable[[Any], Any] | None = None) -> None:
         self.encode: Callable[[Any], bytes] = msgspec.json.Encoder(enc_hook=enc_hook).encode
         self._enc_hook = enc_hook
+        self.sign(server_info)
+
+    def sign(self, server_info: Implementation) -> None:
+        """Write this name and version into the results from now on."""
         self._signature = {KEY_SERVER_INFO: msgspec.to_builtins(server_info)}
         self._raw_signature = Raw(msgspec.json.encode(self._signature))
 

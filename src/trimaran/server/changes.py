@@ -45,6 +45,11 @@ class ChangeListener(Protocol):
 
     loop: asyncio.AbstractEventLoop
 
+    @property
+    def watched(self) -> Collection[str]:
+        """The URIs of the resources that it watches."""
+        ...
+
     def deliver(self, kind: str, uri: str | None, extra: dict[str, Any]) -> None: ...
 
 
@@ -58,14 +63,39 @@ class Changes:
         """Further kinds of change, brought by extensions."""
         self.relay: Callable[[str, str | None, dict[str, Any]], None] | None = None
         """Tells other processes that serve the same server. Called in whatever thread the change was made."""
+        self.on_watch: Callable[[], None] | None = None
+        """Called when other resources may be watched than before. In whatever thread that happened."""
+        self._above: list[Changes] = []
+        """Those of the servers that this one is mounted on."""
+        self._below: list[Changes] = []
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return sum(len(s) for s in self._listeners.values())
 
+    def mount(self, other: Changes) -> None:
+        """Let our listeners hear of the other's resources, and the other know what they watch."""
+        self._below.append(other)
+        other._above.append(self)
+
+    def watched(self) -> set[str]:
+        """The URIs that somebody watches, here or where this server is mounted."""
+        with self._lock:
+            watched = {uri for group in self._listeners.values() for listener in group for uri in listener.watched}
+        return watched.union(*(above.watched() for above in self._above))
+
+    def watching_changed(self) -> None:
+        """Somebody has begun or ceased to watch a resource."""
+        if self.on_watch is not None:
+            self.on_watch()
+        for below in self._below:
+            below.watching_changed()
+
     def add(self, listener: ChangeListener) -> None:
         with self._lock:
             self._listeners.setdefault(listener.loop, set()).add(listener)
+        if listener.watched:
+            self.watching_changed()
 
     def discard(self, listener: ChangeListener) -> None:
         with self._lock:
@@ -74,12 +104,17 @@ class Changes:
                 group.discard(listener)
                 if not group:
                     del self._listeners[listener.loop]
+        if listener.watched:
+            self.watching_changed()
 
     def publish(self, kind: str, uri: str | None = None, extra: dict[str, Any] | None = None) -> None:
         """Tell everyone. `kind` is tools, prompts, resources, or resource with its URI."""
         if self.relay is not None and kind not in self.announcers:
             self.relay(kind, uri, extra or {})
         self.deliver(kind, uri, extra)
+        if uri is not None:  # changes of lists go the way of the registries
+            for above in self._above:
+                above.publish(kind, uri, extra)
 
     def deliver(self, kind: str, uri: str | None = None, extra: dict[str, Any] | None = None) -> None:
         """Tell everyone in this process."""
@@ -146,6 +181,10 @@ class _Subscription:
         self.pending: dict[tuple[str, str | None], dict[str, Any]] | None = None
         self.waiter: asyncio.Future[None] | None = None
         self.closed = False
+
+    @property
+    def watched(self) -> frozenset[str]:
+        return self.uris
 
     def deliver(self, kind: str, uri: str | None, extra: dict[str, Any]) -> None:
         if kind in self.kinds if uri is None else uri in self.uris:

@@ -95,6 +95,11 @@ class Context(Generic[State, Lifespan]):
     # Who calls, and how
 
     @property
+    def call(self) -> IncomingCall:
+        """The request itself."""
+        return self._call
+
+    @property
     def request_id(self) -> RequestId:
         return self._call.id
 

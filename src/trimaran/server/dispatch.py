@@ -35,7 +35,7 @@ from .handlers import call_any, is_answer, logger
 from .prompts import Prompts
 from .registry import EncodedPage, Registry
 from .resources import Resources, failure
-from .results import error_result
+from .results import decode_result, error_result
 from .tools import Tools
 
 if TYPE_CHECKING:
@@ -284,6 +284,8 @@ class Dispatcher:
         for name, bare in self._bare.items():
             wrapping = [m for methods, m in self._middleware if methods is None or name in methods]
             serve = self._listings[name].typed if wrapping and name in self._listings else bare
+            if wrapping and name == "tools/call":
+                serve = _typed(serve)
             # The first declared is the outermost: it sees the call first and the result last.
             for middleware in reversed([*gates, *wrapping]):
                 serve = _around(middleware, serve)
@@ -315,6 +317,16 @@ class Dispatcher:
             instructions=server.instructions,
         )
         return self.with_cache_hints(result, None)
+
+
+def _typed(serve: Serve) -> Serve:
+    """Middleware sees results as structs, those of a proxied tool too."""
+
+    async def call_tool(call: IncomingCall) -> Any:
+        result = await serve(call)
+        return decode_result(result) if isinstance(result, Raw) else result
+
+    return call_tool
 
 
 def _telling_the_model(serve: Serve) -> Serve:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from typing import Any, Final, final
 
@@ -147,6 +147,28 @@ class InputRounds:
                 loop.call_soon(self._settle, loop)
         return result
 
+    @property
+    def answers(self) -> Mapping[str, Any]:
+        """What the client answered, by key."""
+        return self._journal.answers
+
+    @property
+    def steps(self) -> Mapping[str, Any]:
+        """The results of steps that are done, by name."""
+        return self._journal.steps
+
+    def end(self, requests: Mapping[str, dict[str, Any]], steps: dict[str, Any]) -> None:
+        """End the round with these questions, for a body that keeps no journal: a proxy's, whose upstream has it.
+
+        The next round finds `steps`, and the answers to these questions alone.
+        """
+        self._outstanding = {
+            key: (InputRequest(key, request["method"], digest(request["method"], request.get("params"))), request)
+            for key, request in requests.items()
+        }
+        self._journal = Journal(steps=steps)
+        self.suspended = True
+
     def requests(self) -> dict[str, Any]:
         """Every question outstanding, by key, in the order asked."""
         return {key: request for key, (_, request) in self._outstanding.items()}
@@ -219,6 +241,10 @@ class ModernVoice:
 
     async def step(self, exchange: Exchange, name: str, run: Callable[[], Awaitable[Any]]) -> Any:
         return await self._rounds(exchange).step(name, run)
+
+    def end_round(self, exchange: Exchange, requests: Mapping[str, dict[str, Any]], steps: dict[str, Any]) -> None:
+        """End this round with questions that come from elsewhere; see `InputRounds.end`."""
+        self._rounds(exchange).end(requests, steps)
 
     @staticmethod
     def _rounds(exchange: Exchange) -> InputRounds:

@@ -81,6 +81,18 @@ class Registry(Generic[E]):
         self._changed()
         return entry
 
+    def reset(self, entries: Iterable[E]) -> None:
+        """Hold these entries and no others. One that was there under the same key gives its place to its successor."""
+        with self._lock:
+            before, self._own = self._own, {}
+            for entry in entries:
+                entry.place = before[entry.key].place if entry.key in before else next(_places)
+                self._own[entry.key] = entry
+                self._last_place = max(self._last_place, entry.place)
+            if not self._mounts:
+                self._view = self._own
+        self._changed()
+
     def mount(self, other: Registry[E], rename: Callable[[str], str]) -> None:
         with self._lock:
             self._mounts.append((other, rename))

@@ -230,6 +230,15 @@ class Resources:
             return server.dispatcher.with_cache_hints(
                 read_result(value, uri, None), None, is_private=call.principal is not None
             )
+        for owner in (server, *server.mounted):
+            if owner.read_undeclared is None:
+                continue
+            try:
+                value = await owner.read_undeclared(uri, Context(call, server, uri=uri))
+            except ResourceMissing:
+                continue
+            if value is not None:
+                return server.dispatcher.with_cache_hints(value, None, is_private=call.principal is not None)
         raise ResourceMissing(uri)
 
     def may_watch(self, uri: str, principal: Any) -> bool:

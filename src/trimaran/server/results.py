@@ -96,6 +96,18 @@ def exact_type(schema: Mapping[str, Any] | None) -> type | None:
     return {"integer": int, "number": float, "boolean": bool}.get(schema["type"])
 
 
+def decode_result(raw: Raw) -> CallToolResult:
+    """A result that another server has encoded, as a struct."""
+    fields = as_object(msgspec.json.decode(raw)) or {}
+    return CallToolResult(
+        content=fields.get("content", []),
+        structured_content=fields.get("structuredContent", UNSET),
+        is_error=fields.get("isError", False),
+        result_type=fields.get("resultType"),
+        meta=fields.get("_meta"),
+    )
+
+
 def call_result(value: Any, output: Validator | None, exact: type | None = None) -> CallToolResult:
     """A tool's return value as its result. `output` is there when the tool promises structure.
 
@@ -109,6 +121,8 @@ def call_result(value: Any, output: Validator | None, exact: type | None = None)
         return CallToolResult(content=[TextContent(text=value)])
     if kind is CallToolResult:
         return _explicit(value, output)
+    if kind is Raw:  # a result that another server has encoded
+        return value
     if isinstance(value, (ToolError, ProtocolError)):
         if isinstance(value, ProtocolError):
             raise value

@@ -57,11 +57,14 @@ from .threads import ThreadPool
 from .tools import ToolEntry, ToolOptions, compile_tool, icons_of
 
 if TYPE_CHECKING:
+    from trimaran.connecting import Target
     from trimaran.openapi.server import OpenApiOptions
+    from trimaran.proxy.options import ProxyOptions
     from trimaran.serve import AsgiOptions, HttpOptions, HttpServer, StdioOptions
     from trimaran.transports.asgi import AsgiApp
     from trimaran.transports.engine import Engine
 
+    from .context import Context
     from .session_info import SessionInfo
 
 __all__ = ["Server"]
@@ -175,6 +178,8 @@ class Server:
         self.sessions: Any = None
         """The legacy sessions, once the server is served to legacy clients."""
         self.custom_routes = CustomRoutes()
+        self.read_undeclared: Callable[[str, Context], Awaitable[Any]] | None = None
+        """Reads resources that are declared nowhere; None if there is no such resource. For proxies."""
         self.mounted: list[Server] = []
         """The servers that are mounted here; they start and stop with this one."""
         self.dependency_overrides: dict[Callable[..., Any], Callable[..., Any]] = {}
@@ -229,6 +234,18 @@ class Server:
 
         if EXTENSION not in self._extensions:
             Tasks().attach(self)
+
+    def refresh_tasks(self) -> None:
+        """Offer tasks, if a tool that came by another way than `add_tool` wants them."""
+        if any(entry.long_running for entry in self.tools.entries()):
+            self._enable_tasks()
+
+    def describe_as(self, info: Implementation | None, instructions: str | None) -> None:
+        """Take over what another server says of itself: for a proxy, once its target has answered."""
+        if info is not None:
+            self.info = info
+            self.writer.sign(info)
+        self.instructions = instructions if instructions is not None else self.instructions
 
     def remove_tool(self, name: str) -> None:
         self.tools.remove(name)
@@ -356,11 +373,29 @@ class Server:
 
         return declare
 
-    def mount(self, other: Server, prefix: str | None = None) -> None:
-        """Serve everything another server declares, now and later, beside our own.
+    @classmethod
+    def proxy(cls, target: Target, **options: Unpack[ProxyOptions]) -> Server:
+        """A server that stands for another one: whatever `connect` takes, of any era, over any transport.
 
+            Server.proxy("https://example.com/mcp").run()          # HTTP there, stdio here
+            Server.proxy(["npx", "-y", "some-server"]).run("http")
+
+        Options are those of `connect`, and `name`, `start_timeout`.
+        """
+        from trimaran.proxy.server import build_proxy
+
+        return build_proxy(target, **options)
+
+    def mount(self, other: Server | Target, prefix: str | None = None, **options: Unpack[ProxyOptions]) -> None:
+        """Serve everything another server offers, now and later, beside our own.
+
+        `other` is a Server, or anything that `connect` takes: that is mounted as `Server.proxy(other, **options)`.
         Tools and prompts get the prefix (`weather` makes `weather_today` of `today`); resources keep their URIs.
         """
+        if not isinstance(other, Server):
+            other = Server.proxy(other, **options)
+        elif options:
+            raise DeclarationError(f"{', '.join(options)}: options of a connection, and a Server needs none")
         if other.tools.holds(self.tools):
             raise DeclarationError("a server cannot be mounted on itself, nor on one that it has mounted")
 
@@ -374,19 +409,16 @@ class Server:
             kind, name, argument = key.split("\0")
             return "\0".join((kind, rename(name) if kind == "prompt" else name, argument))
 
-        def look_for_long_ones() -> None:
-            if any(entry.long_running for entry in other.tools.entries()):
-                self._enable_tasks()
-
         self.mounted.append(other)
         self.dispatcher.fold()  # the first call may have a lifespan to wait for now
         self.tools.mount(other.tools, rename)
-        other.tools.watch(look_for_long_ones)
-        look_for_long_ones()
+        other.tools.watch(self.refresh_tasks)
+        self.refresh_tasks()
         self.prompts.mount(other.prompts, rename)
         self.resources.mount(other.resources, same)
         self.templates.mount(other.templates, same)
         self.completions.mount(other.completions, rename_completion)
+        self.changes.mount(other.changes)
 
     def enable_extension(
         self,

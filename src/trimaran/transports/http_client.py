@@ -544,7 +544,7 @@ class HttpLink:
                     self.wire.let_go(response)
                     return frame
                 if frame.is_notice:
-                    self._inbox.notice(frame)
+                    self._inbox.notice(frame, id)
                 else:
                     self._odd.append("sent a request, which this era does not have")
         raise cut_off(self.wire.url)

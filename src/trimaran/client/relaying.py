@@ -1,0 +1,75 @@
+"""Calls that a client makes for somebody else: a proxy's, on behalf of one of its own callers.
+
+What belongs to such a call goes to its `Relay` instead of the client's own handlers: progress, log messages, questions. The
+relay also writes the `_meta` of its requests, so that a server of 2026-07-28 sees the real caller's capabilities.
+
+Over HTTP the stream says which call a message belongs to. On a pipe nothing does: a question goes to the only call under
+way, or to the newest one if a single caller has made them all. Otherwise nobody is asked, and the server is told why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from msgspec import Raw
+
+from trimaran.errors import ProtocolError
+from trimaran.types import Json
+
+from .pending_call import PendingCall, Progress
+
+if TYPE_CHECKING:
+    from .client import Client
+
+__all__ = ["QUESTIONS", "Relay", "find_relay", "relay_request", "unclear_question"]
+
+QUESTIONS: Final = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
+"""The requests of a server that are meant for the caller, not for the client itself."""
+
+
+class Relay(Protocol):
+    """One call of a caller, on its way through this client."""
+
+    caller: object
+    """Equal for calls of the same caller."""
+    passes_rounds: bool
+    """Hand an `input_required` result to the caller, instead of answering it by `answer`."""
+
+    def write_meta(self, id: int, *, is_modern: bool) -> Raw | dict[str, Json] | None:
+        """The `_meta` of a request: for a modern server the whole of it, else what is to be added."""
+        ...
+
+    def can_answer(self, method: str) -> bool: ...
+    async def answer(self, method: str, params: Mapping[str, Any]) -> Any: ...
+    def progress(self, report: Progress) -> None: ...
+    def notice(self, method: str, params: dict[str, Any]) -> None: ...
+
+
+def find_relay(calls: Collection[PendingCall]) -> Relay | None:
+    """The relay of a message that does not say which of these calls it belongs to; None if that cannot be told."""
+    relayed = [call for call in calls if call.relay is not None]
+    if not relayed:
+        return None
+    newest = max(relayed, key=lambda call: call.id).relay
+    assert newest is not None
+    is_clear = all(call.relay is not None and call.relay.caller == newest.caller for call in relayed)
+    return newest if is_clear else None
+
+
+def unclear_question(method: str) -> ProtocolError:
+    """The answer to a server whose question belongs to nobody, or to one of several callers."""
+    return ProtocolError.internal_error(
+        f"{method} cannot be answered: several callers are being served on this connection, and the request does not say "
+        "which of them it is for"
+    )
+
+
+async def relay_request(
+    client: Client, method: str, params: Mapping[str, Any], name: str | None, relay: Relay
+) -> tuple[Raw, bool]:
+    """Send a request for somebody else; its result, and whether that is an `input_required` one.
+
+    There is no deadline: the call that it serves has one.
+    """
+    return await client._relay(method, params, name, relay)  # pyright: ignore[reportPrivateUsage] - a seam for proxies

@@ -1,0 +1,16 @@
+"""The options of `Server.proxy` and of `mount` for a remote target, as type checkers see them. Not imported at run time."""
+
+from __future__ import annotations
+
+from trimaran.connect_options import ConnectOptions
+
+__all__ = ["ProxyOptions"]
+
+
+class ProxyOptions(ConnectOptions, total=False):
+    """The options of `connect`, and the proxy's own."""
+
+    name: str | None
+    """What callers are told the server is called; by default the target's own name."""
+    start_timeout: float
+    """Seconds that the start waits for the target."""

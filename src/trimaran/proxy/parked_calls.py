@@ -1,0 +1,273 @@
+"""Calls of older servers that ask, for callers of 2026-07-28.
+
+An older server asks in the middle of a call and waits. A modern caller's request ends with the question, and the answer
+comes with its next request, perhaps at another process. In between the target's call stays open here: it is parked.
+
+The sealed state that the caller brings back names the process and the parked call; it is bound to the caller and the
+arguments, so nobody else can continue it. A retry that lands on another process of the fleet asks the owner. When the owner
+is gone, the retry gets an error and the target's tool is never run a second time.
+
+A parked call has a lifetime (`input_ttl`) and there is a bound on their number. Its result stays for a minute, so a retry
+that is sent twice gets the same answer twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final, final
+
+import msgspec
+from msgspec import Raw
+
+from trimaran.client.pending_call import Progress
+from trimaran.client.relaying import QUESTIONS
+from trimaran.errors import CODE_INTERNAL, ProtocolError, TimedOut
+from trimaran.fleet import Fleet, unavailable
+from trimaran.protocol.inbound import IncomingCall
+from trimaran.protocol.journal import ask_key
+from trimaran.state.contracts import NoAnswer, StoreError
+
+from .forwarding import Relayed, report_progress, require_capability, send_log
+
+__all__ = ["ParkedCall", "ParkedCalls", "RoundEnd"]
+
+_STEP: Final = "parked"
+_TOPIC: Final = "proxy.resume"
+# Callers answer within minutes; a thousand open questions per process are more than any host shows.
+_MOST: Final = 1000
+_KEEP_RESULT: Final = 60.0  # seconds for a retry that is sent twice
+_GATHER: Final = 0.005  # seconds in which questions that are asked together arrive
+_REMOTE_WAIT: Final = 10.0  # seconds that another process waits for the owner before it asks again
+
+
+class RoundEnd(msgspec.Struct):
+    """How a round of a parked call ended: with a result, an error, or questions by key."""
+
+    result: bytes | None = None
+    error: tuple[int, str, Any] | None = None
+    questions: dict[str, dict[str, Any]] | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Nothing has happened yet; ask again."""
+        return self.result is None and self.error is None and self.questions is None
+
+
+@final
+class ParkedCall(Relayed):
+    """A call of the target that survives the requests of its caller."""
+
+    def __init__(self, call: IncomingCall, id: str) -> None:
+        super().__init__(call)
+        self.id = id
+        self._owner = super().caller
+        self._questions: dict[str, tuple[dict[str, Any], asyncio.Future[Any]]] = {}
+        self._counts: dict[str, int] = {}
+        self._changed = asyncio.Event()
+        self.task: asyncio.Task[Raw] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.waiters = 0
+
+    @property
+    def caller(self) -> object:
+        return self._owner
+
+    def begin(self, request: Coroutine[Any, Any, Raw]) -> None:
+        self.task = asyncio.ensure_future(request)
+        self.task.add_done_callback(lambda _: self._changed.set())
+
+    # The relay of the target's call
+
+    def can_answer(self, method: str) -> bool:
+        return method in QUESTIONS
+
+    async def answer(self, method: str, params: Mapping[str, Any]) -> Any:
+        require_capability(self.call, method, params)
+        self._counts[method] = place = self._counts.get(method, 0) + 1
+        key = ask_key(place, method)
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        # The modern form of the question: how a revision spells it does not matter to the caller.
+        plain = {name: value for name, value in params.items() if name not in ("_meta", "elicitationId")}
+        self._questions[key] = ({"method": method, "params": plain}, answer)
+        self._changed.set()
+        try:
+            return await answer
+        finally:
+            self._questions.pop(key, None)  # answered, or withdrawn by the target
+
+    def progress(self, report: Progress) -> None:
+        report_progress(self.call, report)
+
+    def notice(self, method: str, params: dict[str, Any]) -> None:
+        send_log(self.call, method, params)
+
+    # Its rounds
+
+    def give(self, answers: Mapping[str, Any]) -> None:
+        """Hand on the caller's answers; those to questions that are no longer open are dropped."""
+        for key, value in answers.items():
+            question = self._questions.get(key)
+            if question is not None and not question[1].done():
+                question[1].set_result(value)
+
+    async def wait(self, seconds: float | None = None) -> RoundEnd:
+        """Wait until the call has ended or asks something."""
+        task = self.task
+        assert task is not None
+        self.waiters += 1
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    self._changed.clear()
+                    if task.done():
+                        return _outcome(task)
+                    if self._open():
+                        await asyncio.wait((task,), timeout=_GATHER)
+                        if not task.done() and (questions := self._open()):
+                            return RoundEnd(questions=questions)
+                        continue
+                    await self._changed.wait()
+        except TimeoutError:
+            return RoundEnd()
+        finally:
+            self.waiters -= 1
+
+    def _open(self) -> dict[str, dict[str, Any]]:
+        return {key: request for key, (request, answer) in self._questions.items() if not answer.done()}
+
+
+def _outcome(task: asyncio.Task[Raw]) -> RoundEnd:
+    if task.cancelled():
+        return RoundEnd(error=(CODE_INTERNAL, "the call was given up: nobody answered its question in time", None))
+    error = task.exception()
+    if error is None:
+        return RoundEnd(result=bytes(task.result()))
+    if isinstance(error, ProtocolError):
+        return RoundEnd(error=(error.code, error.message, error.data))
+    return RoundEnd(error=(CODE_INTERNAL, "the call failed in the proxy", None))
+
+
+@final
+class ParkedCalls:
+    """All parked calls of one process, and the way to those of the others."""
+
+    def __init__(self, *, ttl: float) -> None:
+        self._ttl = ttl
+        self._calls: dict[str, ParkedCall] = {}
+        self._fleet: Fleet | None = None
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def join(self, fleet: Fleet | None) -> None:
+        """Let the other processes of this fleet resume our calls."""
+        if fleet is not None and fleet is not self._fleet:
+            self._fleet = fleet
+            fleet.on_ask(_TOPIC, self._resume_for_another)
+
+    def new(self, call: IncomingCall) -> ParkedCall:
+        return ParkedCall(call, f"{'here' if self._fleet is None else self._fleet.name}.{secrets.token_urlsafe(12)}")
+
+    async def first_round(self, parked: ParkedCall) -> RoundEnd:
+        """Wait for a call that has just begun. If its caller leaves first, the target's call is cancelled."""
+        try:
+            end = await parked.wait()
+        except BaseException:
+            await _cancel(parked)
+            raise
+        if end.questions is not None:
+            if len(self._calls) >= _MOST:
+                await _cancel(parked)
+                raise ProtocolError.internal_error(
+                    f"the proxy is busy: {_MOST} calls wait for answers of their callers; try again later", status=503
+                )
+            self._calls[parked.id] = parked
+            self._end_after(parked, self._ttl)
+        return end
+
+    async def resume(self, id: str, answers: Mapping[str, Any], call: IncomingCall) -> RoundEnd:
+        """Go on with a parked call, wherever it is."""
+        owner, _, _ = id.partition(".")
+        parked = self._calls.get(id)
+        if parked is not None:
+            parked.call = call  # progress and log messages go to this request now
+            return await self._resume(parked, answers, None)
+        fleet = self._fleet
+        if fleet is None or owner == fleet.name:
+            raise _gone()
+        while True:
+            try:
+                reply = await fleet.ask(owner, _TOPIC, [id, dict(answers), _REMOTE_WAIT], timeout=_REMOTE_WAIT + 5.0)
+            except (NoAnswer, TimedOut):
+                raise _gone() from None
+            except StoreError as error:
+                raise unavailable(error) from None
+            if reply is None:
+                raise _gone()
+            end = msgspec.convert(reply, RoundEnd)
+            if not end.is_waiting:
+                return end
+
+    async def _resume_for_another(self, question: Any) -> Any:
+        id, answers, seconds = question
+        parked = self._calls.get(id)
+        if parked is None:
+            return None
+        return msgspec.to_builtins(await self._resume(parked, answers, seconds), builtin_types=(bytes,))
+
+    async def _resume(self, parked: ParkedCall, answers: Mapping[str, Any], seconds: float | None) -> RoundEnd:
+        self._stop_timer(parked)
+        parked.give(answers)
+        try:
+            return await parked.wait(seconds)
+        finally:
+            if not parked.waiters:
+                is_over = parked.task is not None and parked.task.done()
+                self._end_after(parked, _KEEP_RESULT if is_over else self._ttl)
+
+    def _end_after(self, parked: ParkedCall, seconds: float) -> None:
+        self._stop_timer(parked)
+        parked.timer = asyncio.get_running_loop().call_later(seconds, self._drop, parked)
+
+    @staticmethod
+    def _stop_timer(parked: ParkedCall) -> None:
+        if parked.timer is not None:
+            parked.timer.cancel()
+            parked.timer = None
+
+    def _drop(self, parked: ParkedCall) -> None:
+        self._calls.pop(parked.id, None)
+        if parked.task is not None:
+            parked.task.cancel()
+
+    async def close(self) -> None:
+        """Give up everything that is parked."""
+        calls, self._calls = list(self._calls.values()), {}
+        for parked in calls:
+            self._stop_timer(parked)
+            await _cancel(parked)
+
+
+async def _cancel(parked: ParkedCall) -> None:
+    task = parked.task
+    if task is not None and not task.done():
+        task.cancel()
+        await asyncio.wait((task,))
+
+
+def _gone() -> ProtocolError:
+    return ProtocolError.internal_error(
+        "the call that asked this is gone: its process has ended, or the answer came too late. It was not run again; "
+        "call the tool anew if that is safe",
+        {"kind": "parked_call_lost"},
+        status=200,
+    )
+
+
+def raise_error(end: RoundEnd) -> None:
+    """Raise the error of a round, if it ended with one."""
+    if end.error is not None:
+        code, message, data = end.error
+        raise ProtocolError(code, message, data)

@@ -1,0 +1,301 @@
+"""The target of a proxy: one connection, its catalog kept up to date, and the way of every call.
+
+    start -> connect -> list everything -> listen for changes; on any failure: pause, then connect again
+
+A target that cannot be reached does not stop the server: it has no entries until it answers, and the log says why. The
+client heals lost connections by itself; after one, everything is listed again, since nobody knows what changed meanwhile.
+
+Resource subscriptions follow the callers: the target is asked to watch exactly what somebody here watches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, final
+
+import msgspec
+from msgspec import Raw
+
+from trimaran.client.client import Client
+from trimaran.client.subscriptions import Subscription
+from trimaran.connecting import Target, connect
+from trimaran.errors import Error, ProtocolError
+from trimaran.outage_log import Outage
+from trimaran.protocol.inbound import IncomingCall
+from trimaran.protocol.meta import LOG_LEVELS, PREFIX
+from trimaran.server.context import Context
+from trimaran.server.handlers import logger
+from trimaran.server.input_rounds import ModernVoice
+from trimaran.types import CompleteResult, Completion, GetPromptResult, ReadResourceResult
+
+from .catalog import completion_entries, prompt_entries, resource_entries, template_entries, tool_entries
+from .forwarding import describe_failure, forward, malformed, read_result, send
+from .parked_calls import ParkedCalls, RoundEnd, raise_error
+
+if TYPE_CHECKING:
+    from trimaran.server.server import Server
+
+__all__ = ["Upstream"]
+
+_STEP: Final = "parked"
+_PAUSES: Final = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)  # seconds between attempts to connect
+_SETTLE: Final = 0.02  # seconds in which several callers begin to watch something
+# What an older target is told at its handshake; whether a caller can answer is checked when it is asked.
+_CAPABILITIES: Final[dict[str, Any]] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {"listChanged": True}}
+
+_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+@final
+class Upstream:
+    """A target, as a proxy server knows it."""
+
+    def __init__(
+        self, server: Server, target: Target, *, start_timeout: float, name: str | None, **options: Any
+    ) -> None:
+        self._server = server
+        self._target = target
+        self._options: dict[str, Any] = {"capabilities": _CAPABILITIES, **options}
+        self._start_timeout = start_timeout
+        self.name = name or "the upstream server"
+        """What callers are told it is called."""
+        self._is_named = name is not None
+        self._client: Client | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._listed: asyncio.Event = asyncio.Event()
+        self._failure: Error | None = None
+        self._outage = Outage(logger, "the target of the proxy answers again")
+        self._parked = ParkedCalls(ttl=server.limits.input_ttl)
+        self._level: Any = "info"
+        self._watching: dict[str, Subscription] = {}
+        self._following: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        server.changes.on_watch = self._follow_soon
+
+    # --- its life
+
+    async def start(self) -> None:
+        """Begin to connect, and wait until the target is listed or `start_timeout` is over."""
+        if self._running is not None:
+            return
+        self._loop = asyncio.get_running_loop()
+        self._listed = asyncio.Event()
+        self._running = asyncio.ensure_future(self._run())
+        waiting = asyncio.ensure_future(self._listed.wait())
+        try:
+            await asyncio.wait((waiting,), timeout=self._start_timeout)
+        finally:
+            waiting.cancel()
+
+    async def close(self) -> None:
+        running, self._running = self._running, None
+        for task in (running, self._following):
+            if task is not None and not task.done():
+                task.cancel()
+                await asyncio.wait((task,))
+        await self._parked.close()
+        self._watching.clear()
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    async def _run(self) -> None:
+        attempt = 0
+        while True:
+            client = connect(self._target, **self._options)
+            try:
+                await client.open()
+                self._client = client
+                attempt = 0
+                await self._live(client)
+            except Error as error:
+                self._failure = error
+                self._outage.failed(f"{self.name} cannot be used: {error}")
+                self._listed.set()
+            except BaseException:
+                self._client = None
+                await client.close()
+                raise
+            self._client = None
+            await client.close()
+            await asyncio.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
+            attempt += 1
+
+    async def _live(self, client: Client) -> None:
+        """List everything and follow the changes, for as long as the client lasts."""
+        kinds = {kind: True for kind in ("tools", "prompts") if kind in client.server_capabilities}
+        if "resources" in client.server_capabilities:
+            kinds["resources_list"] = True
+        if not kinds:
+            await self._describe(client)
+            await asyncio.Event().wait()
+        async with client.listen(**kinds) as changes:  # pyright: ignore[reportArgumentType]
+            await self._describe(client)
+            self._follow_soon()
+            async for change in changes:
+                if change.kind in ("tools", "prompts", "resources"):
+                    await self._list(client, change.kind)
+                elif change.kind == "reconnected":
+                    await self._describe(client)
+
+    async def _describe(self, client: Client) -> None:
+        """Take over everything that the target says of itself."""
+        info = client.server_info
+        if info is not None:
+            self.name = self.name if self._is_named else info.name
+            self._server.describe_as(info if not self._is_named else None, client.instructions)
+        for kind in ("tools", "resources", "prompts"):
+            await self._list(client, kind)
+        self._failure = None
+        self._outage.succeeded()
+        self._listed.set()
+
+    async def _list(self, client: Client, kind: str) -> None:
+        server, capabilities = self._server, client.server_capabilities
+        if kind not in capabilities:
+            return
+        if kind == "tools":
+            server.tools.reset(tool_entries(await client.list_tools_all(fresh=True), self.forward, self.name))
+            server.refresh_tasks()
+            return
+        if kind == "prompts":
+            prompts = await client.list_prompts_all(fresh=True)
+            server.prompts.reset(prompt_entries(prompts, self.forward, self.name))
+        else:
+            resources = await client.list_resources_all(fresh=True)
+            templates = await _optional(client.list_resource_templates_all)
+            server.resources.reset(resource_entries(resources, self.forward, self.name))
+            server.templates.reset(template_entries(templates, self.forward, self.name))
+        if "completions" in capabilities:
+            prompts = [entry.definition for entry in server.prompts.entries()]
+            templates = [entry.definition for entry in server.templates.entries()]
+            server.completions.reset(completion_entries(prompts, templates, self.forward, self.name))
+
+    @property
+    def status(self) -> str:
+        """connected, or why it is not."""
+        if self._client is not None:
+            return "connected"
+        return "connecting" if self._failure is None else str(self._failure)
+
+    # --- calls
+
+    async def forward(self, ctx: Context, method: str, params: dict[str, Any], name: str) -> Any:
+        """Have the target serve a call."""
+        call = ctx.call
+        client = self._client
+        if client is None:
+            raise describe_failure(self._failure or Error("not connected"), self.name)
+        self._raise_log_level(client, call)
+        voice = call.exchange.voice
+        self._parked.join(ctx.server.fleet)
+        if client.era == "legacy" and isinstance(voice, ModernVoice) and method != "completion/complete":
+            result = await self._in_rounds(client, call, voice, params, name)
+        else:
+            result = await forward(client, call, params, name, self.name)
+        if method == "tools/call" or result is None:
+            return result
+        return _read(result, method, self.name)
+
+    async def _in_rounds(
+        self, client: Client, call: IncomingCall, voice: ModernVoice, params: dict[str, Any], name: str
+    ) -> Any:
+        """A caller of 2026-07-28, and a target that asks while it waits."""
+        parked_calls, exchange = self._parked, call.exchange
+        rounds = exchange.rounds
+        id = None if rounds is None else rounds.steps.get(_STEP)
+        if rounds is not None and id is not None:
+            end = await parked_calls.resume(id, rounds.answers, call)
+        else:
+            parked = parked_calls.new(call)
+            id = parked.id
+
+            async def request() -> Raw:
+                raw, _ = await send(client, call, params, name, parked, self.name)
+                return raw
+
+            parked.begin(request())
+            end = await parked_calls.first_round(parked)
+        return self._finish(end, id, call, voice, client)
+
+    def _finish(self, end: RoundEnd, id: str, call: IncomingCall, voice: ModernVoice, client: Client) -> Any:
+        raise_error(end)
+        if end.questions is not None:
+            voice.end_round(call.exchange, end.questions, {_STEP: id})
+            return None
+        return read_result(Raw(end.result or b"{}"), call, client)
+
+    def _raise_log_level(self, client: Client, call: IncomingCall) -> None:
+        """An older target has one level for all: the least severe that a caller wants to hear."""
+        if client.era != "legacy" or "logging" not in client.server_capabilities:
+            return
+        level: Any = call.log_level if call.session is None else call.session.log_level
+        if level is None or LOG_LEVELS.index(level) >= LOG_LEVELS.index(self._level):
+            return
+        self._level = level
+        asyncio.ensure_future(_quietly(client.set_log_level(level)))  # noqa: RUF006 - short, and its outcome matters to nobody
+
+    async def read_undeclared(self, uri: str, ctx: Context) -> Any:
+        """Read what the target does not list: tools may return links to such resources."""
+        client = self._client
+        if client is None or "resources" not in client.server_capabilities:
+            return None
+        return await self.forward(ctx, "resources/read", {"uri": uri}, uri)
+
+    # --- what callers watch
+
+    def _follow_soon(self) -> None:
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._begin_following)
+
+    def _begin_following(self) -> None:
+        if self._following is None or self._following.done():
+            self._following = asyncio.ensure_future(self._follow())
+
+    async def _follow(self) -> None:
+        """Ask the target to watch what callers watch, until both agree."""
+        client = self._client
+        if client is None or "resources" not in client.server_capabilities:
+            return
+        await asyncio.sleep(_SETTLE)
+        while (wanted := self._server.changes.watched()) != self._watching.keys():
+            for uri in self._watching.keys() - wanted:
+                await _quietly(self._watching.pop(uri).cancel())
+            for uri in wanted - self._watching.keys():
+                try:
+                    self._watching[uri] = await client.subscribe(uri, self._server.notify.resource_updated)
+                except Error as error:
+                    logger.debug("%s does not watch %.200s: %s", self.name, uri, error)
+                    return
+
+
+async def _optional(list_all: Callable[..., Awaitable[list[Any]]]) -> list[Any]:
+    """A list that a target may lack though it declares the capability."""
+    try:
+        return await list_all(fresh=True)
+    except ProtocolError:
+        return []
+
+
+async def _quietly(work: Awaitable[Any]) -> None:
+    try:
+        await work
+    except Error as error:
+        logger.debug("%s", error)
+
+
+def _read(raw: Any, method: str, target: str) -> Any:
+    """The result of any method but `tools/call`, as the struct that our server writes for each era."""
+    try:
+        fields = _decode_object(raw)
+        own: dict[str, Any] = fields.get("_meta") or {}
+        meta = {key: value for key, value in own.items() if not key.startswith(PREFIX)} or None
+        if method == "resources/read":
+            return ReadResourceResult(contents=fields["contents"], meta=meta)
+        if method == "prompts/get":
+            return GetPromptResult(messages=fields["messages"], description=fields.get("description"), meta=meta)
+        return CompleteResult(completion=msgspec.convert(fields["completion"], Completion), meta=meta)
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, AttributeError) as error:
+        raise malformed(target, f"a malformed result of {method}: {error}") from None
