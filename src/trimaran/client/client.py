@@ -78,7 +78,6 @@ from .tool_calls import KnownTool, KnownTools
 
 if TYPE_CHECKING:
     from .option_types import CallOptions, ListenOptions, LogLevel, OnProgress, Roots, TaskOptions
-    from .relaying import Relay
 
 __all__ = ["Client", "Recipe", "recipe_of"]
 
@@ -364,20 +363,6 @@ class Client:
                     raise
                 tool, timeout = await self._recover(refusal, name, tool, timeout)
         raise AssertionError("unreachable")
-
-    async def _relay(self, method: str, params: Mapping[str, Any], name: str | None, relay: Relay) -> tuple[Raw, bool]:
-        """Make a call for somebody else; see `relaying.py`."""
-        connection = self._connection
-        connection.is_relaying = True
-        tool = self._tools.get(name) if method == "tools/call" and name is not None else None
-        headers = None
-        if tool is not None and tool.headers is not None:
-            arguments = params.get("arguments")
-            headers = _mirrored(tool.headers, None if arguments is None else _decode_any(arguments))
-        repeatable = tool.is_repeatable if tool is not None else method != "tools/call"
-        return await connection.call(
-            method, params, name=name, headers=headers, timeout=None, repeatable=repeatable, relay=relay
-        )
 
     def _may_request_task(self, tool: KnownTool | None) -> bool:
         """True if the client may ask for a task: only on 2025-11-25. On later revisions the server decides."""

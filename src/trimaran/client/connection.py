@@ -394,11 +394,8 @@ class Connection:
         on_id: Callable[[int], None] | None = None,
         is_internal: bool = False,
         extension: str | None = None,
-        relay: Relay | None = None,
     ) -> tuple[Raw, bool]:
         """Have a request answered: its result, and whether input was asked for on the way.
-
-        With a relay that passes rounds, the second part says that the result asks for input.
 
         Raises:
             CallError: the server answered an error.
@@ -421,7 +418,6 @@ class Connection:
         call.on_id = on_id
         call.is_internal = is_internal
         call.extension = extension
-        call.relay = relay
         try:
             with call.deadline:
                 self._calls.add(call)
@@ -441,6 +437,36 @@ class Connection:
             self._calls.discard(call)
             if call.progress_queue is not None:
                 await call.progress_queue.close()
+
+    async def relay(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        name: str | None,
+        headers: Mapping[str, str] | None,
+        relay: Relay,
+        *,
+        is_repeatable: bool,
+    ) -> tuple[Raw, bool]:
+        """Have a request of somebody else's answered; see `relaying.py`. It ends with its result, or with the link.
+
+        If the relay passes rounds, the second part says that the result asks for input.
+        """
+        if self.state == "new" or self._closing is not None:
+            await self._ready()
+        self.is_relaying = True
+        call = PendingCall(method, Deadline(None, None), None)
+        call.relay = relay
+        self._calls.add(call)
+        try:
+            return await self._converse(call, method, params, name, headers, is_repeatable)
+        except (TransportError, ProtocolError) as error:
+            self.masked(error)
+            if self._closing is not None:
+                raise Closed(f"the client was closed while {method} was waiting for its answer") from error
+            raise
+        finally:
+            self._calls.discard(call)
 
     async def _with_suspendable_deadline(self, call: PendingCall, answer: Coroutine[Any, Any, T]) -> T:
         """Wait for an answer on the way to which a person may have to log in."""

@@ -94,6 +94,8 @@ class Deadline:
     _paused_at = 0.0
     _has_struck = False
     _has_left = False
+    _task: asyncio.Task[Any] | None = None
+    """The task that waits. A deadline that is not entered ends nothing."""
 
     def __init__(self, seconds: float | None, maximum: float | None, clock: Clock | None = None) -> None:
         self._seconds = seconds
@@ -130,7 +132,11 @@ class Deadline:
             return
         if not self._has_struck:  # given up by the task itself, which got here without waiting again
             raise ended from None
-        if self._task.uncancel() <= self._before and isinstance(error, asyncio.CancelledError):
+        if (
+            self._task is not None
+            and self._task.uncancel() <= self._before
+            and isinstance(error, asyncio.CancelledError)
+        ):
             raise ended from None
 
     def extend(self) -> None:
@@ -167,7 +173,7 @@ class Deadline:
 
     def end(self, error: Exception) -> None:
         """End the wait with this error."""
-        if self._ended is not None:
+        if self._ended is not None or self._task is None:
             return
         self._ended = error
         loop = self._task.get_loop()
@@ -183,7 +189,7 @@ class Deadline:
         self.end(DeadlineExpired())
 
     def _strike(self) -> None:
-        if not self._has_left:
+        if not self._has_left and self._task is not None:
             self._has_struck = True
             self._task.cancel()
 

@@ -9,13 +9,14 @@ way, or to the newest one if a single caller has made them all. Otherwise nobody
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+import msgspec
 from msgspec import Raw
 
 from trimaran.errors import ProtocolError
-from trimaran.types import Json
+from trimaran.types import Json, as_object
 
 from .pending_call import PendingCall, Progress
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from .client import Client
 
 __all__ = ["QUESTIONS", "Relay", "find_relay", "relay_request", "unclear_question"]
+
+_decode = msgspec.json.Decoder().decode
 
 QUESTIONS: Final = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
 """The requests of a server that are meant for the caller, not for the client itself."""
@@ -65,11 +68,20 @@ def unclear_question(method: str) -> ProtocolError:
     )
 
 
-async def relay_request(
-    client: Client, method: str, params: Mapping[str, Any], name: str | None, relay: Relay
-) -> tuple[Raw, bool]:
+def relay_request(
+    client: Client, method: str, params: Mapping[str, Any], name: str, relay: Relay
+) -> Coroutine[Any, Any, tuple[Raw, bool]]:
     """Send a request for somebody else; its result, and whether that is an `input_required` one.
 
     There is no deadline: the call that it serves has one.
     """
-    return await client._relay(method, params, name, relay)  # pyright: ignore[reportPrivateUsage] - a seam for proxies
+    connection, tools = client._connection, client._tools  # pyright: ignore[reportPrivateUsage] - a seam for proxies
+    if method != "tools/call":
+        return connection.relay(method, params, name or None, None, relay, is_repeatable=True)
+    tool = tools.get(name)
+    if tool is None:
+        return connection.relay(method, params, name, None, relay, is_repeatable=False)
+    headers = None
+    if tool.headers is not None:
+        headers = dict(tool.headers.mirror(as_object(_decode(params["arguments"])) or {}))
+    return connection.relay(method, params, name, headers, relay, is_repeatable=tool.is_repeatable)

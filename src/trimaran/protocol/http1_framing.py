@@ -700,8 +700,8 @@ def _framed(status: int, reason: str, headers: Mapping[str, str], *, is_old: boo
     )
 
 
-def request_head(verb: str, target: str, host: str, headers: Mapping[str, str], length: int | None) -> bytes:
-    """A request's head, the empty line included.
+def request_head(verb: str, target: str, host: str, headers: Mapping[str, str]) -> bytes:
+    """A request's head up to, not including, the length of the body and the empty line.
 
     Raises:
         LocalProtocolError: a header would break the request apart.
@@ -715,10 +715,8 @@ def request_head(verb: str, target: str, host: str, headers: Mapping[str, str], 
         if "\r" in value or "\n" in value or "\0" in value:
             raise LocalProtocolError.invalid_params(f"the header {name} holds a line break")
         lines.append(f"{name}: {value}")
-    if length is not None:
-        lines.append(f"Content-Length: {length}")
     try:
-        return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+        return ("\r\n".join(lines) + "\r\n").encode("latin-1")
     except UnicodeEncodeError:
         raise LocalProtocolError.invalid_params("a header holds what no header can carry; encode it first") from None
 

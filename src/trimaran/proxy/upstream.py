@@ -42,7 +42,11 @@ _STEP: Final = "parked"
 _PAUSES: Final = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)  # seconds between attempts to connect
 _SETTLE: Final = 0.02  # seconds in which several callers begin to watch something
 # What an older target is told at its handshake; whether a caller can answer is checked when it is asked.
-_CAPABILITIES: Final[dict[str, Any]] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {"listChanged": True}}
+_CAPABILITIES: Final[dict[str, Any]] = {
+    "elicitation": {"form": {}, "url": {}},
+    "sampling": {},
+    "roots": {"listChanged": True},
+}
 
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 

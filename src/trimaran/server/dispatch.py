@@ -55,6 +55,8 @@ class Startup(Protocol):
     state: Any
     """What `init` returned for calls without a session."""
 
+    ready: bool
+
     @property
     def needed(self) -> bool: ...
     async def gate(self, call: IncomingCall, call_next: Serve, /) -> Any: ...
@@ -280,7 +282,7 @@ class Dispatcher:
     def fold(self) -> None:
         """Put the middleware, and whatever the first call waits for, around every method."""
         self.edition = object()
-        gates = [self.startup.gate] if self.startup.needed else []
+        gates = [self.startup.gate] if self.startup.needed and not self.startup.ready else []
         for name, bare in self._bare.items():
             wrapping = [m for methods, m in self._middleware if methods is None or name in methods]
             serve = self._listings[name].typed if wrapping and name in self._listings else bare

@@ -90,9 +90,9 @@ class RunningCalls:
         if busy := self._lacks_room(size, listens=listens):
             coroutine.close()
             raise ProtocolError.internal_error(busy, status=503)
-        loop = asyncio.get_running_loop()
-        task = asyncio.current_task()
-        exchange.task = task
+        exchange.task = task = asyncio.current_task()
+        assert task is not None
+        loop = task.get_loop()
         limit = call.timeout if call.timeout is not None else self._limits.request_timeout
         call.timeout = limit
         began = loop.time()
@@ -111,7 +111,7 @@ class RunningCalls:
         self._listening += listens
         try:
             # Cancelled between the first step and here (by a thread, or by the step itself): still applies (R67).
-            if exchange.cancelled and task is not None:
+            if exchange.cancelled:
                 task.cancel()
             result = await resume(coroutine, awaited)
             if exchange.cancelled:  # the result and the cancellation raced: the cancellation wins (R68)
@@ -184,7 +184,6 @@ def timed_out(call: IncomingCall) -> ProtocolError:
     )
 
 
-def _absorb(task: asyncio.Task[Any] | None) -> None:
+def _absorb(task: asyncio.Task[Any]) -> None:
     """The cancellation was ours and has done its work: the task goes on to answer."""
-    if task is not None:
-        task.uncancel()
+    task.uncancel()

@@ -757,6 +757,7 @@ class _Startup:
         if server.init is not None:
             self.state = await call_any(server.init, server.init_arg)
         self.ready = True
+        server.dispatcher.fold()  # the next call has nothing to wait for
 
     def _is_awaitable_gate(self) -> bool:
         # A coroutine function is waited for; a plain one is a question, asked until it says yes.
@@ -765,7 +766,9 @@ class _Startup:
     async def stop(self) -> None:
         entered, self._entered = self._entered, None
         task, self._task = self._task, None
-        self.ready = False
+        if self.ready:
+            self.ready = False
+            self._server.dispatcher.fold()
         if task is not None and not task.done():
             task.cancel()
             await asyncio.wait({task})

@@ -31,6 +31,7 @@ _MAX_HEAD: Final = 64 * 1024
 _MAX_INTERIM: Final = 100  # a server may say every minute that it is still at it
 _MAX_IDLE: Final = 256
 _HIGH_WATER: Final = 1024 * 1024  # unread bytes of a body before the connection is no longer read
+_MANY: Final = 3  # requests under way, from which on they are sent together
 _MEMO_ENTRIES: Final = 256
 _MEMO_BYTES: Final = 2048
 _TIMEOUT: Final = re.compile(r"(?:^|[\s,])timeout=([0-9]{1,6})(?![0-9])", re.IGNORECASE)
@@ -140,8 +141,9 @@ class PlainResponse:
 class _Line(asyncio.Protocol):
     """One connection: at most one request at a time."""
 
-    def __init__(self, pool: PlainPool) -> None:
+    def __init__(self, pool: PlainPool, loop: asyncio.AbstractEventLoop) -> None:
         self._pool = pool
+        self._loop = loop  # asking for it takes a system call on 3.11
         self._transport: Any = None
         self._head: asyncio.Future[PlainResponse] | None = None
         self._response: PlainResponse | None = None
@@ -155,8 +157,8 @@ class _Line(asyncio.Protocol):
     async def request(self, url: str, data: bytes) -> PlainResponse:
         """Send a request and wait for the head of its answer."""
         self._url = url
-        head = self._head = asyncio.get_running_loop().create_future()
-        self._transport.write(data)
+        head = self._head = self._loop.create_future()
+        self._pool.write(self._transport, data, self._loop)
         try:
             return await head
         except asyncio.CancelledError:
@@ -303,9 +305,12 @@ class PlainPool:
         self._lines: set[_Line] = set()
         self.known: dict[bytes, ResponseHead] = {}
         """What identical bytes meant before."""
+        self._heads: dict[tuple[str | tuple[str, str], ...], bytes] = {}
+        """Request heads by what they say: a client says much the same each time."""
         self._url = url
         self._target = _target_of(url)
         self._cookies: dict[str, str] | None = {} if cookies else None
+        self._unsent: list[tuple[Any, bytes]] = []
         self._is_closed = False
 
     async def request(self, verb: str, url: str, headers: Mapping[str, str], body: bytes | None) -> PlainResponse:
@@ -320,12 +325,41 @@ class PlainPool:
         length = len(body) if body is not None else 0 if verb == "POST" else None
         if self._cookies:
             headers = self._with_cookies(headers)
-        head = request_head(verb, target, self._named, headers, length)
+        head = self._head_of(verb, target, headers, length)
         line = self._take() or await self._connect(url)
         response = await line.request(url, head + body if body else head)
         if self._cookies is not None and "set-cookie" in response.headers:
             self._keep_cookies(response.headers["set-cookie"])
         return response
+
+    def write(self, transport: Any, data: bytes, loop: asyncio.AbstractEventLoop) -> None:
+        """Send a request: at once, or together with others of the same turn of the loop where many are under way.
+
+        A server that sleeps between requests is woken by each of them, which costs more than the request itself.
+        """
+        if len(self._lines) - len(self._idle) < _MANY:
+            transport.write(data)
+            return
+        if not self._unsent:
+            loop.call_soon(self._flush)
+        self._unsent.append((transport, data))
+
+    def _flush(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        for transport, data in unsent:
+            if not transport.is_closing():
+                transport.write(data)
+
+    def _head_of(self, verb: str, target: str, headers: Mapping[str, str], length: int | None) -> bytes:
+        key = (verb, target, *headers.items())
+        start = self._heads.get(key)
+        if start is None:
+            start = request_head(verb, target, self._named, headers)
+            if len(start) <= _MEMO_BYTES:
+                if len(self._heads) >= _MEMO_ENTRIES:
+                    self._heads.clear()
+                self._heads[key] = start
+        return start + b"\r\n" if length is None else b"%bContent-Length: %d\r\n\r\n" % (start, length)
 
     def _with_cookies(self, headers: Mapping[str, str]) -> dict[str, str]:
         assert self._cookies is not None
@@ -356,7 +390,7 @@ class PlainPool:
     async def _connect(self, url: str) -> _Line:
         if self._is_closed:
             raise _closed()
-        line = _Line(self)
+        line = _Line(self, asyncio.get_running_loop())
         try:
             async with asyncio.timeout(self._connect_seconds):
                 await self._open(line)

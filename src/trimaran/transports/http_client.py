@@ -144,7 +144,16 @@ class HttpWire:
             Unauthorized: 401 or 403, also after fresh credentials where there are any.
         """
         auth = self._auth
-        response, sent = await self._follow(verb, body, headers, url, accept)
+        if auth is None and url is None:
+            # The usual case, in one step: whatever is odd about the answer is looked at below.
+            response, sent = await self._once(verb, body, headers, self.url, accept, NOTHING), NOTHING
+            if response.status < 300:
+                return response
+            if response.status in _REDIRECTS:
+                self._redirected(response, verb, None)
+                response, sent = await self._follow(verb, body, headers, None, accept)
+        else:
+            response, sent = await self._follow(verb, body, headers, url, accept)
         for number in range(_CHANCES + 1):
             if response.status not in (401, 403):
                 break
@@ -175,24 +184,28 @@ class HttpWire:
             response = await self._once(verb, body, headers, target, accept, sent)
             if response.status not in _REDIRECTS:
                 return response, sent
-            here = response.url
-            location = response.headers.get("location", "")
-            response.close()
-            try:
-                there = urljoin(here, location)
-                is_elsewhere = origin_of(there) != origin_of(here)
-            except ValueError as error:
-                raise ConnectFailed(f"{here} redirects to {location[:200]!r}, which is no URL: {error}") from None
-            if is_elsewhere:
-                raise ConnectFailed(
-                    f"{here} redirects to {there}, which is another origin; if that is right, connect to it directly"
-                )
-            if response.status == 303:
-                raise ConnectFailed(f"{here} answers a {verb} with 303 See Other: {there}; that is no MCP endpoint")
-            target = there
-            if url is None:
-                self.url = there
+            target = self._redirected(response, verb, url)
         raise ConnectFailed(f"{self.url} redirects more than {_MAX_REDIRECTS} times")
+
+    def _redirected(self, response: Response, verb: str, url: str | None) -> str:
+        """Where a redirect leads. The target itself moves there, unless the request was for another URL."""
+        here = response.url
+        location = response.headers.get("location", "")
+        response.close()
+        try:
+            there = urljoin(here, location)
+            is_elsewhere = origin_of(there) != origin_of(here)
+        except ValueError as error:
+            raise ConnectFailed(f"{here} redirects to {location[:200]!r}, which is no URL: {error}") from None
+        if is_elsewhere:
+            raise ConnectFailed(
+                f"{here} redirects to {there}, which is another origin; if that is right, connect to it directly"
+            )
+        if response.status == 303:
+            raise ConnectFailed(f"{here} answers a {verb} with 303 See Other: {there}; that is no MCP endpoint")
+        if url is None:
+            self.url = there
+        return there
 
     async def _once(
         self,
