@@ -352,10 +352,14 @@ class _MemoryDialer:
         self._options = options
         self.mask = Mask()
         self.key = ""
+        self._is_holding = False
 
     def newest_revision(self) -> None: ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        if self._is_holding:
+            self._is_holding = False
+            await self._server.release()
 
     def describe(self) -> str:
         return f"the server {self._server.info.name!r}"
@@ -363,6 +367,9 @@ class _MemoryDialer:
     async def dial(self, manner: Manner, inbox: Inbox, reuse: Link | None) -> Link:
         from trimaran.transports.memory import MemoryLink, ServerChannel
 
+        if not self._is_holding:
+            self._is_holding = True
+            self._server.hold()
         if reuse is not None:
             await reuse.close()
         if manner == "modern":

@@ -233,7 +233,7 @@ class Listeners:
             raise ProtocolError.internal_error("the server is busy: too many listen streams are open", status=503)
         self._fullness.succeeded()
         call.exchange.limit(float("inf"))
-        await server.start()  # so that other processes are heard
+        await server.get_ready()  # so that other processes are heard
         honoured = await self._honoured(call.params.notifications, call)
         signature = {KEY_SUBSCRIPTION_ID: call.id}
         uris = frozenset((*(honoured.resource_subscriptions or ()), *(honoured.task_ids or ())))

@@ -164,6 +164,8 @@ class Server:
         self._secret_keys = [k.encode() if isinstance(k, str) else k for k in secret_keys or ()]
         self._sealer: Sealer | None = None
         self._startup = _Startup(self, lifespan, wait_for)
+        self._holders = 0
+        self._is_serving = False
 
         self.threads = ThreadPool(self.limits.tool_threads)
         self.changes = Changes()
@@ -624,8 +626,22 @@ class Server:
 
         return serve.lifespan(self)
 
+    def hold(self) -> None:
+        """A client in this process begins to use the server; what its first call starts ends with the last `release`."""
+        self._holders += 1
+
+    async def release(self) -> None:
+        self._holders -= 1
+        if self._holders == 0 and not self._is_serving:
+            await self._startup.stop()
+
     async def start(self) -> None:
         """Run `lifespan` and wait for `wait_for`, once. Serving does it; calling it earlier does no harm."""
+        self._is_serving = True
+        await self.get_ready()
+
+    async def get_ready(self) -> None:
+        """The same, on behalf of one call."""
         if self.fleet is not None:
             await self.fleet.start()
         await self._startup.start()
@@ -634,6 +650,7 @@ class Server:
 
     async def stop(self) -> None:
         """Leave `lifespan`; the server may be started again."""
+        self._is_serving = False
         for put_away in self.on_stop:
             await put_away()
         await self._startup.stop()

@@ -22,6 +22,8 @@ EVERYTHING = {
 
 
 class Ear:
+    watched = ()
+
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.heard: list[Any] = []
