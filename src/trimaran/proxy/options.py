@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from trimaran.connect_options import ConnectOptions
 
+from .connections import Isolation
+
 __all__ = ["ProxyOptions"]
 
 
@@ -14,3 +16,7 @@ class ProxyOptions(ConnectOptions, total=False):
     """What callers are told the server is called; by default the target's own name."""
     start_timeout: float
     """Seconds that the start waits for the target."""
+    isolation: Isolation
+    """"shared": one connection, or child, for all. "caller": one for each session or principal."""
+    max_connections: int
+    """With "caller": how many there may be at once."""

@@ -11,21 +11,29 @@ from typing import Any, Final
 
 from trimaran.client.options import Options
 from trimaran.connecting import Target
+from trimaran.errors import ConfigError
 from trimaran.option_names import check_options
 from trimaran.server.server import Server
 
+from .connections import MOST
 from .upstream import Upstream
 
 __all__ = ["build_proxy"]
 
-START_TIMEOUT: Final = 15.0  # seconds; then the server serves without the target, and goes on trying
+_OWN: Final = {
+    "name": None,
+    "start_timeout": 15.0,  # seconds; then the server serves without the target, and goes on trying
+    "isolation": "shared",
+    "max_connections": MOST,
+}
 
 
 def build_proxy(target: Target, **options: Any) -> Server:
     """A server that stands for `target`."""
-    check_options(options, Options.names() | {"name", "start_timeout"}, "Server.proxy")
-    name: str | None = options.pop("name", None)
-    start_timeout: float = options.pop("start_timeout", START_TIMEOUT)
+    check_options(options, Options.names() | _OWN.keys(), "Server.proxy")
+    own = {key: options.pop(key, default) for key, default in _OWN.items()}
+    if own["isolation"] not in ("shared", "caller"):
+        raise ConfigError(f'isolation is "shared" or "caller", not {own["isolation"]!r}')
 
     @asynccontextmanager
     async def live(_: Server) -> AsyncGenerator[Upstream]:
@@ -35,7 +43,7 @@ def build_proxy(target: Target, **options: Any) -> Server:
         finally:
             await upstream.close()
 
-    server = Server(name or "proxy", lifespan=live)
-    upstream = Upstream(server, target, start_timeout=start_timeout, name=name, **options)
+    server = Server(own["name"] or "proxy", lifespan=live)
+    upstream = Upstream(server, target, **own, **options)
     server.read_undeclared = upstream.read_undeclared
     return server

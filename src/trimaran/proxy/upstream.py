@@ -20,7 +20,7 @@ from msgspec import Raw
 from trimaran.client.client import Client
 from trimaran.client.subscriptions import Subscription
 from trimaran.connecting import Target, connect
-from trimaran.errors import Error, ProtocolError
+from trimaran.errors import Error, ProtocolError, TransportError
 from trimaran.outage_log import Outage
 from trimaran.protocol.inbound import IncomingCall
 from trimaran.protocol.meta import LOG_LEVELS, PREFIX
@@ -30,6 +30,7 @@ from trimaran.server.input_rounds import ModernVoice
 from trimaran.types import CompleteResult, Completion, GetPromptResult, ReadResourceResult
 
 from .catalog import completion_entries, prompt_entries, resource_entries, template_entries, tool_entries
+from .connections import Connections, Isolation
 from .forwarding import describe_failure, forward, malformed, read_result, send
 from .parked_calls import ParkedCalls, RoundEnd, raise_error
 
@@ -56,7 +57,15 @@ class Upstream:
     """A target, as a proxy server knows it."""
 
     def __init__(
-        self, server: Server, target: Target, *, start_timeout: float, name: str | None, **options: Any
+        self,
+        server: Server,
+        target: Target,
+        *,
+        start_timeout: float,
+        name: str | None,
+        isolation: Isolation,
+        max_connections: int,
+        **options: Any,
     ) -> None:
         self._server = server
         self._target = target
@@ -66,6 +75,11 @@ class Upstream:
         """What callers are told it is called."""
         self._is_named = name is not None
         self._client: Client | None = None
+        self._own = (
+            None
+            if isolation == "shared"
+            else Connections(lambda: connect(self._target, **self._options), most=max_connections)
+        )
         self._running: asyncio.Task[None] | None = None
         self._listed: asyncio.Event = asyncio.Event()
         self._failure: Error | None = None
@@ -99,6 +113,8 @@ class Upstream:
                 task.cancel()
                 await asyncio.wait((task,))
         await self._parked.close()
+        if self._own is not None:
+            await self._own.close()
         self._watching.clear()
         client, self._client = self._client, None
         if client is not None:
@@ -191,6 +207,20 @@ class Upstream:
         client = self._client
         if client is None:
             raise describe_failure(self._failure or Error("not connected"), self.name)
+        caller = None if self._own is None else self._own.caller_of(call)
+        if self._own is None or caller is None:
+            return await self._forward_to(client, ctx, method, params, name)
+        try:
+            client = await self._own.take(caller)
+        except TransportError as error:
+            raise describe_failure(error, self.name) from error
+        try:
+            return await self._forward_to(client, ctx, method, params, name)
+        finally:
+            self._own.release(caller)
+
+    async def _forward_to(self, client: Client, ctx: Context, method: str, params: dict[str, Any], name: str) -> Any:
+        call = ctx.call
         self._raise_log_level(client, call)
         voice = call.exchange.voice
         self._parked.join(ctx.server.fleet)

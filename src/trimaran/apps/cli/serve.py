@@ -1,4 +1,4 @@
-"""`trimaran serve`: a server from a file, on stdio or HTTP, with or without reloading.
+"""`trimaran serve`: a server from a file, or a proxy of a URL or a command, on stdio or HTTP, with or without reloading.
 
 On stdio the protocol's channel is taken before the user's file is imported, so that nothing the file prints, not even at
 import, reaches the client (P11). Nothing is announced on stdio; on HTTP one line on stderr says where (P54).
@@ -15,6 +15,8 @@ import click
 from .completion import TargetWords
 from .load import ServerFile, load, parse
 from .logs import log_to_stderr
+from .serve_proxy import REACH, ProxySource, is_remote, proxy_options
+from .target import ClientCommand
 
 if TYPE_CHECKING:
     from trimaran.server.server import Server
@@ -27,8 +29,10 @@ LEVELS: Final = ("debug", "info", "warning", "error")
 FILE: Final = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.command("serve", short_help="Serve the Server in a Python file, on stdio or HTTP.")
-@click.argument("target", metavar="FILE[:OBJ]", type=TargetWords())
+@click.command(
+    "serve", cls=ClientCommand, short_help="Serve a Python file, or stand for another server, on stdio or HTTP."
+)
+@click.argument("words", metavar="FILE[:OBJ] | URL | -- COMMAND", nargs=-1, type=TargetWords())
 @click.option("--stdio", "transport", flag_value="stdio", help="Speak over stdin and stdout: the default.")
 @click.option("--http", "transport", flag_value="http", help="Speak HTTP; any of the HTTP options below says so too.")
 @click.option("--host", metavar="ADDRESS", help="HTTP: where to listen.  [127.0.0.1]")
@@ -65,6 +69,9 @@ FILE: Final = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--audience", metavar="TEXT", help="HTTP: with jwt:ISSUER, whom tokens are made for; mostly this server's URL."
 )
+@click.option("--sse-path", metavar="PATH", help="HTTP: also serve the transport of 2024-11-05, with its stream here.")
+@click.option("--per-caller", is_flag=True, help="Proxy: a connection, or child process, for each session or user.")
+@proxy_options
 @click.option("--no-legacy", is_flag=True, help="Serve 2026-07-28 clients only, no earlier revisions.")
 @click.option("--reload", is_flag=True, help="Start anew when a .py file beside FILE changes (see above).")
 @click.option("--debug", is_flag=True, help="Tell clients what went wrong inside a failed call.")
@@ -76,9 +83,12 @@ FILE: Final = click.Path(dir_okay=False, path_type=Path)
     help="What goes to stderr.",
 )
 @click.option("--behind-front", type=click.Path(path_type=Path), hidden=True)
+@click.pass_context
 def command(
-    target: str,
+    ctx: click.Context,
+    words: tuple[str, ...],
     *,
+    per_caller: bool,
     transport: str | None,
     no_legacy: bool,
     reload: bool,
@@ -87,7 +97,7 @@ def command(
     behind_front: Path | None,
     **http: Any,
 ) -> int:
-    """Serve the Server object of a Python file or module.
+    """Serve the Server object of a Python file or module, or stand for another server.
 
     \b
       trimaran serve boat.py                     stdio, for Claude Desktop
@@ -95,6 +105,9 @@ def command(
       trimaran serve boat.py:harbour --http      this object
       trimaran serve fleet.boats:server --http   a module
       trimaran serve boat.py --auth apikeys:keys.txt --port 9090
+      trimaran serve https://boats.example/mcp   HTTP there, stdio here
+      trimaran serve --port 9090 -- npx -y some-server
+      trimaran serve --port 9090 .mcp.json#boats an entry of a configuration
 
     Without OBJ the file's only Server is served, or the one named server, mcp or app.
 
@@ -103,6 +116,7 @@ def command(
     caught in the middle are answered with an error. On HTTP the port is closed for a moment, well below a second, and
     legacy sessions begin anew.
     """
+    reach = {name: http.pop(name) for name in REACH}
     http_options = {name: value for name, value in http.items() if value not in (None, (), False)}
     if transport == "stdio" and http_options:
         raise click.UsageError(
@@ -121,8 +135,10 @@ def command(
     if http_options.get("http2") == "on" and "tls_cert" not in http_options:
         raise click.UsageError("--http2 needs TLS: give --tls-cert and --tls-key, too")
     log_to_stderr(log_level)
-    where = parse(target)
+    where = _source(ctx, words, reach, per_caller=per_caller, debug=debug)
     if reload:
+        if not isinstance(where, ServerFile):
+            raise click.UsageError("--reload watches the files of a server; a proxy follows its target by itself")
         flags = [*(["--no-legacy"] if no_legacy else []), *(["--debug"] if debug else []), "--log-level", log_level]
         return _serve_reloading(where, transport, [f"--{transport}", *_arguments(http_options), *flags])
     if transport == "stdio":
@@ -145,7 +161,7 @@ def _check_reach(given: dict[str, Any]) -> None:
 
 
 def _flag(name: str) -> str:
-    return "allowed-origin" if name == "origins" else name.replace("_", "-")
+    return {"origins": "allowed-origin", "headers": "header"}.get(name, name.replace("_", "-"))
 
 
 def _arguments(given: dict[str, Any]) -> list[str]:
@@ -160,14 +176,32 @@ def _arguments(given: dict[str, Any]) -> list[str]:
     return words
 
 
-def _loaded(where: ServerFile, debug: bool) -> Server:
-    server = load(where)
+def _source(
+    ctx: click.Context, words: tuple[str, ...], reach: dict[str, Any], *, per_caller: bool, debug: bool
+) -> ServerFile | ProxySource:
+    """What is to be served: a file of ours, or another server."""
+    if is_remote(ctx, words):
+        return ProxySource.read(ctx, words, reach, per_caller=per_caller, debug=debug)
+    if len(words) != 1:
+        raise click.UsageError(
+            "say what to serve: a file (server.py), a URL, or a command behind -- (-- npx -y some-server)"
+        )
+    unfit = [
+        name for name, value in {**reach, "per_caller": per_caller}.items() if value not in (None, (), False, "auto")
+    ]
+    if unfit:
+        raise click.UsageError(f"--{_flag(unfit[0])} goes with a URL or a command, and {words[0]} is served as a file")
+    return parse(words[0])
+
+
+def _loaded(where: ServerFile | ProxySource, debug: bool) -> Server:
+    server = load(where) if isinstance(where, ServerFile) else where.load()
     if debug:
         server.expose_internal_errors = True
     return server
 
 
-def _serve_stdio(where: ServerFile, *, debug: bool, legacy: bool) -> None:
+def _serve_stdio(where: ServerFile | ProxySource, *, debug: bool, legacy: bool) -> None:
     from trimaran.transports.stdio import take_stdio
 
     take_stdio()
@@ -176,9 +210,11 @@ def _serve_stdio(where: ServerFile, *, debug: bool, legacy: bool) -> None:
 
 
 def _serve_http(
-    where: ServerFile, given: dict[str, Any], *, debug: bool, legacy: bool, behind_front: Path | None
+    where: ServerFile | ProxySource, given: dict[str, Any], *, debug: bool, legacy: bool, behind_front: Path | None
 ) -> None:
-    options = {name: given[name] for name in ("host", "port", "path", "workers", "store", "tasks") if name in given}
+    options = {
+        name: given[name] for name in ("host", "port", "path", "workers", "store", "tasks", "sse_path") if name in given
+    }
     if "tls_cert" in given:
         options["tls"] = (given["tls_cert"], given["tls_key"])
     if "http2" in given:
@@ -198,8 +234,10 @@ def _serve_http(
     from .serve_auth import check_unused, provider
 
     if "auth" in given:
-        options["auth"] = provider(given["auth"], given.get("audience"), where)
-    else:
+        options["auth"] = provider(
+            given["auth"], given.get("audience"), where if isinstance(where, ServerFile) else None
+        )
+    elif isinstance(where, ServerFile):
         check_unused(where)
     if turn is not None and behind_front is not None:
         turn.wait(behind_front)

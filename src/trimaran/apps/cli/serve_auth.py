@@ -31,8 +31,8 @@ FORMS: Final = (
 )
 
 
-def provider(spec: str, audience: str | None, served: ServerFile) -> Any:
-    """The provider that is meant; the served file has been imported before."""
+def provider(spec: str, audience: str | None, served: ServerFile | None) -> Any:
+    """The provider that is meant. `served` is the file that is served, which has been imported before; a proxy has none."""
     kind, colon, rest = spec.partition(":")
     if kind != "jwt" and audience is not None:
         raise ConfigError("--audience goes with --auth jwt:ISSUER; a provider of your own has its audience in it")
@@ -42,7 +42,7 @@ def provider(spec: str, audience: str | None, served: ServerFile) -> Any:
         return _api_keys(rest)
     if colon and kind == "jwt":
         return _jwt(rest, audience)
-    if spec.replace(".", "").isidentifier():
+    if served is not None and spec.replace(".", "").isidentifier():
         return _named(load_module(served), spec, _origin(served))
     try:
         where = parse(spec)

@@ -39,6 +39,7 @@ __all__ = [
     "Settings",
     "Target",
     "client_options",
+    "is_behind_dashes",
     "names_nearby",
     "parse_target",
     "read_settings",
@@ -105,14 +106,14 @@ class Settings(NamedTuple):
 
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
-_ERA: Final = click.option(
+ERA: Final = click.option(
     "--era",
     type=click.Choice(["auto", "modern", "legacy"]),
     default="auto",
     metavar="ERA",
     help="The protocol to speak: modern (2026-07-28), legacy (before it), or auto, what the server speaks.  [auto]",
 )
-_REACH: Final = (
+REACH_OPTIONS: Final = (
     click.option("--header", "headers", multiple=True, metavar="K=V", help="HTTP: send this header. Repeatable."),
     click.option(
         "--bearer",
@@ -160,8 +161,8 @@ def client_options(*, answers: bool = False, examines: bool = False, seconds: fl
         metavar="SECONDS",
         help=f"How long to wait, to connect and for each answer; 0 is for ever.  [{seconds:g}]",
     )
-    talking = () if examines else (_ERA, _QUIET)
-    options = (timeout, *_REACH, *talking, *(_ANSWERS if answers else ()), _DEBUG)
+    talking = () if examines else (ERA, _QUIET)
+    options = (timeout, *REACH_OPTIONS, *talking, *(_ANSWERS if answers else ()), _DEBUG)
 
     def add(function: F) -> F:
         for option in reversed(options):
@@ -242,6 +243,11 @@ class ClientCommand(click.Command):
             ctx.meta[_COMMAND] = args[at + 1 :]
             args = args[:at]
         return super().parse_args(ctx, args)
+
+
+def is_behind_dashes(ctx: click.Context) -> bool:
+    """True if the target is everything after `--`."""
+    return _COMMAND in ctx.meta
 
 
 def split_words(ctx: click.Context, words: Sequence[str]) -> tuple[Target, list[str]]:

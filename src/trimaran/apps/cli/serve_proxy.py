@@ -1,0 +1,69 @@
+"""`trimaran serve URL` and `trimaran serve -- COMMAND`: the server that a proxy stands for, from the command line.
+
+The target and its options (headers, tokens, kept logins, the child's environment) are read as for `trimaran list`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+import click
+
+from .run import connect_options, connect_target
+from .target import ERA, REACH_OPTIONS, Settings, Target, is_behind_dashes, read_settings, split_words
+
+if TYPE_CHECKING:
+    from trimaran.server.server import Server
+
+__all__ = ["REACH", "ProxySource", "is_remote", "proxy_options"]
+
+REACH: Final = ("headers", "bearer", "token_env", "login", "env", "inherit_env", "era")
+"""The options that say how a target is reached, as click names them."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def proxy_options(function: F) -> F:
+    for option in reversed((*REACH_OPTIONS, ERA)):
+        function = option(function)
+    return function
+
+
+def is_remote(ctx: click.Context, words: Sequence[str]) -> bool:
+    """True if the words name a server to stand for, and not a file of ours to import."""
+    if is_behind_dashes(ctx):
+        return True
+    return len(words) == 1 and ("://" in words[0] or "#" in words[0] or Path(words[0]).suffix in (".json", ".toml"))
+
+
+class ProxySource(NamedTuple):
+    """A server to stand for."""
+
+    target: Target
+    settings: Settings
+    isolation: str
+
+    @classmethod
+    def read(
+        cls, ctx: click.Context, words: Sequence[str], reach: Mapping[str, Any], *, per_caller: bool, debug: bool
+    ) -> ProxySource:
+        target, rest = split_words(ctx, words)
+        if rest:
+            raise click.UsageError(f"{rest[0]!r} is too much: one server is served")
+        settings = read_settings(target, {**reach, "timeout": 0, "debug": debug})
+        return cls(target, settings, "caller" if per_caller else "shared")
+
+    def load(self) -> Server:
+        from trimaran import Server
+
+        settings = self.settings
+        if self.target.is_http:
+            from .stored_logins import find_login
+
+            settings = settings._replace(auth=settings.auth or asyncio.run(find_login(self.target, settings)))
+        options = connect_options(self.target, settings)
+        del options["timeout"]
+        return Server.proxy(connect_target(self.target), isolation=self.isolation, **options)  # pyright: ignore[reportArgumentType]
