@@ -251,7 +251,7 @@ class FleetSessions:
             raise
 
     async def _load(self, id: str) -> Session | None:
-        await self._server.start()
+        await self._server.get_ready()
         record = await self._records.get(id)
         if record is None:
             return None

@@ -62,7 +62,7 @@ class Handshake:
             raise ProtocolError.invalid_params(f"initialize: {call.shape_error}")
         peer = negotiate(call)
         _check_introduction(peer)
-        await self._server.start()
+        await self._server.get_ready()
         # The result first: if it cannot be made, no session is left behind.
         result = self.result(peer.version)
         return await self.sessions.create(peer, outlet, principal, owner), result

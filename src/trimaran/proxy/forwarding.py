@@ -15,6 +15,7 @@ cannot be reached, or dies, is an internal error whose `data` names the kind of 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, Final, Literal, final
 
@@ -48,8 +49,9 @@ from trimaran.protocol.meta import (
 )
 from trimaran.protocol.versions import MODERN
 from trimaran.server.access import identity
-from trimaran.server.exchange import Exchange
+from trimaran.server.exchange import SENT, Exchange
 from trimaran.server.input_rounds import ModernVoice
+from trimaran.server.running_calls import resume
 from trimaran.types import CallToolResult, Json
 
 __all__ = ["LiveRelay", "PassingRelay", "answer_live", "describe_failure", "forward", "read_result"]
@@ -63,6 +65,7 @@ _NEEDS: Final = {"elicitation/create": "elicitation", "sampling/createMessage": 
 _MISSING: Final = frozenset({CODE_RESOURCE_NOT_FOUND, CODE_INVALID_PARAMS})
 
 _encode = msgspec.json.encode
+_sending: Final[set[asyncio.Task[None]]] = set()  # the loop itself keeps only weak references to tasks
 
 
 class _ToolResult(Struct):
@@ -144,7 +147,7 @@ def report_progress(call: IncomingCall, report: Progress) -> None:
         params["total"] = report.total
     if report.message is not None:
         params["message"] = report.message
-    call.exchange.notify("notifications/progress", params)
+    _send_now(call.exchange.notify("notifications/progress", params))
 
 
 def send_log(call: IncomingCall, method: str, params: dict[str, Any]) -> None:
@@ -152,7 +155,24 @@ def send_log(call: IncomingCall, method: str, params: dict[str, Any]) -> None:
     level = params.get("level")
     exchange = call.exchange
     if level in LOG_LEVELS and not exchange.cancelled and exchange.voice.logs(exchange, level):
-        exchange.notify(method, {key: value for key, value in params.items() if key != "_meta"})
+        _send_now(exchange.notify(method, {key: value for key, value in params.items() if key != "_meta"}))
+
+
+def _send_now(sending: Any) -> None:
+    """Begin to send, where nobody can wait: the target's result may follow at once, and must not overtake this."""
+    if sending is SENT:
+        return
+    try:
+        awaited = sending.send(None)
+    except StopIteration:
+        return
+
+    async def finish() -> None:
+        await resume(sending, awaited)
+
+    task = asyncio.ensure_future(finish())
+    _sending.add(task)
+    task.add_done_callback(_sending.discard)
 
 
 @final

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 
-from .run import connect_options, connect_target
 from .target import ERA, REACH_OPTIONS, Settings, Target, is_behind_dashes, read_settings, split_words
 
 if TYPE_CHECKING:
@@ -58,6 +57,8 @@ class ProxySource(NamedTuple):
 
     def load(self) -> Server:
         from trimaran import Server
+
+        from .run import connect_options, connect_target
 
         settings = self.settings
         if self.target.is_http:
