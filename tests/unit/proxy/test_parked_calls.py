@@ -1,0 +1,136 @@
+"""A modern caller before an older target that asks: the target's call waits here between two requests of the caller."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.faults import Reply, ask, call, modern_http
+from tests.support.until import soon, until
+
+from trimaran import Server
+from trimaran.proxy import parked_calls
+from trimaran.serve import HttpServer
+
+from .harbour import Harbour
+
+ABLE = {"elicitation": {"form": {}}}
+
+
+@contextlib.asynccontextmanager
+async def fronts(harbour: Harbour, number: int = 1, **options: Any) -> AsyncIterator[list[HttpServer]]:
+    """Proxies before one target of 2025-11-25, each as if in a process of its own."""
+    async with contextlib.AsyncExitStack() as stack:
+        target = await stack.enter_async_context(HttpServer(harbour.server, port=0))
+        yield [
+            await stack.enter_async_context(
+                HttpServer(Server.proxy(target.url, era="legacy"), port=0, **options),
+            )
+            for _ in range(number)
+        ]
+
+
+async def greet(front: HttpServer, **more: Any) -> Reply:
+    message = call("greet", {})
+    message["params"].update(more)
+    message["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] = ABLE
+    return await soon(ask(front.port, modern_http(message)))
+
+
+def answers(reply: Reply) -> dict[str, Any]:
+    """What a caller sends back for the questions in a reply."""
+    result = reply.json["result"]
+    assert result["resultType"] == "input_required"
+    answer = {"action": "accept", "content": {"name": "Bo"}}
+    return {"inputResponses": dict.fromkeys(result["inputRequests"], answer), "requestState": result["requestState"]}
+
+
+def text_of(reply: Reply) -> str:
+    return reply.json["result"]["content"][0]["text"]
+
+
+async def test_the_retry_goes_on_with_the_call_that_asked() -> None:
+    harbour = Harbour()
+    async with fronts(harbour) as [front]:
+        asked = await greet(front)
+        assert (harbour.greeted, harbour.finished) == (1, 0)
+        assert text_of(await greet(front, **answers(asked))) == "hello Bo"
+    assert (harbour.greeted, harbour.finished) == (1, 1)
+
+
+async def test_a_retry_that_is_sent_twice_gets_the_same_answer_twice() -> None:
+    harbour = Harbour()
+    async with fronts(harbour) as [front]:
+        retry = answers(await greet(front))
+        assert [text_of(await greet(front, **retry)) for _ in range(2)] == ["hello Bo", "hello Bo"]
+    assert harbour.finished == 1
+
+
+async def test_another_process_of_the_fleet_takes_the_retry(tmp_path: Path) -> None:
+    harbour = Harbour()
+    keys = {"store": f"sqlite:///{tmp_path / 'fleet.db'}"}
+    async with fronts(harbour, 2, **keys) as [one, two]:
+        share_keys(one, two)
+        retry = answers(await greet(one))
+        assert text_of(await greet(two, **retry)) == "hello Bo"
+    assert (harbour.greeted, harbour.finished) == (1, 1)
+
+
+async def test_when_its_process_is_gone_the_retry_is_an_error_and_no_second_run(tmp_path: Path) -> None:
+    harbour = Harbour()
+    async with fronts(harbour, 2, store=f"sqlite:///{tmp_path / 'fleet.db'}") as [one, two]:
+        share_keys(one, two)
+        retry = answers(await greet(one))
+        await one.stop()
+        error = (await greet(two, **retry)).json["error"]
+        assert error["data"] == {"kind": "parked_call_lost"}
+        assert "was not run again" in error["message"]
+    assert (harbour.greeted, harbour.finished) == (1, 0)
+
+
+def share_keys(one: HttpServer, two: HttpServer) -> None:
+    """As the workers of one supervisor do."""
+    two.server.prepare_to_fork(one.server.prepare_to_fork())
+
+
+async def test_a_question_that_nobody_answers_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    harbour = Harbour()
+    async with fronts(harbour) as [front]:
+        upstream = front.server.lifespan_state
+        monkeypatch.setattr(upstream._parked, "_ttl", 0.05)
+        retry = answers(await greet(front))
+        await until(lambda: len(upstream._parked) == 0)
+        assert (await greet(front, **retry)).json["error"]["data"] == {"kind": "parked_call_lost"}
+    assert harbour.finished == 0
+
+
+async def test_there_is_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parked_calls, "_MOST", 1)
+    harbour = Harbour()
+    async with fronts(harbour) as [front]:
+        first = answers(await greet(front))
+        assert "wait for answers" in (await greet(front)).json["error"]["message"]
+        assert text_of(await greet(front, **first)) == "hello Bo"
+
+
+async def test_a_caller_that_leaves_before_the_question_cancels_the_targets_call() -> None:
+    harbour = Harbour()
+    async with fronts(harbour) as [front]:
+        leaving = asyncio.ensure_future(ask(front.port, modern_http(call("hold", {}))))
+        await soon(harbour.started.wait())
+        leaving.cancel()
+        await until(lambda: harbour.outcome == "cancelled")
+
+
+async def test_the_state_of_one_call_does_not_continue_another() -> None:
+    harbour = Harbour()
+    async with fronts(harbour) as [front]:
+        retry = answers(await greet(front))
+        message = call("add", {"a": 1, "b": 2})
+        message["params"].update(retry)
+        reply = await ask(front.port, modern_http(message))
+        assert "requestState was not accepted" in reply.json["error"]["message"]

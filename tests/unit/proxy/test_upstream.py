@@ -1,0 +1,168 @@
+"""The target of a proxy: away at the start, lost, back again; a client for all callers, or one for each."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.ports import find_port
+from tests.support.until import soon, until
+
+from trimaran import Server, connect
+from trimaran.errors import CallError, ConfigError, DeclarationError
+from trimaran.serve import HttpServer
+
+from .harbour import ERAS, Era, Harbour
+
+CHILD = """
+import os
+from trimaran import Server
+server = Server("child", version="1")
+@server.tool
+def pid() -> int:
+    return os.getpid()
+server.run()
+"""
+
+
+@pytest.fixture
+def child(tmp_path: Path) -> list[str]:
+    script = tmp_path / "child.py"
+    script.write_text(CHILD)
+    return [sys.executable, str(script)]
+
+
+async def test_a_target_that_is_away_costs_its_own_tools_only_and_comes_back_by_itself() -> None:
+    port = find_port()
+    outer = Server("outer", version="1")
+    outer.add_tool(lambda: "here", name="own")
+    outer.mount(f"http://127.0.0.1:{port}/mcp", prefix="far", start_timeout=5.0)
+    async with HttpServer(outer, port=0) as front, connect(front.url) as client:
+        assert (await client.call_tool("own")).text == "here"
+        assert [tool.name for tool in await client.list_tools_all()] == ["own"]
+        async with HttpServer(Harbour().server, port=port):
+
+            async def is_back() -> bool:
+                return "far_add" in [tool.name for tool in await client.list_tools_all(fresh=True)]
+
+            await until(is_back)
+            assert (await client.call_tool("far_add", {"a": 1, "b": 2})).data == 3
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_target_that_is_lost_is_an_error_that_says_so(era: Era) -> None:
+    target = HttpServer(Harbour().server, port=0)
+    await target.start()
+    async with connect(Server.proxy(target.url, retries=0), era=era) as client:
+        await client.call_tool("add", {"a": 1, "b": 2})
+        await target.stop()
+        with pytest.raises(CallError) as lost:
+            await soon(client.call_tool("add", {"a": 1, "b": 2}))
+        assert isinstance(lost.value.data, dict)
+        assert lost.value.data["upstream"] == "harbour"
+        assert lost.value.data["kind"] in ("unreachable", "lost")
+        assert target.url not in lost.value.message
+
+
+async def test_a_child_that_dies_is_started_again(child: list[str]) -> None:
+    async with connect(Server.proxy(child)) as client:
+        first = (await client.call_tool("pid")).data
+        os.kill(first, signal.SIGKILL)
+
+        async def is_another() -> bool:
+            try:
+                return (await client.call_tool("pid")).data != first
+            except CallError:
+                return False
+
+        await until(is_another)
+
+
+async def test_all_callers_share_a_child(child: list[str]) -> None:
+    front = Server.proxy(child)
+    async with HttpServer(front, port=0) as http:
+        async with connect(http.url, era="legacy") as one, connect(http.url, era="legacy") as two:
+            assert (await one.call_tool("pid")).data == (await two.call_tool("pid")).data
+
+
+async def test_with_isolation_each_session_has_a_child_of_its_own(child: list[str]) -> None:
+    front = Server.proxy(child, isolation="caller")
+    async with HttpServer(front, port=0) as http:
+        async with connect(http.url, era="legacy") as one, connect(http.url, era="legacy") as two:
+            pids = [(await client.call_tool("pid")).data for client in (one, two, one)]
+            assert pids[0] == pids[2] != pids[1]
+
+
+async def test_callers_beyond_the_bound_take_the_place_of_one_that_rests(child: list[str]) -> None:
+    front = Server.proxy(child, isolation="caller", max_connections=1)
+    async with HttpServer(front, port=0) as http:
+        async with connect(http.url, era="legacy") as one, connect(http.url, era="legacy") as two:
+            first, second = [(await client.call_tool("pid")).data for client in (one, two)]
+            assert first != second
+            await until(lambda: not is_running(first))
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def test_a_caller_is_refused_while_all_connections_are_at_work() -> None:
+    harbour = Harbour()
+    async with HttpServer(harbour.server, port=0) as target:
+        front = Server.proxy(target.url, isolation="caller", max_connections=1)
+        async with HttpServer(front, port=0) as http:
+            async with connect(http.url, era="legacy") as one, connect(http.url, era="legacy") as two:
+                held = asyncio.ensure_future(one.call_tool("hold"))
+                await soon(harbour.started.wait())
+                with pytest.raises(CallError, match="try again later"):
+                    await two.call_tool("add", {"a": 1, "b": 2})
+                held.cancel()
+
+
+async def test_a_tool_that_may_take_long_becomes_a_task_of_the_proxy() -> None:
+    target = Server("slow", version="1")
+    target.add_tool(slow, long_running=True)
+    async with HttpServer(Server.proxy(target), port=0) as front, connect(front.url) as client:
+        task = await client.start_task("slow")
+        assert (await soon(task)).data == "late"
+
+
+async def slow() -> str:
+    return "late"
+
+
+def test_what_cannot_be_a_target_or_an_option_is_refused_at_once() -> None:
+    server = Server("outer", version="1")
+    with pytest.raises(ConfigError, match="isolation"):
+        Server.proxy("http://127.0.0.1:1/mcp", isolation="each")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ConfigError, match="start_timeout"):
+        server.mount("http://127.0.0.1:1/mcp", start_timout=1)  # pyright: ignore[reportCallIssue]
+    with pytest.raises(DeclarationError, match="options of a connection"):
+        server.mount(Server("inner", version="1"), start_timeout=1)
+
+
+async def test_a_bad_definition_of_the_target_costs_itself_alone(caplog: pytest.LogCaptureFixture) -> None:
+    class Odd:
+        def list_tools(self, cursor: Any, ctx: Any) -> list[dict[str, Any]]:
+            good = {"name": "good", "inputSchema": {"type": "object"}}
+            return [good, {"name": "bad", "inputSchema": {"type": "object", "properties": {"a": HEADER}}}]
+
+        def call_tool(self, name: str, arguments: Any, ctx: Any) -> str:
+            return name
+
+    target = Server("odd", version="1", callbacks=Odd())
+    async with connect(Server.proxy(target)) as client:
+        assert [tool.name for tool in await client.list_tools_all()] == ["good"]
+    assert "'bad' is left out" in caplog.text
+
+
+HEADER = {"type": "object", "x-mcp-header": "Not Allowed"}
