@@ -46,3 +46,14 @@ def test_official_suite_finds_the_same_on_a_store(leg: str, tmp_path: Path) -> N
         stdin=subprocess.DEVNULL,
     )
     assert done.returncode == 0, f"\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.slow
+@pytest.mark.deadline(240)
+@pytest.mark.parametrize(("leg", "era"), [("25", "legacy"), ("25", "modern"), ("26", "modern"), ("26", "legacy")])
+def test_official_suite_finds_the_same_through_a_proxy(leg: str, era: str) -> None:
+    """Both eras in and out. What one era cannot say in the other is listed in expected.toml, with the reason."""
+    done = subprocess.run(
+        [sys.executable, RUN, "--leg", leg, "--through", era], capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
+    assert done.returncode == 0, f"\n{done.stdout}\n{done.stderr}"

@@ -228,8 +228,8 @@ async def forward(client: Client, call: IncomingCall, params: dict[str, Any], na
         raw, _ = await send(client, call, params, name, LiveRelay(call), target)
         return read_result(raw, call, client)
     rounds = exchange.rounds
-    if rounds is not None and (rounds.steps or rounds.answers):
-        params = {**params, "inputResponses": dict(rounds.answers)}
+    if rounds is not None:
+        params = {**params, "inputResponses": {**rounds.offered, **rounds.answers}}
         if _STATE in rounds.steps:
             params["requestState"] = rounds.steps[_STATE]
     raw, asks_for_input = await send(client, call, params, name, PassingRelay(call), target)

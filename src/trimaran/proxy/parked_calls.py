@@ -69,6 +69,8 @@ class ParkedCall(Relayed):
         self.task: asyncio.Task[Raw] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.waiters = 0
+        self._refusal: ProtocolError | None = None
+        """Why a question could not be put to the caller. If the call fails after that, this is what the caller is told."""
 
     @property
     def caller(self) -> object:
@@ -76,7 +78,12 @@ class ParkedCall(Relayed):
 
     def begin(self, request: Coroutine[Any, Any, Raw]) -> None:
         self.task = asyncio.ensure_future(request)
-        self.task.add_done_callback(lambda _: self._changed.set())
+        self.task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Raw]) -> None:
+        self._changed.set()
+        if not task.cancelled():
+            task.exception()  # told in the next round, if there is one
 
     # The relay of the target's call
 
@@ -84,7 +91,11 @@ class ParkedCall(Relayed):
         return method in QUESTIONS
 
     async def answer(self, method: str, params: Mapping[str, Any]) -> Any:
-        require_capability(self.call, method, params)
+        try:
+            require_capability(self.call, method, params)
+        except ProtocolError as error:
+            self._refusal = error
+            raise
         self._counts[method] = place = self._counts.get(method, 0) + 1
         key = ask_key(place, method)
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -122,7 +133,7 @@ class ParkedCall(Relayed):
                 while True:
                     self._changed.clear()
                     if task.done():
-                        return _outcome(task)
+                        return self._outcome(task)
                     if self._open():
                         await asyncio.wait((task,), timeout=_GATHER)
                         if not task.done() and (questions := self._open()):
@@ -134,19 +145,19 @@ class ParkedCall(Relayed):
         finally:
             self.waiters -= 1
 
+    def _outcome(self, task: asyncio.Task[Raw]) -> RoundEnd:
+        if task.cancelled():
+            return RoundEnd(error=(CODE_INTERNAL, "the call was given up: nobody answered its question in time", None))
+        error = task.exception()
+        if error is None:
+            return RoundEnd(result=bytes(task.result()))
+        told = self._refusal or error
+        if isinstance(told, ProtocolError):
+            return RoundEnd(error=(told.code, told.message, told.data))
+        return RoundEnd(error=(CODE_INTERNAL, "the call failed in the proxy", None))
+
     def _open(self) -> dict[str, dict[str, Any]]:
         return {key: request for key, (request, answer) in self._questions.items() if not answer.done()}
-
-
-def _outcome(task: asyncio.Task[Raw]) -> RoundEnd:
-    if task.cancelled():
-        return RoundEnd(error=(CODE_INTERNAL, "the call was given up: nobody answered its question in time", None))
-    error = task.exception()
-    if error is None:
-        return RoundEnd(result=bytes(task.result()))
-    if isinstance(error, ProtocolError):
-        return RoundEnd(error=(error.code, error.message, error.data))
-    return RoundEnd(error=(CODE_INTERNAL, "the call failed in the proxy", None))
 
 
 @final

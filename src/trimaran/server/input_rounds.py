@@ -153,6 +153,11 @@ class InputRounds:
         return self._journal.answers
 
     @property
+    def offered(self) -> Mapping[str, Any]:
+        """Answers that came without a question: only a question that says so takes one."""
+        return self._journal.offered
+
+    @property
     def steps(self) -> Mapping[str, Any]:
         """The results of steps that are done, by name."""
         return self._journal.steps
