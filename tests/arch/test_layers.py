@@ -28,6 +28,7 @@ LAYERS = [
     {"legacy", "ext", "openapi"},
     {"legacy_seam"},
     {"serve", "connecting"},
+    {"proxy"},
     {"sync", "testing", "host"},
     {"apps.conversation"},
     {"apps.inspector", "apps.console", "apps.demo"},
@@ -57,6 +58,8 @@ DOORS: dict[tuple[str, str], str] = {
     ("trimaran.server.server", "transports"): "the type that asgi returns",
     ("trimaran.server.context", "auth"): "the type of ctx.auth",
     ("trimaran.server.server", "openapi"): "from_openapi and from_fastapi make a server of a document",
+    ("trimaran.server.server", "proxy"): "proxy, and mount with a remote target, make a server of a connection",
+    ("trimaran.server.server", "connecting"): "the type of a target",
     ("trimaran.server.server", "ext"): "a long-running tool switches tasks on",
 }
 

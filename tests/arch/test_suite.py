@@ -39,6 +39,7 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     "legacy_seam": ("arch/test_without_legacy.py", "the library is run without the package behind it"),
     "oauth": ("unit/oauth", "flows, which use every part"),
     "openapi": ("unit/openapi", "a document is turned into tools by all of its parts"),
+    "proxy": ("unit/proxy", "a call goes through all of its parts"),
     "outage_log": ("fault/test_stores.py", "it speaks when a store is away"),
     "schema": ("unit/schema", "private halves of convert, signature and validate"),
     "server": ("unit/server", "parts of a call, tested by calls; access: tests/wire/auth"),

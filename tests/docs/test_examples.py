@@ -543,3 +543,11 @@ async def test_the_operations_of_an_api_are_tools() -> None:
         assert found["result"]["structuredContent"] == {"name": "Tern", "length": 8.5}
         missing = await server.ask(call("get_boat", {"name": "Auk"}, id=2))
         assert "404 Not Found" in missing["result"]["content"][0]["text"]
+
+
+async def test_a_server_stands_before_another() -> None:
+    async with on_stdio("proxy_server.py") as server:
+        greeted = await server.ask(call("hello", {"name": "Tern"}))
+        assert greeted["result"]["content"][0]["text"] == "Hello, Tern!"
+        added = await server.ask(call("sums_add", {"a": 1, "b": 2}, id=2))
+        assert added["result"]["structuredContent"] == 3

@@ -203,7 +203,12 @@ def test_the_server_page_has_every_option_and_method() -> None:
     text = (DOCS / "reference" / "server.md").read_text()
     # What other parts of the library use, and nobody else needs.
     inner = {
+        "describe_as",
         "encoded_page",
+        "get_ready",
+        "hold",
+        "refresh_tasks",
+        "release",
         "gates",
         "handshake_capabilities",
         "prepare_to_fork",

@@ -20,7 +20,7 @@ __all__ = ["answer_input"]
 _MOST_QUESTIONS: Final = 64  # in one result, as many as an older server may ask at once
 
 
-class Answerer(Protocol):
+class QuestionAnswerer(Protocol):
     """Who answers a server's questions: the client's handlers, or whoever the call is made for."""
 
     def can_answer(self, method: str) -> bool: ...
@@ -35,7 +35,7 @@ class _InputRequired(Struct):
 _decode = msgspec.json.Decoder(_InputRequired).decode
 
 
-async def answer_input(asks: Answerer, method: str, raw: Raw, deadline: Deadline) -> dict[str, Any]:
+async def answer_input(asks: QuestionAnswerer, method: str, raw: Raw, deadline: Deadline) -> dict[str, Any]:
     """Answer the questions in the result of `method`, with its deadline stopped meanwhile.
 
     Raises:
@@ -64,7 +64,7 @@ async def answer_input(asks: Answerer, method: str, raw: Raw, deadline: Deadline
     return fields
 
 
-async def _answer_all(asks: Answerer, requests: Mapping[str, Any]) -> dict[str, Any]:
+async def _answer_all(asks: QuestionAnswerer, requests: Mapping[str, Any]) -> dict[str, Any]:
     answers: dict[str, Any] = {}
     for key, request in requests.items():
         question = as_object(request) or {}

@@ -262,8 +262,8 @@ async def send(
 
 def read_result(raw: Raw, call: IncomingCall, client: Client) -> Any:
     """The target's result, for this caller: as it is where both write it alike."""
-    theirs, ours = client.version, call.peer.version
-    is_alike = theirs == ours or (theirs != MODERN and ours != MODERN and theirs <= ours)
+    far, near = client.version, call.peer.version
+    is_alike = far == near or (far != MODERN and near != MODERN and far <= near)
     if call.method != "tools/call":
         return raw
     if is_alike:
@@ -301,8 +301,8 @@ def describe_failure(error: Error, target: str) -> ProtocolError:
     if isinstance(error, CallError) and not isinstance(error, HeaderMismatch):
         return ProtocolError(error.code, error.message, error.data)
     if isinstance(error, (ProtocolError, TransportError)):
-        kind, told = _kind_of(error)
-        text = f"{target} {told}; the call may have been carried out" if kind == "lost" else f"{target} {told}"
+        kind, reason = _kind_of(error)
+        text = f"{target} {reason}; the call may have been carried out" if kind == "lost" else f"{target} {reason}"
         return ProtocolError(CODE_INTERNAL, text, {"upstream": target, "kind": kind}, status=200)
     return ProtocolError(
         CODE_INTERNAL, f"{target} could not be called", {"upstream": target, "kind": "failed"}, status=200

@@ -151,9 +151,9 @@ class ParkedCall(Relayed):
         error = task.exception()
         if error is None:
             return RoundEnd(result=bytes(task.result()))
-        told = self._refusal or error
-        if isinstance(told, ProtocolError):
-            return RoundEnd(error=(told.code, told.message, told.data))
+        error = self._refusal or error
+        if isinstance(error, ProtocolError):
+            return RoundEnd(error=(error.code, error.message, error.data))
         return RoundEnd(error=(CODE_INTERNAL, "the call failed in the proxy", None))
 
     def _open(self) -> dict[str, dict[str, Any]]:

@@ -294,10 +294,10 @@ class Upstream:
         if client is None or "resources" not in client.server_capabilities:
             return
         await asyncio.sleep(_SETTLE)
-        while (wanted := self._server.changes.watched()) != self._watching.keys():
-            for uri in self._watching.keys() - wanted:
+        while (uris := self._server.changes.watched()) != self._watching.keys():
+            for uri in self._watching.keys() - uris:
                 await _quietly(self._watching.pop(uri).cancel())
-            for uri in wanted - self._watching.keys():
+            for uri in uris - self._watching.keys():
                 try:
                     self._watching[uri] = await client.subscribe(uri, self._server.notify.resource_updated)
                 except Error as error:

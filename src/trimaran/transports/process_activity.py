@@ -10,11 +10,14 @@ import contextlib
 from pathlib import Path
 from typing import Final
 
+from trimaran.files import read_file
+
 __all__ = ["is_working"]
 
 # Launchers such as npx start a shell that starts the server. A tree larger than this is not followed to its end.
 _MOST_PROCESSES: Final = 16
-_WORKING: Final = frozenset({"R", "D"})  # runnable, or waiting for a disk
+_MOST_BYTES: Final = 4096
+_WORKING: Final = frozenset({b"R", b"D"})  # runnable, or waiting for a disk
 
 
 def is_working(pid: int) -> bool:
@@ -26,8 +29,8 @@ def is_working(pid: int) -> bool:
         folder = Path("/proc") / str(waiting.pop())
         with contextlib.suppress(OSError, IndexError):  # ended meanwhile, or no such system
             # The name of the program stands in parentheses, and may hold any character.
-            if (folder / "stat").read_text("ascii", "replace").rpartition(")")[2].split()[0] in _WORKING:
+            if read_file(folder / "stat", _MOST_BYTES).rpartition(b")")[2].split()[0] in _WORKING:
                 return True
             for thread in (folder / "task").iterdir():
-                waiting += map(int, (thread / "children").read_text().split())
+                waiting += map(int, read_file(thread / "children", _MOST_BYTES).split())
     return False
