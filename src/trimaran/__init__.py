@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .server.limits import Limits as Limits
     from .server.server import Server as Server
     from .server.session_info import SessionInfo as SessionInfo
+    from .server.transform_options import read_transforms as read_transforms
     from .sync import SyncClient as SyncClient
     from .transports.loopback_login import LoopbackLogin as LoopbackLogin
     from .types import CallToolResult as CallToolResult
@@ -53,6 +54,7 @@ else:
             "server.limits": "Limits",
             "server.server": "Server",
             "server.session_info": "SessionInfo",
+            "server.transform_options": "read_transforms",
             "sync": "SyncClient",
             "transports.loopback_login": "LoopbackLogin",
             "types": "CallToolResult",

@@ -551,3 +551,12 @@ async def test_a_server_stands_before_another() -> None:
         assert greeted["result"]["content"][0]["text"] == "Hello, Tern!"
         added = await server.ask(call("sums_add", {"a": 1, "b": 2}, id=2))
         assert added["result"]["structuredContent"] == 3
+
+
+async def test_a_transformed_tool_is_called_by_its_new_names() -> None:
+    async with on_stdio("transforms.py") as server:
+        listed = await server.ask(modern("tools/list"))
+        (tool,) = listed["result"]["tools"]
+        assert (tool["name"], sorted(tool["inputSchema"]["properties"])) == ("find_boats", ["kind", "limit"])
+        found = await server.ask(call("find_boats", {"kind": "ketch", "tenant": "mine"}, id=2))
+        assert found["result"]["structuredContent"] == ["Tern (8.5 m)", "Auk (11.0 m)"]

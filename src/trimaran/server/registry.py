@@ -5,19 +5,32 @@ dict, which the interpreter makes atomic: nobody sees half an update (R22). Orde
 entry keeps its place number for life, so a page boundary stays where it was when entries come and go.
 
 Mounting is live: a registry with mounts merges its own entries with those of the mounted registries into one view,
-rebuilt when anything below has changed and somebody looks.
+rebuilt when anything below has changed and somebody looks. Each mounted entry passes through the mount's `adapt`, and then
+every entry through this registry's own ones: an adapt returns the entry, a changed copy, or None to leave it out. It is
+called once per entry. An entry that it refuses is left out, never served unchanged.
+
+No entry hides another. Whoever asks for a name that is taken (`add`, `mount`, `transform`) gets a DeclarationError. A
+name that comes later by itself is left out, and the log says so once; the entry that was registered first stays.
 """
 
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
-from collections.abc import Callable, Iterable
-from typing import Any, Generic, Protocol, TypeVar, final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, final
 
 from trimaran.errors import DeclarationError, ProtocolError
 
-__all__ = ["EncodedPage", "Entry", "Registry"]
+__all__ = ["Adapt", "EncodedPage", "Entry", "Registry"]
+
+_log: Final = logging.getLogger("trimaran.server")
+# Kinds that have names, and a remedy for two entries with one. The others have URIs, which no mount changes.
+_REMEDIES: Final = {
+    "tool": 'mount one with a prefix, server.mount(other, "github"), or rename one, transforms={{{key!r}: {{"name": "..."}}}}',
+    "prompt": 'mount one with a prefix, server.mount(other, "github"), or declare one under another name',
+}
 
 
 class Entry(Protocol):
@@ -31,6 +44,8 @@ class Entry(Protocol):
 
 
 E = TypeVar("E", bound=Entry)
+Adapt: TypeAlias = Callable[[E], E | None]
+"""The entry to show in place of this one; None to leave it out. A DeclarationError leaves it out too, and is logged."""
 _places = itertools.count(1)
 
 
@@ -46,12 +61,44 @@ class EncodedPage(Generic[E]):
 
 
 @final
+class _Adapter(Generic[E]):
+    """An adapt function that is called once per entry, as long as the entry is there."""
+
+    __slots__ = ("_adapt", "_known", "source")
+
+    def __init__(self, adapt: Adapt[E], source: Registry[E]) -> None:
+        self.source = source
+        """Where its entries come from: a mounted registry, or the one that adapts its own."""
+        self._adapt = adapt
+        self._known: dict[E, E | str | None] = {}
+
+    def adapt_all(self, entries: Iterable[E]) -> Iterator[tuple[E, E | str | None]]:
+        """Each entry with the one to show, None to leave it out, or the reason why it cannot be adapted."""
+        known, self._known = self._known, {}
+        for entry in entries:
+            if entry in known:
+                outcome = known[entry]
+            else:
+                try:
+                    outcome = self._adapt(entry)
+                except DeclarationError as error:
+                    outcome = str(error)
+            self._known[entry] = outcome
+            yield entry, outcome
+
+
+@final
 class Registry(Generic[E]):
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, owner: str = "") -> None:
         self.kind = kind
+        self.owner = owner
+        """The server whose entries these are, for messages."""
         self._own: dict[str, E] = {}
         self._view: dict[str, E] | None = self._own
-        self._mounts: list[tuple[Registry[E], Callable[[str], str]]] = []
+        self._mounts: list[_Adapter[E]] = []
+        self._transforms: list[_Adapter[E]] = []
+        self._faults: set[str] = set()
+        """What is wrong with the present view, and was logged."""
         self._listeners: list[Callable[[], None]] = []
         self._lock = threading.RLock()
         self._last_place = 0
@@ -67,8 +114,18 @@ class Registry(Generic[E]):
                 raise DeclarationError(
                     f"there is already a {self.kind} {named!r}; give this one another name, or {remover}(...) that one first"
                 )
-            entry.place = self._own[entry.key].place if entry.key in self._own else next(_places)
+            before = self._own.get(entry.key)
+            entry.place = next(_places) if before is None else before.place
+
+            def undo() -> None:
+                if before is None:
+                    del self._own[entry.key]
+                else:
+                    self._own[entry.key] = before
+
+            self._settle()
             self._own[entry.key] = entry
+            self._refuse_faults(undo)
             self._last_place = max(self._last_place, entry.place)
         self._changed()
         return entry
@@ -89,19 +146,48 @@ class Registry(Generic[E]):
                 entry.place = before[entry.key].place if entry.key in before else next(_places)
                 self._own[entry.key] = entry
                 self._last_place = max(self._last_place, entry.place)
-            if not self._mounts:
+            if not self._is_merged:
                 self._view = self._own
         self._changed()
 
-    def mount(self, other: Registry[E], rename: Callable[[str], str]) -> None:
+    def mount(self, other: Registry[E], adapt: Adapt[E]) -> None:
+        """Show the entries of another registry too, as `adapt` makes them.
+
+        Raises:
+            DeclarationError: two entries would have one name, or `adapt` refuses an entry. Nothing is mounted then.
+        """
         with self._lock:
-            self._mounts.append((other, rename))
+            self._settle()
+            self._mounts.append(_Adapter(adapt, other))
+            self._refuse_faults(self._mounts.pop)
         other.watch(self._changed)
+        self._changed()
+
+    def check_mount(self, other: Registry[E], adapt: Adapt[E]) -> None:
+        """Raise what `mount` would raise, and mount nothing."""
+        with self._lock:
+            self._settle()
+            self._mounts.append(_Adapter(adapt, other))
+            try:
+                self._refuse_faults(lambda: None)
+            finally:
+                self._mounts.pop()
+
+    def transform(self, adapt: Adapt[E]) -> None:
+        """Show every entry, also a mounted or later one, as `adapt` makes it. The last one added sees what the others made.
+
+        Raises:
+            DeclarationError: two entries would have one name, or `adapt` refuses an entry. Nothing changes then.
+        """
+        with self._lock:
+            self._settle()
+            self._transforms.append(_Adapter(adapt, self))
+            self._refuse_faults(self._transforms.pop)
         self._changed()
 
     def holds(self, other: Registry[E]) -> bool:
         """Is this the other registry, or has it, or anything mounted in it, the other one mounted?"""
-        return self is other or any(inner.holds(other) for inner, _ in self._mounts)
+        return self is other or any(mount.source.holds(other) for mount in self._mounts)
 
     def watch(self, listener: Callable[[], None]) -> None:
         """Call `listener` after every change here or in anything mounted here."""
@@ -109,7 +195,7 @@ class Registry(Generic[E]):
 
     def _changed(self) -> None:
         with self._lock:
-            if self._mounts:
+            if self._is_merged:
                 self._view = None
             # Last: whoever sees the new number sees the new view.
             self.version += 1
@@ -122,16 +208,76 @@ class Registry(Generic[E]):
         view = self._view
         return self._merge() if view is None else view
 
+    @property
+    def _is_merged(self) -> bool:
+        return bool(self._mounts or self._transforms)
+
     def _merge(self) -> dict[str, E]:
         with self._lock:
-            merged = self._own.copy()
-            for other, rename in self._mounts:
-                for key, entry in tuple(other.view.items()):
-                    name = rename(key)
-                    # What the outer server declares itself wins; then the order of mounting.
-                    merged.setdefault(name, entry if name == key else entry.renamed(name))
-            self._view = merged
-            return merged
+            view, faults = self._merged()
+            level = logging.ERROR if self.kind in _REMEDIES else logging.WARNING
+            for fault in faults:
+                if fault not in self._faults:
+                    _log.log(level, "left out: %s", fault)
+            self._faults = set(faults)
+            self._view = view
+            return view
+
+    def _merged(self) -> tuple[dict[str, E], list[str]]:
+        """The view, and what is wrong with it: names that two entries have, and entries that an adapt refuses."""
+        faults: list[str] = []
+        origins: list[tuple[E, str]] = [(entry, self._origin(entry, self)) for entry in self._own.values()]
+        for mount in self._mounts:
+            for entry, outcome in mount.adapt_all(tuple(mount.source.view.values())):
+                origin = self._origin(entry, mount.source)
+                if isinstance(outcome, str):
+                    faults.append(f"{origin}: {outcome}")
+                elif outcome is not None:
+                    origins.append((outcome, origin))
+        for transform in self._transforms:
+            remaining: list[tuple[E, str]] = []
+            outcomes = transform.adapt_all(entry for entry, _ in origins)
+            for (_, outcome), (_, origin) in zip(outcomes, origins, strict=True):
+                if isinstance(outcome, str):
+                    faults.append(f"{origin}: {outcome}")
+                elif outcome is not None:
+                    remaining.append((outcome, origin))
+            origins = remaining
+        view: dict[str, E] = {}
+        first: dict[str, str] = {}
+        if self.kind in _REMEDIES:  # of resources, those of the server itself win, then the order of mounting
+            origins.sort(key=lambda pair: pair[0].place)
+        for entry, origin in origins:
+            if entry.key not in view:
+                view[entry.key], first[entry.key] = entry, origin
+            elif (
+                self.kind != "completion"
+            ):  # a completion belongs to a prompt or a template, which has its fault already
+                faults.append(self._collision(entry.key, first[entry.key], origin))
+        return view, faults
+
+    def _origin(self, entry: E, source: Registry[E]) -> str:
+        owner = f" of the server {source.owner!r}" if source.owner else ""
+        return f"the {self.kind} {entry.key!r}{owner}"
+
+    def _collision(self, key: str, first: str, second: str) -> str:
+        remedy = _REMEDIES.get(self.kind, "remove one of them").format(key=key)
+        return f"{second} has the name {key!r}, and so has {first}; {remedy}"
+
+    def _settle(self) -> None:
+        """Log what went wrong before, so that whoever changes something is refused for that change alone."""
+        if self._view is None:
+            self._merge()
+
+    def _refuse_faults(self, undo: Callable[[], object]) -> None:
+        """Undo a change and raise, if it brings something wrong."""
+        if not self._is_merged:
+            return
+        _, faults = self._merged()
+        fault = next((fault for fault in faults if fault not in self._faults), None)
+        if fault is not None and self.kind in _REMEDIES:
+            undo()
+            raise DeclarationError(fault)
 
     def get(self, key: str) -> E | None:
         return self.view.get(key)
@@ -145,7 +291,7 @@ class Registry(Generic[E]):
     def entries(self) -> list[E]:
         """A consistent snapshot, in order of registration."""
         entries: Iterable[E] = tuple(self.view.values())
-        return sorted(entries, key=_place) if self._mounts else list(entries)
+        return sorted(entries, key=_place) if self._is_merged else list(entries)
 
     @property
     def is_guarded(self) -> bool:
@@ -165,12 +311,15 @@ class Registry(Generic[E]):
         entries = self.entries() if entries is None else entries
         if after:
             entries = [e for e in entries if e.place > after]
+        # A registry that is mounted twice gives two entries with one place, which a cursor cannot tell apart.
+        while 0 < size < len(entries) and entries[size].place == entries[size - 1].place:
+            size += 1
         page = entries[:size]
         more = len(entries) > size
         return EncodedPage(page, f"{self.kind.replace(' ', '-')}.{page[-1].place:x}" if more else None)
 
     def _highest(self) -> int:
-        return max(self._last_place, *(other._highest() for other, _ in self._mounts), 0)
+        return max(self._last_place, *(mount.source._highest() for mount in self._mounts), 0)
 
     def _read_cursor(self, cursor: str | None) -> int:
         if cursor is None:

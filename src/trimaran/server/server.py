@@ -18,7 +18,7 @@ from msgspec import UNSET, Raw
 
 from trimaran.durations import check_seconds
 from trimaran.errors import ConfigError, DeclarationError, ProtocolError, TimedOut
-from trimaran.option_names import check_options
+from trimaran.option_names import check_options, suggestion
 from trimaran.protocol.inbound import IncomingCall
 from trimaran.protocol.meta import LOG_LEVELS, LogLevel, Peer, RequestMeta
 from trimaran.protocol.methods import METHODS, Method
@@ -66,11 +66,13 @@ if TYPE_CHECKING:
 
     from .context import Context
     from .session_info import SessionInfo
+    from .transform_options import Choice, ToolChoice, TransformOptions
 
 __all__ = ["Server"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., object])
 
 # More than any client shows at once, less than what hurts on the wire: a client that reads one page only still sees
@@ -170,11 +172,11 @@ class Server:
         self.threads = ThreadPool(self.limits.tool_threads)
         self.changes = Changes()
         self.notify = Notify(self.changes)
-        self.tools: Registry[ToolEntry] = Registry("tool")
-        self.resources: Registry[ResourceEntry] = Registry("resource")
-        self.templates: Registry[TemplateEntry] = Registry("resource template")
-        self.prompts: Registry[PromptEntry] = Registry("prompt")
-        self.completions: Registry[CompletionEntry] = Registry("completion")
+        self.tools: Registry[ToolEntry] = Registry("tool", self.info.name)
+        self.resources: Registry[ResourceEntry] = Registry("resource", self.info.name)
+        self.templates: Registry[TemplateEntry] = Registry("resource template", self.info.name)
+        self.prompts: Registry[PromptEntry] = Registry("prompt", self.info.name)
+        self.completions: Registry[CompletionEntry] = Registry("completion", self.info.name)
         self.writer = Writer(self.info, enc_hook)
         self.voice = ModernVoice(self.writer, self._sealed, input_ttl=self.limits.input_ttl)
         self.sessions: Any = None
@@ -375,6 +377,25 @@ class Server:
 
         return declare
 
+    def transform(self, tools: Choice, /, **options: Unpack[TransformOptions]) -> None:
+        """Show tools of this server otherwise than they are declared: `server.transform("search", name="find")`.
+
+        Options: name, title, description, tags, annotations, hidden, arguments, wrap, result, output_schema.
+
+        `tools` is a name, a pattern ("search_*"), a tag ("tag:billing") or a function of the definition. Mounted tools
+        and those that come later are meant too. Of several transforms, each sees what those before it made.
+
+        Raises:
+            DeclarationError: there is no such tool, an option does not fit it, or its new name is taken.
+        """
+        from .transform_options import is_tool_name  # 5 ms, which most servers do not need
+        from .transforms import check_known, compile_transform
+
+        adapt = compile_transform(tools, **options)
+        if isinstance(tools, str) and is_tool_name(tools):
+            check_known((tools,), self.tools, "transform")
+        self.tools.transform(adapt)
+
     @classmethod
     def proxy(cls, target: Target, **options: Unpack[ProxyOptions]) -> Server:
         """A server that stands for another one: whatever `connect` takes, of any era, over any transport.
@@ -388,35 +409,67 @@ class Server:
 
         return build_proxy(target, **options)
 
-    def mount(self, other: Server | Target, prefix: str | None = None, **options: Unpack[ProxyOptions]) -> None:
+    def mount(
+        self,
+        other: Server | Target,
+        prefix: str | None = None,
+        *,
+        include: ToolChoice | None = None,
+        exclude: ToolChoice = (),
+        read_only: bool = False,
+        transforms: Mapping[str, TransformOptions] | None = None,
+        **options: Unpack[ProxyOptions],
+    ) -> None:
         """Serve everything another server offers, now and later, beside our own.
 
         `other` is a Server, or anything that `connect` takes: that is mounted as `Server.proxy(other, **options)`.
         Tools and prompts get the prefix (`weather` makes `weather_today` of `today`); resources keep their URIs.
+
+        Args:
+            include: The tools to show, by the names that the other server has: names, patterns, tags, or a function of
+                the definition. This and the next three are for tools alone.
+            exclude: The tools not to show.
+            read_only: Show only tools whose annotations say that they change nothing.
+            transforms: Options of `transform` by tool; the prefix comes afterwards.
+
+        Raises:
+            DeclarationError: two tools, or two prompts, would have one name; or an option does not fit.
         """
+        from .transforms import adapt_mounted
+
         if not isinstance(other, Server):
             other = Server.proxy(other, **options)
         elif options:
-            raise DeclarationError(f"{', '.join(options)}: options of a connection, and a Server needs none")
+            hint = suggestion(next(iter(options)), ("include", "exclude", "read_only", "transforms"))
+            raise DeclarationError(
+                f"{', '.join(options)}: options of a connection, and a Server needs none{hint and ';' + hint}"
+            )
         if other.tools.holds(self.tools):
             raise DeclarationError("a server cannot be mounted on itself, nor on one that it has mounted")
 
         def rename(key: str) -> str:
             return f"{prefix}_{key}" if prefix else key
 
-        def same(key: str) -> str:
-            return key
+        def rename_prompt(entry: PromptEntry) -> PromptEntry:
+            return entry.renamed(rename(entry.key)) if prefix else entry
 
-        def rename_completion(key: str) -> str:
-            kind, name, argument = key.split("\0")
-            return "\0".join((kind, rename(name) if kind == "prompt" else name, argument))
+        def rename_completion(entry: CompletionEntry) -> CompletionEntry:
+            kind, name, argument = entry.key.split("\0")
+            return entry.renamed("\0".join((kind, rename(name), argument))) if prefix and kind == "prompt" else entry
 
+        def same(entry: T) -> T:
+            return entry
+
+        adapt = adapt_mounted(
+            other.tools, rename, include=include, exclude=exclude, read_only=read_only, transforms=transforms or {}
+        )
+        self.prompts.check_mount(other.prompts, rename_prompt)
+        self.tools.mount(other.tools, adapt)
         self.mounted.append(other)
         self.dispatcher.fold()  # the first call may have a lifespan to wait for now
-        self.tools.mount(other.tools, rename)
         other.tools.watch(self.refresh_tasks)
         self.refresh_tasks()
-        self.prompts.mount(other.prompts, rename)
+        self.prompts.mount(other.prompts, rename_prompt)
         self.resources.mount(other.resources, same)
         self.templates.mount(other.templates, same)
         self.completions.mount(other.completions, rename_completion)

@@ -42,7 +42,7 @@ from .threads import LARGE_MESSAGE
 if TYPE_CHECKING:
     from .server import Server
 
-__all__ = ["ToolEntry", "ToolOptions", "Tools", "compile_tool"]
+__all__ = ["ToolEntry", "ToolOptions", "Tools", "compile_tool", "run_handler"]
 
 _NO_ARGUMENTS: Final = Raw(b"{}")
 
@@ -99,10 +99,14 @@ class ToolEntry:
     resumable: bool
     visible_to: Visible | None
 
-    def renamed(self, key: str) -> ToolEntry:
+    def copied(self) -> ToolEntry:
         copy = ToolEntry()
         for name in self.__slots__:
             setattr(copy, name, getattr(self, name))
+        return copy
+
+    def renamed(self, key: str) -> ToolEntry:
+        copy = self.copied()
         copy.key = key
         copy.definition = msgspec.structs.replace(self.definition, name=key)
         return copy
@@ -436,6 +440,14 @@ def _arguments_object(params: Any) -> dict[str, Any]:
 def _bad_arguments(exchange: Any, params: Any, entry: ToolEntry, error: ArgumentError) -> Any:
     _arguments_object(params)
     return exchange.voice.bad_arguments(f"invalid arguments for {entry.key!r}: {error}")
+
+
+async def run_handler(handler: Handler, kwargs: dict[str, Any], context: Context) -> Any:
+    """Run the function of a tool inside another handler, whichever way it runs, and wait for its value."""
+    call = context._call  # pyright: ignore[reportPrivateUsage] - handlers may not see it, and this is the library
+    if handler.mode == "stream":
+        return await _stream(handler, kwargs, call, context.server)
+    return await handler.run(kwargs, call, context.server.threads)
 
 
 async def _stream(handler: Handler, kwargs: dict[str, Any], call: IncomingCall, server: Server) -> Any:

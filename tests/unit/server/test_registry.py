@@ -10,7 +10,7 @@ from tests.support.memory_peer import Peer
 
 from trimaran import Server
 from trimaran.errors import DeclarationError, ProtocolError
-from trimaran.server.registry import Registry
+from trimaran.server.registry import Registry, _Adapter
 
 
 class Thing:
@@ -30,6 +30,10 @@ def registry(*keys: str, kind: str = "tool") -> Registry[Thing]:
     for key in keys:
         made.add(Thing(key))
     return made
+
+
+def prefixed(prefix: str) -> Any:
+    return lambda entry: entry.renamed(f"{prefix}{entry.key}")
 
 
 def keys(found: Any) -> list[str]:
@@ -257,7 +261,7 @@ def test_a_mounted_registry_may_grow_while_the_outer_one_is_being_read() -> None
     outer = registry()
     workers: list[threading.Thread] = []
 
-    def rename(key: str) -> str:
+    def adapt(entry: Thing) -> Thing:
         if not workers:
             worker = threading.Thread(target=lambda: inner.add(Thing("late")))
             workers.append(worker)
@@ -266,9 +270,9 @@ def test_a_mounted_registry_may_grow_while_the_outer_one_is_being_read() -> None
                 if "late" in inner._own:
                     break
                 worker.join(0.001)
-        return f"x_{key}"
+        return entry.renamed(f"x_{entry.key}")
 
-    outer._mounts.append((inner, rename))
+    outer._mounts.append(_Adapter(adapt, inner))
     inner.watch(outer._changed)
     outer._view = None
     try:
@@ -319,7 +323,7 @@ def test_a_capability_that_comes_never_hides_the_methods_that_are_there() -> Non
 
 def test_a_mount_is_live() -> None:
     inner, outer = registry("a"), registry("own")
-    outer.mount(inner, lambda key: f"in_{key}")
+    outer.mount(inner, prefixed("in_"))
     assert keys(outer) == ["a", "own"] or set(keys(outer)) == {"in_a", "own"}
     inner.add(Thing("b"))
     assert set(outer.view) == {"own", "in_a", "in_b"}
@@ -328,19 +332,152 @@ def test_a_mount_is_live() -> None:
     assert outer.get("in_b") is not None
 
 
-def test_what_a_server_declares_itself_wins_over_what_it_mounts() -> None:
-    first, second, outer = registry("a", "b"), registry("b", "c"), registry("a")
-    outer.mount(first, lambda key: key)
-    outer.mount(second, lambda key: key)
-    assert outer.get("a") is outer._own["a"]
-    assert outer.get("b") is first._own["b"]
-    assert set(outer.view) == {"a", "b", "c"}
+def show(entry: Thing) -> Thing:
+    return entry
+
+
+def named(owner: str, *keys: str, kind: str = "tool") -> Registry[Thing]:
+    owned: Registry[Thing] = Registry(kind, owner)
+    for key in keys:
+        owned.add(Thing(key))
+    return owned
+
+
+def test_two_entries_with_one_name_are_an_error_at_mount_that_names_both_and_the_remedy() -> None:
+    """Ours: no entry hides another."""
+    inner, outer = named("github", "search", "free"), named("demo", "search")
+    version = outer.version
+    with pytest.raises(DeclarationError) as caught:
+        outer.mount(inner, show)
+    text = str(caught.value)
+    assert "'search' of the server 'github'" in text
+    assert "'search' of the server 'demo'" in text
+    assert "prefix" in text
+    assert """transforms={'search': {"name": "..."}}""" in text
+    assert (keys(outer), outer.version) == (["search"], version)
+    inner.add(Thing("later"))
+    assert keys(outer) == ["search"], "nothing is mounted"
+    with pytest.raises(DeclarationError):
+        outer.check_mount(inner, show)
+    outer.check_mount(inner, prefixed("in_"))
+    assert keys(outer) == ["search"]
+    outer.mount(inner, prefixed("in_"))
+    assert set(outer.view) == {"search", "in_search", "in_free", "in_later"}
+
+
+def test_an_own_entry_cannot_take_the_name_of_a_mounted_one() -> None:
+    inner, outer = named("github", "search"), named("demo")
+    outer.mount(inner, show)
+    for replace in (False, True):
+        with pytest.raises(DeclarationError, match="'search' of the server 'github'"):
+            outer.add(Thing("search"), replace=replace)
+    assert outer.get("search") is inner.get("search")
+    inner.remove("search")
+    assert outer.add(Thing("search")) is outer.get("search")
+
+
+def test_a_name_that_comes_later_is_left_out_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    first, second, outer = named("a"), named("b", "x"), named("demo", "own")
+    outer.mount(first, show)
+    outer.mount(second, show)
+    first.add(Thing("x"))
+    assert outer.get("x") is second.get("x"), "the newcomer is left out, whatever the order of mounting"
+    second.add(Thing("own"))
+    second.add(Thing("y"))
+    assert outer.get("own") is outer._own["own"]
+    outer.add(Thing("z"))  # nobody is refused for what went wrong before
+    lines = [r.getMessage() for r in caplog.records if r.name == "trimaran.server"]
+    assert len(lines) == 2
+    assert "the tool 'x' of the server 'a' has the name 'x', and so has the tool 'x' of the server 'b'" in lines[0]
+    assert "'own' of the server 'b'" in lines[1]
+    second.remove("x")
+    assert outer.get("x") is first.get("x")
+
+
+def test_resources_with_one_uri_are_logged_and_those_of_the_server_itself_win(caplog: pytest.LogCaptureFixture) -> None:
+    """A mount has no way to change a URI, so it cannot be refused for one."""
+    inner, outer = named("inner", "a:b", kind="resource"), named("outer", "a:b", kind="resource")
+    outer.mount(inner, show)
+    assert outer.get("a:b") is outer._own["a:b"]
+    assert [r.levelname for r in caplog.records] == ["WARNING"]
+
+
+def test_an_adapt_leaves_out_changes_and_is_asked_once() -> None:
+    inner, outer = registry("a", "b", "c"), registry()
+    asked: list[str] = []
+
+    def adapt(entry: Thing) -> Thing | None:
+        asked.append(entry.key)
+        return None if entry.key == "b" else entry.renamed(entry.key.upper())
+
+    outer.mount(inner, adapt)
+    before = outer.get("A")
+    inner.add(Thing("d"))
+    assert set(outer.view) == {"A", "C", "D"}
+    assert outer.get("A") is before
+    assert sorted(asked) == ["a", "b", "c", "d"]
+
+
+def test_an_entry_that_an_adapt_refuses_is_never_shown_unchanged(caplog: pytest.LogCaptureFixture) -> None:
+    inner, outer = named("github", "good"), named("demo")
+
+    def adapt(entry: Thing) -> Thing:
+        if entry.key == "bad":
+            raise DeclarationError("no such argument")
+        return entry
+
+    outer.mount(inner, adapt)
+    inner.add(Thing("bad"))
+    assert keys(outer) == ["good"]
+    assert [r.getMessage() for r in caplog.records] == [
+        "left out: the tool 'bad' of the server 'github': no such argument"
+    ]
+    with pytest.raises(DeclarationError, match="'bad' of the server 'github': no such argument"):
+        named("other").mount(inner, adapt)
+
+
+def test_transforms_see_own_mounted_and_later_entries_one_after_the_other() -> None:
+    inner, outer = registry("a"), registry("own")
+    outer.mount(inner, prefixed("in_"))
+    outer.transform(lambda entry: entry.renamed(entry.key.upper()))
+    outer.transform(lambda entry: None if entry.key == "IN_B" else entry)
+    inner.add(Thing("b"))
+    outer.add(Thing("late"))
+    assert keys(outer) == ["IN_A", "OWN", "LATE"] or set(outer.view) == {"OWN", "IN_A", "LATE"}
+    assert set(inner.view) == {"a", "b"}
+    assert outer.remove("own").key == "own"
+    assert set(outer.view) == {"IN_A", "LATE"}
+
+
+def test_a_transform_that_takes_a_taken_name_changes_nothing() -> None:
+    found = named("demo", "a", "b")
+    with pytest.raises(DeclarationError, match=r"'b' of the server 'demo' has the name 'b', and so has the tool 'a'"):
+        found.transform(lambda entry: entry.renamed("b"))
+    assert keys(found) == ["a", "b"]
+    found.transform(lambda entry: entry.renamed("c") if entry.key == "a" else entry)
+    with pytest.raises(DeclarationError, match="'a' of the server 'demo'"):
+        found.add(Thing("c"))
+
+
+def test_a_registry_that_is_mounted_twice_is_paged_whole() -> None:
+    inner, outer = registry("a", "b", "c"), registry()
+    outer.mount(inner, prefixed("x_"))
+    outer.mount(inner, prefixed("y_"))
+    seen: list[str] = []
+    cursor: str | None = None
+    for _ in range(9):
+        page = outer.page(cursor, 1)
+        seen += keys(page)
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    assert sorted(seen) == ["x_a", "x_b", "x_c", "y_a", "y_b", "y_c"]
 
 
 def test_mounts_reach_through_mounts_and_their_changes_are_told() -> None:
     deep, middle, outer = registry(), registry(), registry()
-    middle.mount(deep, lambda key: f"d_{key}")
-    outer.mount(middle, lambda key: f"m_{key}")
+    middle.mount(deep, prefixed("d_"))
+    outer.mount(middle, prefixed("m_"))
     told: list[int] = []
     outer.watch(lambda: told.append(outer.version))
     deep.add(Thing("a"))
@@ -351,7 +488,7 @@ def test_mounts_reach_through_mounts_and_their_changes_are_told() -> None:
 def test_pages_of_a_registry_with_mounts_are_in_one_order() -> None:
     inner, outer = registry("a"), registry("b")
     inner.add(Thing("c"))
-    outer.mount(inner, lambda key: f"x_{key}")
+    outer.mount(inner, prefixed("x_"))
     first = outer.page(None, 2)
     assert keys(first) + keys(outer.page(first.next_cursor, 2)) == ["x_a", "b", "x_c"]
 

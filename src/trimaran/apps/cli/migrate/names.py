@@ -279,7 +279,7 @@ LEFT_CALLS: Final[Mapping[str, str]] = {
     "add_prompt": "write server.add_prompt(fn)",
     "add_template": "write server.add_resource(uri_template, fn)",
     "add_middleware": "write a function and declare it with @server.middleware",
-    "add_transform": "there are no transforms; write a tool that calls the other one",
+    "add_transform": 'write server.transform("tool", name=..., arguments={...})',
     "add_provider": "there are no providers; declare tools with server.add_tool",
     "as_proxy": "call the other server with trimaran.connect in a tool of yours",
     "from_openapi": "write Server.from_openapi(spec, base_url=...)",
