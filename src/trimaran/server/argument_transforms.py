@@ -35,6 +35,8 @@ _encode: Final = msgspec.json.Encoder(enc_hook=enc_hook).encode
 _ALTERNATIVES: Final = ("allOf", "anyOf", "oneOf")
 _CONDITIONS: Final = ("not", "if", "then", "else")
 _DEFINITIONS: Final = ("$defs", "definitions")
+_MOST_SHOWN: Final = 300
+"""Characters of a schema in a message."""
 # Other ways to be referred to than by `#/$defs/Name`; where one is, every definition stays.
 _ADDRESSES: Final = (b'"$id"', b'"$anchor"', b'"$dynamicAnchor"', b'"$recursiveAnchor"')
 
@@ -196,6 +198,10 @@ class ArgumentPlan:
         parts: dict[str, Any] = arguments if repairs else _decode_parts(raw)
         if notes is not None:
             notes += repairs
+        return self.map(parts)
+
+    def map(self, parts: Mapping[str, Any]) -> Raw:
+        """The arguments that the tool expects, made of values that nobody has checked."""
         mapped: dict[str, Any] = dict(self._defaults)
         for name, value in parts.items():
             inner = self._inner_names.get(name)
@@ -257,9 +263,10 @@ def _checked_value(schema: Schema, argument: str, value: Json, label: str) -> Ra
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise DeclarationError(f"{label} must be JSON: {error}") from None
     about = {key: schema[key] for key in ("$schema", *_DEFINITIONS, "properties") if key in schema}
-    violations = Validator(about).errors({argument: msgspec.json.decode(text)})
-    if violations:
-        raise DeclarationError(f"{label} does not fit the schema of the argument: {violations[0]}")
+    if not Validator(about).is_valid({argument: msgspec.json.decode(text)}):
+        # Without the value, which may be a secret.
+        node = _encode(schema["properties"][argument]).decode()
+        raise DeclarationError(f"{label} does not fit the schema of the argument, {node[:_MOST_SHOWN]}")
     return Raw(text)
 
 

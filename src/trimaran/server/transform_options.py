@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .context import Context
 
 __all__ = [
+    "CONFIG_KEYS",
     "CallNext",
     "Choice",
     "ToolChoice",
@@ -64,7 +65,9 @@ class TransformOptions(TypedDict, total=False):
     """The schema of the new result, or None for no schema."""
 
 
-_IN_CONFIG: Final = tuple(name for name in TransformOptions.__annotations__ if name not in ("wrap", "result"))
+_IN_CODE: Final = ("wrap", "result", "output_schema")
+CONFIG_KEYS: Final = tuple(name for name in TransformOptions.__annotations__ if name not in _IN_CODE)
+"""The options that configuration may have: those that are data, without functions and what belongs to functions."""
 
 
 def is_tool_name(choice: Choice) -> bool:
@@ -84,13 +87,13 @@ def read_transforms(table: Mapping[str, Any], where: str) -> dict[str, Transform
     for tool, options in table.items():
         place = f"{where}.{tool}"
         if not isinstance(options, Mapping):
-            raise ConfigError(f"{place}: a table of options is expected, not {options!r}")
+            raise ConfigError(f"{place}: a table of options is expected, not {_kind(options)}")
         for name in cast("Mapping[str, Any]", options):
-            if name in ("wrap", "result"):
-                raise ConfigError(f"{place}.{name}: this takes a function, so it goes into code: server.transform(...)")
-            if name not in _IN_CONFIG:
+            if name in _IN_CODE:
+                raise ConfigError(f"{place}.{name}: this goes into code: server.transform({tool!r}, {name}=...)")
+            if name not in CONFIG_KEYS:
                 raise ConfigError(
-                    f"{place}.{name}: this key is not known;{suggestion(name, _IN_CONFIG)} known are {', '.join(_IN_CONFIG)}"
+                    f"{place}.{name}: this key is not known;{suggestion(name, CONFIG_KEYS)} known are {', '.join(CONFIG_KEYS)}"
                 )
         fault = find_fault(cast("Mapping[str, Any]", options))
         if fault is not None:
@@ -105,22 +108,22 @@ def find_fault(options: Mapping[str, Any]) -> tuple[str, str] | None:
     """The key of an option that is wrong, and why."""
     for key in ("name", "title", "description"):
         if key in options and (not isinstance(options[key], str) or not options[key]):
-            return key, f"a text that is not empty is expected, not {options[key]!r}"
+            return key, f"a text that is not empty is expected, not {_kind(options[key])}"
     if not isinstance(options.get("hidden", False), bool):
-        return "hidden", f"true or false is expected, not {options.get('hidden')!r}"
+        return "hidden", f"true or false is expected, not {_kind(options.get('hidden'))}"
     tags: Any = options.get("tags", ())
     if isinstance(tags, str | Mapping) or not all(type(tag) is str for tag in tags):
-        return "tags", f'a list of texts is expected, ["billing"], not {tags!r}'
+        return "tags", f'a list of texts is expected, ["billing"], not {_kind(tags)}'
     if not isinstance(options.get("annotations", {}), Mapping | ToolAnnotations):
-        return "annotations", f'a table is expected, {{"readOnlyHint": true}}, not {options.get("annotations")!r}'
+        return "annotations", f'a table is expected, {{"readOnlyHint": true}}, not {_kind(options.get("annotations"))}'
     if not isinstance(options.get("output_schema") or {}, Mapping):
-        return "output_schema", f"a JSON Schema is expected, not {options.get('output_schema')!r}"
+        return "output_schema", f"a JSON Schema is expected, not {_kind(options.get('output_schema'))}"
     for key in ("wrap", "result"):
         if key in options and not callable(options[key]):
-            return key, f"a function is expected, not {options[key]!r}"
+            return key, f"a function is expected, not {_kind(options[key])}"
     arguments: Any = options.get("arguments", {})
     if not isinstance(arguments, Mapping):
-        return "arguments", f'a table by argument is expected, {{"q": {{"name": "query"}}}}, not {arguments!r}'
+        return "arguments", f'a table by argument is expected, {{"q": {{"name": "query"}}}}, not {_kind(arguments)}'
     for name, argument in cast("Mapping[str, Any]", arguments).items():
         fault = _argument_fault(argument)
         if fault is not None:
@@ -130,7 +133,7 @@ def find_fault(options: Mapping[str, Any]) -> tuple[str, str] | None:
 
 def _argument_fault(argument: Any) -> tuple[str, str] | None:
     if not isinstance(argument, Mapping):
-        return "", f'a table is expected, {{"name": "query"}}, not {argument!r}'
+        return "", f'a table is expected, {{"name": "query"}}, not {_kind(argument)}'
     options = cast("Mapping[str, Any]", argument)
     known = ArgumentOptions.__annotations__
     for key in options:
@@ -138,11 +141,11 @@ def _argument_fault(argument: Any) -> tuple[str, str] | None:
             return key, f"this key is not known;{suggestion(key, known)} known are {', '.join(known)}"
     for key in ("name", "description"):
         if key in options and (not isinstance(options[key], str) or not options[key]):
-            return key, f"a text that is not empty is expected, not {options[key]!r}"
+            return key, f"a text that is not empty is expected, not {_kind(options[key])}"
     if not isinstance(options.get("hidden", False), bool):
-        return "hidden", f"true or false is expected, not {options['hidden']!r}"
+        return "hidden", f"true or false is expected, not {_kind(options['hidden'])}"
     if not isinstance(options.get("examples", []), list | tuple):
-        return "examples", f"a list is expected, not {options['examples']!r}"
+        return "examples", f"a list is expected, not {_kind(options['examples'])}"
     if "value" in options or options.get("hidden"):
         for key in ("name", "description", "examples"):
             if key in options:
@@ -150,3 +153,16 @@ def _argument_fault(argument: Any) -> tuple[str, str] | None:
         if "default" in options:
             return "default", "nobody can set this argument; write value in place of default"
     return None
+
+
+def _kind(value: Any) -> str:
+    """What a value is, without the value itself, which may be a secret in the wrong place."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, str):
+        return "a text" if value else "an empty text"
+    if isinstance(value, bool | int | float):
+        return f"{value!r}"
+    if isinstance(value, Mapping):
+        return "a table"
+    return "a list" if isinstance(value, list | tuple) else f"a {type(value).__name__}"

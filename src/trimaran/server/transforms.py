@@ -10,7 +10,6 @@ Nothing here decides where a transform is applied: `registry.py` does that, for 
 
 from __future__ import annotations
 
-import fnmatch
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Final, TypeAlias, Unpack, final
@@ -24,78 +23,26 @@ from trimaran.protocol.envelope import decide_envelope
 from trimaran.protocol.headers import compile_param_headers
 from trimaran.schema import ArgumentError, Schema, Validator, compile_signature
 from trimaran.schema.references import check_references
-from trimaran.types import CallToolResult, ContentBlock, Json, Tool, ToolAnnotations, as_object
-from trimaran.types.wire import TAGS_KEYS
+from trimaran.types import CallToolResult, ContentBlock, Json, as_object
 
 from .argument_transforms import ArgumentPlan
 from .context import Context
+from .definition_transforms import ToolFilter, change_definition, matches, plain_schema
 from .handlers import Handler, call_any
 from .registry import Adapt, Registry
 from .results import call_result, encode, is_content
-from .tools import ToolEntry, meta_of, run_handler
+from .tools import ToolEntry, run_handler
 from .transform_options import Choice, ToolChoice, TransformOptions, Wrap, find_fault, is_tool_name
 
-__all__ = ["ToolFilter", "adapt_mounted", "check_known", "compile_transform"]
+__all__ = ["adapt_mounted", "check_known", "compile_transform"]
 
 _Call: TypeAlias = Callable[[dict[str, Any], Context], Awaitable[Any]]
-_HINTS: Final = {field.name: field.encode_name for field in msgspec.structs.fields(ToolAnnotations)}
 # The names under which a handler of ours gets its arguments. No parameter of a tool can be called so.
 _CONTEXT: Final = "the context of the call"
 _ARGUMENTS: Final = "the arguments of the call"
 
 
-# --- choosing --------------------------------------------------------------------------------------------------------
-
-
-def _matches(choice: Choice, tool: Tool) -> bool:
-    if not isinstance(choice, str):
-        return bool(choice(tool))
-    if choice.startswith("tag:"):
-        return any(fnmatch.fnmatchcase(tag, choice[4:]) for tag in tool.tags)
-    return fnmatch.fnmatchcase(tool.name, choice)
-
-
-@final
-class ToolFilter:
-    """Which tools are shown: `include`, `exclude` and `read_only` of `MountOptions`."""
-
-    def __init__(
-        self,
-        include: ToolChoice | None = None,
-        exclude: ToolChoice = (),
-        *,
-        read_only: bool = False,
-    ) -> None:
-        self._include = None if include is None else _choices(include, "include")
-        self._exclude = _choices(exclude, "exclude")
-        self._read_only = read_only
-
-    def admits(self, tool: Tool) -> bool:
-        if self._include is not None and not any(_matches(choice, tool) for choice in self._include):
-            return False
-        if any(_matches(choice, tool) for choice in self._exclude):
-            return False
-        return not self._read_only or _annotations(tool).get("readOnlyHint") is True
-
-    @property
-    def names(self) -> list[str]:
-        """The names of single tools that it mentions."""
-        return [
-            choice
-            for choice in (*(self._include or ()), *self._exclude)
-            if isinstance(choice, str) and is_tool_name(choice)
-        ]
-
-
-def _choices(given: ToolChoice, label: str) -> tuple[Choice, ...]:
-    if callable(given):
-        return (given,)
-    if isinstance(given, str) or not all(type(choice) is str and choice for choice in given):
-        raise DeclarationError(
-            f'{label} is a list of names, patterns and tags, {label}=["search_*", "tag:billing"], or a function of the '
-            f"tool, not {given!r}"
-        )
-    return tuple(given)
+# --- mounts -----------------------------------------------------------------------------------------------------------
 
 
 def check_known(names: Collection[str], registry: Registry[ToolEntry], label: str) -> None:
@@ -168,7 +115,7 @@ def compile_transform(choice: Choice, **options: Unpack[TransformOptions]) -> Ad
         )
 
     def adapt(entry: ToolEntry) -> ToolEntry | None:
-        if not _matches(choice, entry.definition):
+        if not matches(choice, entry.definition):
             return entry
         return None if options.get("hidden") else _changed(entry, options, is_exact=is_tool_name(choice))
 
@@ -177,45 +124,21 @@ def compile_transform(choice: Choice, **options: Unpack[TransformOptions]) -> Ad
 
 def _changed(entry: ToolEntry, options: TransformOptions, *, is_exact: bool) -> ToolEntry:
     copy = entry.copied()
-    label = f"tool {entry.key!r}"
-    definition = copy.definition = msgspec.structs.replace(entry.definition)
-    copy.key = definition.name = options.get("name", entry.key)
-    definition.title = options.get("title", definition.title)
-    definition.description = options.get("description", definition.description)
-    if "annotations" in options:
-        definition.annotations = {**_annotations(definition), **_hints(options["annotations"])}
-    if "tags" in options:
-        definition.meta = _with_tags(definition, options["tags"], label)
-    arguments = options.get("arguments", {})
     wrap, result = options.get("wrap"), options.get("result")
-    plan: ArgumentPlan | None = None
-    if arguments or wrap is not None:
-        schema = _schema_of(definition.input_schema) or {"type": "object"}
-        plan = ArgumentPlan(schema, arguments, label, is_filled=wrap is not None, skip_unknown=not is_exact)
-        definition.input_schema = plan.schema
+    copy.definition, plan = change_definition(entry.definition, options, is_exact=is_exact)
+    copy.key = copy.definition.name
+    if plan is not None:
         copy.arguments = plan.before(entry.arguments)
         if entry.param_headers is not None:
             copy.param_headers = compile_param_headers(plan.schema)
             copy.is_gated = bool(copy.scopes) or copy.visible_to is not None or copy.param_headers is not None
-    _change_output(copy, options, label)
+    _change_output(copy, options, f"tool {entry.key!r}")
     if wrap is not None and plan is not None:
         copy.arguments = _whole_reader(plan)
         _surround(copy, _wrap_caller(entry, copy, plan, wrap), result)
     elif result is not None:
         _surround(copy, _tool_caller(entry), result)
     return copy
-
-
-def _with_tags(definition: Tool, tags: Collection[str], label: str) -> dict[str, Json] | None:
-    """The `_meta` of a definition with these tags in place of its own."""
-    meta = {key: value for key, value in (definition.meta or {}).items() if key not in TAGS_KEYS}
-    for key in TAGS_KEYS:
-        rest = {
-            name: value for name, value in (as_object((definition.meta or {}).get(key)) or {}).items() if name != "tags"
-        }
-        if rest:
-            meta[key] = rest
-    return meta_of(meta, tags, label)
 
 
 def _change_output(copy: ToolEntry, options: TransformOptions, label: str) -> None:
@@ -294,7 +217,7 @@ def _wrap_caller(entry: ToolEntry, copy: ToolEntry, plan: ArgumentPlan, wrap: Wr
 def _surround(copy: ToolEntry, call: _Call, result: Callable[[Any], object] | None) -> None:
     """Give the copy a handler that makes the call, and shapes its result."""
     # Where a tool checks no result itself, as a remote one, a plain value of `wrap` still gets its structure.
-    promised = _schema_of(copy.definition.output_schema) if copy.output is None else None
+    promised = plain_schema(copy.definition.output_schema) if copy.output is None else None
     output = None if promised is None else Validator(promised)
 
     async def run(**kwargs: Any) -> Any:
@@ -355,17 +278,3 @@ def _block(block: Json) -> Any:
         return msgspec.convert(block, ContentBlock)
     except msgspec.ValidationError:  # of a kind that this revision does not have
         return block
-
-
-def _schema_of(schema: Any) -> Schema | None:
-    return as_object(msgspec.json.decode(schema) if isinstance(schema, Raw) else schema)
-
-
-def _annotations(tool: Tool) -> dict[str, Json]:
-    return {} if tool.annotations is None else msgspec.to_builtins(tool.annotations)
-
-
-def _hints(annotations: ToolAnnotations | Mapping[str, Json]) -> dict[str, Json]:
-    """Annotations as they travel; in code and in TOML they may be written in either spelling."""
-    plain: Mapping[str, Json] = msgspec.to_builtins(annotations)
-    return {_HINTS.get(name, name): value for name, value in plain.items()}

@@ -221,7 +221,10 @@ def test_a_refusal_without_details_stays_as_it_is() -> None:
         ({"q": {"hidden": True}}, "'q' is required, so nobody could call the tool with it hidden; give it a value"),
         ({"q": {"name": "limit"}}, "'q' and 'limit' would both be called 'limit'"),
         ({"q": {"name": "x"}, "limit": {"name": "x"}}, "'q' and 'limit' would both be called 'x'"),
-        ({"limit": {"value": "many"}}, "value does not fit the schema of the argument"),
+        (
+            {"limit": {"value": "many"}},
+            """value does not fit the schema of the argument, {"type":"integer","minimum":1}""",
+        ),
         ({"limit": {"default": 0}}, "default does not fit the schema of the argument"),
         ({"place": {"value": {"at": ["x"]}}}, "value does not fit"),
         ({"limit": {"value": object()}}, "must be JSON"),

@@ -17,7 +17,7 @@ from trimaran.errors import DeclarationError
 from trimaran.serve import HttpServer
 from trimaran.server.handlers import Handler
 from trimaran.server.tools import ToolEntry, compile_tool
-from trimaran.server.transforms import ToolFilter, compile_transform
+from trimaran.server.transforms import compile_transform
 from trimaran.types import TextContent, Tool, ToolAnnotations
 
 ERAS = ("modern", "legacy")
@@ -574,13 +574,6 @@ def test_a_refused_transform_changes_nothing() -> None:
             server.transform("search", **options)  # pyright: ignore[reportArgumentType]
     assert [t.to_json() for t in server.list_tools()] == before
     server.add_tool(lambda: 1, name="later")
-
-
-def test_a_filter_knows_which_names_it_mentions() -> None:
-    chosen = ToolFilter(["a", "b*", "tag:c"], ["d"])
-    assert chosen.names == ["a", "d"]
-    assert ToolFilter(read_only=True).admits(Tool(name="x", annotations={"readOnlyHint": True}))
-    assert not ToolFilter(read_only=True).admits(Tool(name="x", annotations={"readOnlyHint": 1}))
 
 
 async def test_blocks_of_a_local_result_pass_through_a_function() -> None:
