@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, cast, final
+from typing import TYPE_CHECKING, Any, Final, cast, final
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -29,6 +29,11 @@ from .config.model import UNATTENDED, ServerEntry, ToolSettings
 from .config.values import read_duration
 from .environment import Environment
 from .oauth_config import asks_a_person, for_person, login_grant, unattended_grant
+
+if TYPE_CHECKING:
+    from trimaran.server.transform_options import TransformOptions
+
+    from .transforms import ToolTransforms
 
 __all__ = ["OWN_HANDLERS", "ConnectPlan", "Logins", "plan_for"]
 
@@ -53,6 +58,7 @@ class ConnectPlan(Struct, frozen=True, kw_only=True):
     call_timeout: float
     startup_limit: float | None = None
     tool_timeouts: Mapping[str, float] = {}
+    """By the server's own names."""
     output_limit: int | None = None
     """None: the host's own."""
     entry: ServerEntry | None = None
@@ -80,6 +86,23 @@ class ConnectPlan(Struct, frozen=True, kw_only=True):
         env: dict[str, str] = {**(table.get("env") or {}), **(self.options.get("env") or {})}
         passed = child_environment(os.environ, env)
         return [name for name in names if name not in passed]
+
+    @property
+    def transforms(self) -> ToolTransforms | None:
+        """How the tools of this server are shown; None if as they are."""
+        entry = self.entry
+        if entry is None:
+            return None
+        table = {
+            tool: cast("TransformOptions", settings.transform)
+            for tool, settings in entry.tools.items()
+            if settings.transform
+        }
+        if not (table or entry.exclude or entry.read_only) and entry.include is None:
+            return None
+        from .transforms import ToolTransforms  # it needs JSON Schema, and most entries do not
+
+        return ToolTransforms(self.name, table, include=entry.include, exclude=entry.exclude, read_only=entry.read_only)
 
     @property
     def no_login(self) -> str:

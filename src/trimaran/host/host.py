@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from trimaran.format.openai import ChatMessage, ChatReply, ResponsesReply
 
     from .options import Login, ServerOptions
+    from .transforms import TransformedTool
 
 __all__ = ["AlreadyRegistered", "Host", "NotRegistered"]
 
@@ -111,6 +112,9 @@ class _CatalogTool(NamedTuple):
 
     tool: Tool
     act: Subject
+    original: Tool
+    """As the server lists it; the same tool, if it is not transformed."""
+    transformed: TransformedTool | None
 
 
 @final
@@ -365,6 +369,7 @@ class Host:
             startup_limit=plan.startup_limit,
             call_timeout=plan.call_timeout,
             tool_timeouts=plan.tool_timeouts,
+            transforms=plan.transforms,
             output_limit=plan.output_limit,
             can_log_in=plan.can_log_in,
             where=plan.where,
@@ -703,19 +708,23 @@ class Host:
             for tool in server.tools.values():
                 address = Address(name, tool.name)
                 known = self._listed.get(address)
-                listed[address] = known if known is not None and known.tool is tool else self._list(address, tool)
+                is_known = known is not None and known.tool is tool
+                listed[address] = known if known is not None and is_known else self._list(address, tool, server)
         self._listed = listed
 
-    def _list(self, address: Address, tool: Tool) -> _CatalogTool:
-        catalog = self._names.catalog(*address)
+    def _list(self, address: Address, tool: Tool, server: SupervisedServer) -> _CatalogTool:
+        transformed = server.transformed.get(tool.name)
+        # The rules are about the server's own tool, whatever it is called here.
+        original = tool if transformed is None else transformed.original
         act = Subject.tool(
-            *address,
-            schema=tool.input_schema,
-            definition=_definition(tool),
-            name=catalog,
+            address.server,
+            original.name,
+            schema=original.input_schema,
+            definition=_definition(original),
+            name=self._names.catalog(*address),
             safe=self._safe[address.server],
         )
-        return _CatalogTool(tool, act)
+        return _CatalogTool(tool, act, original, transformed)
 
     @overload
     def tools(self, format: None = None) -> list[Tool]: ...
@@ -814,8 +823,9 @@ class Host:
         address = self.find(name)
         server = self._server(address.server)
         if server.state == "starting":  # its tools are known from before it was started again
-            self._asking.forbid(self._listed[address].act, arguments)
-            waited += await self._wait_for(server, _limit_of(server, address.tool, timeout) - waited)
+            listed = self._listed[address]
+            self._asking.forbid(listed.act, _guessed(listed, arguments))
+            waited += await self._wait_for(server, _limit_of(server, listed.original.name, timeout) - waited)
         return address, waited
 
     async def _wait_for(self, server: SupervisedServer, within: float) -> float:
@@ -900,7 +910,7 @@ class Host:
 
         Raises:
             UnknownName: no tool has this name.
-            LocalProtocolError: the arguments are no object.
+            LocalProtocolError: the arguments are no object, or do not fit the schema of a tool that mcp.toml transforms.
             PermissionDenied: the call is not allowed; names the rule. Nothing was sent.
             ConsentLost: the person left before answering: about the call, and nothing was sent; or about a question of
                 the server during the call, and the server failed for that reason.
@@ -913,20 +923,22 @@ class Host:
         server = self._server(address.server)
         server.require()
         listed = self._listed[address]
-        await self._asking.permit(listed.act, listed.tool, sent_arguments, approved=approved)
+        if listed.transformed is not None:
+            sent_arguments = listed.transformed.map_arguments(sent_arguments, name)
+        await self._asking.permit(listed.act, listed.original, sent_arguments, approved=approved)
         known = self._listed.get(address)
         if known is None or known.act != listed.act or self._servers.get(address.server) is not server:
             raise LocalProtocolError.invalid_params(
                 f"{name} changed while it was decided whether it may be called; look at it again, and call it anew"
             )
-        limit = _limit_of(server, address.tool, timeout)
+        limit = _limit_of(server, listed.original.name, timeout)
         if waited:
             limit = max(limit - waited, _LEAST)
         client = server.require()
         lost_before = self._asking.lost(address.server)
         try:
             result = await client.call_tool(
-                address.tool,
+                listed.original.name,
                 sent_arguments,
                 timeout=limit,
                 max_timeout=limit if max_timeout is None else max(min(max_timeout, LONGEST), limit),
@@ -1023,8 +1035,9 @@ class Host:
         if name.startswith("Elicit(") and name.endswith(")"):
             server = name[7:-1]
             return self.gate.explain(Subject.elicit(server, safe=self._safe.get(server, "")))
-        known_arguments = None if arguments is None else _object(name, arguments)
-        return self.gate.explain(self._listed[self.find(name)].act, known_arguments)
+        listed = self._listed[self.find(name)]
+        known_arguments = None if arguments is None else _guessed(listed, _object(name, arguments))
+        return self.gate.explain(listed.act, known_arguments)
 
     def output(self, output_id: str, offset: int = 0, limit: int = 20_000) -> OutputPage:
         """A page of an output that was too large to pass on whole (R270).
@@ -1121,6 +1134,11 @@ def _config_of(given: Mapping[str, Any]) -> HostConfig:
 def _limit_of(server: SupervisedServer, tool: str, timeout: float | None) -> float:
     """The limit of a call of this tool, in seconds."""
     return min(server.tool_timeouts.get(tool, server.call_timeout) if timeout is None else timeout, LONGEST)
+
+
+def _guessed(listed: _CatalogTool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The arguments as they would be sent, if they are complete."""
+    return arguments if listed.transformed is None else listed.transformed.guess_arguments(dict(arguments))
 
 
 def _object(name: str, arguments: Any) -> dict[str, Any]:

@@ -22,7 +22,7 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
 from msgspec import Struct
 
@@ -47,6 +47,9 @@ from trimaran.transports.child_environment import describe_missing
 from trimaran.types import Tool
 
 from .terminal_text import shortened
+
+if TYPE_CHECKING:
+    from .transforms import ToolTransforms, TransformedTool
 
 __all__ = ["GLYPHS", "ServerStatus", "ServerUnavailable", "State", "SupervisedServer"]
 
@@ -161,6 +164,7 @@ class SupervisedServer:
         call_timeout: float,
         startup_limit: float | None = None,
         tool_timeouts: Mapping[str, float] | None = None,
+        transforms: ToolTransforms | None = None,
         output_limit: int | None = None,
         can_log_in: bool = False,
         where: str = "",
@@ -181,9 +185,12 @@ class SupervisedServer:
         self.state: State = "disabled"
         self.reason = ""
         self.tools: dict[str, Tool] = {}
-        """As last listed, by their own names."""
+        """As last listed, by the names under which they are shown."""
+        self.transformed: dict[str, TransformedTool] = {}
+        """Those of them that are not shown as they are, by the same names."""
         self.client: Client | None = None
         """Open, or on its way to be open again; None where there is none."""
+        self._transforms = transforms
         self._dial = dial
         self._can_log_in = can_log_in
         self._where = where
@@ -529,8 +536,13 @@ class SupervisedServer:
                 if tool.name in tools:
                     log.warning("the server %r lists the tool %r twice; the first is taken", self.name, tool.name)
                 tools.setdefault(tool.name, tool)
-        if tools != self.tools:
-            self.tools = tools
+        transformed: dict[str, TransformedTool] = {}
+        if self._transforms is not None:
+            transformed = self._transforms.show(tools.values())
+            tools = {name: entry.tool for name, entry in transformed.items()}
+        is_same = tools == self.tools and _originals(transformed) == _originals(self.transformed)
+        if not is_same:
+            self.tools, self.transformed = tools, transformed
             if self.state == "connected":
                 self._changed(self)
 
@@ -597,6 +609,10 @@ class SupervisedServer:
         except Error as error:
             return error
         return None
+
+
+def _originals(transformed: Mapping[str, TransformedTool]) -> dict[str, Tool]:
+    return {name: entry.original for name, entry in transformed.items()}
 
 
 def _kind_of(error: Error | None) -> str:

@@ -144,7 +144,18 @@ def _left_behind(table: Mapping[str, Any], title: str, said: set[str]) -> list[s
     """Notes on what a table of ours says and the other side cannot."""
     notes = [
         f"{title} has no {key} for a server; it is left out"
-        for key in ("timeout", "startup_timeout", "startup_limit", "output_limit", "lazy", "tools", "inherit_env")
+        for key in (
+            "timeout",
+            "startup_timeout",
+            "startup_limit",
+            "output_limit",
+            "lazy",
+            "include",
+            "exclude",
+            "read_only",
+            "tools",
+            "inherit_env",
+        )
         if key in table and key not in said
     ]
     rules = cast("Mapping[str, Any]", table.get("permissions") or {})

@@ -55,6 +55,9 @@ _COMMON: Final = (
     "startup_limit",
     "output_limit",
     "lazy",
+    "include",
+    "exclude",
+    "read_only",
     "tools",
     "permissions",
 )
@@ -203,6 +206,9 @@ class _Reading:
             startup_limit=self._take("startup_limit", read_duration, None),
             output_limit=self._take("output_limit", read_size, 2 * 1024 * 1024),
             lazy=self._take("lazy", _flag, False),
+            include=self._take("include", _patterns, None),
+            exclude=self._take("exclude", _patterns, ()),
+            read_only=self._take("read_only", _flag, False),
             tools=self._tools(),
             permissions=read_rules(self._map("permissions"), source, self._complain, self._notes.line),
             table=self._table,
@@ -469,15 +475,33 @@ class _Reading:
                 self._notes.add(key, f"a table is expected, not {_kind(value)}")
                 continue
             table = cast("Mapping[str, Any]", value)
-            self._notes.unknown(table, ("timeout",), key)
-            timeout = None
-            if "timeout" in table:
-                try:
-                    timeout = read_duration(table["timeout"])
-                except ValueError as error:
-                    self._notes.add(f"{key}.timeout", str(error))
-            settings[name] = ToolSettings(timeout=timeout)
+            timeout = self._take("timeout", read_duration, None, table, f"{key}.timeout")
+            settings[name] = ToolSettings(timeout=timeout, transform=self._transform(name, table, key))
         return settings
+
+    def _transform(self, tool: str, table: Mapping[str, Any], key: str) -> dict[str, Any]:
+        """How a tool is shown; without what is wrong, which is noted."""
+        from trimaran.server.transform_options import CONFIG_KEYS, find_fault, is_tool_name
+
+        self._notes.unknown(table, ("timeout", *CONFIG_KEYS), key)
+        options = {name: table[name] for name in CONFIG_KEYS if name in table}
+        fault = find_fault(options)
+        if fault is None and "name" in options and not is_tool_name(tool):
+            fault = "name", f"a name is for one tool, and {tool!r} may be several: remove it"
+        if fault is not None:
+            self._notes.add(f"{key}.{fault[0]}", fault[1])
+            return {}
+        if "arguments" in options:
+            options["arguments"] = {
+                argument: {
+                    name: self._text(f"{key}.arguments.{argument}.{name}", value)
+                    if name in ("value", "default") and isinstance(value, str)
+                    else value
+                    for name, value in changes.items()
+                }
+                for argument, changes in options["arguments"].items()
+            }
+        return options
 
 
 def read_rules(
@@ -533,6 +557,12 @@ def _flag(value: Any) -> bool:
     if isinstance(value, bool):
         return value
     raise ValueError(f"true or false is expected, not {_shown(value)}")
+
+
+def _patterns(value: Any) -> tuple[str, ...]:
+    if isinstance(value, list) and all(isinstance(item, str) and item for item in cast("list[Any]", value)):
+        return tuple(cast("list[str]", value))
+    raise ValueError(f'a list of names, patterns and tags is expected, ["search_*", "tag:read"], not {_kind(value)}')
 
 
 def _url_problem(url: str) -> str:

@@ -134,9 +134,14 @@ class RuleEntry(Struct, frozen=True, kw_only=True):
 
 @final
 class ToolSettings(Struct, frozen=True, kw_only=True):
-    """What `[server.X.tools.Y]` says about one tool."""
+    """What `[server.X.tools.Y]` says about one tool, or about those that a pattern means."""
 
     timeout: float | None = None
+    transform: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """How it is shown: the options of `server.transform`. Values of arguments may be secret."""
+
+    def __repr__(self) -> str:
+        return f"ToolSettings(timeout={self.timeout!r}, transform={list(self.transform)})"
 
 
 @final
@@ -218,6 +223,11 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     output_limit: int = 2 * 1024 * 1024
     """Bytes of a result that are kept."""
     lazy: bool = False
+    include: tuple[str, ...] | None = None
+    """Names, patterns and tags of the tools that are shown; None is all."""
+    exclude: tuple[str, ...] = ()
+    read_only: bool = False
+    """Show only tools that say that they change nothing."""
     tools: Mapping[str, ToolSettings] = field(default_factory=dict[str, ToolSettings])
     permissions: tuple[RuleEntry, ...] = ()
     """Globs over this server's own tool names (R238), in the order written."""
