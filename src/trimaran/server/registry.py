@@ -250,9 +250,7 @@ class Registry(Generic[E]):
         for entry, origin in origins:
             if entry.key not in view:
                 view[entry.key], first[entry.key] = entry, origin
-            elif (
-                self.kind != "completion"
-            ):  # a completion belongs to a prompt or a template, which has its fault already
+            elif self.kind != "completion":  # its prompt or template has the same fault
                 faults.append(self._collision(entry.key, first[entry.key], origin))
         return view, faults
 
@@ -271,11 +269,11 @@ class Registry(Generic[E]):
 
     def _refuse_faults(self, undo: Callable[[], object]) -> None:
         """Undo a change and raise, if it brings something wrong."""
-        if not self._is_merged:
+        if not self._is_merged or self.kind not in _REMEDIES:
             return
         _, faults = self._merged()
         fault = next((fault for fault in faults if fault not in self._faults), None)
-        if fault is not None and self.kind in _REMEDIES:
+        if fault is not None:
             undo()
             raise DeclarationError(fault)
 

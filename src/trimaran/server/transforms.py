@@ -209,7 +209,7 @@ def _wrap_caller(entry: ToolEntry, copy: ToolEntry, plan: ArgumentPlan, wrap: Wr
                 raise ToolError(f"invalid arguments for {copy.key!r}: {plan.restore(error)}") from None
             return await call_tool(own, context)
 
-        return await wrap(call_next, kwargs[_ARGUMENTS], context)
+        return await call_any(wrap, call_next, kwargs[_ARGUMENTS], context)
 
     return call_wrap
 
