@@ -143,7 +143,7 @@ class ProtocolError(Error):
         self.code = code
         self.message = message
         self.data: Any = data
-        self.status = status if status is not None else _STATUS.get(code, 200)
+        self.status: int = status if status is not None else _STATUS.get(code, 200)
 
     def __str__(self) -> str:
         return f"{self.message} ({self.code})"
@@ -296,7 +296,7 @@ class ConnectFailed(TransportError):
         super().__init__(message)
         self.exit_code = exit_code
         """How the child process ended, if that is why."""
-        self.stderr = list(stderr)
+        self.stderr: list[str] = list(stderr)
         """The last lines the child wrote there."""
 
 
@@ -310,10 +310,10 @@ class ConnectionLost(TransportError):
         self, message: str, *, cause_text: str = "", exit_code: int | None = None, stderr: Sequence[str] = ()
     ) -> None:
         super().__init__(message)
-        self.cause_text = cause_text or message
+        self.cause_text: str = cause_text or message
         self.exit_code = exit_code
         """How the child process ended, where there was one and it ended."""
-        self.stderr = list(stderr)
+        self.stderr: list[str] = list(stderr)
         """The last lines the child wrote there, at most 200."""
 
 
@@ -378,7 +378,7 @@ class AuthorizationFailed(Unauthorized):
         self.step = step
         self.url = url
         if type(self) is AuthorizationFailed:
-            self.kind = next((kind for word, kind in _OAUTH_STEPS.items() if word in step), "oauth_flow")
+            self.kind: str = next((kind for word, kind in _OAUTH_STEPS.items() if word in step), "oauth_flow")
 
 
 class LoginRequired(AuthorizationFailed):

@@ -81,18 +81,18 @@ class Fleet:
 
     def __init__(self, server: Server, store: Store | str) -> None:
         self.server = server
-        self.name = secrets.token_hex(6)
+        self.name: str = secrets.token_hex(6)
         """The random name of this process; clients may see it in ids."""
         self._url = store if isinstance(store, str) else None
         self.store: Store = self._open(store) if isinstance(store, str) else store
-        self.poisoned = 0
+        self.poisoned: int = 0
         """Messages that could not be decoded and were dropped."""
-        self.seen_change = 0
+        self.seen_change: int = 0
         """Every change up to this number has arrived."""
         self._ahead: set[int] = set()
         """Later changes that have arrived: those in between are missing or late."""
         self._waiting_for: asyncio.Task[Any] | None = None
-        self.hearing = 0
+        self.hearing: int = 0
         """The number of the change that is being delivered, if it came from the log or another process."""
         self._hear: dict[str, Hear] = {"change": self._hear_change}
         self._respond: dict[str, Respond] = {"ping": _pong}

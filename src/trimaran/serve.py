@@ -291,10 +291,10 @@ class HttpServer:
             )
         self.server = server
         self.host = host
-        self.port = port
-        self.tls = tls is not None
+        self.port: int = port
+        self.tls: bool = tls is not None
         certificates = _certificates(tls, http2)
-        self.engine = engine(server, path, host=host, **options)
+        self.engine: Engine = engine(server, path, host=host, **options)
         from trimaran.transports.http1_server import Http1Server
 
         self._carrier = Http1Server(self.engine, host, port, backlog=backlog, reuse_port=reuse_port, tls=certificates)

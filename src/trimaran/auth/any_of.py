@@ -24,6 +24,9 @@ _TELLING: Final = (
 )
 
 
+StepUp = Callable[[Any, Sequence[str]], str]
+
+
 @final
 class AnyOf(Provider):
     """Tries the providers whose kind of credentials a request carries, in their order: the first that knows the caller
@@ -39,16 +42,16 @@ class AnyOf(Provider):
                 f"Several takes two providers or more: Several(Bearer(...), ApiKey(...)), not {', '.join(strangers) or len(providers)}"
             )
         self._providers = providers
-        self.allows_anonymous = any(provider.allows_anonymous for provider in providers)
-        self.header_names = tuple(dict.fromkeys(name for provider in providers for name in provider.header_names))
-        self.expects = "; or ".join(dict.fromkeys(filter(None, (provider.expects for provider in providers))))
-        self.needs_scope = any(provider.needs_scope for provider in providers)
-        self.offers_login = any(provider.offers_login for provider in providers)
-        steps: list[Callable[[Any, Sequence[str]], str] | None] = [
-            getattr(provider, "step_up", None) for provider in providers
-        ]
+        self.allows_anonymous: bool = any(provider.allows_anonymous for provider in providers)
+        self.header_names: tuple[str, ...] = tuple(
+            dict.fromkeys(name for provider in providers for name in provider.header_names)
+        )
+        self.expects: str = "; or ".join(dict.fromkeys(filter(None, (provider.expects for provider in providers))))
+        self.needs_scope: bool = any(provider.needs_scope for provider in providers)
+        self.offers_login: bool = any(provider.offers_login for provider in providers)
+        steps: list[StepUp | None] = [getattr(provider, "step_up", None) for provider in providers]
         # Whoever can get more scopes anywhere can get them there. None, if nobody can.
-        self.step_up = next((step for step in steps if step is not None), None)
+        self.step_up: StepUp | None = next((step for step in steps if step is not None), None)
 
     async def start(self, fetch: Fetch | None = None) -> None:
         for provider in self._providers:

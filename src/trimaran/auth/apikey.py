@@ -70,8 +70,8 @@ class ApiKey(Provider):
         self._verifier = verifier
         self._header = header
         self._lower = header.lower()
-        self.header_names = (self._lower,)
-        self.expects = f"an API key in the header {header}"
+        self.header_names: tuple[str, ...] = (self._lower,)
+        self.expects: str = f"an API key in the header {header}"
         self._realm = check_realm(realm)
         self._clock = clock
         self._hash_keys = hash_keys

@@ -101,7 +101,7 @@ class Bearer(Provider):
         self._keys = None if verifier is not None else _keys(secret, key, jwks, issuer, clock)
         self._algorithms = _algorithms(algorithms, self._keys)
         self._metadata_url = resource_metadata
-        self.offers_login = resource_metadata is not None
+        self.offers_login: bool = resource_metadata is not None
         if remember is None:
             remember = 0 if verifier is not None else REMEMBERED_SECONDS
         seconds = _seconds("remember", remember, 86_400)

@@ -29,8 +29,8 @@ class Custom(Provider):
     Calls overlap, and the state is what the last of them to finish gave: good for a cache, not for counting.
     """
 
-    header_names = ("x-api-key",)
-    expects = "a token in the header Authorization, as Bearer, or in the header X-API-Key"
+    header_names: tuple[str, ...] = ("x-api-key",)
+    expects: str = "a token in the header Authorization, as Bearer, or in the header X-API-Key"
 
     def __init__(
         self,

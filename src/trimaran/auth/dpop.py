@@ -144,7 +144,7 @@ class DPoP:
             raise ConfigError(f"window is a number of seconds from 1 to 3600, not {window!r}")
         self.required = required
         self.has_nonces = nonces
-        self.algorithms = _check_algorithms(algorithms)
+        self.algorithms: tuple[str, ...] = _check_algorithms(algorithms)
         self._allowed = frozenset(self.algorithms)
         self._window = float(window)
         self._clock = clock

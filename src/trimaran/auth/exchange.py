@@ -44,7 +44,7 @@ _EARLY_SECONDS: Final = 30.0
 
 
 @final
-class Secret:
+class Secret:  # noqa: PLW1641 - a hash would reveal something about the text
     """A text that does not show itself: not in a repr, not in a log, not in JSON, not in a pickle."""
 
     __slots__ = ("_text",)
@@ -63,8 +63,6 @@ class Secret:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Secret) and hmac.compare_digest(self._text.encode(), other._text.encode())
-
-    __hash__ = None  # pyright: ignore[reportAssignmentType] - a hash would say something about it
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise TypeError("a Secret is neither pickled nor copied; reveal() gives what it holds")

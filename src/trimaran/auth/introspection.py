@@ -81,8 +81,8 @@ class Introspection(Provider):
             self._headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
         else:
             self._form |= {"client_id": client_id, "client_secret": client_secret}
-        self.expects = Bearer.expects
-        self.offers_login = resource_metadata is not None
+        self.expects: str = Bearer.expects
+        self.offers_login: bool = resource_metadata is not None
         self._bearer = Bearer(
             verifier=self._ask,
             issuer=issuer,

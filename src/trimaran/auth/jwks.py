@@ -40,7 +40,7 @@ class FetchedKeys:
     """Keys from a source. Many callers wait for one reading; one that is cancelled does not end it for the others."""
 
     # A set is a public document, and so no place for secrets.
-    algorithms = ALGORITHMS - SHARED
+    algorithms: frozenset[str] = ALGORITHMS - SHARED
 
     def __init__(self, source: Source, clock: Callable[[], float]) -> None:
         self._source = source

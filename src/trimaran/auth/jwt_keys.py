@@ -43,7 +43,7 @@ _CURVES: Final = {
     "Ed448": ("EdDSA", "Ed448"),
 }
 _KNOWN: Final = JWSRegistry.algorithms
-ALGORITHMS: Final = frozenset(
+ALGORITHMS: Final[frozenset[str]] = frozenset(
     name for name in (*_MIN_SECRET, *_RSA, *(n for names in _CURVES.values() for n in names)) if name in _KNOWN
 )
 SHARED: Final = frozenset(_MIN_SECRET)

@@ -85,7 +85,7 @@ class Provider:
     """Does it read the ASGI scope, so that it works only below an ASGI application?"""
 
     def __init__(self, required_scopes: Iterable[str] = ()) -> None:
-        self.required_scopes = check_scopes(required_scopes)
+        self.required_scopes: tuple[str, ...] = check_scopes(required_scopes)
 
     async def start(self, fetch: Fetch | None = None) -> None:
         """Get ready; what is raised here keeps the server from listening (R166)."""

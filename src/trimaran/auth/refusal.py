@@ -73,10 +73,12 @@ class Refused(Error):
         if kind not in KINDS:
             raise ConfigError(f"there is no kind of refusal {kind!r}; use one of {', '.join(KINDS)}")
         self.kind = kind
-        self.message = message if message is not None else KINDS[kind].message
-        self.scopes = tuple(scopes)
+        self.message: str = message if message is not None else KINDS[kind].message
+        self.scopes: tuple[str, ...] = tuple(scopes)
         self.reason = reason
-        self.retry_after = _RETRY_SECONDS if retry_after is None and kind == "unavailable" else retry_after
+        self.retry_after: float | None = (
+            _RETRY_SECONDS if retry_after is None and kind == "unavailable" else retry_after
+        )
         self.challenges: tuple[str, ...] = ()
         self.extra: list[tuple[str, str]] = []
         """Further headers of the reply: a nonce to use."""

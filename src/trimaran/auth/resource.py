@@ -130,7 +130,7 @@ class ProtectedResource(Provider):
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__()
-        self.resource = _check_url("resource", resource, example="https://mcp.example.com/mcp")
+        self.resource: str = _check_url("resource", resource, example="https://mcp.example.com/mcp")
         self._is_insecure_allowed = allow_insecure_authorization_servers
         self._servers = self._check_servers(authorization_servers)
         self._scopes = _resolvable("required_scopes", required_scopes, _check_scopes)
@@ -141,7 +141,7 @@ class ProtectedResource(Provider):
         )
         self._dpop: DPoP | None = _check_type("dpop", dpop, DPoP, "DPoP()")
         self._exchange: TokenExchange | None = _check_type("exchange", exchange, TokenExchange, "TokenExchange(...)")
-        self.header_names = ("DPoP",) if self._dpop is not None else ()
+        self.header_names: tuple[str, ...] = ("DPoP",) if self._dpop is not None else ()
         self._clock = clock
         self._authorizer = authorizer if authorizer is not None else self._usual_authorizer(required_scopes)
         self._authorize = _check_authorizer(self._authorizer)

@@ -69,8 +69,8 @@ class FromScope(Provider):
         self.allows_anonymous = allow_anonymous
         self._realm = check_realm(realm)
         self._metadata_url = resource_metadata
-        self.offers_login = resource_metadata is not None
-        self.header_names = tuple(header_names)
+        self.offers_login: bool = resource_metadata is not None
+        self.header_names: tuple[str, ...] = tuple(header_names)
         self._clock = clock
 
     def presents(self, request: AuthRequest) -> bool:
@@ -190,7 +190,7 @@ class AsgiRequest:
         root: str = scope.get("root_path", "")
         path: str = scope["path"]
         # Some frameworks leave the mount point in the path, and some take it away.
-        self.path = path if path.startswith(root) else root + path
+        self.path: str = path if path.startswith(root) else root + path
         self.query: str = scope.get("query_string", b"").decode("latin-1")
 
     @property

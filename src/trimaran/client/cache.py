@@ -33,7 +33,7 @@ class Cache:
         self._clock = clock
         self._kept: dict[tuple[str, bytes], tuple[float, Any, int]] = {}
         self._bytes = 0
-        self.generation = 0
+        self.generation: int = 0
         """Grows with everything that makes entries stale: an answer asked for before must not be kept after."""
 
     def get(self, method: str, params: Mapping[str, Any]) -> Any:

@@ -17,7 +17,7 @@ from typing import Any, Final, final
 
 __all__ = ["CallbackQueue", "is_async"]
 
-log = logging.getLogger("trimaran.client")
+log: logging.Logger = logging.getLogger("trimaran.client")
 
 _CAPACITY: Final = 1000
 _BYTES: Final = 16 * 1024 * 1024
@@ -39,7 +39,7 @@ class CallbackQueue:
         self._capacity = capacity
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
-        self.dropped = 0
+        self.dropped: int = 0
         """How many events were dropped because callbacks could not keep up."""
 
     def post(self, callback: Callable[..., Any], *args: Any, size: int = 0) -> None:

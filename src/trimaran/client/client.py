@@ -81,7 +81,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Client", "Recipe", "recipe_of"]
 
-log = logging.getLogger("trimaran.client")
+log: logging.Logger = logging.getLogger("trimaran.client")
 
 Timeout = float | None | type[Unset]
 

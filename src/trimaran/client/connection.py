@@ -65,7 +65,7 @@ __all__ = ["Connection", "Unset"]
 T = TypeVar("T")
 AnError = TypeVar("AnError", bound=Error)
 
-log = logging.getLogger("trimaran.client")
+log: logging.Logger = logging.getLogger("trimaran.client")
 
 _PATIENCE: Final = 5.0  # seconds for what should take no time: a ping, a farewell, a callback
 _LAST_WORDS: Final = 0.5  # seconds for callbacks to hear that the client was closed

@@ -101,7 +101,7 @@ class Deadline:
         self._seconds = seconds
         self._maximum = maximum
         self._clock = clock
-        self.limit = seconds or 0.0
+        self.limit: float = seconds or 0.0
         """The limit that applies, for an error message."""
 
     def __enter__(self) -> Self:

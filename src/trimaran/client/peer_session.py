@@ -34,7 +34,7 @@ from .negotiation import Negotiated
 
 __all__ = ["PeerSession", "SessionOwner"]
 
-log = logging.getLogger("trimaran.client")
+log: logging.Logger = logging.getLogger("trimaran.client")
 
 _MOST_ASKS: Final = 64  # at work at once; a person answers one
 _REPLY_PAUSES: Final = (0.1, 0.3, 1.0, 3.0)  # before a reply is sent again
@@ -83,9 +83,9 @@ class PeerSession:
 
     def __init__(self, keeper: SessionOwner) -> None:
         self._keeper = keeper
-        self.is_over = False
+        self.is_over: bool = False
         self.error: Error | None = None
-        self.began = 0.0
+        self.began: float = 0.0
         self._link: Link | None = None
         self._answering: dict[RequestId, asyncio.Task[None]] = {}
         self._asked_bytes = 0

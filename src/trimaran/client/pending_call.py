@@ -60,18 +60,18 @@ class PendingCall:
     )
 
     def __init__(self, method: str, deadline: Deadline, on_progress: Callable[..., Any] | None) -> None:
-        self.method = method
-        self.deadline = deadline
-        self.on_progress = on_progress
-        self.progress_queue = None if on_progress is None else CallbackQueue()
+        self.method: str = method
+        self.deadline: Deadline = deadline
+        self.on_progress: Callable[..., object] | None = on_progress
+        self.progress_queue: CallbackQueue | None = None if on_progress is None else CallbackQueue()
         self.on_id: Callable[[int], None] | None = None
         self.extension: str | None = None
         """An extension that its requests declare; its result may be of that extension's kind."""
-        self.is_internal = False
+        self.is_internal: bool = False
         """The client itself made it, for its own ends."""
-        self.id = 0
+        self.id: int = 0
         """The id of its latest request."""
-        self.questions = 0
+        self.questions: int = 0
         """How many questions of the server stopped its deadline."""
         self.session: PeerSession | None = None
         self.relay: Relay | None = None

@@ -52,7 +52,7 @@ __all__ = [
     "type_contents",
 ]
 
-log = logging.getLogger("trimaran.client")
+log: logging.Logger = logging.getLogger("trimaran.client")
 
 T = TypeVar("T")
 if TYPE_CHECKING:
@@ -79,13 +79,13 @@ class ToolResult(Generic[D]):
         *,
         unwrap: bool = False,
     ) -> None:
-        self.content = content
+        self.content: list[ContentBlock] = content
         """The content blocks, typed; blocks of an unknown kind are mappings."""
-        self.structured = None if structured is UNSET else structured
+        self.structured: Json | None = None if structured is UNSET else structured
         """The structured result as sent."""
-        self.is_error = is_error
+        self.is_error: bool = is_error
         """Did the tool say that it failed?"""
-        self.meta = meta or {}
+        self.meta: dict[str, Json] = meta or {}
         self._raw = raw
         self._data: Any = _plain(content, structured, unwrap=unwrap)
         self._is_converted = False
@@ -159,8 +159,8 @@ class ResourceResult:
     __slots__ = ("_raw", "contents", "meta")
 
     def __init__(self, contents: list[ResourceContents], meta: dict[str, Json] | None, raw: Raw) -> None:
-        self.contents = contents
-        self.meta = meta or {}
+        self.contents: list[ResourceContents] = contents
+        self.meta: dict[str, Json] = meta or {}
         self._raw = raw
 
     @property
@@ -202,9 +202,9 @@ class PromptResult:
     def __init__(
         self, messages: list[PromptMessage], description: str | None, meta: dict[str, Json] | None, raw: Raw
     ) -> None:
-        self.messages = messages
-        self.description = description
-        self.meta = meta or {}
+        self.messages: list[PromptMessage] = messages
+        self.description: str | None = description
+        self.meta: dict[str, Json] = meta or {}
         self._raw = raw
 
     @property

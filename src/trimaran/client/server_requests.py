@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Deferred", "Elicitation", "LogEntry", "Sampling", "ServerRequests", "StateEvent"]
 
-log = logging.getLogger("trimaran.client")
+log: logging.Logger = logging.getLogger("trimaran.client")
 
 CODE_USER_REJECTED: Final = -1
 """What a legacy server hears when nobody wants to sample for it."""
@@ -149,12 +149,12 @@ class ServerRequests:
     """The handlers of one client."""
 
     def __init__(self, options: Options) -> None:
-        self.on_elicit = _pick(options, "on_elicit")
-        self.on_sample = _pick(options, "on_sample")
-        self.on_log = _pick(options, "on_log")
-        self.on_notification = _pick(options, "on_notification")
-        self.on_request = _pick(options, "on_request")
-        self.on_state = _pick(options, "on_state")
+        self.on_elicit: Callable[..., object] | None = _pick(options, "on_elicit")
+        self.on_sample: Callable[..., object] | None = _pick(options, "on_sample")
+        self.on_log: Callable[..., object] | None = _pick(options, "on_log")
+        self.on_notification: Callable[..., object] | None = _pick(options, "on_notification")
+        self.on_request: Callable[..., object] | None = _pick(options, "on_request")
+        self.on_state: Callable[..., object] | None = _pick(options, "on_state")
         roots: Any = options.roots if options.roots is not None else getattr(options.handler, "roots", None)
         self._roots: Callable[..., Any] | list[Root] | None = None if roots is None else _roots(roots)
         self._extra = _as_objects(options.capabilities or {})

@@ -35,7 +35,7 @@ from .connection import Connection
 
 __all__ = ["Change", "ChangeStream", "Subscription", "SubscriptionHub"]
 
-log = logging.getLogger("trimaran.client")
+log: logging.Logger = logging.getLogger("trimaran.client")
 
 _MOST_WAITING: Final = 1000
 _LONGEST_URI: Final = 8 * 1024  # of a resource that has changed; times the number above, what one watcher may hold
@@ -68,11 +68,11 @@ class ChangeQueue:
     """One local interest: a bounded queue of changes."""
 
     def __init__(self, kinds: Iterable[str], uris: Iterable[str]) -> None:
-        self.kinds = frozenset(kinds)
-        self.uris = frozenset(uris)
+        self.kinds: frozenset[str] = frozenset(kinds)
+        self.uris: frozenset[str] = frozenset(uris)
         self._waiting: deque[Change] = deque(maxlen=_MOST_WAITING)
         self._wake = asyncio.Event()
-        self.is_over = False
+        self.is_over: bool = False
 
     def wants(self, change: Change) -> bool:
         if change.kind == "resource":

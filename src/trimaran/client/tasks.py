@@ -166,7 +166,7 @@ class TaskHandle(Generic[D]):
         self, asker: TaskClient, id: str, finish: Callable[[Raw], ToolResult[D]], known: _Wire | None = None
     ) -> None:
         self.id = id
-        self.status = known.status if known is not None else "unknown"
+        self.status: str = known.status if known is not None else "unknown"
         self.message = known.status_message if known is not None else None
         self._asker = asker
         self._finish = finish

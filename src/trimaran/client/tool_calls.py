@@ -19,7 +19,7 @@ from .results import ToolResult
 
 __all__ = ["KnownTool", "KnownTools"]
 
-log = logging.getLogger("trimaran.client")
+log: logging.Logger = logging.getLogger("trimaran.client")
 
 _WRAP_MARKER: Final = "x-fastmcp-wrap-result"
 _MOST: Final = 100_000  # an honest server has hundreds
@@ -42,14 +42,16 @@ class KnownTool:
     )
 
     def __init__(self, tool: Tool, headers: ParamHeaders | None, *, legacy: bool) -> None:
-        self.name = tool.name
-        self.headers = headers
+        self.name: str = tool.name
+        self.headers: ParamHeaders | None = headers
         output: Any = tool.output_schema
-        self.output = cast("dict[str, Any]", output) if isinstance(output, dict) else None
-        self.unwraps = self.output is not None and _is_envelope(self.output, legacy=legacy)
+        self.output: dict[str, Any] | None = cast("dict[str, Any]", output) if isinstance(output, dict) else None
+        self.unwraps: bool = self.output is not None and _is_envelope(self.output, legacy=legacy)
         hints = tool.annotations
-        self.is_repeatable = isinstance(hints, ToolAnnotations) and bool(hints.idempotent_hint or hints.read_only_hint)
-        self.may_be_task = (tool.execution or {}).get("taskSupport") in ("optional", "required")
+        self.is_repeatable: bool = isinstance(hints, ToolAnnotations) and bool(
+            hints.idempotent_hint or hints.read_only_hint
+        )
+        self.may_be_task: bool = (tool.execution or {}).get("taskSupport") in ("optional", "required")
         self._validator: Any = None
         self._fault: str | None = None
         self._is_mentioned = False
@@ -120,9 +122,9 @@ class KnownTools:
         self._bytes = 0
         self._before: dict[str, KnownTool] = {}
         """What was known when it was last forgotten: better than nothing, where the list cannot be had."""
-        self.generation = 0
+        self.generation: int = 0
         """Grows whenever what was known is forgotten."""
-        self.is_complete = False
+        self.is_complete: bool = False
         """Has the whole list been seen since it last changed?"""
 
     def get(self, name: str) -> KnownTool | None:

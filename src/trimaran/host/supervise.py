@@ -90,7 +90,7 @@ class ServerUnavailable(Error):
     def __init__(self, message: str, *, status: ServerStatus) -> None:
         super().__init__(message)
         self.status = status
-        self.kind = status.kind or status.state
+        self.kind: str = status.kind or status.state
 
 
 @final
@@ -183,7 +183,7 @@ class SupervisedServer:
         self.tool_timeouts: Final = tool_timeouts or {}
         self.output_limit: Final = output_limit
         self.state: State = "disabled"
-        self.reason = ""
+        self.reason: str = ""
         self.tools: dict[str, Tool] = {}
         """As last listed, by the names under which they are shown."""
         self.transformed: dict[str, TransformedTool] = {}

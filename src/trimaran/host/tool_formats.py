@@ -35,7 +35,7 @@ class FormattedTools:
     def __init__(self, tools: list[Any], kind: Any, problems: list[str]) -> None:
         self._text = msgspec.json.encode(tools)
         self._kind = kind
-        self.problems = problems
+        self.problems: list[str] = problems
         """The tools that the provider refuses or cuts, and why."""
 
     def tools(self) -> list[Any]:

@@ -40,7 +40,7 @@ class LegacyDialect:
         self._capabilities = capabilities
         self._wanted = version or LATEST_LEGACY
         self._is_pinned = version is not None
-        self.version = self._wanted
+        self.version: str = self._wanted
         self._headers: dict[str, str] = {}
 
     async def greet(self, link: Link, next_id: Callable[[], int]) -> ServerDescription:

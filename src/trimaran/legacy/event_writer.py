@@ -199,7 +199,7 @@ class SessionEvents:
         self._session = session
         self._most = most
         self._max_bytes = max_bytes
-        self.held_bytes = 0
+        self.held_bytes: int = 0
         """Of the queue."""
         self._said: dict[str, int] = {}
         """Bytes of each open stream."""
@@ -335,8 +335,8 @@ class _Item:
     __slots__ = ("failures", "is_dropped", "session_events", "write")
 
     def __init__(self, session_events: SessionEvents, write: EventWrite) -> None:
-        self.session_events = session_events
-        self.write = write
-        self.is_dropped = False
+        self.session_events: SessionEvents = session_events
+        self.write: EventWrite = write
+        self.is_dropped: bool = False
         """It is not to be written."""
-        self.failures = 0
+        self.failures: int = 0

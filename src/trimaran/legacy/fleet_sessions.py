@@ -128,10 +128,10 @@ class FleetSessions:
                 f"{type(fleet.store).__name__}.events has no method `write`, by which the events of sessions are kept: "
                 "trimaran.testing.check_store tells what else a store must do"
             )
-        self.ttl = server.limits.session_idle_timeout or _LONGEST_SECONDS
+        self.ttl: float = server.limits.session_idle_timeout or _LONGEST_SECONDS
         self._sure = min(_SURE_SECONDS, self.ttl / 3)
-        self.replay = ByteBudget(server.limits.replay_total_bytes)
-        self.event_writer = EventWriter(fleet, self.ttl, server.limits.replay_total_bytes)
+        self.replay: ByteBudget = ByteBudget(server.limits.replay_total_bytes)
+        self.event_writer: EventWriter = EventWriter(fleet, self.ttl, server.limits.replay_total_bytes)
         self._marks = itertools.count()
         self._loading: dict[str, asyncio.Task[Session | None]] = {}
         self.reading: set[StreamReader] = set()
@@ -709,11 +709,11 @@ class FleetOutlet(HttpOutlet):
         self._max_bytes = max_bytes
         self._session: Session | None = None
         self.session_events: SessionEvents | None = None
-        self.read_by = ""
+        self.read_by: str = ""
         """The process by way of which it is read, as far as we have heard."""
         self.noted = b""
         """How far the client has been told, as last written down."""
-        self.told = 0
+        self.told: int = 0
         """The last change its client has been told of by way of this process."""
         self._claimed: tuple[StreamReader | None, int] = None, 0
         """The last one for whom it was written down that it is read here, and the stamp of that."""
@@ -727,7 +727,7 @@ class FleetOutlet(HttpOutlet):
         """That of the newest record of it that was seen."""
         self.is_in_doubt = False
         """May there be a newer one of which we were not told?"""
-        self.amending = asyncio.Lock()
+        self.amending: asyncio.Lock = asyncio.Lock()
         self._heard: dict[bytes, None] = {}
         """The marks of what was lately said on it: a batch whose fate is not known may have been written twice."""
 
@@ -735,7 +735,7 @@ class FleetOutlet(HttpOutlet):
         super().introduce(session, retry)
         self._session = session
         self.session_events = SessionEvents(self._shared.event_writer, session.id, self._size, self._max_bytes)
-        self.log = EventLog(self._size, self._max_bytes, self._shared.replay, self.session_events)
+        self.log: EventLog = EventLog(self._size, self._max_bytes, self._shared.replay, self.session_events)
 
     @property
     def is_open(self) -> bool:
@@ -792,7 +792,8 @@ class FleetOutlet(HttpOutlet):
             for change in changes:
                 session.deliver(*change)
             if self._reader is reader:  # else another has come, and may even be done with this
-                self._telling, self.delivered = reader, delivered
+                self._telling = reader
+                self.delivered = delivered
                 meanwhile, self.meanwhile = self.meanwhile, []
                 for number, change in meanwhile:
                     if number > self.told:
@@ -871,7 +872,7 @@ class FleetOutlet(HttpOutlet):
                     if data is not None:
                         await reader.write(encode_event(data, id=event_id(STANDALONE, number)))
                     position = number
-                    self.delivered = max(self.delivered, number)
+                    self._note_delivered(number)
                 if page.events or page.is_truncated:
                     continue
                 if waiting is None or waiting.done():

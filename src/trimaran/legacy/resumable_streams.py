@@ -75,7 +75,7 @@ class EventLog:
         self._max_bytes = max_bytes
         self._budget = budget
         self._events: deque[tuple[str, int, bytes]] = deque()
-        self.held_bytes = 0
+        self.held_bytes: int = 0
         self._last: dict[str, int] = {}
         self._requests: dict[str, RequestId] = {}
         """Which request each stream answers."""
@@ -214,15 +214,18 @@ class HttpOutlet:
     """The streams of its calls, too."""
 
     def __init__(self) -> None:
-        self.delivered = 0
+        self.delivered: int = 0
         """The last event handed to a GET; later ones wait for the next."""
         self._reader: StreamReader | None = None
-        self.closed = False
-        self.version = V2025_11
+        self.closed: bool = False
+        self.version: str = V2025_11
         self.retry: int | None = None
         self.json_headers: Pairs = []
         self.event_headers: Pairs = []
         self._writer: Writer | None = None
+
+    def _note_delivered(self, number: int) -> None:
+        self.delivered = max(self.delivered, number)
 
     def introduce(self, session: Session, retry: int | None) -> None:
         """Learn whose stream this is: its revision, and the headers all its replies carry."""
@@ -296,7 +299,7 @@ class StandaloneOutlet(HttpOutlet):
                 for number, data in events:
                     await reader.write(encode_event(data, id=event_id(STANDALONE, number)))
                     position = number
-                    self.delivered = max(self.delivered, number)
+                    self._note_delivered(number)
                 if is_cut and not events:
                     position = self.log.last(STANDALONE)
                 if self.log.last(STANDALONE) <= position:
@@ -323,8 +326,8 @@ class StreamReader:
         self._request = request
         self._waiter: asyncio.Future[None] | None = None
         self._lock = asyncio.Lock()
-        self.over = False
-        self.has_sent = True
+        self.over: bool = False
+        self.has_sent: bool = True
 
     def wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -373,8 +376,8 @@ class CallStream:
 
     name: str | None = None
     """Set once the call streams."""
-    finished = False
-    has_sent = True
+    finished: bool = False
+    has_sent: bool = True
     _has_ids = True
     """May the client come back for it?"""
     _awaited = ""

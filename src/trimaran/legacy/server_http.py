@@ -29,7 +29,7 @@ from trimaran.transports.engine import JSON, Engine, HttpRequestHead, HttpSink, 
 
 from .handshake import Handshake, negotiate
 from .resumable_streams import CallStream, EventLog, StandaloneOutlet, read_event_id, read_stream_name, replay
-from .session import Session
+from .session import Session, SessionTable
 
 if TYPE_CHECKING:
     from trimaran.server.server import Server
@@ -66,7 +66,7 @@ class LegacyHttp:
         self._server = server
         self._limits = server.limits
         self._handshake = Handshake(server)
-        self.sessions = self._handshake.sessions
+        self.sessions: SessionTable = self._handshake.sessions
         self._require_session = require_session and not plain
         self._enable_get = enable_get and self._require_session
         self._allow_delete = allow_delete and self._require_session

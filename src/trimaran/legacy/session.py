@@ -74,8 +74,8 @@ class Session:
         """The owner, as last authenticated: newer credentials may grant more, or less."""
         self.outlet = outlet
         self.initialized = False
-        self.closed = False
-        self.log_level = server.min_log_level
+        self.closed: bool = False
+        self.log_level: str = server.min_log_level
         self.subscriptions: set[str] = set()
         self.state: Any = None
         self.owner: Any = None
@@ -86,15 +86,16 @@ class Session:
         """The other processes that serve it, if there may be any."""
         self.owner_key: str | None = None
         """The owner, as the other processes know it."""
-        self.checked_until = 0.0
+        self.checked_until: float = 0.0
         """Until when the record in the store is not checked again."""
-        self.loop = asyncio.get_running_loop()
-        self.created = self.seen = time.monotonic()
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        self.created: float = time.monotonic()
+        self.seen: float = self.created
         self.calls: dict[RequestId, Exchange] = {}
         """Running calls of the client, for `notifications/cancelled`."""
         self.cancelled_early: dict[RequestId, None] = {}
         """Cancellations that came before their call, oldest first."""
-        self.voice = LegacyVoice(server.writer, self)
+        self.voice: LegacyVoice = LegacyVoice(server.writer, self)
         self._answers: dict[RequestId, asyncio.Future[Any]] = {}
         self._numbers = itertools.count(1)
         # A process may forget a session and serve it again later: then its questions need other ids.
@@ -108,7 +109,7 @@ class Session:
         return f"srv-{self.shared.name}-{self._first + next(self._numbers)}"
 
     def touch(self) -> None:
-        self.seen = time.monotonic()
+        self.seen: float = time.monotonic()
 
     @property
     def is_busy(self) -> bool:

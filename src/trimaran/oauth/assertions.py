@@ -43,8 +43,8 @@ class SigningKey:
     def __init__(self, key: object, algorithm: str | None = None, kid: str | None = None) -> None:
         """Of a private key of joserfc; use `from_pem`, `from_jwk` or `generate`."""
         self._key: Any = key
-        self.algorithm = _choose(key, algorithm)
-        self.kid = kid
+        self.algorithm: str = _choose(key, algorithm)
+        self.kid: str | None = kid
 
     @classmethod
     def from_pem(cls, pem: str | bytes, algorithm: str | None = None, kid: str | None = None) -> SigningKey:

@@ -125,7 +125,7 @@ class Grant:
     def __init__(self, *, scopes: Iterable[str] | None, dpop: bool) -> None:
         if isinstance(scopes, str):
             raise ConfigError(f"scopes is a list, scopes=[{scopes!r}], or None for what the server asks")
-        self.scopes = tuple(scopes) if scopes is not None else None
+        self.scopes: tuple[str, ...] | None = tuple(scopes) if scopes is not None else None
         if self.scopes is not None and not all(isinstance(scope, str) and scope for scope in self.scopes):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError("scopes is a list of strings that are not empty")
         self.dpop = dpop

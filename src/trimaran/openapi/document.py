@@ -113,11 +113,11 @@ class Document:
                 f"this is no OpenAPI document of version 2.0, 3.0 or 3.1: it says {version!r}. "
                 'Such a document has "openapi": "3.1.0" or "swagger": "2.0" at its top.'
             )
-        self.is_swagger = version.startswith("2")
+        self.is_swagger: bool = version.startswith("2")
         info = as_map(content.get("info"))
-        self.title = as_text(info.get("title")) or "API"
-        self.version = str(info.get("version") or "0.0.0")
-        self.description = as_text(info.get("description"))
+        self.title: str = as_text(info.get("title")) or "API"
+        self.version: str = str(info.get("version") or "0.0.0")
+        self.description: str = as_text(info.get("description"))
 
     @property
     def server_url(self) -> str:

@@ -156,9 +156,9 @@ class RequestReader:
 
     def __init__(self, *, max_head: int, max_body: int) -> None:
         self.requests: list[tuple[Head, bytes]] = []
-        self.is_reading = False
+        self.is_reading: bool = False
         """Whether a request has begun and is not complete."""
-        self.is_over = False
+        self.is_over: bool = False
         """A request was refused or abandoned: the bytes after it mean nothing."""
         self.known: KnownHead | None = None
         """For the next request, where one is not being read."""
@@ -567,8 +567,8 @@ class ResponseReader:
 
     def __init__(self, *, max_head: int, max_interim: int) -> None:
         self.head: ResponseHead | None = None
-        self.is_done = False
-        self.has_rest = False
+        self.is_done: bool = False
+        self.has_rest: bool = False
         self._max_head = max_head
         self._max_interim = max_interim
         self._interim = 0

@@ -55,7 +55,7 @@ class Decoder:
     __slots__ = ("_decode", "_validator", "schema")
 
     def __init__(self, annotation: Any) -> None:
-        self.schema = schema_of(annotation)
+        self.schema: Schema = schema_of(annotation)
         self._decode = Natives().decoder(annotation)
         self._validator: Validator | None = None
 

@@ -66,7 +66,7 @@ class ExplicitArguments:
 
     def __init__(self, input_schema: Schema, *, what: str = "the input schema") -> None:
         check_object_schema(input_schema, what)
-        self.input_schema = input_schema
+        self.input_schema: Schema = input_schema
         self._validator = Validator(input_schema)
 
     def arguments(self, raw: msgspec.Raw | bytes, *, notes: list[str] | None = None) -> dict[str, Any]:
@@ -102,11 +102,11 @@ class Signature:
         doc: Doc,
         output_schema: Schema | None,
     ) -> None:
-        self.name = name
-        self.context_params = context_params
-        self.description = doc.summary or None
-        self.output_schema = output_schema
-        self.input_schema = _input_schema(name, parameters)
+        self.name: str = name
+        self.context_params: tuple[str, ...] = context_params
+        self.description: str | None = doc.summary or None
+        self.output_schema: Schema | None = output_schema
+        self.input_schema: Schema = _input_schema(name, parameters)
         natives = Natives()
         fields = [_field(parameter, natives) for parameter in parameters]
         renames = {parameter.name: parameter.key for parameter in parameters if parameter.key != parameter.name}

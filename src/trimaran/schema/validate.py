@@ -86,7 +86,7 @@ class Validator:
     def __init__(self, schema: Schema | bool) -> None:
         import jsonschema_rs
 
-        self.schema = schema
+        self.schema: Schema | bool = schema
         text = _text_of(schema)
         self._objects = _count_objects(text)
         has_patterns = b"attern" in text

@@ -59,7 +59,7 @@ class InsufficientScope(ProtocolError):
     """
 
     def __init__(self, scopes: Sequence[str]) -> None:
-        self.scopes = tuple(scopes)
+        self.scopes: tuple[str, ...] = tuple(scopes)
         named = f"the scope{'s' if len(scopes) > 1 else ''} {', '.join(scopes)}"
         super().__init__(
             CODE_INVALID_REQUEST, f"this needs {named}", {"required_scopes": list(self.scopes)}, status=200

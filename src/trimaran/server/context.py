@@ -86,8 +86,8 @@ class Context(Generic[State, Lifespan]):
         self, call: IncomingCall, server: Server, *, uri: str | None = None, params: Mapping[str, object] | None = None
     ) -> None:
         self._call = call
-        self.server = server
-        self.uri = uri
+        self.server: Server = server
+        self.uri: str | None = uri
         """The URI being read, in a resource handler."""
         self.params: Mapping[str, object] = params or {}
         """The variables a resource template matched."""

@@ -43,7 +43,7 @@ class Dependency:
     def __init__(self, fn: Function) -> None:
         if not callable(fn):
             raise DeclarationError(f"Depends takes a function, Depends(get_db), not {type(fn).__name__}")
-        self.fn = fn
+        self.fn: Function = fn
 
     def __repr__(self) -> str:
         return f"Depends({_name_of(self.fn)})"
@@ -114,9 +114,9 @@ class Plan:
         self._overridden = overrides or {}
         self._steps: dict[Function, _Step] = {}
         marks = markers_of(fn, Dependency)
-        self.parameters = {name: self._add(mark.fn, ()) for name, mark in marks.items()}
+        self.parameters: dict[str, Function] = {name: self._add(mark.fn, ()) for name, mark in marks.items()}
         """Parameter of the handler to the function whose value it gets."""
-        self.is_plain = not any(step.is_async for step in self._steps.values())
+        self.is_plain: bool = not any(step.is_async for step in self._steps.values())
 
     def _add(self, fn: Function, path: tuple[Function, ...]) -> Function:
         """Put a function into the plan, after all that it needs; returns the function that takes its place."""

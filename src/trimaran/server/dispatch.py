@@ -229,8 +229,8 @@ class Dispatcher:
             ),
         }
         self._listings = listings
-        self.resources = Resources(server)
-        self.tools = Tools(server)
+        self.resources: Resources = Resources(server)
+        self.tools: Tools = Tools(server)
         self._bare: dict[str, Serve] = {
             "tools/call": self.tools.call,
             "resources/read": self.resources.read,

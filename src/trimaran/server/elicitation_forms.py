@@ -26,7 +26,7 @@ class ElicitationForm:
     __slots__ = ("_decode", "_unwrap", "_validator", "schema")
 
     def __init__(self, schema: dict[str, Any], decode: Callable[[Any], Any] | None, unwrap: bool) -> None:
-        self.schema = schema
+        self.schema: dict[str, Any] = schema
         self._decode = decode
         self._unwrap = unwrap
         self._validator = Validator(schema)

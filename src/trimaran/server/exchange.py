@@ -85,13 +85,13 @@ _THREAD_SLOTS: Final = 64
 @final
 class Exchange:
     # Defaults live on the class: a call that finishes at once never touches them.
-    cancelled = False
-    expired = False
+    cancelled: bool = False
+    expired: bool = False
     reason: str | None = None
     failure: ProtocolError | None = None
     """What the client is told of a call that was ended from outside, and not by the client."""
     _slots: threading.Semaphore | None = None
-    is_answered = False
+    is_answered: bool = False
     """Has the call been answered for, while its handler would not end?"""
     _progress = -inf
     task: asyncio.Task[Any] | None = None
@@ -190,8 +190,8 @@ class Exchange:
 class _SilentSink:
     """What a call has for an exchange once it is over: silence. It also keeps calls free of reference cycles."""
 
-    cancelled = True
-    expired = False
+    cancelled: bool = True
+    expired: bool = False
     rounds = None
     loop = None
     ticket = None

@@ -52,7 +52,7 @@ class Handler:
     def __init__(self, fn: Callable[..., Any], *, inline: bool = False) -> None:
         if not callable(fn):
             raise DeclarationError(f"a handler is a function, not {type(fn).__name__}")
-        self.fn = fn
+        self.fn: Callable[..., Any] = fn
         bare = _bare(fn)
         if inspect.isasyncgenfunction(bare):
             self.mode: Mode = "stream"

@@ -70,7 +70,7 @@ class InputRounds:
         self._waiting: list[asyncio.Future[Any]] = []
         self._quiet = 0
         self._steps = 0
-        self.suspended = False
+        self.suspended: bool = False
 
     def admit_early(self, key: str) -> None:
         """Let the question with this key take the answer that came with the call, unasked, if there is one."""

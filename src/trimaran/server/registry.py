@@ -56,8 +56,8 @@ class EncodedPage(Generic[E]):
     __slots__ = ("entries", "next_cursor")
 
     def __init__(self, entries: list[E], next_cursor: str | None) -> None:
-        self.entries = entries
-        self.next_cursor = next_cursor
+        self.entries: list[E] = entries
+        self.next_cursor: str | None = next_cursor
 
 
 @final
@@ -102,7 +102,7 @@ class Registry(Generic[E]):
         self._listeners: list[Callable[[], None]] = []
         self._lock = threading.RLock()
         self._last_place = 0
-        self.version = 0
+        self.version: int = 0
         """Grows with every change."""
         self._guarded = (-1, False)
 

@@ -225,7 +225,7 @@ class OutputMismatch(Exception):
 
     def __init__(self, message: str, told: str = "") -> None:
         super().__init__(message)
-        self.told = told or message
+        self.told: str = told or message
 
 
 def _check(value: Any, output: Validator) -> None:

@@ -134,12 +134,12 @@ class Server:
         self.info: Implementation = _implementation(name, version, callbacks, title, description, website_url, icons)
         self.instructions: str | None = instructions if instructions is not None else _instructions_of(callbacks)
         self.expose_internal_errors = expose_internal_errors
-        self.page_size = _positive("page_size", page_size)
-        self.limits = _limits(limits, limit_options)
+        self.page_size: int = _positive("page_size", page_size)
+        self.limits: Limits = _limits(limits, limit_options)
         self.min_log_level: str = min_log_level
-        self.on_set_level = on_set_level or getattr(callbacks, "set_log_level", None)
+        self.on_set_level: Callable[..., object] | None = on_set_level or getattr(callbacks, "set_log_level", None)
         self.on_roots_changed = on_roots_changed
-        self.init = init or getattr(callbacks, "init", None)
+        self.init: Callable[..., object] | None = init or getattr(callbacks, "init", None)
         self.init_arg = init_arg
         if min_log_level not in LOG_LEVELS:
             raise DeclarationError(f"there is no log level {min_log_level!r}; use one of {', '.join(LOG_LEVELS)}")
@@ -169,26 +169,26 @@ class Server:
         self._holders = 0
         self._is_serving = False
 
-        self.threads = ThreadPool(self.limits.tool_threads)
-        self.changes = Changes()
-        self.notify = Notify(self.changes)
+        self.threads: ThreadPool = ThreadPool(self.limits.tool_threads)
+        self.changes: Changes = Changes()
+        self.notify: Notify = Notify(self.changes)
         self.tools: Registry[ToolEntry] = Registry("tool", self.info.name)
         self.resources: Registry[ResourceEntry] = Registry("resource", self.info.name)
         self.templates: Registry[TemplateEntry] = Registry("resource template", self.info.name)
         self.prompts: Registry[PromptEntry] = Registry("prompt", self.info.name)
         self.completions: Registry[CompletionEntry] = Registry("completion", self.info.name)
-        self.writer = Writer(self.info, enc_hook)
-        self.voice = ModernVoice(self.writer, self._sealed, input_ttl=self.limits.input_ttl)
+        self.writer: Writer = Writer(self.info, enc_hook)
+        self.voice: ModernVoice = ModernVoice(self.writer, self._sealed, input_ttl=self.limits.input_ttl)
         self.sessions: Any = None
         """The legacy sessions, once the server is served to legacy clients."""
-        self.custom_routes = CustomRoutes()
+        self.custom_routes: CustomRoutes = CustomRoutes()
         self.read_undeclared: Callable[[str, Context], Awaitable[Any]] | None = None
         """Reads resources that are declared nowhere; None if there is no such resource. For proxies."""
         self.mounted: list[Server] = []
         """The servers that are mounted here; they start and stop with this one."""
         self.dependency_overrides: dict[Callable[..., Any], Callable[..., Any]] = {}
         """Functions that take the place of dependencies, for tests: `dependency_overrides[get_db] = fake_db`."""
-        self.dispatcher = Dispatcher(self, self._startup, cache_ttl=cache_ttl, cache_scope=cache_scope)
+        self.dispatcher: Dispatcher = Dispatcher(self, self._startup, cache_ttl=cache_ttl, cache_scope=cache_scope)
         self.tools.watch(lambda: self._changed("tools"))
         self.prompts.watch(lambda: self._changed("prompts"))
         self.resources.watch(lambda: self._changed("resources"))

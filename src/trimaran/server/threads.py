@@ -42,9 +42,9 @@ class Ticket:
     __slots__ = ("since", "size", "waited")
 
     def __init__(self, size: int) -> None:
-        self.size = size
+        self.size: int = size
         """Threads there are; all of them were busy."""
-        self.since = time.monotonic()
+        self.since: float = time.monotonic()
         self.waited: float | None = None
         """Seconds until it had a thread; None while it has none."""
 

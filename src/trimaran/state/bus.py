@@ -50,9 +50,9 @@ class BusListener:
     def __init__(
         self, topics: Iterable[str], receive: Callable[[BusMessage], None], gap: Callable[[str], None]
     ) -> None:
-        self.topics = tuple(dict.fromkeys(topics))
-        self.receive = receive
-        self.gap = gap
+        self.topics: tuple[str, ...] = tuple(dict.fromkeys(topics))
+        self.receive: Callable[[BusMessage], None] = receive
+        self.gap: Callable[[str], None] = gap
 
 
 @final
@@ -68,7 +68,7 @@ class Switchboard:
         self._close_topic = close_topic
         self._listeners: dict[str, set[BusListener]] = {}
         self.overflowed = 0
-        self.poisoned = 0
+        self.poisoned: int = 0
 
     def __len__(self) -> int:
         return len(self._listeners)

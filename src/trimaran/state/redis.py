@@ -113,9 +113,9 @@ end
 @final
 class _Script:
     def __init__(self, text: str, *, writes: bool = True) -> None:
-        self.text = _NOW + text
+        self.text: str = _NOW + text
         self.writes = writes
-        self.sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+        self.sha: str = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
 
 _SESSION_PUT: Final = _Script("""
@@ -554,7 +554,7 @@ class _Database(Database):
         no_pause = importlib.import_module("redis.backoff").NoBackoff
         self.failures: Final = (self._errors.RedisError, OSError, TimeoutError)
         super().__init__(_without_password(url))
-        self.prefix = f"trimaran:{{{namespace}}}:"
+        self.prefix: str = f"trimaran:{{{namespace}}}:"
         self.timeout = timeout
         options: dict[str, Any] = {
             "socket_timeout": timeout,
@@ -563,6 +563,8 @@ class _Database(Database):
             # running it twice is safe. It must mend no error either: two tasks that share a connection would both reconnect.
             "retry": retry.Retry(no_pause(), 0, supported_errors=()),
         }
+        self.client: Any
+        self.listener: Any
         self.client, self.listener, self._open = _connect(url, options)
         self._free = asyncio.Semaphore(_MAX_CONNECTIONS)
         self._is_checked = False

@@ -128,7 +128,7 @@ class _Lane:
         self._connection: Connection | None = None
         self._identity: object = None
         self._checked_at = 0.0
-        self.generation = 0
+        self.generation: int = 0
         """Counts the files opened: a file that replaced another has none of its data."""
         self.flushes: bool | None = None
         """Whether writes are flushed to the disk, as last set."""
@@ -214,7 +214,7 @@ class _Database(Database):
         self.clock = clock
         self._timeout = timeout
         # A read does not wait for a write that waits for a lock.
-        self.reader = _Lane(path, timeout, "trimaran store reads", self._translate)
+        self.reader: _Lane = _Lane(path, timeout, "trimaran store reads", self._translate)
         self._writer = _Lane(path, timeout, "trimaran store writes", self._translate)
         self._waiting = 0
 

@@ -282,6 +282,7 @@ class Replayer:
         self._path = path
         self._mask = _Mask(redact)
         self._is_strict = order == "strict"
+        self.header: dict[str, Any]
         self.header, self._entries = _read(path)
         """The first line of the file."""
         self._ids: dict[Any, Any] = {}
@@ -289,7 +290,7 @@ class Replayer:
         self._owner: Owner | None = None
         self._ended: str | None = "it was not opened"
         self._failure: str | None = None
-        self.transcript = Transcript()
+        self.transcript: Transcript = Transcript()
         """The messages of this session, from both sides."""
 
     async def open(self, owner: Owner) -> None:

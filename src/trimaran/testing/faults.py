@@ -231,7 +231,7 @@ class FaultChannel:
     def __init__(self, channel: Any, plan: Iterable[Fault] = ()) -> None:
         self._target = channel
         self._inner: Channel = channel_to(channel)
-        self.plan = list(plan)
+        self.plan: list[Fault] = list(plan)
         self.happened: list[str] = []
         self._out = _Lane("out", self.plan, self.happened.append)
         self._in = _Lane("in", self.plan, self.happened.append)

@@ -61,7 +61,7 @@ class ScriptedPeer:
         self._is_hung_up = False
         self._ended: str | None = "the script was not opened"
         self._failure: str | None = None
-        self.transcript = Transcript()
+        self.transcript: Transcript = Transcript()
         """All that was said, by both sides; `print` it to see what went on."""
 
     # Writing the script

@@ -47,7 +47,7 @@ class AsgiResponder:
     __slots__ = ("_gone", "_receive", "_send", "scope")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.scope = scope
+        self.scope: Scope = scope
         self._receive = receive
         self._send = send
         self._gone = False

@@ -26,7 +26,7 @@ class ByteQueue(asyncio.Queue["bytes | None"]):
     def __init__(self, most: int = 1000, most_bytes: int = _MOST_BYTES) -> None:
         super().__init__(most)
         self._most_bytes = most_bytes
-        self.held_bytes = 0
+        self.held_bytes: int = 0
 
     def full(self) -> bool:
         return super().full() or self.held_bytes >= self._most_bytes

@@ -17,6 +17,7 @@ from trimaran.protocol.inbound import (
     IncomingCall,
     IncomingNotification,
     IncomingReply,
+    MessageReader,
     RequestId,
     check_batch,
     read_cancellation,
@@ -73,10 +74,10 @@ class Duplex:
         self.write = write
         self.principal = principal
         """The caller of every call from now on."""
-        self.sink = _Sink(write)
-        self.running_calls = RunningCalls(server.limits)
-        self.reader = server.dispatcher.reader(legacy=legacy is not None)
-        self.legacy = legacy(self) if legacy is not None else None
+        self.sink: _Sink = _Sink(write)
+        self.running_calls: RunningCalls = RunningCalls(server.limits)
+        self.reader: MessageReader = server.dispatcher.reader(legacy=legacy is not None)
+        self.legacy: LegacyHalf | None = legacy(self) if legacy is not None else None
         self._unsent = self._unsent_bytes = 0
         self._held: list[bytes] | None = None
         self._starting: dict[RequestId, bool] = {}

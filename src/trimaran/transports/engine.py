@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast, final
 
 from trimaran.errors import ConfigError, ProtocolError
 from trimaran.protocol.headers import HeaderLookup
-from trimaran.protocol.inbound import Batch, IncomingCall, IncomingNotification, IncomingReply, Message
+from trimaran.protocol.inbound import Batch, IncomingCall, IncomingNotification, IncomingReply, Message, MessageReader
+from trimaran.protocol.outbound import Writer
 from trimaran.protocol.sse import COMMENT, encode_event
 from trimaran.server.access import InsufficientScope
 from trimaran.server.exchange import SENT, Exchange
@@ -268,10 +269,10 @@ class HttpRequestHead:
 class HttpSink:
     """The stream of one call: nothing until the first message, then SSE, up to `budget` bytes."""
 
-    finished = False
-    is_untouched = True
+    finished: bool = False
+    is_untouched: bool = True
     """Nothing has been sent: the answer may still be plain JSON."""
-    has_sent = True
+    has_sent: bool = True
     """See `KeepAliveStream`."""
     _writing = False
     _is_gone = False
@@ -363,7 +364,7 @@ class Engine:
         health: HealthRoutes | None = None,
     ) -> None:
         self.server = server
-        self.path = "/" + path.strip("/")
+        self.path: str = "/" + path.strip("/")
         self.guard = guard
         self.legacy = legacy
         self._admission = None
@@ -371,29 +372,29 @@ class Engine:
             from .admission import Admission
 
             self._admission = Admission(auth, rate_limit, public_url=public_url, path=self.path)
-        self.reader = server.dispatcher.reader(legacy=legacy is not None)
-        self.running_calls = RunningCalls(server.limits)
-        self.writer = server.writer
+        self.reader: MessageReader = server.dispatcher.reader(legacy=legacy is not None)
+        self.running_calls: RunningCalls = RunningCalls(server.limits)
+        self.writer: Writer = server.writer
         self._voice = server.voice
         self._handlers = server.dispatcher.handlers
         self._limits = server.limits
-        self.bodies = BodyBudget(server.limits.max_incoming_body_bytes, server.limits.max_body_bytes)
+        self.bodies: BodyBudget = BodyBudget(server.limits.max_incoming_body_bytes, server.limits.max_body_bytes)
         self._paths = {self.path, self.path + "/"} if self.path != "/" else {"/", ""}
         self._accepts: dict[str | None, tuple[bool, bool]] = {}
         self._types: dict[str | None, bool] = {None: True, "application/json": True}
-        self.keep_alive = KeepAlive(server.limits.keep_alive, self.spawn)
+        self.keep_alive: KeepAlive = KeepAlive(server.limits.keep_alive, self.spawn)
         self._routes: Mapping[tuple[str, str], Route] = legacy.routes() if legacy is not None else {}
         self._route_paths = frozenset(path for _, path in self._routes)
         server.custom_routes.reserve({*self._paths, *self._route_paths})
         self._tasks: set[asyncio.Task[None]] = set()
-        self.closing = False
-        self.is_started = False
+        self.closing: bool = False
+        self.is_started: bool = False
         """`start` has run. A mounted app may be served without it."""
-        self.since = time.monotonic()
+        self.since: float = time.monotonic()
         """The time of `start`, or of construction."""
         self.may_stream = True
         """Plain JSON-RPC over HTTP never streams, so its clients need not accept event streams."""
-        self.listeners = 0
+        self.listeners: int = 0
         """Open `subscriptions/listen` calls."""
         self.tls_failures = 0
         """TLS connections that failed, as the carrier counts them."""

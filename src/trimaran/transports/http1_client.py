@@ -72,11 +72,11 @@ class PlainResponse:
     def __init__(self, url: str, head: ResponseHead, line: _Line) -> None:
         self.url = url
         self.head = head
-        self.status = head.status
-        self.reason = head.reason
-        self.headers = head.headers
-        self.length = head.length
-        self.is_complete = False
+        self.status: int = head.status
+        self.reason: str = head.reason
+        self.headers: Mapping[str, str] = head.headers
+        self.length: int | None = head.length
+        self.is_complete: bool = False
         self._line = line
         self._waiting: deque[bytes] = deque()
         self._size = 0
@@ -151,8 +151,8 @@ class _Line(asyncio.Protocol):
         self._url = ""
         self._is_paused = False
         self._is_aborted = False
-        self.is_open = False
-        self.usable_until = 0.0
+        self.is_open: bool = False
+        self.usable_until: float = 0.0
 
     async def request(self, url: str, data: bytes) -> PlainResponse:
         """Send a request and wait for the head of its answer."""

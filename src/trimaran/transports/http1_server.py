@@ -65,7 +65,7 @@ class Http1Server:
     ) -> None:
         self.engine = engine
         self.host = host
-        self.port = port
+        self.port: int = port
         self._tls = tls
         self._backlog = backlog
         self._reuse_port = reuse_port
@@ -74,12 +74,12 @@ class Http1Server:
         self._swept = 0.0
         self.connections: set[Any] = set()
         """All open connections, also those in a TLS handshake."""
-        self.is_ending = False
+        self.is_ending: bool = False
         """Each answer is the last on its connection."""
-        self.max_header_bytes = engine.server.limits.max_header_bytes
-        self.now = 0.0
+        self.max_header_bytes: int = engine.server.limits.max_header_bytes
+        self.now: float = 0.0
         """The time of the last tick: enough to tell idle from busy."""
-        self.date = b""
+        self.date: bytes = b""
         """The Date header, renewed every second."""
 
     async def start(self) -> None:

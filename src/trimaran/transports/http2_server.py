@@ -146,7 +146,8 @@ class Http2Connection(asyncio.Protocol):
         self._ready: deque[_Stream] = deque()
         self._backlog = b""
         limit = server.max_header_bytes
-        self.h2 = connection = _Frames(_CONFIG)
+        self.h2: _Frames = _Frames(_CONFIG)
+        connection = self.h2
         connection.local_settings = Settings(
             client=False,
             initial_values={
@@ -506,23 +507,25 @@ class _Stream:
 
     scheme = "https"
     task: Task[None] | None = None
-    is_running = False
-    lingers_since = 0.0
+    is_running: bool = False
+    lingers_since: float = 0.0
     """Since when the rest of its request is dropped."""
     is_whole = False
     """The request is complete, or is not read further."""
     has_ended = False
     """The client has ended its side."""
-    is_started = False
+    is_started: bool = False
     """The answer has begun."""
-    is_answered = False
+    is_answered: bool = False
     """The answer is complete."""
     is_sent = False
     """The whole answer has been handed over."""
-    is_gone = False
-    method = path = query = ""
-    head_size = 0
-    size = 0
+    is_gone: bool = False
+    method: str = ""
+    path: str = ""
+    query: str = ""
+    head_size: int = 0
+    size: int = 0
     """Bytes that wait to be sent."""
     _drained: asyncio.Future[None] | None = None
     _watchers: set[Callable[[], None]] | None = None
@@ -532,8 +535,8 @@ class _Stream:
         self._connection = connection
         self.number = number
         self.headers: dict[str, str] = {}
-        self.body = bytearray()
-        self.since = connection.server.now
+        self.body: bytearray = bytearray()
+        self.since: float = connection.server.now
         self._unsent: deque[memoryview] = deque()
 
     # The request

@@ -105,7 +105,7 @@ class HttpWire:
         cookies: bool = False,
         tap: Tap | None = None,
     ) -> None:
-        self.url = url
+        self.url: str = url
         self._tap = tap
         self.max_bytes = max_bytes
         self._auth = auth

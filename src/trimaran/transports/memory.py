@@ -44,7 +44,7 @@ class MemoryChannel:
     ) -> None:
         self._incoming = ByteQueue(capacity)
         self._duplex = Duplex(server, self._incoming.put, legacy=legacy, principal=principal)
-        self.closed = False
+        self.closed: bool = False
 
     async def send(self, message: bytes) -> None:
         if not self.closed:

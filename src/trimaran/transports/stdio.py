@@ -49,8 +49,8 @@ class StdioPipes:
     __slots__ = ("stdin", "stdout")
 
     def __init__(self, stdin: int, stdout: int) -> None:
-        self.stdin = stdin
-        self.stdout = stdout
+        self.stdin: int = stdin
+        self.stdout: int = stdout
 
 
 _taken: StdioPipes | None = None

@@ -76,7 +76,7 @@ class Certificates:
         self._files: dict[str, str] = {}
         self._stamp: Stamp = ()
         if isinstance(tls, ssl.SSLContext):
-            self.context = tls
+            self.context: ssl.SSLContext = tls
         else:
             self._files, self._password = _read_options(tls)
             self._stamp = self._look()

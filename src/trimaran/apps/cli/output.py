@@ -61,11 +61,11 @@ class Screen:
 
     def __init__(self, *, quiet: bool = False, out: TextIO | None = None, err: TextIO | None = None) -> None:
         self.quiet = quiet
-        self.out = _console(out or sys.stdout)
-        self.err = _console(err or sys.stderr)
-        self.files_on = self.out
+        self.out: Console = _console(out or sys.stdout)
+        self.err: Console = _console(err or sys.stderr)
+        self.files_on: Console = self.out
         """Where the names of saved files are printed."""
-        self.progress = ProgressView(self)
+        self.progress: ProgressView = ProgressView(self)
 
     # stdout
 

@@ -337,10 +337,12 @@ class _Worker:
         self.number = number
         self.awaited: set[Id] = set()
         """Replies of the replay that are still to come."""
-        self.has_ended = False
+        self.has_ended: bool = False
         self._front = front
         self._writing = threading.Lock()
-        self.process = subprocess.Popen(_python(words), stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603 - our own command line
+        self.process: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603 - our own command line
+            _python(words), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
         self._thread = threading.Thread(target=self._listen, name=f"trimaran-worker-{number}", daemon=True)
 
     def start(self, replay: Sequence[tuple[str, Any]]) -> None:

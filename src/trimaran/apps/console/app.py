@@ -60,7 +60,7 @@ __all__ = ["ConsoleApp", "run_console"]
 _TICK: Final = 0.1  # seconds between two drawings
 _BROKEN: Final = 70  # as the other commands end after a mistake of ours
 # The terminal went away, or somebody wants an end; Windows knows no SIGHUP.
-_ENDS: Final = [number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None]
+_ENDS: Final = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 @final
@@ -77,9 +77,8 @@ class ConsoleApp(App[None]):
         typed_ahead: What the person typed before the console was there.
     """
 
-    TITLE = "trimaran"
-    CSS_PATH = "console.tcss"
-    ENABLE_COMMAND_PALETTE = False
+    TITLE: str | None = "trimaran"
+    ENABLE_COMMAND_PALETTE: ClassVar[bool] = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q", "quit", "Quit", show=False, priority=True),
         Binding("ctrl+c", "interrupt", "Cancel", show=False, priority=True),
@@ -97,8 +96,8 @@ class ConsoleApp(App[None]):
         open_page: Callable[[str], bool] | None = None,
         typed_ahead: str = "",
     ) -> None:
-        super().__init__()
-        self.is_broken = False
+        super().__init__(css_path="console.tcss")
+        self.is_broken: bool = False
         """True if a mistake of ours ended the console."""
         self._changes = 1
         self._told = 0
@@ -111,8 +110,8 @@ class ConsoleApp(App[None]):
             on_sample=self._sample if model else None,
         )
         self.conversation: Conversation | None = _open_model(model, self.host) if model else None
-        self.pages = Pages()
-        self.transcript = TranscriptView()
+        self.pages: Pages = Pages()
+        self.transcript: TranscriptView = TranscriptView()
         self._pictures = pictures
         self._history = History(history)
         self._choices = Choices(id="choices", compact=True)

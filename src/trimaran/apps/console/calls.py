@@ -54,11 +54,11 @@ class CallView:
         self._what = Text().append(in_one_line(name, 200), style="bold")
         if arguments:
             self._what.append(f" {in_one_line(_told(arguments), _LONGEST)}")
-        self.bar = Bar()
-        self.is_over = False
+        self.bar: Bar = Bar()
+        self.is_over: bool = False
         self._name = name
         self._arguments = arguments
-        self.entries = place.transcript.add(self._marked("▸", "yellow"), self.bar.drawn())
+        self.entries: list[TranscriptEntry] = place.transcript.add(self._marked("▸", "yellow"), self.bar.drawn())
 
     def _marked(self, mark: str, style: str) -> Text:
         return Text().append(f"{mark} ", style=style).append_text(self._what)

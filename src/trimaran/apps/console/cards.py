@@ -59,7 +59,7 @@ class Card(ModalScreen[T], Generic[T]):
         super().__init__()
         self._settle = settle
         self._touched: float | None = None  # until it can be seen
-        self.is_armed = True
+        self.is_armed: bool = True
         """False: the person was typing, and the next key may still be part of that."""
         self.covers_prompt = False
         """True: the person was at the prompt when the card came, so early keys belong there."""

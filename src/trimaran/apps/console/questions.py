@@ -46,7 +46,7 @@ class QuestionCard(Card[None]):
     def __init__(self, question: Question, *, settle: float = SETTLE) -> None:
         super().__init__(settle=settle)
         self.question = question
-        self.is_never = False
+        self.is_never: bool = False
         """True if every further question of this server is declined."""
 
     def on_screen_resume(self) -> None:

@@ -59,9 +59,9 @@ class TranscriptEntry:
     __slots__ = ("has_gap", "kind", "lines", "part")
 
     def __init__(self, part: RenderableType, kind: Kind, *, has_gap: bool) -> None:
-        self.part = part
+        self.part: RenderableType = part
         self.kind: Kind = kind
-        self.has_gap = has_gap
+        self.has_gap: bool = has_gap
         self.lines: list[Strip] = []
 
 
@@ -154,7 +154,7 @@ class TranscriptView(ScrollView, can_focus=False):
         """After a change: where entries begin, how long it all is, and where we stand."""
         heights = [len(entry.lines) for entry in self._entries]
         self._starts = list(itertools.accumulate(heights, initial=0))[:-1]
-        self.virtual_size = Size(self._width, sum(heights))
+        self.virtual_size: Size = Size(self._width, sum(heights))
         self.refresh()
         if self._follows:
             # Now, so that nothing flickers; and after the layout, which may have other ideas while a scrollbar comes or goes.

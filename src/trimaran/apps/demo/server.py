@@ -27,7 +27,7 @@ from .flags import chart, hoist
 
 __all__ = ["server"]
 
-server = Server(
+server: Server = Server(
     "port-trimaran",
     title="Port Trimaran",
     version="1.0.0",
@@ -81,7 +81,7 @@ class Harbour:
         self.berths.pop(berth, None)
 
 
-harbour = Harbour(
+harbour: Harbour = Harbour(
     boats={
         boat.name.lower(): boat
         for boat in (Boat("Tern", "trimaran", 9.2), Boat("Albatross", "schooner", 21.0), Boat("Puffin", "dinghy", 3.4))

@@ -64,7 +64,7 @@ __all__ = [
     "forward",
 ]
 
-log = logging.getLogger("trimaran.ext.apps")
+log: logging.Logger = logging.getLogger("trimaran.ext.apps")
 
 VERSION: Final = "2026-01-26"
 """The revision of the dialect."""
@@ -227,7 +227,7 @@ class Bridge:
             context: The host's theme, locale, displayMode, availableDisplayModes and so on.
         """
         self.server = server
-        self.state = "new"
+        self.state: str = "new"
         self.app_info: Mapping[str, Json] = {}
         self.app_capabilities: Mapping[str, Json] = {}
         self.context: dict[str, Json] = dict(context or {})

@@ -24,7 +24,7 @@ from .policy import Csp, allow_attribute
 
 __all__ = ["CAPABILITY", "View", "for_model", "may_app_call", "read_view", "view_from"]
 
-log = logging.getLogger("trimaran.ext.apps")
+log: logging.Logger = logging.getLogger("trimaran.ext.apps")
 
 CAPABILITY: Final[dict[str, Json]] = {"extensions": {IDENTIFIER: {"mimeTypes": [MIME_TYPE]}}}
 """The capability of a host that shows views: `connect(target, capabilities=CAPABILITY)`."""

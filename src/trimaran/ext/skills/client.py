@@ -49,7 +49,7 @@ from .frontmatter import Unreadable, read_frontmatter, same
 
 __all__ = ["Skill", "SkillContent", "SkillRejected", "SkillTampered", "SkillsClient"]
 
-log = logging.getLogger("trimaran.client")
+log: logging.Logger = logging.getLogger("trimaran.client")
 
 Reason: TypeAlias = Literal["digest", "size", "frontmatter", "unlisted", "contents"]
 
@@ -103,7 +103,7 @@ class Skill:
 
     def __init__(self, entry: SkillEntry, owner: SkillsClient) -> None:
         self._owner = owner
-        self.uri = entry.uri
+        self.uri: str = entry.uri
         """Of its SKILL.md. With the server it came from, this is what identifies the skill; a name may occur twice."""
         self.frontmatter: Mapping[str, Json] = entry.frontmatter
         """What its author wrote at the head of SKILL.md. Nothing in it grants a permission."""
@@ -111,7 +111,7 @@ class Skill:
         """Every file, the SKILL.md included; None for a skill that is made on demand, which this client does not read."""
         if entry.resources != "dynamic":
             self.resources = tuple(entry.resources)
-        self.origin = owner.label
+        self.origin: str | None = owner.label
         """The label that its SkillsClient was given."""
         self._files = {file.uri: file for file in self.resources or ()}
 

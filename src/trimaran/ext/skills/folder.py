@@ -143,7 +143,7 @@ class _Node:
 @final
 class Folder:
     def __init__(self, root: str | os.PathLike[str]) -> None:
-        self.root = Path(root)
+        self.root: Path = Path(root)
         if not self.root.is_dir():
             raise DeclarationError(f"{self.root} is not a folder; name the one that holds your skills")
         self._real = self.root.resolve()

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Skills"]
 
-log = logging.getLogger("trimaran.server")
+log: logging.Logger = logging.getLogger("trimaran.server")
 
 # Of a page. An entry is never split, and a thousand entries of 512 files each would be no message any client takes.
 _PAGE_FILES: Final = 4096

@@ -54,7 +54,7 @@ class AnonymousLimits:
         """Oldest first."""
         self._entering: Counter[str] = Counter()
         self._count = 0
-        self.refused = 0
+        self.refused: int = 0
         """How many were refused, or gave way, since the start."""
         self._last_refused: float | None = None
 

@@ -129,7 +129,7 @@ class Tasks:
             raise ConfigError(f"lease is a positive number of seconds, not {lease!r}")
         for name, value in (("ttl", ttl), ("poll", poll), ("lease", lease)):
             check_seconds(name, value)
-        self.records = TaskRecords(ttl=ttl, poll=poll, most_per_owner=most_per_caller)
+        self.records: TaskRecords = TaskRecords(ttl=ttl, poll=poll, most_per_owner=most_per_caller)
         self._scheduler = Scheduler(self.records, lease=float(lease), runner=runner)
         self._heard: dict[str, None] = {}
         self._server: Server | None = None

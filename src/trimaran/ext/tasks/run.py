@@ -36,6 +36,7 @@ from .saved_call import started
 from .voice import TaskLost, TaskSink, TaskVoice
 
 if TYPE_CHECKING:
+    from .records import TaskRecords
     from .scheduler import Scheduler
 
 __all__ = ["TaskRun"]
@@ -61,15 +62,15 @@ class TaskRun:
     """The task as last seen; None until there is one."""
     starts = 1
     """How often the body has begun, this time included, since it last got further."""
-    worker = ""
+    worker: str = ""
     """Whose the lease is: a name for this run alone."""
-    renewed = 0.0
+    renewed: float = 0.0
     """When the lease was last asked for, by our clock: it lasts at least from then."""
-    is_ours = True
+    is_ours: bool = True
     """False when the task was lost, or ended from outside: nothing may be written."""
-    is_ending = False
+    is_ending: bool = False
     """The body is done, and its result is being written."""
-    is_leaving = False
+    is_leaving: bool = False
     """The body is being stopped for another process to go on."""
     _end_of_life: asyncio.TimerHandle | None = None
 
@@ -87,7 +88,7 @@ class TaskRun:
         place: str = "",
     ) -> None:
         self._scheduler = scheduler
-        self.records = scheduler.records
+        self.records: TaskRecords = scheduler.records
         self._serve = serve
         self._draft = draft
         self._timeout = None if timeout == inf else timeout
@@ -97,9 +98,9 @@ class TaskRun:
         self.place = place
         """Where an anonymous call came from."""
         # The request's own exchange ends with its answer; what goes on has one to itself.
-        self.call = copy.copy(call)
-        self.voice = TaskVoice(inner, self, is_modern=call.modern)
-        self.exchange = Exchange(self.call, TaskSink(call.session), self.voice)
+        self.call: IncomingCall = copy.copy(call)
+        self.voice: TaskVoice = TaskVoice(inner, self, is_modern=call.modern)
+        self.exchange: Exchange = Exchange(self.call, TaskSink(call.session), self.voice)
         self._lock = asyncio.Lock()
         self._read: tuple[bytes, TaskJournal] = (b"", TaskJournal())
 

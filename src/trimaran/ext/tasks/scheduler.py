@@ -84,10 +84,10 @@ class Scheduler:
         self.lease = lease
         self.runner = runner
         self.running: dict[str, TaskRun] = {}
-        self.is_closing = False
-        self.closings = 0
+        self.is_closing: bool = False
+        self.closings: int = 0
         """Counts closings, so that a waiter notices one even if the scheduler has started again."""
-        self.anonymous = AnonymousLimits(records.most_per_owner)
+        self.anonymous: AnonymousLimits = AnonymousLimits(records.most_per_owner)
         self._taking: set[str] = set()
         self._fresh: dict[str, float] = {}
         """When this process first saw each task that was never claimed, by its own clock."""

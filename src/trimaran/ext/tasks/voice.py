@@ -74,10 +74,10 @@ class TaskVoice:
         """Notes of a thread, on their way to the event loop."""
         self._is_said = False
         self._steps = 0
-        self.is_quiet = asyncio.Event()
+        self.is_quiet: asyncio.Event = asyncio.Event()
         """Set while no step is under way."""
         self.is_quiet.set()
-        self.early = TaskJournal()
+        self.early: TaskJournal = TaskJournal()
         """Questions and steps from before the call became a task, if they may be needed again."""
         self.detached: asyncio.Future[None] = self._loop.create_future()
 

@@ -39,7 +39,7 @@ if sys.platform != "win32":
 
 __all__ = ["AuditLog"]
 
-logger = logging.getLogger("trimaran.permissions")
+logger: logging.Logger = logging.getLogger("trimaran.permissions")
 
 _MOST_WAITING: Final = 10_000  # lines; some 4 MB, and minutes of a busy agent
 _BATCH: Final = 256  # lines written under one lock

@@ -51,7 +51,7 @@ class Gate:
             auto_allow: without one, allow what would be asked about (R245). Dangerous, and never the default.
         """
         self.policy = policy
-        self.standing = standing if standing is not None else RememberedAnswers()
+        self.standing: RememberedAnswers = standing if standing is not None else RememberedAnswers()
         self.attended = attended
         self.auto_allow = auto_allow
         self._audit = audit
