@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import runpy
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -35,7 +35,7 @@ def server() -> Any:
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
-async def test_numbers_are_added_for_old_clients_and_new(server: Any, era: str) -> None:
+async def test_numbers_are_added_for_old_clients_and_new(server: Any, era: Literal["modern", "legacy"]) -> None:
     async with connected(server, era=era) as client:
         result = await client.call_tool("add", {"a": 2, "b": 0.5})
         assert result.data == 2.5

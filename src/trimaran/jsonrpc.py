@@ -61,7 +61,7 @@ class Result(Struct, frozen=True):
     """The answer to a request."""
 
     id: RequestId
-    result: Any
+    result: Json
 
 
 @final

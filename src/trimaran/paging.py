@@ -10,17 +10,32 @@ A peer decides how many pages there are, so the number is bounded, and a cursor 
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any, Final, cast
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias, TypeVar, cast, overload
 
 from .errors import CODE_INVALID_REQUEST, RemoteProtocolError, TooManyPages
 
 __all__ = ["MAX_PAGES", "walk_pages"]
 
+T = TypeVar("T")
+Plain: TypeAlias = T | Awaitable[T]
+
 MAX_PAGES: Final = 1000
 """More than any server has, few enough to end soon: a thousand pages of a thousand entries."""
 
 
+@overload
+def walk_pages(
+    fetch: Callable[[str | None], Plain[tuple[Sequence[T], str | None]]], *, max_pages: int = ..., what: str = ...
+) -> AsyncIterator[T]: ...
+@overload
+def walk_pages(
+    fetch: Callable[[str | None], Plain[Sequence[T]]], *, max_pages: int = ..., what: str = ...
+) -> AsyncIterator[T]: ...
+@overload
+def walk_pages(
+    fetch: Callable[[str | None], Plain[Mapping[str, object]]], *, max_pages: int = ..., what: str = ...
+) -> AsyncIterator[Any]: ...
 async def walk_pages(
     fetch: Callable[[str | None], object], *, max_pages: int = MAX_PAGES, what: str = "the list"
 ) -> AsyncIterator[Any]:

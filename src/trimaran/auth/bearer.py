@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
@@ -28,6 +28,9 @@ from .provider import (
     logger,
 )
 from .refusal import Refused
+
+if TYPE_CHECKING:
+    from .resource import ProtectedResource
 
 __all__ = ["Bearer"]
 
@@ -158,7 +161,7 @@ class Bearer(Provider):
             raise Refused("invalid_token", "the token is bound to a key, and nothing here shows that the key is yours")
         return principal
 
-    async def authorize(self, token: str, auth: Any, request: AuthRequest) -> Principal:
+    async def authorize(self, token: str, auth: ProtectedResource, request: AuthRequest) -> Principal:
         """As the authorizer of a `ProtectedResource`: without an audience of its own, tokens must be for that resource."""
         principal = await self.verify(token)
         if not self._audiences and auth.resource not in principal.audience:

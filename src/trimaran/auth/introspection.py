@@ -7,7 +7,7 @@ import base64
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Literal, final
+from typing import TYPE_CHECKING, Any, Final, Literal, final
 from urllib.parse import quote_plus, urlencode
 
 from trimaran.durations import check_seconds
@@ -20,6 +20,9 @@ from .jwks import check_url
 from .principal import Principal
 from .provider import AuthRequest, Fetch, Provider, logger
 from .refusal import Refused
+
+if TYPE_CHECKING:
+    from .resource import ProtectedResource
 
 __all__ = ["Introspection"]
 
@@ -116,7 +119,7 @@ class Introspection(Provider):
     async def identify(self, request: AuthRequest) -> Principal | None:
         return await self._bearer.identify(request)
 
-    async def authorize(self, token: str, auth: Any, request: AuthRequest) -> Principal:
+    async def authorize(self, token: str, auth: ProtectedResource, request: AuthRequest) -> Principal:
         """As the authorizer of a `ProtectedResource`: without an audience of its own, tokens must be for that resource."""
         return await self._bearer.authorize(token, auth, request)
 

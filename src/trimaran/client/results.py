@@ -71,7 +71,7 @@ class ToolResult(Generic[D]):
 
     def __init__(
         self,
-        content: list[Any],
+        content: list[Json],
         structured: Json,
         is_error: bool,
         meta: dict[str, Json] | None,
@@ -79,8 +79,9 @@ class ToolResult(Generic[D]):
         *,
         unwrap: bool = False,
     ) -> None:
-        self.content: list[ContentBlock] = content
-        """The content blocks, typed; blocks of an unknown kind are mappings."""
+        self.content: list[Json] = content
+        """Content blocks: `TextContent` and so on, and a mapping for an unknown kind. `Json`, so that `content[0].text` needs
+        no isinstance where you know the tool."""
         self.structured: Json | None = None if structured is UNSET else structured
         """The structured result as sent."""
         self.is_error: bool = is_error
@@ -113,7 +114,7 @@ class ToolResult(Generic[D]):
         error.result = self
         return error
 
-    def convert_into(self, kind: Any, tool: str) -> None:
+    def convert_into(self, kind: object, tool: str) -> None:
         """Make `data` a value of the type `kind`; InvalidOutput if it does not fit. A failed result stays as it is."""
         self._is_converted = True
         if self.is_error:

@@ -21,7 +21,7 @@ import sys
 import time
 import types
 import weakref
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, final
 
 import msgspec
@@ -201,7 +201,7 @@ class Telemetry:
         self,
         client: Client,
         method: str,
-        send: Callable[[dict[str, Json]], Coroutine[Any, Any, T]],
+        send: Callable[[dict[str, Json]], Awaitable[T]],
         *,
         meta: Mapping[str, Json] | None = None,
         tool: str | None = None,
@@ -347,7 +347,7 @@ class AccessLog:
     Attach it after `Telemetry`, and its lines name the trace.
     """
 
-    def __init__(self, write: Callable[[str], Any] | None = None) -> None:
+    def __init__(self, write: Callable[[str], object] | None = None) -> None:
         self._write = logging.getLogger("trimaran.access").info if write is None else write
 
     def attach(self, server: Server) -> None:

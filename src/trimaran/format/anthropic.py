@@ -11,7 +11,7 @@ from .calls import ToolCall, build_call, get_field, items_of, not_a_call
 from .declaring import declare, fit_tool_schema, strict_schema_of
 from .definitions import AnyTool, AnyTools, Definition
 from .fit import Fit
-from .results import PDF, PICTURES, Media, Part, Shape, all_parts, build_result, json_text
+from .results import PDF, PICTURES, AnyResult, Media, Part, Shape, all_parts, build_result, json_text
 from .trees import Schema, as_schema
 
 __all__ = [
@@ -80,7 +80,7 @@ def anthropic_blocks(reply: Any) -> Iterator[Any]:
     return (block for block in items_of(reply, "content") if get_field(block, "type") == "tool_use")
 
 
-def from_anthropic_call(block: Any) -> ToolCall:
+def from_anthropic_call(block: object) -> ToolCall:
     """The call in a `tool_use` block."""
     if get_field(block, "type") not in ("tool_use", None):
         raise not_a_call(block, 'a block with "type": "tool_use"')
@@ -92,7 +92,7 @@ def from_anthropic_call(block: Any) -> ToolCall:
 # --- results
 
 
-def result_to_anthropic(result: Any, tool_use_id: str) -> Shape:
+def result_to_anthropic(result: AnyResult, tool_use_id: str) -> Shape:
     """A `tool_result` block for the user message that answers a `tool_use`. Pictures and PDF files go along."""
     parts, is_error = all_parts(result, _MEDIA.__contains__, "left out: Anthropic takes no such content from a tool")
     shape: Shape = {"type": "tool_result", "tool_use_id": tool_use_id}

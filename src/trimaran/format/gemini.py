@@ -13,7 +13,7 @@ from .calls import ToolCall, build_call, get_field, items_of
 from .declaring import declare, fit_tool_schema
 from .definitions import AnyTool, AnyTools, Definition
 from .fit import Fit
-from .results import PDF, Media, Part, Shape, build_result, is_told, json_text, parts_of, read_result
+from .results import PDF, AnyResult, Media, Part, Shape, build_result, is_told, json_text, parts_of, read_result
 from .trees import Schema, as_schema
 
 __all__ = [
@@ -85,7 +85,7 @@ def gemini_blocks(reply: Any) -> Iterator[Any]:
                 yield part
 
 
-def from_gemini_call(part: Any) -> ToolCall:
+def from_gemini_call(part: object) -> ToolCall:
     """The call in a part with a `functionCall`, or in that `functionCall` itself."""
     inner = get_field(part, "functionCall", "function_call")
     call = part if inner is None else inner
@@ -95,7 +95,7 @@ def from_gemini_call(part: Any) -> ToolCall:
 # --- results
 
 
-def result_to_gemini(result: Any, name: str, call_id: str = "") -> Shape:
+def result_to_gemini(result: AnyResult, name: str, call_id: str = "") -> Shape:
     """The part with a `functionResponse` that answers a `functionCall`. Pictures and PDF files go along.
 
     The response is `{"output": ...}`, or `{"error": ...}` for a failed call: the structured content where the text says

@@ -12,7 +12,7 @@ from .calls import ToolCall, build_call, get_field, items_of, not_a_call
 from .declaring import declare, fit_description, fit_tool_schema, strict_schema_of
 from .definitions import AnyTool, AnyTools, Definition
 from .fit import Fit
-from .results import PDF, PICTURES, Media, Part, Shape, all_parts, build_result, json_text
+from .results import PDF, PICTURES, AnyResult, Media, Part, Shape, all_parts, build_result, json_text
 from .trees import Schema, as_schema
 
 __all__ = [
@@ -142,7 +142,7 @@ def responses_blocks(reply: Any) -> Iterator[Any]:
     return (item for item in items_of(reply, "output") if get_field(item, "type") == "function_call")
 
 
-def from_openai_call(call: Any) -> ToolCall:
+def from_openai_call(call: object) -> ToolCall:
     """The call in an entry of `tool_calls` (Chat Completions), or in a `function_call` item (Responses)."""
     function = get_field(call, "function")
     if function is None:
@@ -167,7 +167,7 @@ def from_openai_call(call: Any) -> ToolCall:
 # --- results
 
 
-def _openai_parts(result: Any, takes: Callable[[str], bool], why: str) -> list[Part]:
+def _openai_parts(result: AnyResult, takes: Callable[[str], bool], why: str) -> list[Part]:
     parts, is_error = all_parts(result, takes, why)
     if is_error:
         first = next((number for number, part in enumerate(parts) if isinstance(part, str)), None)
@@ -178,7 +178,7 @@ def _openai_parts(result: Any, takes: Callable[[str], bool], why: str) -> list[P
     return parts
 
 
-def result_to_openai(result: Any, tool_call_id: str, *, media_follows: bool = False) -> Shape:
+def result_to_openai(result: AnyResult, tool_call_id: str, *, media_follows: bool = False) -> Shape:
     """The `tool` message that answers a call in Chat Completions: text only, since it takes nothing else.
 
     With `media_follows`, a notice says that the picture is in a later message: the one that `media_to_openai` makes.
@@ -189,7 +189,7 @@ def result_to_openai(result: Any, tool_call_id: str, *, media_follows: bool = Fa
     return {"role": "tool", "tool_call_id": tool_call_id, "content": content}
 
 
-def media_to_openai(*results: Any) -> Shape | None:
+def media_to_openai(*results: AnyResult) -> Shape | None:
     """A `user` message with the pictures, sounds and PDF files of these results; None if there are none.
 
     Chat Completions wants the answers to all calls of a turn first: put this message after the last of them.
@@ -210,7 +210,7 @@ def _chat_media(media: Media) -> Shape:
     return {"type": "file", "file": {"filename": "document.pdf", "file_data": url}}
 
 
-def result_to_openai_responses(result: Any, call_id: str) -> Shape:
+def result_to_openai_responses(result: AnyResult, call_id: str) -> Shape:
     """The `function_call_output` item that answers a call in Responses. Pictures and PDF files go along."""
     why = "left out: Responses takes no such content from a tool"
     parts = _openai_parts(result, _MEDIA.__contains__, why)

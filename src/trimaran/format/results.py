@@ -16,8 +16,8 @@ no provider takes. Nothing is cut here; `trimaran.host.output_limits` does that.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -68,6 +68,19 @@ Part: TypeAlias = str | Media
 Shape: TypeAlias = dict[str, Json]
 
 
+class ToolOutput(Protocol):
+    """The attributes that a `CallToolResult` and a client's `ToolResult` share."""
+
+    @property
+    def content(self) -> Sequence[object]: ...
+    @property
+    def is_error(self) -> bool: ...
+
+
+AnyResult: TypeAlias = ToolOutput | Mapping[str, object]
+"""A result of a tool, as an object or as the mapping on the wire."""
+
+
 # --- a result, whatever holds it -------------------------------------------------------------------------------------
 
 
@@ -77,16 +90,21 @@ class _Result(NamedTuple):
     is_error: bool
 
 
-def read_result(result: Any) -> _Result:
+def read_result(result: AnyResult) -> _Result:
     """The blocks as on the wire, from a CallToolResult, a client's result, or the mapping on the wire."""
+    content: Any
     if isinstance(result, Mapping):
-        wire = cast("Mapping[str, Any]", result)
-        content, structured, is_error = wire.get("content"), wire.get("structuredContent", UNSET), wire.get("isError")
+        content, structured, is_error = (
+            result.get("content"),
+            result.get("structuredContent", UNSET),
+            result.get("isError"),
+        )
     else:
         content, is_error = getattr(result, "content", None), getattr(result, "is_error", False)
         structured = getattr(result, "structured_content", UNSET)
-        if structured is UNSET and getattr(result, "structured", None) is not None:
-            structured = result.structured
+        if structured is UNSET:
+            structured = getattr(result, "structured", None)
+            structured = UNSET if structured is None else structured
     if isinstance(content, str) or not hasattr(content, "__iter__"):
         raise LocalProtocolError.invalid_params(
             f"this is no result of a tool: it has no content blocks: {str(cast('object', result))[:200]}"

@@ -79,7 +79,7 @@ class Approvals:
     def _is_attended(self) -> bool:
         return self._bridge is not None and self._bridge.is_attended
 
-    def _decide(self, act: Subject, arguments: Mapping[str, Any] | None, *, approved: bool = False) -> Decision:
+    def _decide(self, act: Subject, arguments: Mapping[str, object] | None, *, approved: bool = False) -> Decision:
         self._gate.attended = approved or self._is_attended
         return self._gate.decide(act, arguments)
 
@@ -119,20 +119,20 @@ class Approvals:
         if not decision.is_allowed:
             raise PermissionDenied(decision, note)
 
-    def forbid(self, act: Subject, arguments: Mapping[str, Any]) -> None:
+    def forbid(self, act: Subject, arguments: Mapping[str, object]) -> None:
         """Raise PermissionDenied if a rule forbids the call for certain, even before the tool is known."""
         decision = self._gate.explain(act, arguments).decision
         if decision.is_denied and decision.is_certain:
             self._record(decision, arguments)
             raise PermissionDenied(decision)
 
-    def _record(self, decision: Decision, arguments: Mapping[str, Any] | None = None) -> Decision:
+    def _record(self, decision: Decision, arguments: Mapping[str, object] | None = None) -> Decision:
         if self._audit is not None:
             self._audit.record(decision, arguments)
         return decision
 
     async def _ask(
-        self, question: Question, decision: Decision, arguments: Mapping[str, Any] | None = None
+        self, question: Question, decision: Decision, arguments: Mapping[str, object] | None = None
     ) -> Question:
         """Ask a question. If the person leaves, record that as a denial."""
         assert self._bridge is not None
@@ -142,7 +142,7 @@ class Approvals:
             self._record(replace(decision, action="deny", by="nobody"), arguments)
             raise
 
-    def _settle(self, decision: Decision, question: Question, arguments: Mapping[str, Any] | None) -> Decision:
+    def _settle(self, decision: Decision, question: Question, arguments: Mapping[str, object] | None) -> Decision:
         """The decision after a question. An unanswered question is denied, and no setting changes that."""
         if question.note:
             return self._record(replace(decision, action="deny", by="nobody"), arguments)

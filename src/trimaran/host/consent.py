@@ -28,8 +28,9 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, Literal, Self, TypeAlias, final
 from urllib.parse import urlsplit
 
+from trimaran.client.server_requests import Elicitation, Sampling
 from trimaran.errors import ConfigError, DeclarationError, Error, LocalProtocolError
-from trimaran.types import Json
+from trimaran.types import Json, Tool
 
 from .permissions import Decision, RememberedAnswers
 
@@ -71,9 +72,9 @@ class Question:
         schema: Mapping[str, Json] | None = None,
         url: str | None = None,
         tool: str | None = None,
-        arguments: Mapping[str, Any] | None = None,
+        arguments: Mapping[str, object] | None = None,
         decision: Decision | None = None,
-        request: Any = None,
+        request: Elicitation | Sampling | Tool | None = None,
     ) -> None:
         self.kind: Final = kind
         self.server: Final = server
@@ -273,7 +274,7 @@ class ConsentBridge:
     def __init__(
         self,
         *,
-        on_question: Callable[[Question], Any] | None = None,
+        on_question: Callable[[Question], object] | None = None,
         cap: float = CAP,
         most: int = MOST_WAITING,
     ) -> None:

@@ -61,7 +61,7 @@ class Field:
     own, whatever characters they hold.
     """
 
-    def __init__(self, name: str, schema: Mapping[str, Any], *, is_required: bool = False) -> None:
+    def __init__(self, name: str, schema: Mapping[str, Json], *, is_required: bool = False) -> None:
         self.name: Final = name
         self.schema: Final = schema
         self.required: Final = is_required
@@ -99,7 +99,7 @@ class Field:
             return not typed and not self.required and not self.default
         return typed is None
 
-    def read(self, typed: Typed) -> Any:
+    def read(self, typed: Typed) -> Json:
         """The value that was meant.
 
         Raises:
@@ -189,7 +189,7 @@ class Form:
         schema: As the server sent it; what is no object schema is a form without fields.
     """
 
-    def __init__(self, schema: Any) -> None:
+    def __init__(self, schema: object) -> None:
         self.schema: Final[Mapping[str, Any]] = cast("Any", schema) if isinstance(schema, Mapping) else {}
         properties: Any = self.schema.get("properties")
         listed: Any = self.schema.get("required")

@@ -804,7 +804,7 @@ class Host:
         ]
 
     async def _find_awake(
-        self, name: str, arguments: Mapping[str, Any], timeout: float | None
+        self, name: str, arguments: Mapping[str, object], timeout: float | None
     ) -> tuple[Address, float]:
         """The address of the tool, and the seconds that its server took to start.
 

@@ -18,6 +18,8 @@ from typing import Any, Final, Literal, cast, final
 
 import msgspec
 
+from trimaran.types import Json
+
 from ._annotations import is_pydantic
 from ._decode import Natives
 from .type_schemas import Describer, is_textual
@@ -38,7 +40,7 @@ class ConversionError(ValueError):
         self.reason = reason
 
 
-def schema_of(annotation: Any, *, mode: Literal["input", "output", "form"] = "input") -> Schema:
+def schema_of(annotation: object, *, mode: Literal["input", "output", "form"] = "input") -> Schema:
     """The JSON Schema of `annotation`: of what is accepted for it, of what `to_jsonable` makes of it, or of a form for it.
 
     Raises:
@@ -54,7 +56,7 @@ class Decoder:
 
     __slots__ = ("_decode", "_validator", "schema")
 
-    def __init__(self, annotation: Any) -> None:
+    def __init__(self, annotation: object) -> None:
         self.schema: Schema = schema_of(annotation)
         self._decode = Natives().decoder(annotation)
         self._validator: Validator | None = None
@@ -77,12 +79,12 @@ class Decoder:
             raise ConversionError(*split_reason(error)) from None
 
 
-def decoder_of(annotation: Any) -> Decoder:
+def decoder_of(annotation: object) -> Decoder:
     """A function that turns a JSON-decoded value into `annotation`; it raises `ConversionError`."""
     return Decoder(annotation)
 
 
-def to_jsonable(value: Any) -> Any:
+def to_jsonable(value: object) -> Json:
     """`value` as builtins ready for JSON; a TypeError names the type that has no JSON form."""
     if type(value) in _ATOMS:
         return value
@@ -92,17 +94,18 @@ def to_jsonable(value: Any) -> Any:
     return msgspec.to_builtins(value, str_keys=True, enc_hook=enc_hook)
 
 
-def enc_hook(obj: Any) -> Any:
+def enc_hook(obj: object) -> object:
     """msgspec's `enc_hook` for everything it does not encode itself: pydantic's types, paths, addresses, containers."""
     cls = cast("type[Any]", type(obj))
+    value = cast("Any", obj)
     if hasattr(cls, "__pydantic_serializer__") and hasattr(cls, "model_dump"):
-        return obj.model_dump(mode="json", by_alias=True)
+        return value.model_dump(mode="json", by_alias=True)
     if is_pydantic(cls):
         import pydantic
 
-        return pydantic.TypeAdapter(cls).dump_python(obj, mode="json", by_alias=True)
+        return pydantic.TypeAdapter(cls).dump_python(value, mode="json", by_alias=True)
     if is_textual(cls):
-        return obj.pattern if cls is re.Pattern else str(obj)
+        return value.pattern if cls is re.Pattern else str(obj)
     for plain in (str, int, float):
         if isinstance(obj, plain):
             return plain(obj)

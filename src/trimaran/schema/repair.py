@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 
 from trimaran.depth import decode_json
 from trimaran.errors import DeclarationError
+from trimaran.types import Json
 
 from .validate import Schema, Validator
 
@@ -27,7 +28,7 @@ _MAX_PARTS: Final = 5_000
 _KINDS: Final = {dict: "an object", list: "an array", bool: "a boolean", int: "an integer", float: "a number"}
 
 
-def repair(value: dict[str, Any], schema: Schema) -> tuple[dict[str, Any], list[str]]:
+def repair(value: dict[str, Json], schema: Schema) -> tuple[dict[str, Json], list[str]]:
     """`value` with stringified JSON read where `schema` wants it read, and a note for each such place.
 
     The input is never altered; when nothing was mended it is returned as it is, with no notes.

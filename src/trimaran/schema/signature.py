@@ -69,11 +69,11 @@ class ExplicitArguments:
         self.input_schema: Schema = input_schema
         self._validator = Validator(input_schema)
 
-    def arguments(self, raw: msgspec.Raw | bytes, *, notes: list[str] | None = None) -> dict[str, Any]:
+    def arguments(self, raw: msgspec.Raw | bytes, *, notes: list[str] | None = None) -> dict[str, object]:
         """The arguments in `raw`, checked and, if necessary, repaired; `notes` collects the repairs."""
         return _judge(_decoded(raw), self._validator, self.input_schema, notes)
 
-    def arguments_from(self, value: Any, *, notes: list[str] | None = None) -> dict[str, Any]:
+    def arguments_from(self, value: object, *, notes: list[str] | None = None) -> dict[str, object]:
         """The same, of arguments already decoded."""
         return _judge(value, self._validator, self.input_schema, notes)
 
@@ -115,7 +115,7 @@ class Signature:
         # A pattern or a hand-written keyword may not compile, and the author should hear of it now.
         self._validator = Validator(self.input_schema) if natives.needs_schema else None
 
-    def arguments(self, raw: msgspec.Raw | bytes, *, notes: list[str] | None = None) -> dict[str, Any]:
+    def arguments(self, raw: msgspec.Raw | bytes, *, notes: list[str] | None = None) -> dict[str, object]:
         """The keyword arguments in `raw`, a JSON object; `notes` collects the repairs.
 
         Raises:
@@ -126,7 +126,7 @@ class Signature:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return self._slowly(_decoded(raw), notes)
 
-    def arguments_from(self, value: Any, *, notes: list[str] | None = None) -> dict[str, Any]:
+    def arguments_from(self, value: object, *, notes: list[str] | None = None) -> dict[str, object]:
         """The same, of arguments already decoded from JSON."""
         # By way of bytes, so that both doors accept the same: NaN, lone surrogates and depth are settled there.
         try:
@@ -153,13 +153,13 @@ class Signature:
 
 
 def compile_signature(
-    fn: Callable[..., Any],
+    fn: Callable[..., object],
     *,
     context_types: tuple[type, ...] = (),
-    is_content: Callable[[Any], bool] = lambda annotation: False,
+    is_content: Callable[[object], bool] = lambda annotation: False,
     skip: Collection[str] = (),
     name: str | None = None,
-    returns: Any = MISSING,
+    returns: object = MISSING,
 ) -> Signature:
     """Compile the signature of a function, method, partial or callable object.
 
@@ -210,7 +210,7 @@ def compile_signature(
     )
 
 
-def inspect_handler(fn: Callable[..., Any], context_types: tuple[type, ...]) -> tuple[tuple[str, ...], str | None]:
+def inspect_handler(fn: Callable[..., object], context_types: tuple[type, ...]) -> tuple[tuple[str, ...], str | None]:
     """The context parameters and the docstring of a function whose schema is not derived."""
     inner, _ = _unwrap(fn)
     hints = _Hints(inner)
@@ -435,4 +435,4 @@ def _judge(value: Any, validator: Validator, schema: Schema, notes: list[str] | 
             if notes is not None:
                 notes += repairs
             return mended
-    raise refuse(validator.errors(value), schema)
+    raise refuse(validator.errors(cast("object", value)), schema)

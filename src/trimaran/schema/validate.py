@@ -115,7 +115,7 @@ class Validator:
     def __repr__(self) -> str:
         return f"Validator({self.schema!r})"
 
-    def is_valid(self, value: Any) -> bool:
+    def is_valid(self, value: object) -> bool:
         """Whether the schema admits `value`; the fastest question."""
         text = None
         try:
@@ -131,12 +131,12 @@ class Validator:
             return False
         return not self._violations(value, 0, text)
 
-    def first(self, value: Any) -> Violation | None:
+    def first(self, value: object) -> Violation | None:
         """The first violation, or None when the schema admits `value`."""
         violations = self._violations(value, 1)
         return violations[0] if violations else None
 
-    def errors(self, value: Any) -> list[Violation]:
+    def errors(self, value: object) -> list[Violation]:
         """The violations of `value`, at most twenty; empty when the schema admits it.
 
         Of a large value it may be only the first.
@@ -196,7 +196,7 @@ class Validator:
         return [Violation("$", "the value does not match the schema, and is too large to say where")]
 
 
-def validate(value: Any, schema: Schema | bool | None) -> list[Violation]:
+def validate(value: object, schema: Schema | bool | None) -> list[Violation]:
     """The violations of `value` under `schema`; empty when it is admitted. No schema admits anything (R82, R83, R89).
 
     To check more than once, keep a `Validator` instead.
@@ -206,7 +206,7 @@ def validate(value: Any, schema: Schema | bool | None) -> list[Violation]:
     return Validator(schema).errors(value)
 
 
-def check_object_schema(schema: Any, label: str) -> None:
+def check_object_schema(schema: object, label: str) -> None:
     """Refuse a schema whose root does not describe an object; `what` names its owner in the message (R9)."""
     if not isinstance(schema, dict):
         raise DeclarationError(

@@ -415,9 +415,7 @@ class Context(Generic[State, Lifespan]):
         return await self._ask(method, dict(params or {}), None, timeout)
 
     @overload
-    async def step(
-        self, name: str, fn: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
-    ) -> T: ...
+    async def step(self, name: str, fn: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T: ...
     @overload
     async def step(self, name: str, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T: ...
     async def step(self, name: str, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     def Depends(fn: Callable[..., T], /) -> T: ...
 
 
-def Depends(fn: Any, /) -> Any:  # noqa: N802 - the name that FastAPI and FastMCP gave it
+def Depends(fn: Callable[..., object], /) -> object:  # noqa: N802 - the name that FastAPI and FastMCP gave it
     """Mark a parameter that the server fills in: `db: Annotated[Db, Depends(get_db)]`, or `db: Db = Depends(get_db)`.
 
     `get_db` is called once per call, however many parameters need it. It may be async; it may `yield` its value, and goes

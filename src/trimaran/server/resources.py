@@ -83,13 +83,12 @@ class TemplateEntry:
         )
 
 
-class ResourceOptions(TypedDict, total=False):
-    """The keywords of `Server.resource` and `add_resource`."""
+class AnyResourceOptions(TypedDict, total=False):
+    """The keywords of everything that is declared as a resource."""
 
     name: str | None
     title: str | None
     description: str | None
-    mime_type: str | None
     annotations: Annotations | Mapping[str, Json] | None
     icons: Sequence[Icon | Mapping[str, Json]] | None
     meta: Mapping[str, Json] | None
@@ -100,6 +99,12 @@ class ResourceOptions(TypedDict, total=False):
     inline: bool
     scopes: Sequence[str]
     visible_to: VisibleTo
+
+
+class ResourceOptions(AnyResourceOptions, total=False):
+    """The keywords of `Server.resource` and `add_resource`."""
+
+    mime_type: str | None
 
 
 def compile_resource(uri: str, fn: Callable[..., object], **options: Unpack[ResourceOptions]) -> ResourceEntry:

@@ -22,11 +22,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any, Final, Literal, NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
+from typing import Final, Literal, NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
 
 from msgspec import Struct, field
 
 from trimaran.errors import Error, ProtocolError
+from trimaran.types import Json
 
 __all__ = [
     "SCHEMA",
@@ -133,8 +134,8 @@ class SessionRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The identity of the principal it belongs to, as text; empty if it belongs to nobody."""
     version: str = ""
     """The protocol revision that was negotiated."""
-    capabilities: dict[str, Any] = field(default_factory=dict[str, Any])
-    client: dict[str, Any] = field(default_factory=dict[str, Any])
+    capabilities: dict[str, Json] = field(default_factory=dict[str, Json])
+    client: dict[str, Json] = field(default_factory=dict[str, Json])
     """The client's name and version, as it sent them."""
     initialized: bool = False
     log_level: str = "info"

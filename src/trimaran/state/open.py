@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote
 
 from trimaran.errors import ConfigError
 
-from .contracts import Store
+from .contracts import MAX_EVENT_BYTES, MAX_EVENTS, OPERATION_TIMEOUT, Store
 
 __all__ = ["open_store"]
 
@@ -18,7 +18,14 @@ _REDIS: Final = frozenset(
 _KINDS: Final = "memory://, sqlite:///path, redis://host:6379/0, rediss://, redis+sentinel://, redis+cluster://"
 
 
-def open_store(url: str, *, namespace: str | None = None, **options: Any) -> Store:
+def open_store(
+    url: str,
+    *,
+    namespace: str | None = None,
+    timeout: float = OPERATION_TIMEOUT,
+    max_events: int = MAX_EVENTS,
+    max_event_bytes: int = MAX_EVENT_BYTES,
+) -> Store:
     """The store that a URL names. It connects when it is started: `async with open_store(...) as store`.
 
     Args:
@@ -26,8 +33,9 @@ def open_store(url: str, *, namespace: str | None = None, **options: Any) -> Sto
             `rediss://` with TLS, `unix://path`; `redis+sentinel://host,host/service/0`; `redis+cluster://host,host`.
         namespace: Separates programs on one Redis; letters, digits, `.`, `_` and `-`. Also in the URL:
             `redis://localhost?namespace=boats`.
-        options: `timeout=`, seconds any one operation may take; `max_events=` and `max_event_bytes=`, the
-            events kept of one stream, and their bytes.
+        timeout: Seconds that one operation may take.
+        max_events: Events kept of each stream; the oldest go first.
+        max_event_bytes: Bytes kept of each stream.
 
     Raises:
         ConfigError: The URL or an option cannot work.
@@ -38,23 +46,29 @@ def open_store(url: str, *, namespace: str | None = None, **options: Any) -> Sto
         _checked(namespace)
     if not separator:
         raise ConfigError(f"a store must be named by a URL, one of {_KINDS}")
-    try:
-        if scheme == "memory":
-            from .memory import MemoryStore
+    if scheme == "memory":
+        from .memory import MemoryStore
 
-            if rest:
-                raise ConfigError("the store in memory has no name: store='memory://'")
-            options.pop("timeout", None)
-            return MemoryStore(**options)
-        if scheme == "sqlite":
-            return _open_sqlite(rest, namespace, options)
-        if scheme in _REDIS:
-            from .redis import RedisStore
+        if rest:
+            raise ConfigError("the store in memory has no name: store='memory://'")
+        return MemoryStore(max_events=max_events, max_event_bytes=max_event_bytes)
+    if scheme == "sqlite":
+        from .sqlite import SqliteStore
 
-            rest, named = _take_namespace(rest)
-            return RedisStore(f"{scheme}://{rest}", namespace=_checked(namespace or named or "main"), **options)
-    except TypeError as error:
-        raise ConfigError(f"the {scheme} store does not have this option: {error}") from None
+        path = _sqlite_path(rest, namespace)
+        return SqliteStore(path, timeout=timeout, max_events=max_events, max_event_bytes=max_event_bytes)
+    if scheme in _REDIS:
+        from .redis import RedisStore
+
+        rest, named = _take_namespace(rest)
+        namespace = _checked(namespace or named or "main")
+        return RedisStore(
+            f"{scheme}://{rest}",
+            namespace=namespace,
+            timeout=timeout,
+            max_events=max_events,
+            max_event_bytes=max_event_bytes,
+        )
     raise ConfigError(f"there is no store of the kind {scheme!r}: use one of {_KINDS}")
 
 
@@ -75,9 +89,7 @@ def _take_namespace(rest: str) -> tuple[str, str | None]:
     return address + (mark + others if others else ""), named[-1] if named else None
 
 
-def _open_sqlite(rest: str, namespace: str | None, options: dict[str, Any]) -> Store:
-    from .sqlite import SqliteStore
-
+def _sqlite_path(rest: str, namespace: str | None) -> str:
     path = unquote(rest.removeprefix("/"))
     if not rest.startswith("/") or not path or "?" in path:
         raise ConfigError(
@@ -89,4 +101,4 @@ def _open_sqlite(rest: str, namespace: str | None, options: dict[str, Any]) -> S
         raise ConfigError(
             "a SQLite store has its file to itself and needs no namespace: give each program another file"
         )
-    return SqliteStore(path, **options)
+    return path

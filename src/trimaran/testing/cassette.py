@@ -74,7 +74,7 @@ _VOLATILE: Final = ("progressToken", f"{_META}clientInfo", "traceparent", "trace
 def record(
     path: str | Path,
     *,
-    target: Any = "",
+    target: object = "",
     date: str | None = None,
     redact: Iterable[str] = (),
 ) -> Recorder:
@@ -93,7 +93,7 @@ def record(
 class Recorder:
     """An open cassette. Call it with each message, which is what `connect(tap=...)` does, or put it around a channel."""
 
-    def __init__(self, path: Path, *, target: Any, date: str | None, redact: Iterable[str]) -> None:
+    def __init__(self, path: Path, *, target: object, date: str | None, redact: Iterable[str]) -> None:
         self._mask = _Mask(redact)
         self._path = path
         self._file: TextIO | None = None

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, Any, cast, final
+from collections.abc import AsyncGenerator, Sequence
+from typing import TYPE_CHECKING, TypeAlias, Unpack, cast, final
 
 from trimaran import legacy_seam
 from trimaran.client.link import Channel, ExitReport, Owner
+from trimaran.connect_options import ConnectOptions
 from trimaran.errors import ConfigError, ConnectFailed, ConnectionLost, NotReady
 from trimaran.protocol.json_lines import write_line
 
@@ -107,7 +108,11 @@ class _End:
         return ExitReport()
 
 
-def channel_to(target: Any) -> Channel:
+ChannelTarget: TypeAlias = "Channel | Server | Sequence[str]"
+"""A channel, a server in memory, or the command of a child process."""
+
+
+def channel_to(target: ChannelTarget) -> Channel:
     """A channel to a Server in memory, or to a child process; a channel is returned as it is.
 
     For what wants a channel and not a target: `FaultChannel(channel_to(server), [...])`.
@@ -134,7 +139,7 @@ def channel_to(target: Any) -> Channel:
 
 
 @contextlib.asynccontextmanager
-async def connected(server: Server, **options: Any) -> AsyncGenerator[Client]:
+async def connected(server: Server, **options: Unpack[ConnectOptions]) -> AsyncGenerator[Client]:
     """A client of a server in memory: `async with connected(server, era="legacy") as client`.
 
     The server is started, and stopped afterwards: its lifespan lasts as long as the block. The options are those of `connect`, with defaults for tests: 5 seconds for a call, and a result that does not match
@@ -142,7 +147,7 @@ async def connected(server: Server, **options: Any) -> AsyncGenerator[Client]:
     """
     from trimaran.connecting import connect
 
-    settings: dict[str, Any] = {"timeout": 5.0, "schema_check": "strict", **options}
+    settings: ConnectOptions = {"timeout": 5.0, "schema_check": "strict", **options}
     await server.start()
     try:
         async with connect(server, **settings) as client:

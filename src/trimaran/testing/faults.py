@@ -22,7 +22,7 @@ from msgspec import Struct
 from trimaran.client.link import Channel, ExitReport, Owner
 from trimaran.errors import ConnectFailed, ConnectionLost, Error
 
-from .channels import channel_to
+from .channels import ChannelTarget, channel_to
 
 __all__ = ["Corrupt", "Cut", "Delay", "Drop", "Duplicate", "FaultChannel", "Reorder", "seeded_plan"]
 
@@ -228,7 +228,7 @@ class FaultChannel:
     opened again, if what it leads to can be; the count goes on, so the plan strikes once.
     """
 
-    def __init__(self, channel: Any, plan: Iterable[Fault] = ()) -> None:
+    def __init__(self, channel: ChannelTarget, plan: Iterable[Fault] = ()) -> None:
         self._target = channel
         self._inner: Channel = channel_to(channel)
         self.plan: list[Fault] = list(plan)

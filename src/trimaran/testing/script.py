@@ -18,6 +18,7 @@ import msgspec
 from trimaran.client.link import ExitReport, Owner
 from trimaran.errors import ConnectFailed, ConnectionLost, Error, ProtocolError
 from trimaran.protocol.versions import LATEST_LEGACY, MODERN
+from trimaran.types import Json
 
 from .transcript import Transcript, diff, parse, pretty
 
@@ -25,8 +26,8 @@ __all__ = ["ScriptedPeer"]
 
 _NOTHING: Final[Any] = ...
 
-Says: TypeAlias = "str | bytes | Mapping[str, Any] | Callable[[dict[str, Any]], Says]"
-Answers: TypeAlias = "Mapping[str, Any] | Callable[[dict[str, Any]], Any]"
+Says: TypeAlias = "str | bytes | Mapping[str, object] | Callable[[dict[str, Json]], Says]"
+Answers: TypeAlias = "Mapping[str, object] | Callable[[dict[str, Json]], object]"
 Fails: TypeAlias = "tuple[int, str] | tuple[int, str, Any]"
 
 
@@ -69,7 +70,7 @@ class ScriptedPeer:
     def expect(
         self,
         method: str,
-        params: Mapping[str, Any] | Callable[[dict[str, Any]], object] | None = None,
+        params: Mapping[str, object] | Callable[[dict[str, Json]], object] | None = None,
         *,
         result: Answers = _NOTHING,
         error: Fails | None = None,
@@ -112,7 +113,7 @@ class ScriptedPeer:
 
         return self._add(f"reply to {to or 'the last request'}", step)
 
-    def say(self, message: Says, params: Mapping[str, Any] | None = None) -> Self:
+    def say(self, message: Says, params: Mapping[str, object] | None = None) -> Self:
         """Send something unasked.
 
         Args:
@@ -131,9 +132,9 @@ class ScriptedPeer:
     def ask(
         self,
         method: str,
-        params: Mapping[str, Any] | None = None,
+        params: Mapping[str, object] | None = None,
         *,
-        answer: Mapping[str, Any] | Callable[[dict[str, Any]], object] | None = None,
+        answer: Mapping[str, object] | Callable[[dict[str, Json]], object] | None = None,
     ) -> Self:
         """Send the client a request and wait for its reply, as servers before 2026-07-28 may.
 
@@ -174,7 +175,7 @@ class ScriptedPeer:
 
         return self._add("hang up", step)
 
-    def legacy(self, version: str = LATEST_LEGACY, **initialize: Any) -> Self:
+    def legacy(self, version: str = LATEST_LEGACY, **initialize: object) -> Self:
         """The handshake of a server before 2026-07-28, which knows no `server/discover`.
 
         Args:
@@ -185,7 +186,7 @@ class ScriptedPeer:
         self.allow("server/discover", error=(-32601, "Method not found"))
         return self.expect("initialize", result=hello).expect("notifications/initialized")
 
-    def modern(self, version: str = MODERN, **discover: Any) -> Self:
+    def modern(self, version: str = MODERN, **discover: object) -> Self:
         """A server of 2026-07-28, however often it is asked who it is.
 
         Args:

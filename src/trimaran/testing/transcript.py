@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypeAlias, cast, final
 
 from trimaran.depth import decode_json
+from trimaran.types import Json
 
 __all__ = ["Side", "Transcript", "diff", "parse", "pretty"]
 
@@ -35,7 +36,7 @@ class Transcript:
     def add(self, who: Side, message: bytes) -> None:
         self._said.append((who, message))
 
-    def messages(self, who: Side | None = None) -> list[Any]:
+    def messages(self, who: Side | None = None) -> list[Json]:
         """The messages of one side, or of both, decoded; bytes if a message was not JSON."""
         return [parse(message) for side, message in self._said if who in (None, side)]
 

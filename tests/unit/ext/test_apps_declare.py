@@ -179,7 +179,8 @@ SLIPS: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize(("options", "part"), SLIPS.values(), ids=SLIPS)
 def test_a_slip_in_a_declaration_is_explained(apps: Apps, options: dict[str, Any], part: str) -> None:
     with pytest.raises(DeclarationError) as caught:
-        apps.add_view(**{"uri": URI, "html": PAGE, **options})
+        add: Any = apps.add_view  # the options are wrong on purpose
+        add(**{"uri": URI, "html": PAGE, **options})
     assert part in str(caught.value)
 
 

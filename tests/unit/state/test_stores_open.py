@@ -49,7 +49,6 @@ async def test_url_names_a_store(url: str, kind: type) -> None:
         ("sqlite:///a.db", {"namespace": "x"}, "another file"),
         ("redis://localhost", {"namespace": "a b"}, "cannot be part of a key"),
         ("redis://localhost", {"namespace": "{x}"}, "cannot be part of a key"),
-        ("redis://localhost", {"colour": 1}, "does not have this option"),
         ("redis://localhost:port", {}, "cannot be used"),
         ("redis+sentinel://a:26379", {}, "does not name the service"),
         ("redis+sentinel://,/chief", {}, "is not a host"),

@@ -21,13 +21,14 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar, final
+from typing import Any, Final, TypeVar, Unpack, final
 
 from trimaran.errors import DeclarationError
 from trimaran.protocol.inbound import IncomingCall
 from trimaran.protocol.meta import Peer
 from trimaran.server.context import Context
 from trimaran.server.dispatch import Serve
+from trimaran.server.resources import AnyResourceOptions, ResourceOptions
 from trimaran.server.server import Server
 from trimaran.types import Json, Resource, ResourceTemplate
 
@@ -39,6 +40,15 @@ __all__ = ["Apps", "supports_ui"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 _NOBODY: Final[frozenset[str]] = frozenset()
+
+
+class ViewOptions(AnyResourceOptions, total=False):
+    """The keywords of `Apps.view` and `add_view`: those of a resource, whose type is fixed, and the view's own."""
+
+    csp: Csp | Mapping[str, Sequence[str]] | None
+    permissions: Iterable[str]
+    domain: str | None
+    prefers_border: bool | None
 
 
 def supports_ui(ctx: Context | Peer) -> bool:
@@ -55,7 +65,7 @@ class Apps:
 
     def __init__(self) -> None:
         self._server: Server | None = None
-        self._waiting: list[tuple[str, Callable[..., Any], dict[str, Any]]] = []
+        self._waiting: list[tuple[str, Callable[..., Any], ResourceOptions]] = []
         self._is_filtering = False
         self._app_only: tuple[int, frozenset[str]] = (-1, _NOBODY)
 
@@ -71,7 +81,7 @@ class Apps:
         for uri, fn, options in waiting:
             server.add_resource(uri, fn, **options)
 
-    def view(self, uri: str, **options: Any) -> Callable[[F], F]:
+    def view(self, uri: str, **options: Unpack[ViewOptions]) -> Callable[[F], F]:
         """Declare a view: the function returns its HTML, as text or bytes. The function stays as it is.
 
         Options: csp, permissions, domain, prefers_border, and those of a resource but for mime_type: name, title,
@@ -89,14 +99,8 @@ class Apps:
     def add_view(
         self,
         uri: str,
-        html: str | bytes | Path | Callable[..., Any],
-        *,
-        csp: Csp | Mapping[str, Sequence[str]] | None = None,
-        permissions: Iterable[str] = (),
-        domain: str | None = None,
-        prefers_border: bool | None = None,
-        meta: Mapping[str, Json] | None = None,
-        **options: Any,
+        html: str | bytes | Path | Callable[..., object],
+        **options: Unpack[ViewOptions],
     ) -> Resource | ResourceTemplate | None:
         """Declare a view from its HTML, a file (read at each request) or a function.
 
@@ -106,22 +110,27 @@ class Apps:
         label = f"view {check_view_uri(uri)!r}"
         if "mime_type" in options:
             raise DeclarationError(f"{label}: the type of a view is always {MIME_TYPE}; leave mime_type out")
-        if meta and "ui" in meta:
+        meta = options.pop("meta", None) or {}
+        if "ui" in meta:
             raise DeclarationError(
                 f"{label}: give csp=, permissions=, domain= and prefers_border= instead of meta['ui']"
             )
         ui = ViewMeta.declare(
-            label, csp=csp, permissions=permissions, domain=domain, prefers_border=prefers_border
+            label,
+            csp=options.pop("csp", None),
+            permissions=options.pop("permissions", ()),
+            domain=options.pop("domain", None),
+            prefers_border=options.pop("prefers_border", None),
         ).to_json()
-        whole: dict[str, Json] = {**(meta or {}), **({"ui": ui} if ui else {})}
-        options = {**options, "mime_type": MIME_TYPE, "meta": whole or None}
+        whole: dict[str, Json] = {**meta, **({"ui": ui} if ui else {})}
         if isinstance(html, (str, bytes)):
             options.setdefault("inline", True)
+        resource: ResourceOptions = {**options, "mime_type": MIME_TYPE, "meta": whole or None}  # pyright: ignore[reportAssignmentType] - the four of a view are popped
         fn = _source(html, whole, label)
         if self._server is None:
-            self._waiting.append((uri, fn, options))
+            self._waiting.append((uri, fn, resource))
             return None
-        return self._server.add_resource(uri, fn, **options)
+        return self._server.add_resource(uri, fn, **resource)
 
     def check(self) -> None:
         """See that every tool's view is there; DeclarationError names the first that is not. For tests and start-up."""

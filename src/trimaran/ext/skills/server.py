@@ -174,15 +174,15 @@ class Skills:
             scopes=self._scopes,
         )
 
-    async def read_manifest(self, ctx: Context) -> Any:
+    async def read_manifest(self, ctx: Context) -> TextResourceContents | BlobResourceContents:
         """Serve one SKILL.md."""
         return await self._read(ctx)
 
-    async def read_file(self, path: str, ctx: Context) -> Any:
+    async def read_file(self, path: str, ctx: Context) -> TextResourceContents | BlobResourceContents:
         """Serve any other file of a skill. It is found by its whole URI, not by this path."""
         return await self._read(ctx)
 
-    async def _read(self, ctx: Context) -> Any:
+    async def _read(self, ctx: Context) -> TextResourceContents | BlobResourceContents:
         uri = ctx.uri or ""
         file, data = await self._home().threads.submit(self._fetch, {"uri": uri}, ctx._call.exchange)  # pyright: ignore[reportPrivateUsage]
         if file.is_text:

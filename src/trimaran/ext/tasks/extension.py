@@ -546,7 +546,7 @@ class Tasks:
 
     # --- for the host (R78)
 
-    async def begin(self, name: str, *, owner: Any = None, session: Any = None, ttl: float | None = None) -> str:
+    async def begin(self, name: str, *, owner: object = None, session: object = None, ttl: float | None = None) -> str:
         """Begin a task whose work is done elsewhere; its id.
 
         Args:
@@ -570,7 +570,7 @@ class Tasks:
         )
         return (await self._scheduler.begin_for_host(draft)).id
 
-    async def _place(self, owner: Any, session: Any) -> tuple[str, str]:
+    async def _place(self, owner: object, session: object) -> tuple[str, str]:
         """Whose a task of the host is, and the session that hears of it; both as text."""
         key = owner_text(owner)
         if key != owner_text(owner):  # equal to nobody, not even to itself when it comes again
@@ -596,7 +596,7 @@ class Tasks:
             await self.records.ready()
             return await self.records.get(id)
 
-    async def finish(self, id: str, result: Any) -> bool:
+    async def finish(self, id: str, result: object) -> bool:
         """Complete a task, with a value that a tool could return. False if it had ended before."""
         assert self._server is not None
         data = self._server.writer.encode(call_result(result, None))

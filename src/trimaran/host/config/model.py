@@ -9,11 +9,12 @@ An entry prints without what is secret in it. `table` is the entry as it was wri
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal, TypeAlias, final
+from typing import Final, Literal, TypeAlias, final
 
 from msgspec import Struct, field
 
 from trimaran.errors import ConfigError
+from trimaran.types import Json
 
 from ..terminal_text import visible
 
@@ -98,7 +99,7 @@ class Problem(Struct, frozen=True):
         place = self.file if self.line is None else f"{self.file}:{self.line}"
         return visible(": ".join(part for part in (place, self.key, self.message) if part))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Json]:
         """For programs: `kind`, where it is, and the message."""
         return {
             "kind": self.kind,
@@ -232,7 +233,7 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     permissions: tuple[RuleEntry, ...] = ()
     """Globs over this server's own tool names (R238), in the order written."""
 
-    table: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    table: Mapping[str, Json] = field(default_factory=dict[str, Json])
     lines: Mapping[str, int] = field(default_factory=dict[str, int])
     """On which line of the file a key stands, by its path below `server.NAME`; "" is the entry itself."""
 
@@ -245,7 +246,7 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
         line = self.lines.get(key, self.lines.get(""))
         return self.source.file if line is None else f"{self.source.file}:{line}"
 
-    def target(self) -> dict[str, Any]:
+    def target(self) -> dict[str, Json]:
         """What `connect` takes: the same call, whatever the transport (R236)."""
         if self.transport == "stdio":
             return {
@@ -270,7 +271,7 @@ class FailedEntry(Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...]
     disabled: bool = False
     """It says `disabled = true` all the same."""
-    table: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    table: Mapping[str, Json] = field(default_factory=dict[str, Json])
     line: int | None = None
 
     @property

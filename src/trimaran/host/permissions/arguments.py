@@ -27,14 +27,14 @@ _ROUNDABOUT: Final = re.compile(r"//|(?:^|[/\\])\.\.?(?:[/\\]|$)")
 _SEPARATORS: Final = re.compile(r"[/\\]")
 
 
-def fit_main(glob: Glob, main: str | None, arguments: Mapping[str, Any]) -> Match:
+def fit_main(glob: Glob, main: str | None, arguments: Mapping[str, object]) -> Match:
     """The argument named `main`; all of them where that is None."""
     if main is None:
         return agree(fit_value(glob, value) for value in arguments.values())
     return fit_value(glob, arguments[main]) if main in arguments else Match.NO
 
 
-def fit_key(glob: Glob, key: str, arguments: Mapping[str, Any]) -> Match:
+def fit_key(glob: Glob, key: str, arguments: Mapping[str, object]) -> Match:
     """The argument under a dotted key; through lists, every element's."""
     value = arguments.get(key)
     if type(value) is str and "." not in key:

@@ -98,7 +98,7 @@ class AuditLog:
         """Why lines are being lost at present; empty while all is well."""
         return self._writer.problem
 
-    def record(self, decision: Decision, arguments: Mapping[str, Any] | None = None) -> None:
+    def record(self, decision: Decision, arguments: Mapping[str, object] | None = None) -> None:
         """Keep one decision. It neither raises nor waits for the disk."""
         line = self._line(decision, arguments)
         if line is None:
@@ -120,7 +120,7 @@ class AuditLog:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _line(self, decision: Decision, arguments: Mapping[str, Any] | None) -> bytes | None:
+    def _line(self, decision: Decision, arguments: Mapping[str, object] | None) -> bytes | None:
         rule = decision.rule
         entry: dict[str, Any] = {
             "time": _stamp(self._clock()),
@@ -141,7 +141,7 @@ class AuditLog:
         except ValueError:
             return None  # a lone surrogate, from a rule
 
-    def _of(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def _of(self, arguments: Mapping[str, object]) -> dict[str, Any]:
         try:
             encoded = msgspec.json.encode(arguments, order="deterministic")
         except (TypeError, ValueError, OverflowError, RecursionError):

@@ -7,9 +7,11 @@ arguments is shown as that, and the decision is the one that holds where no such
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from msgspec import Struct
+
+from trimaran.types import Json
 
 from .globs import Match
 from .policy import Decision, Policy, Tier, rule_to_json, tier_of
@@ -95,7 +97,7 @@ class Explanation(Struct, frozen=True):
             return "matches perhaps, which is not enough to allow"
         return f"would {verdict.action}, but comes later"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Json]:
         return {
             **self.decision.to_json(),
             "depends": self.depends,
@@ -114,7 +116,7 @@ class Explanation(Struct, frozen=True):
         }
 
 
-def explain(policy: Policy, act: Subject, arguments: Mapping[str, Any] | None = None) -> Explanation:
+def explain(policy: Policy, act: Subject, arguments: Mapping[str, object] | None = None) -> Explanation:
     """Explain a decision. `arguments=None` is "not known": an empty mapping is a call without any."""
     about = [verdict for rule in policy.rules if (verdict := _verdict(rule, act, arguments)) is not None]
     about.append(Verdict(Tier.DEFAULT, "ask", None, "yes"))
@@ -132,7 +134,7 @@ def explain(policy: Policy, act: Subject, arguments: Mapping[str, Any] | None = 
     return Explanation(decision, tuple(about), len(policy.rules) - len(about) + 1, arguments is not None)
 
 
-def _verdict(rule: Rule, act: Subject, arguments: Mapping[str, Any] | None) -> Verdict | None:
+def _verdict(rule: Rule, act: Subject, arguments: Mapping[str, object] | None) -> Verdict | None:
     if not rule.fits_name(act):
         return None
     match: MatchWord = "yes"

@@ -13,7 +13,7 @@ answer to `settle`. Nothing may be sent to a server for an act whose last decisi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol, final
+from typing import Protocol, final
 
 from msgspec import structs
 
@@ -29,7 +29,7 @@ __all__ = ["DecisionLog", "Gate"]
 class DecisionLog(Protocol):
     """Keeps decisions. It neither raises nor waits."""
 
-    def record(self, decision: Decision, arguments: Mapping[str, Any] | None = None) -> None: ...
+    def record(self, decision: Decision, arguments: Mapping[str, object] | None = None) -> None: ...
 
 
 @final
@@ -56,7 +56,7 @@ class Gate:
         self.auto_allow = auto_allow
         self._audit = audit
 
-    def decide(self, act: Subject, arguments: Mapping[str, Any] | None = None) -> Decision:
+    def decide(self, act: Subject, arguments: Mapping[str, object] | None = None) -> Decision:
         """What is to happen. An ask is a question to be put to the person, and comes only while there is one."""
         decision = self._decide(act, arguments)
         if self._audit is not None:
@@ -64,7 +64,7 @@ class Gate:
         return decision
 
     def settle(
-        self, decision: Decision, answer: Answer, arguments: Mapping[str, Any] | None = None, *, pattern: str = ""
+        self, decision: Decision, answer: Answer, arguments: Mapping[str, object] | None = None, *, pattern: str = ""
     ) -> Decision:
         """What is to happen now that the person has answered; see `RememberedAnswers.settle`."""
         settled = self.standing.settle(decision, answer, arguments, pattern=pattern)
@@ -72,13 +72,13 @@ class Gate:
             self._audit.record(settled, arguments)
         return settled
 
-    def explain(self, act: Subject, arguments: Mapping[str, Any] | None = None) -> Explanation:
+    def explain(self, act: Subject, arguments: Mapping[str, object] | None = None) -> Explanation:
         """What the rules say, and what a person said that stands. Records nothing."""
         denies: list[Rule] = [rule for rule in self.standing.rules if rule.action == "deny"]
         explanation = explain(Policy([*denies, *self.policy.rules]) if denies else self.policy, act, arguments)
         return structs.replace(explanation, decision=self.standing.allows(explanation.decision, arguments))
 
-    def _decide(self, act: Subject, arguments: Mapping[str, Any] | None) -> Decision:
+    def _decide(self, act: Subject, arguments: Mapping[str, object] | None) -> Decision:
         denied = self.standing.denies(act, arguments)
         if denied is not None:
             return denied

@@ -15,7 +15,7 @@ from __future__ import annotations
 import difflib
 import unicodedata
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -85,7 +85,7 @@ class Pattern(Struct, frozen=True):
             return act.kind == "tool" or not self.has_conditions
         return self.kind == act.kind and any(self.name.fits_loosely(name) for name in act.names)
 
-    def fit_arguments(self, act: Subject, arguments: Mapping[str, Any]) -> Match:
+    def fit_arguments(self, act: Subject, arguments: Mapping[str, object]) -> Match:
         """YES where it has nothing to say about them."""
         verdict = Match.YES if self.main is None else fit_main(self.main, act.main, arguments)
         for key, glob in self.keys:

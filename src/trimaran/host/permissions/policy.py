@@ -19,6 +19,8 @@ from typing import Any, Final, Literal, NamedTuple, final
 
 from msgspec import Struct, structs
 
+from trimaran.types import Json
+
 from .arguments import plain_text
 from .globs import Match
 from .rules import Action, Rule
@@ -121,7 +123,7 @@ class Decision(Struct, frozen=True):
         reason = self.rule.reason if self.rule is not None else ""
         return f"{self.act} is denied by a rule: {self.because}.{f' {reason}' if reason else ''}"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Json]:
         return {
             "act": self.act.name,
             "kind": self.act.kind,
@@ -177,7 +179,7 @@ class Policy:
         """In the order they are asked."""
         self._known: dict[Subject, _KnownRules] = {}
 
-    def decide(self, act: Subject, arguments: Mapping[str, Any] | None = None) -> Decision:
+    def decide(self, act: Subject, arguments: Mapping[str, object] | None = None) -> Decision:
         """What is to happen with a call of these arguments; None is none, as in a call (R276)."""
         known = self._known.get(act)
         if known is None:

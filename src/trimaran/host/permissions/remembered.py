@@ -11,7 +11,7 @@ gives it other arguments, has a tool that nobody allowed, and the question is as
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, final, get_args
+from typing import Literal, NamedTuple, final, get_args
 
 from msgspec import structs
 
@@ -50,7 +50,7 @@ class RememberedAnswers:
         return tuple(answer.rule for answer in reversed(self._answers))
 
     def settle(
-        self, decision: Decision, answer: Answer, arguments: Mapping[str, Any] | None = None, *, pattern: str = ""
+        self, decision: Decision, answer: Answer, arguments: Mapping[str, object] | None = None, *, pattern: str = ""
     ) -> Decision:
         """The decision after a person's answer to it.
 
@@ -71,12 +71,12 @@ class RememberedAnswers:
             self._answers.append(_Remembered(rule, decision.act.server, decision.act.definition if is_one else None))
         return settled
 
-    def denies(self, act: Subject, arguments: Mapping[str, Any] | None = None) -> Decision | None:
+    def denies(self, act: Subject, arguments: Mapping[str, object] | None = None) -> Decision | None:
         """The deny that stands against it, if one does."""
         rule = self._find("deny", act, arguments)
         return None if rule is None else Decision(act, "deny", Tier.GLOBAL_DENY, rule, by="remembered")
 
-    def allows(self, decision: Decision, arguments: Mapping[str, Any] | None = None) -> Decision:
+    def allows(self, decision: Decision, arguments: Mapping[str, object] | None = None) -> Decision:
         """The decision, or an allow in its place where it is a question that has been answered."""
         if decision.action != "ask" or (rule := self._find("allow", decision.act, arguments)) is None:
             return decision
@@ -98,7 +98,7 @@ class RememberedAnswers:
             if (server is not None and answer.server != server) or (action is not None and answer.rule.action != action)
         ]
 
-    def _find(self, action: Action, act: Subject, arguments: Mapping[str, Any] | None) -> Rule | None:
+    def _find(self, action: Action, act: Subject, arguments: Mapping[str, object] | None) -> Rule | None:
         needed = Match.YES if action == "allow" else Match.PERHAPS
         for rule, _, definition in reversed(self._answers):
             if rule.action != action or (action == "allow" and definition not in (None, act.definition)):
@@ -107,7 +107,7 @@ class RememberedAnswers:
                 return rule
         return None
 
-    def _pattern(self, act: Subject, arguments: Mapping[str, Any] | None, text: str) -> Pattern:
+    def _pattern(self, act: Subject, arguments: Mapping[str, object] | None, text: str) -> Pattern:
         if not text:
             if act.kind == "elicit":
                 return Pattern("elicit", Glob([act.server]))

@@ -22,6 +22,7 @@ from typing import Any, Final, Literal, cast, get_args
 from msgspec import Struct
 
 from trimaran.errors import ConfigError
+from trimaran.types import Json
 
 from ..terminal_text import visible
 from .patterns import Pattern, RuleError, parse_pattern, parse_tool_glob, pointed_at
@@ -137,7 +138,7 @@ class RuleProblem(Struct, frozen=True):
             lines.append(f"  {visible(self.hint)}")
         return "\n".join(lines)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Json]:
         return {
             "kind": self.kind,
             "severity": self.severity,
