@@ -21,7 +21,7 @@ import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, final
 
 import msgspec
 
@@ -73,6 +73,11 @@ def unavailable(error: StoreError) -> ProtocolError:
     return ProtocolError.internal_error(
         "the server cannot use its store at the moment, and this needs it; try again", status=503
     )
+
+
+def fleet_of(server: Server) -> Fleet | None:
+    """The fleet of a server, if it has a store."""
+    return cast("Fleet | None", server.fleet)  # only `serve.share` sets it
 
 
 @final

@@ -174,12 +174,13 @@ def share(server: Server, store: Store | str | None) -> None:
     """Give the server a store. One that is only this process's memory is what it has anyway."""
     if store is None or store == "memory://":
         return
-    from trimaran.fleet import Fleet
+    from trimaran.fleet import Fleet, fleet_of
 
-    if server.fleet is None:
+    fleet = fleet_of(server)
+    if fleet is None:
         _check_store(store)
         server.fleet = Fleet(server, store)
-    elif store not in (server.fleet.url, server.fleet.store):
+    elif store not in (fleet.url, fleet.store):
         raise ConfigError("a server has one store, and this one is served with another already; give both the same")
 
 

@@ -56,6 +56,7 @@ MEMBERS = {
 DOORS: dict[tuple[str, str], str] = {
     ("trimaran.server.server", "serve"): "run, serve, asgi and engine hand the server to composition",
     ("trimaran.server.server", "transports"): "the type that asgi returns",
+    ("trimaran.protocol.inbound", "server"): "the types of call.exchange and call.session",
     ("trimaran.server.context", "auth"): "the type of ctx.auth",
     ("trimaran.server.server", "openapi"): "from_openapi and from_fastapi make a server of a document",
     ("trimaran.server.server", "proxy"): "proxy, and mount with a remote target, make a server of a connection",

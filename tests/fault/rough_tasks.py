@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
+from tests.support.inside import inside
 from tests.support.until import until
 
 from trimaran import Context, Server
@@ -78,10 +79,10 @@ class Process:
         self.server.enable_extension(self.tasks)
         store: Any = RoughStore(base)
         self.store: RoughTasks = store.tasks
-        self.server.fleet = Fleet(self.server, store)
+        inside(self.server).fleet = Fleet(self.server, store)
 
     async def die(self) -> None:
-        await self.server.fleet.store.close()
+        await inside(self.server).fleet.store.close()
 
 
 @asynccontextmanager

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.support.harness import serve
+from tests.support.inside import inside
 from tests.support.until import soon, until
 
 from trimaran import Context, connect
@@ -52,7 +53,7 @@ async def test_one_who_waits_for_the_hosts_task_hears_that_the_server_stops() ->
     server, tasks = in_memory()
     async with connect(server, version="2025-11-25") as client:
         id = await tasks.begin("refit")
-        session = next(iter(server.sessions))
+        session = next(iter(inside(server).sessions))
         made = await tasks.records.tasks.get(id)
         assert made is not None
         await tasks.records.tasks.delete(id)

@@ -69,7 +69,7 @@ async def test_what_a_thread_says_fast_does_not_pile_up_in_the_loop() -> None:
     @server.tool(long_running=True)
     def talk(ctx: Context) -> str:
         nonlocal scheduled
-        loop = ctx._call.exchange.loop  # pyright: ignore[reportPrivateUsage]
+        loop: Any = ctx._call.exchange.loop  # pyright: ignore[reportPrivateUsage]
         inner = loop.call_soon_threadsafe
 
         def counted(*args: Any, **kwargs: Any) -> Any:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from tests.support.harness import Session, Wire, serve
+from tests.support.inside import inside
 
 from trimaran import Context, Server
 
@@ -81,4 +82,4 @@ async def pair(store: str, binding: str = "http", **options: Any) -> AsyncIterat
 
 
 def inner(boat: Boat) -> Any:
-    return next(iter(boat.server.sessions))
+    return next(iter(inside(boat.server).sessions))

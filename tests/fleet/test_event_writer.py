@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.support.harness import serve
+from tests.support.inside import inside
 from tests.support.redis import RedisServer
 from tests.support.until import until
 
@@ -380,11 +381,11 @@ async def test_a_store_that_cannot_write_many_is_refused_with_the_reason() -> No
 
 
 def inner(boat: Boat) -> Any:
-    return next(iter(boat.server.sessions))
+    return next(iter(inside(boat.server).sessions))
 
 
 def limit_store(boat: Boat) -> Events:
-    store = boat.server.fleet.store
+    store = inside(boat.server).fleet.store
     store.events = events = Events(store.events)
     return events
 
@@ -401,7 +402,7 @@ async def test_the_streams_of_a_server_that_was_started_again_have_its_new_name(
         async with serve("http", boat.server, store=file) as boat.wire:
             session = await boat.wire.initialize()
             async with await session.open_call("work", id="w", progress="p") as stream:
-                assert ((await stream.next()).id or "").startswith(f"r{boat.server.fleet.name}-")
+                assert ((await stream.next()).id or "").startswith(f"r{inside(boat.server).fleet.name}-")
                 await stream.rest()
 
 
@@ -464,7 +465,7 @@ async def test_the_loss_of_a_long_call_is_told_to_whoever_made_it(file: str, mon
             async def is_there(_: str) -> bool:
                 return False
 
-            monkeypatch.setattr(two.server.fleet, "is_there", is_there)
+            monkeypatch.setattr(inside(two.server).fleet, "is_there", is_there)
             async with await two.at(session).get(f"{name}:21") as again:
                 said = await again.rest()
             assert said[-1]["id"] == "w"
@@ -502,8 +503,8 @@ async def test_a_batch_of_unknown_fate_is_heard_once_on_the_sessions_own_stream(
     """It was written, and the store did not get to say so: it is written again, and nobody hears it again."""
     async with pair(file) as (one, two):
         session = await one.wire.initialize()
-        here: Any = next(iter(one.server.sessions))
-        events = one.server.fleet.store.events  # type: ignore[union-attr]
+        here: Any = next(iter(inside(one.server).sessions))
+        events = inside(one.server).fleet.store.events  # type: ignore[union-attr]
         write, mishaps = events.write, [StoreUnavailable("no answer came", retry_after=0.01)]
 
         async def write_and_lose_the_answer(writes: Any) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from tests.support.harness import serve
+from tests.support.inside import inside
 from tests.support.peers import Site, result, tool
 from tests.support.peers import error as refused
 from tests.support.until import PATIENCE, until
@@ -42,11 +43,13 @@ async def test_a_server_that_stops_keeps_no_session_it_took_in(file: str) -> Non
         session = await one.wire.initialize()
         async with serve("http", two.server, store=file) as two.wire:
             await two.at(session).ask("ping")
-            name = two.server.fleet.name
+            name = inside(two.server).fleet.name
             kept = inner(two)
         assert kept.closed
-        assert not list(two.server.sessions)
-        assert two.server.fleet.name != name, "who starts again is another: nobody must wait for what the former did"
+        assert not list(inside(two.server).sessions)
+        assert inside(two.server).fleet.name != name, (
+            "who starts again is another: nobody must wait for what the former did"
+        )
         assert (await session.ask("ping")).status == 200
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.support.harness import LEGACY, encode, initialize, notification, request, serve
+from tests.support.inside import inside
 from tests.support.until import PATIENCE, until
 
 from trimaran import Limits
@@ -38,7 +39,7 @@ async def test_the_revision_and_the_capabilities_go_with_the_session(store: str,
     async with pair(store) as (one, two):
         session = await one.wire.initialize(version, caps=ABLE)
         await two.at(session).ask("ping")
-        here, there = (next(iter(boat.server.sessions)) for boat in (one, two))
+        here, there = (next(iter(inside(boat.server).sessions)) for boat in (one, two))
         assert there.peer == here.peer
         assert there.peer.version == version
 
@@ -49,7 +50,7 @@ async def test_a_session_that_was_deleted_in_one_process_is_gone_in_the_other(st
         there = two.at(session)
         assert (await there.ask("ping")).status == 200
         assert (await session.delete()).status == 204
-        await until(lambda: not list(two.server.sessions), "the other process has heard")
+        await until(lambda: not list(inside(two.server).sessions), "the other process has heard")
         for here in (session, there):
             assert (await here.ask("ping")).status == 404
 
@@ -156,7 +157,7 @@ async def test_the_log_level_set_in_one_process_counts_in_the_other(store: str) 
         there = two.at(session)
         assert len((await there.call("chat")).messages) == 2
         assert (await session.ask("logging/setLevel", {"level": "error"})).status == 200
-        session_there = next(iter(two.server.sessions))
+        session_there = next(iter(inside(two.server).sessions))
         await until(lambda: session_there.log_level == "error", "the level has come over")
         assert len((await there.call("chat")).messages) == 1
 
@@ -195,7 +196,7 @@ async def test_what_changes_while_nobody_listens_is_told_on_the_next_stream(stor
         assert (await session.ask("resources/subscribe", {"uri": "log://today"})).status == 200
         one.server.notify.resource_updated("log://today")
         one.server.notify.tools_changed()
-        await until(lambda: two.server.fleet.seen_change >= 2, "the other process has heard")
+        await until(lambda: inside(two.server).fleet.seen_change >= 2, "the other process has heard")
         async with await two.at(session).get() as stream:
             told = [(await stream.message())["method"] for _ in range(2)]
             assert told == ["notifications/resources/updated", "notifications/tools/list_changed"]
@@ -262,10 +263,10 @@ async def test_whoever_comes_for_a_call_whose_process_died_is_told_so(store: str
         await stream.close()
 
         async def gone(name: str) -> bool:
-            assert name == one.server.fleet.name
+            assert name == inside(one.server).fleet.name
             return False
 
-        monkeypatch.setattr(two.server.fleet, "is_there", gone)
+        monkeypatch.setattr(inside(two.server).fleet, "is_there", gone)
         async with await two.at(session).get(seen.id) as again:
             [message] = await again.rest()
         assert message["id"] == "w"
@@ -275,10 +276,10 @@ async def test_whoever_comes_for_a_call_whose_process_died_is_told_so(store: str
 
 async def test_a_process_is_there_until_it_is_not(store: str) -> None:
     async with pair(store) as (one, two):
-        name = two.server.fleet.name
-        assert await one.server.fleet.is_there(name)
-        await two.server.fleet.close()
-        assert not await one.server.fleet.is_there(name)
+        name = inside(two.server).fleet.name
+        assert await inside(one.server).fleet.is_there(name)
+        await inside(two.server).fleet.close()
+        assert not await inside(one.server).fleet.is_there(name)
 
 
 @pytest.mark.parametrize("last", ["r000000000000-1:", "rzz:3", "r1:0", "g:77"])
@@ -321,7 +322,7 @@ async def test_a_client_that_is_ahead_of_the_store_hears_of_the_loss_too(store: 
         async def gone(name: str) -> bool:
             return False
 
-        monkeypatch.setattr(two.server.fleet, "is_there", gone)
+        monkeypatch.setattr(inside(two.server).fleet, "is_there", gone)
         name, number = (seen.id or "").split(":")
         # The last of these is the number that the report itself gets.
         for ahead in (99, 99, int(number) + 1):
@@ -339,8 +340,8 @@ async def test_how_far_a_client_was_told_is_noted_while_its_stream_is_open(store
             await stream.raw_event()
             one.server.notify.tools_changed()
             await stream.message()
-            await until(lambda: one.server.fleet.seen_change == 1, "the change has its number")
-            inner = next(iter(one.server.sessions))
+            await until(lambda: inside(one.server).fleet.seen_change == 1, "the change has its number")
+            inner = next(iter(inside(one.server).sessions))
             await until(lambda: inner.outlet.delivered == 1, "it has left")
             inner.shared.prolong(inner)
             await until(lambda: inner.outlet.noted, "it was written down")

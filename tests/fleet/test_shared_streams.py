@@ -7,6 +7,7 @@ import contextlib
 from typing import Any
 
 from tests.support.harness import notification
+from tests.support.inside import inside
 from tests.support.until import PATIENCE, until
 
 from trimaran import Limits
@@ -34,11 +35,11 @@ async def test_old_news_of_another_reader_does_not_end_a_stream_that_begins(file
     async with pair(file) as (one, two):
         session = await one.wire.initialize()
         await two.at(session).ask("ping")
-        shared = two.server.sessions.shared
+        shared = inside(two.server).sessions.shared
         amend = shared._amend
 
         async def late(*arguments: Any) -> Any:
-            shared._hear_stream((session.id, one.server.fleet.name, 1))
+            shared._hear_stream((session.id, inside(one.server).fleet.name, 1))
             return await amend(*arguments)
 
         monkeypatch.setattr(shared, "_amend", late)
@@ -53,7 +54,7 @@ async def test_a_stream_that_was_taken_over_before_it_began_leaves_the_other_its
 ) -> None:
     async with pair(file) as (one, two):
         session = await one.wire.initialize()
-        shared = one.server.sessions.shared
+        shared = inside(one.server).sessions.shared
         take = shared.take_stream
         came, go = asyncio.Event(), asyncio.Event()
 
@@ -87,9 +88,9 @@ async def test_two_streams_that_are_opened_at_once_leave_one(store: str) -> None
             opened = [await streams.enter_async_context(stream) for stream in await asyncio.gather(*gets)]
             outlets = [inner(boat).outlet for boat in (one, two)]
             await until(lambda: sum(outlet.is_read_here for outlet in outlets) == 1, "one is left")
-            record = await one.server.fleet.store.sessions.get(session.id)
+            record = await inside(one.server).fleet.store.sessions.get(session.id)
             reads = one if outlets[0].is_read_here else two
-            assert record.worker == reads.server.fleet.name
+            assert record.worker == inside(reads.server).fleet.name
             one.server.notify.tools_changed()
 
             async def hear(stream: Any) -> list[str]:
@@ -122,7 +123,7 @@ class Slow:
 async def test_a_call_that_is_cancelled_before_anything_of_it_is_written_ends_properly(file: str) -> None:
     async with pair(file) as (one, _):
         session = await one.wire.initialize()
-        store = one.server.fleet.store
+        store = inside(one.server).fleet.store
         store.events = slow = Slow(store.events)
         slow.gate.clear()
         calling = asyncio.ensure_future(session.call("work", id=5, progress="p"))
@@ -139,7 +140,7 @@ async def test_a_call_that_is_cancelled_before_anything_of_it_is_written_ends_pr
 async def test_a_call_whose_time_ran_out_while_its_stream_began_is_answered(file: str) -> None:
     async with pair(file, limits=Limits(request_timeout=0.2)) as (one, _):
         session = await one.wire.initialize()
-        store = one.server.fleet.store
+        store = inside(one.server).fleet.store
         store.events = slow = Slow(store.events)
         slow.gate.clear()
         reply = await session.call("work", id=5, progress="p")
@@ -183,7 +184,7 @@ async def test_events_that_found_no_room_do_not_shift_the_numbers_of_the_others(
     """A client that comes back must not be given something twice, nor another's place."""
     async with pair(file) as (one, two):
         session = await one.wire.initialize()
-        store = one.server.fleet.store
+        store = inside(one.server).fleet.store
         store.events = full = Full(store.events)
         async with await session.open_call("work", id="w", progress="p") as stream:
             seen = await stream.next()
@@ -195,7 +196,7 @@ async def test_events_that_found_no_room_do_not_shift_the_numbers_of_the_others(
         await until(lambda: session_events._event_writer._task is None, "all is said")
         assert full.refused
         name = (seen.id or "").partition(":")[0]
-        page = await two.server.fleet.store.events.read(session.id, name, 0)
+        page = await inside(two.server).fleet.store.events.read(session.id, name, 0)
         assert page.is_ended
         kept = {number: data for stream, number, data in inner(one).outlet.log._events if stream == name}
         assert [kept[event.number] for event in page.events[1:]] == [event.data for event in page.events[1:]]
@@ -212,7 +213,7 @@ async def test_the_streams_of_a_process_never_have_the_same_name_twice(file: str
             async with await session.open_call("work", progress="p") as stream:
                 names.add(((await stream.next()).id or "").partition(":")[0])
                 await stream.rest()
-            one.server.sessions.end(inner(one))
+            inside(one.server).sessions.end(inner(one))
         assert len(names) == 3
 
 
@@ -222,7 +223,7 @@ async def test_a_reader_that_leaves_while_the_store_is_away_is_no_incident(file:
         stream = await session.open_call("work", id="w", progress="p")
         seen = await stream.next()
         await stream.close()
-        events = two.server.fleet.store.events
+        events = inside(two.server).fleet.store.events
         away = False
         read = events.read
 
@@ -231,11 +232,11 @@ async def test_a_reader_that_leaves_while_the_store_is_away_is_no_incident(file:
                 raise StoreUnavailable("away", retry_after=5.0)
             return await read(*arguments, **options)
 
-        two.server.fleet.store.events.read = reading
+        inside(two.server).fleet.store.events.read = reading
         async with await two.at(session).get(seen.id) as again:
             await again.raw_event()
             away = True
             one.go.set()
             await asyncio.sleep(0.1)
-        await until(lambda: not two.server.sessions.shared.reading, "it has left")
+        await until(lambda: not inside(two.server).sessions.shared.reading, "it has left")
         assert not [record for record in caplog.records if record.levelname == "ERROR"]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.support.disks import small_disk
 from tests.support.harness import Reply, Stream, initialize, request, serve
+from tests.support.inside import inside
 from tests.support.redis import RedisServer
 from tests.support.until import until
 
@@ -77,7 +78,7 @@ async def test_what_needs_no_store_goes_on_while_it_is_down(own: RedisServer) ->
 async def test_a_known_session_is_served_long_after_it_was_last_seen_in_the_store(own: RedisServer) -> None:
     async with pair(own.url) as (one, _):
         session = await one.wire.initialize()
-        inner = next(iter(one.server.sessions))
+        inner = next(iter(inside(one.server).sessions))
         own.kill()
         inner.checked_until = 0.0
         assert (await session.call("add", ADD)).status == 200
@@ -164,11 +165,11 @@ async def test_on_a_full_disk_known_sessions_are_served_and_all_else_is_told_the
     with small_disk(tmp_path / "disk") as disk:
         async with pair(f"sqlite:///{disk.folder}/boats.db") as (one, two):
             session, other = await one.wire.initialize(), await one.wire.initialize()
-            inner = next(iter(one.server.sessions))
+            inner = next(iter(inside(one.server).sessions))
             assert await ready(one) == {"status": "ready"}
             disk.fill()
             for _ in range(3):
-                for known in one.server.sessions:
+                for known in inside(one.server).sessions:
                     known.checked_until = 0.0
                 assert (await session.call("add", ADD)).status == 200, "a session that is known here"
                 assert (await session.ask("tools/list")).status == 200
@@ -218,7 +219,7 @@ async def test_whatever_a_store_raises_a_request_is_answered(error: Exception, s
     async with serve("http", boat.server, store=store) as boat.wire:
         session = await boat.wire.initialize()
         sessions.error = error
-        next(iter(boat.server.sessions)).checked_until = 0.0
+        next(iter(inside(boat.server).sessions)).checked_until = 0.0
         reply = await session.call("add", ADD)
         assert reply.status == status
         if status == 500:
@@ -241,7 +242,7 @@ async def test_a_redis_that_wants_another_password_does_not_end_known_sessions(o
         own.say("CONFIG", "SET", "requirepass", "new")
         own.hang_up_on_all("new")
         for _ in range(3):
-            next(iter(one.server.sessions)).checked_until = 0.0
+            next(iter(inside(one.server).sessions)).checked_until = 0.0
             assert (await session.call("add", ADD)).status == 200
             assert says_so(await one.wire.post(initialize()))
             await asyncio.sleep(0.1)
@@ -255,8 +256,8 @@ async def test_a_redis_that_wants_another_password_does_not_end_known_sessions(o
 async def test_a_poisoned_message_on_the_bus_is_dropped_and_counted(own: RedisServer, poison: bytes) -> None:
     async with pair(own.url) as (one, two):
         session = await one.wire.initialize()
-        await one.server.fleet.store.bus.publish("fleet", poison)
-        await until(lambda: two.server.fleet.poisoned == 1, "it was counted")
+        await inside(one.server).fleet.store.bus.publish("fleet", poison)
+        await until(lambda: inside(two.server).fleet.poisoned == 1, "it was counted")
         assert (await two.at(session).call("add", ADD)).status == 200
         # Not only in the envelope that our own bus makes, but raw on the wire, too.
         own.say("PUBLISH", "trimaran:{main}:bus:fleet", poison)
@@ -266,7 +267,7 @@ async def test_a_poisoned_message_on_the_bus_is_dropped_and_counted(own: RedisSe
 async def test_an_unknown_kind_of_news_is_passed_over(own: RedisServer) -> None:
     """A newer version may share the store for the time of an upgrade."""
     async with pair(own.url) as (one, two):
-        await one.server.fleet.tell("novelty", {"x": 1})
-        await one.server.fleet.tell("ended", "mcp_" + "0" * 32)
-        assert two.server.fleet.poisoned == 0
+        await inside(one.server).fleet.tell("novelty", {"x": 1})
+        await inside(one.server).fleet.tell("ended", "mcp_" + "0" * 32)
+        assert inside(two.server).fleet.poisoned == 0
         assert (await two.wire.post(request("ping"))).status == 400

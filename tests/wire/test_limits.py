@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.support.harness import LEGACY, MODERN, Channel, KeepAliveCarrier, initialize, meta, request, serve
+from tests.support.inside import inside
 from tests.support.until import PATIENCE, until
 
 from trimaran import Context, Limits, Server
@@ -109,7 +110,7 @@ async def test_a_limit_may_be_switched_off(binding: str, name: str) -> None:
     """R92, R93, R94, R95: None is "never" or "unlimited"."""
     async with serve(binding, demo(**{name: None})) as wire:
         session = await wire.initialize()
-        inner = next(iter(wire.engine.server.sessions))
+        inner = next(iter(inside(wire.engine.server).sessions))
         assert (await session.call("add", {"a": 1, "b": 1})).status == 200
         if name == "session_idle_timeout":
             inner.seen -= 1e9
@@ -386,7 +387,7 @@ async def test_a_refused_request_leaves_nothing_behind(binding: str) -> None:
         gc.collect()
         grown = sys.getallocatedblocks() - start
         assert {kind: live(kind) for kind in before} == before
-        assert len(server.sessions) == 0
+        assert len(inside(server).sessions) == 0
         assert not wire.engine.running_calls.open
         # Bounded memos may hold something: the heads of the last thousand requests, some two dozen objects each.
         assert grown < 40_000, f"{grown} objects are left of 2,000 refused requests"
@@ -419,7 +420,7 @@ async def test_sessions_leave_nothing_behind(binding: str) -> None:
                 assert stream.status == 200
             assert (await session.delete()).status == 204
         await until(lambda: live(LegacySession) <= before, "the sessions are gone")
-        assert len(server.sessions) == 0
+        assert len(inside(server).sessions) == 0
         assert len(server.changes) == 0
 
 
@@ -435,7 +436,7 @@ async def test_late_cancellations_are_not_hoarded(binding: str) -> None:
 
     async with serve(binding, server) as wire:
         session = await wire.initialize()
-        inner = next(iter(server.sessions))
+        inner = next(iter(inside(server).sessions))
         for n in range(100):
             await session.cancel(f"gone-{n}")
         assert len(inner.cancelled_early) < 100

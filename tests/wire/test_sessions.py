@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.support.harness import BOTH, LEGACY, encode, initialize, notification, request, serve
+from tests.support.inside import inside
 from tests.support.until import PATIENCE, soon, until
 
 from trimaran import Context, Limits, Server
@@ -67,7 +68,7 @@ async def test_a_request_without_a_session_is_400(binding: str) -> None:
         assert (await wire.post({"jsonrpc": "2.0", "id": 1, "result": {}})).status == 400
         assert (await wire.send("GET", {"Accept": "text/event-stream"})).status == 400
         assert (await wire.send("DELETE")).status == 400
-        assert len(wire.engine.server.sessions) == 0
+        assert len(inside(wire.engine.server).sessions) == 0
 
 
 async def test_an_unknown_session_is_404(binding: str) -> None:
@@ -80,7 +81,7 @@ async def test_an_unknown_session_is_404(binding: str) -> None:
         assert (await wire.send("GET", {"Accept": "text/event-stream", **dead})).status == 404
         assert (await wire.send("DELETE", dead)).status == 404
         assert (await wire.post(initialize(), dead)).status == 404
-        assert len(wire.engine.server.sessions) == 0
+        assert len(inside(wire.engine.server).sessions) == 0
 
 
 async def test_the_session_id_is_echoed_and_its_header_comes_in_any_case(binding: str) -> None:
@@ -202,14 +203,14 @@ async def test_an_idle_session_expires(binding: str) -> None:
         session = await wire.initialize()
         await asyncio.sleep(0.26)
         assert (await session.ask("ping")).status == 404
-        assert len(wire.engine.server.sessions) == 0
+        assert len(inside(wire.engine.server).sessions) == 0
 
 
 async def test_activity_keeps_a_session(binding: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """R91, R92: requests and notifications refresh the clock."""
     async with serve(binding, demo(session_idle_timeout=100)) as wire:
         session = await wire.initialize()
-        inner = next(iter(wire.engine.server.sessions))
+        inner = next(iter(inside(wire.engine.server).sessions))
         for act in (session.ask("ping"), session.notify("notifications/x"), session.answer("srv-9", {})):
             inner.seen -= 90
             assert (await act).status < 300
@@ -231,17 +232,17 @@ async def test_a_session_at_work_or_listened_to_is_not_idle(binding: str) -> Non
 
     async with serve(binding, server) as wire:
         session = await wire.initialize()
-        inner = next(iter(server.sessions))
+        inner = next(iter(inside(server).sessions))
         waiting = asyncio.ensure_future(session.call("hold"))
         await soon(started.wait())
         inner.seen -= 1000
-        server.sessions._sweep_now()
+        inside(server).sessions._sweep_now()
         gate.set()
         assert (await waiting).result["content"][0]["text"] == "held"
         async with await session.get() as stream:
             await stream.raw_event()
             inner.seen -= 1000
-            server.sessions._sweep_now()
+            inside(server).sessions._sweep_now()
             assert (await session.ask("ping")).status == 200
 
 
@@ -252,7 +253,7 @@ async def test_a_session_has_a_longest_life(binding: str) -> None:
         async with await session.get() as stream:
             await stream.raw_event()
             assert (await session.ask("ping")).status == 200
-            next(iter(wire.engine.server.sessions)).created -= 101
+            next(iter(inside(wire.engine.server).sessions)).created -= 101
             assert (await session.ask("ping")).status == 404
             assert await stream.rest() == []
 
@@ -267,7 +268,7 @@ async def test_the_cap_holds_under_a_rush(binding: str) -> None:
         assert refused.error["code"] == -32603
         assert refused.json["id"] in range(12)
         assert "mcp-session-id" not in refused.headers
-        assert len(server.sessions) == 3
+        assert len(inside(server).sessions) == 3
         kept = next(r for r in replies if r.status == 200).headers["mcp-session-id"]
         assert (await wire.send("DELETE", {"Mcp-Session-Id": kept})).status == 204
         assert (await wire.post(initialize())).status == 200
@@ -285,7 +286,7 @@ async def test_a_full_server_lets_idle_sessions_go(binding: str) -> None:
     async with serve(binding, server) as wire:
         await wire.initialize()
         assert (await wire.post(initialize())).status == 503
-        next(iter(server.sessions)).seen -= 101
+        next(iter(inside(server).sessions)).seen -= 101
         assert (await wire.post(initialize())).status == 200
 
 
@@ -296,15 +297,15 @@ async def test_a_full_server_ends_what_nobody_uses_of_whoever_has_most(
     server = demo(max_sessions=4)
     async with serve(binding, server) as wire:
         mine, greedy = await wire.initialize(), [await wire.initialize() for _ in range(3)]
-        places = {session.id: session for session in server.sessions}
+        places = {session.id: session for session in inside(server).sessions}
         for one in greedy:
             places[one.id].place = "192.0.2.7"
         assert (await wire.post(initialize())).status == 503, "all of them are in use"
-        for session in server.sessions:
+        for session in inside(server).sessions:
             session.seen -= 61
         places[greedy[2].id].seen -= 100
         async with await greedy[0].get():
-            server.sessions._room_again = 0.0
+            inside(server).sessions._room_again = 0.0
             assert (await wire.post(initialize())).status == 200
             assert (await greedy[2].ask("ping")).status == 404, "it was idle for longest"
             assert [(await one.ask("ping")).status for one in (mine, *greedy[:2])] == [200, 200, 200]
@@ -357,7 +358,7 @@ async def test_a_handshake_that_breaks_is_answered(binding: str, caplog: pytest.
         reply = await wire.post(initialize(id="i"))
         assert (reply.error["code"], reply.json["id"]) == (-32603, "i")
         assert b"secret" not in reply.body
-        assert len(wire.engine.server.sessions) == 0  # P8: no session nobody knows the id of
+        assert len(inside(wire.engine.server).sessions) == 0  # P8: no session nobody knows the id of
         callbacks.broken = False
         assert (await wire.post(initialize())).status == 200
 
@@ -478,7 +479,7 @@ async def test_a_batch_with_a_bad_message_answers_the_others(binding: str) -> No
         assert found["init"]["error"]["code"] == -32600
         assert found[9]["error"]["code"] == -32600
         assert found[None]["error"]["code"] == -32600
-        assert len(wire.engine.server.sessions) == 1
+        assert len(inside(wire.engine.server).sessions) == 1
 
 
 async def test_a_batched_call_cannot_ask_into_the_void(binding: str) -> None:
@@ -543,7 +544,7 @@ async def test_sessions_may_be_switched_off(binding: str) -> None:
             refused = await wire.send(verb, {"Accept": "text/event-stream"})
             assert refused.status == 405
             assert allow(refused.headers) == {"POST", "OPTIONS"}
-        assert len(wire.engine.server.sessions) == 0
+        assert len(inside(wire.engine.server).sessions) == 0
 
 
 async def test_the_version_header_may_be_left_unchecked(binding: str) -> None:
@@ -654,7 +655,7 @@ async def test_sessions_are_found_by_capability_and_told_together(binding: str) 
     async with serve(binding, server) as wire:
         plain, able = await wire.initialize(), await wire.initialize(caps={"sampling": {}})
         await wire.initialize(ready=False)
-        assert [s.id for s in server.sessions.with_capability("sampling")] == [able.id]
+        assert [s.id for s in inside(server).sessions.with_capability("sampling")] == [able.id]
         assert server.broadcast("notifications/custom", {"n": 1}) == 2
         for session in (plain, able):
             async with await session.get() as stream:
@@ -670,7 +671,7 @@ async def test_a_session_remembers_its_client_and_asks_it_nothing_else(binding: 
     server = demo()
     async with serve(binding, server) as wire:
         client = await wire.initialize(V06, caps={"roots": {}})
-        (session,) = server.sessions
+        (session,) = inside(server).sessions
         assert (session.peer.version, session.peer.capabilities) == (V06, {"roots": {}})
         assert session.peer.info is not None
         assert session.peer.info.name == "wire"
@@ -687,12 +688,12 @@ async def test_only_the_registry_makes_and_ends_sessions(binding: str) -> None:
     server = demo()
     async with serve(binding, server) as wire:
         session = await wire.initialize()
-        handed_out = list(server.sessions)
+        handed_out = list(inside(server).sessions)
         handed_out.clear()
         for change in ("sessions['forged'] = 1", f"del sessions[{session.id!r}]", "sessions.clear()", "sessions.pop()"):
             with pytest.raises((TypeError, AttributeError)):
-                exec(change, {"sessions": server.sessions})  # noqa: S102
-        assert [s.id for s in server.sessions] == [session.id]
+                exec(change, {"sessions": inside(server).sessions})  # noqa: S102
+        assert [s.id for s in inside(server).sessions] == [session.id]
         assert (await session.ask("ping")).status == 200
 
 

@@ -20,6 +20,7 @@ from tests.support.harness import (
     request,
     serve,
 )
+from tests.support.inside import inside
 from tests.support.until import PATIENCE, soon, until
 
 from trimaran import Context, Limits, Server
@@ -149,7 +150,7 @@ async def test_what_happens_while_nobody_listens_is_kept(binding: str) -> None:
             assert [(await stream.message())["params"]["n"] for _ in range(5)] == [0, 1, 2, 3, 4]
             server.broadcast("notifications/n", {"n": 5})
             assert (await stream.message())["params"]["n"] == 5
-        await until(lambda: not next(iter(server.sessions)).outlet.is_open, "the stream is gone")
+        await until(lambda: not next(iter(inside(server).sessions)).outlet.is_open, "the stream is gone")
         server.broadcast("notifications/n", {"n": 6})
         async with await session.get() as stream:
             assert (await stream.message())["params"]["n"] == 6
@@ -161,7 +162,7 @@ async def _numbered(wire: Wire, server: Server, session: Session, count: int) ->
         server.broadcast("notifications/n", {"n": n})
     async with await session.get() as stream:
         ids = [(await stream.next()).id or "" for _ in range(count)]
-    await until(lambda: not next(iter(server.sessions)).outlet.is_open, "the stream is gone")
+    await until(lambda: not next(iter(inside(server).sessions)).outlet.is_open, "the stream is gone")
     return ids
 
 
@@ -201,7 +202,7 @@ async def test_a_replay_that_comes_too_late_says_so(binding: str) -> None:
 
 def _held(server: Server) -> list[int]:
     """The bytes that each session keeps for a client that comes back."""
-    return [session.outlet.log.held_bytes for session in server.sessions]
+    return [session.outlet.log.held_bytes for session in inside(server).sessions]
 
 
 async def test_what_is_kept_of_a_session_is_bounded_in_bytes(binding: str) -> None:
@@ -226,7 +227,7 @@ async def test_what_is_kept_of_all_sessions_is_bounded_in_bytes(binding: str) ->
     server = demo(limits=Limits(replay_bytes=100_000, replay_total_bytes=400_000))
     async with serve(binding, server) as wire:
         sessions = [await wire.initialize() for _ in range(12)]
-        small, *large = list(server.sessions)
+        small, *large = list(inside(server).sessions)
         small.send("notifications/n", {"n": "small"})
         for n in range(40):
             for session in large:
@@ -234,7 +235,7 @@ async def test_what_is_kept_of_all_sessions_is_bounded_in_bytes(binding: str) ->
             assert sum(_held(server)) <= 400_000 * 17 / 16 + 60_000
         assert 0 < small.outlet.log.held_bytes < 1000
         assert sum(_held(server)) > 200_000
-        assert len(sessions) == len(server.sessions)
+        assert len(sessions) == len(inside(server).sessions)
 
 
 async def _lose_answer(wire: Wire, server: Server, gates: Gates) -> tuple[Session, str]:
@@ -244,7 +245,7 @@ async def _lose_answer(wire: Wire, server: Server, gates: Gates) -> tuple[Sessio
         seen = await stream.next()
     gates.go.set()
     await soon(gates.ended.wait())
-    inner = next(iter(server.sessions))
+    inner = next(iter(inside(server).sessions))
     await until(lambda: not inner.calls, "the call has ended")
     for _ in range(6):
         server.broadcast("notifications/n", {"text": "x" * 900})
@@ -315,7 +316,7 @@ async def test_an_event_id_that_never_was_is_told_so_and_cuts_nothing_off(bindin
         await _numbered(wire, server, session, 2)
         async with await session.get(last) as stream:
             assert stream.status == 200
-            await until(lambda: next(iter(server.sessions)).outlet.is_open, "the stream is open")
+            await until(lambda: next(iter(inside(server).sessions)).outlet.is_open, "the stream is open")
             server.broadcast("notifications/n", {"n": "live"})
             heard: list[Any] = []
             async with asyncio.timeout(PATIENCE):
@@ -382,7 +383,7 @@ async def test_session_facades_speak_on_the_standalone_stream(binding: str) -> N
     server = demo()
     async with serve(binding, server) as wire:
         client = await wire.initialize(caps=ABLE)
-        session = next(iter(server.sessions))
+        session = next(iter(inside(server).sessions))
         with pytest.raises(Disconnected, match="no_stream"):
             await session.elicit({"message": "Name?", "requestedSchema": NAME})
         async with await client.get() as stream:
@@ -494,7 +495,7 @@ async def test_a_broken_call_stream_can_be_resumed(binding: str, finished: bool)
         if finished:
             gates.go.set()
             await soon(gates.ended.wait())
-            await until(lambda: not next(iter(server.sessions)).calls, "the call is over")
+            await until(lambda: not next(iter(inside(server).sessions)).calls, "the call is over")
         async with await session.get(seen) as rest:
             assert rest.status == 200
             gates.go.set()
@@ -671,7 +672,7 @@ async def test_a_session_that_the_server_ends_fails_its_calls(
         session = await wire.initialize()
         waiting = asyncio.ensure_future(session.call("hold", id="h"))
         await soon(gates.started.wait())
-        sessions: Any = wire.engine.server.sessions
+        sessions: Any = inside(wire.engine.server).sessions
         sessions.here(session.id).created -= 2000
         assert (await session.ask("tools/list")).status == 404
         reply = await soon(waiting)
@@ -889,10 +890,10 @@ async def test_the_end_of_the_stream_is_the_end_of_its_session(binding: str) -> 
         await _say(wire, endpoint, notification("notifications/initialized"))
         await _say(wire, endpoint, request("tools/call", {"name": "hold"}, 1))
         await soon(gates.started.wait())
-        assert len(server.sessions) == 1
+        assert len(inside(server).sessions) == 1
         await stream.close()
         await soon(gates.ended.wait())
-        await until(lambda: len(server.sessions) == 0, "the session is gone")
+        await until(lambda: len(inside(server).sessions) == 0, "the session is gone")
         assert await _say(wire, endpoint, request("ping")) == 404
 
 

@@ -381,7 +381,7 @@ def _line(call: IncomingCall, outcome: _Outcome, seconds: float) -> str:
         "version": call.peer.version,
         "client": None if info is None else f"{info.name}/{info.version}"[:_MAX_NAME],
         # Enough to tell sessions apart; the whole of it would be a credential in a log.
-        "session": None if session is None else str(session.id)[:8],
+        "session": None if session is None else session.id[:8],
         "subject": getattr(call.principal, "subject", None),
         "trace": _trace_id(call),
     }
@@ -415,8 +415,8 @@ def _described(server: Server, call: IncomingCall) -> tuple[str, dict[str, Any],
     if call.headers is not None:
         labels.update({"network.transport": "tcp", "network.protocol.name": "http"})
     extra: dict[str, Any] = {"jsonrpc.request.id": str(call.id)[:_MAX_NAME]}
-    if call.session is not None and call.session.id is not None:
-        extra["mcp.session.id"] = str(call.session.id)
+    if call.session is not None:
+        extra["mcp.session.id"] = call.session.id
     name = method
     if method == "tools/call":
         labels["gen_ai.operation.name"] = "execute_tool"

@@ -147,12 +147,10 @@ class FleetSessions:
         fleet.on_gap(self._look_again)
 
     @classmethod
-    def of(cls, server: Server, sessions: SessionTable, retry: int | None) -> FleetSessions:
-        """The one of this server: it may have several doors."""
+    def of(cls, server: Server, fleet: Fleet, sessions: SessionTable, retry: int | None) -> FleetSessions:
+        """The one object of this server, which all its endpoints share."""
         known = sessions.shared
-        return (
-            known if known is not None and known.fleet is server.fleet else cls(server, server.fleet, sessions, retry)
-        )
+        return known if known is not None and known.fleet is fleet else cls(server, fleet, sessions, retry)
 
     @property
     def name(self) -> str:

@@ -9,7 +9,7 @@ capability is not advertised.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, cast, final
 
 import msgspec
 
@@ -44,7 +44,7 @@ class Handshake:
         self._server = server
         if server.sessions is None:
             server.sessions = SessionTable(server)
-        self.sessions: SessionTable = server.sessions
+        self.sessions: SessionTable = cast("SessionTable", server.sessions)
         self._tables: dict[str, dict[str, Serve]] = {}
         self._tables_of: object = None
         self._own: dict[str, Serve] = {
@@ -154,12 +154,13 @@ class Handshake:
 
             await call_any(self._server.on_set_level, level, Context(call, self._server))
         # Only once the hook has agreed (R70).
-        call.session.log_level = level
-        await call.session.keep(log_level=level)
+        session = _session_of(call)
+        session.log_level = level
+        await session.keep(log_level=level)
         return EmptyResult()
 
     async def _subscribe(self, call: IncomingCall) -> EmptyResult:
-        session: Session = call.session
+        session = _session_of(call)
         lacking = self._server.dispatcher.resources.scopes_lacking(call.params.uri, call.principal)
         if lacking:
             raise InsufficientScope(lacking)
@@ -173,9 +174,10 @@ class Handshake:
 
     async def _unsubscribe(self, call: IncomingCall) -> EmptyResult:
         await self._tell_callbacks("unsubscribe_resource", call)
-        call.session.subscriptions.discard(call.params.uri)
+        session = _session_of(call)
+        session.subscriptions.discard(call.params.uri)
         self._server.changes.watching_changed()
-        await call.session.keep(unsubscribe=call.params.uri)
+        await session.keep(unsubscribe=call.params.uri)
         return EmptyResult()
 
     async def _tell_callbacks(self, name: str, call: IncomingCall) -> None:
@@ -211,3 +213,8 @@ def _known(capabilities: Mapping[str, Json], version: str) -> dict[str, Json]:
     if version < V2025_11:
         known.update({name: {} for name in ("elicitation", "sampling") if name in known})
     return known
+
+
+def _session_of(call: IncomingCall) -> Session:
+    assert isinstance(call.session, Session)  # `admit` set it
+    return call.session

@@ -78,9 +78,13 @@ class LegacyHttp:
         self._replay = ByteBudget(server.limits.replay_total_bytes)
         self._shared = None
         if server.fleet is not None and self._require_session:
+            from trimaran.fleet import fleet_of
+
             from .fleet_sessions import FleetSessions
 
-            self._shared = FleetSessions.of(server, self.sessions, retry_ms)
+            fleet = fleet_of(server)
+            assert fleet is not None
+            self._shared = FleetSessions.of(server, fleet, self.sessions, retry_ms)
         self._sse = _sse(server, sse_path, sse_message_path)
 
     def attach(self, engine: Engine) -> None:

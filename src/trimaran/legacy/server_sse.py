@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, final
 from urllib.parse import parse_qs
 
 from trimaran.errors import ProtocolError, TimedOut
-from trimaran.fleet import Fleet, unavailable
+from trimaran.fleet import fleet_of, unavailable
 from trimaran.protocol.inbound import Batch
 from trimaran.protocol.sse import COMMENT, encode_event
 from trimaran.server.access import at_expiry, owner_text, same_principal
@@ -84,7 +84,7 @@ class SseEndpoint:
         self._message_path = "/" + message_path.strip("/")
         self._open: dict[str, _Connection] = {}
         self._engine: Engine = None  # pyright: ignore[reportAttributeAccessIssue]
-        self._fleet: Fleet | None = server.fleet
+        self._fleet = fleet_of(server)
         if self._fleet is not None:
             self._fleet.on_ask("sse", self._take)
 

@@ -19,7 +19,7 @@ registry, so it owns that answer.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal, NoReturn, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, cast, final
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
@@ -40,6 +40,10 @@ from .headers import HeaderLookup, routing_name_matches
 from .meta import KEY_LOG_LEVEL, KEY_PROTOCOL_VERSION, LOG_LEVELS, MetaReader, Peer, RequestMeta
 from .methods import METHODS, Method
 from .versions import MODERN, SUPPORTED, is_legacy
+
+if TYPE_CHECKING:
+    from trimaran.server.exchange import Exchange
+    from trimaran.server.seams import CallSession
 
 __all__ = [
     "Batch",
@@ -66,11 +70,11 @@ class IncomingCall:
     # Defaults live on the class: most calls never touch them, and making a call is on the hot path.
     shape_error: str | None = None
     """Why `params` is None."""
-    principal: Any = None
-    """Who authenticated, or None."""
-    exchange: Any = None
-    """Where everything that answers the call goes; set by the transport."""
-    session: Any = None
+    principal: object = None
+    """Who authenticated, or None. A custom authenticator may return an object of any class."""
+    exchange: Exchange = cast("Any", None)
+    """Where everything that answers the call goes; set by the transport before the call is served."""
+    session: CallSession | None = None
     """The legacy session, if the call belongs to one."""
     state: Any = None
     """What middleware and handlers keep for the length of the call."""

@@ -73,7 +73,7 @@ def scopes_of(scopes: Sequence[str], what: str) -> tuple[str, ...]:
     return tuple(scopes)
 
 
-def grants(principal: Any, scopes: Sequence[str]) -> bool:
+def grants(principal: object, scopes: Sequence[str]) -> bool:
     """Has the caller every one of these scopes? An anonymous one has none."""
     if principal is None:
         return False
@@ -110,14 +110,14 @@ def visible_of(given: Any, what: str) -> Visible | None:
 
 
 def _by_scopes(scopes: tuple[str, ...]) -> Visible:
-    def visible(principal: Any) -> bool:
+    def visible(principal: object) -> bool:
         return grants(principal, scopes)
 
     return visible
 
 
 def _by_function(fn: Callable[[Any], Any], what: str) -> Visible:
-    def visible(principal: Any) -> bool:
+    def visible(principal: object) -> bool:
         try:
             answer = fn(principal)
         except Exception as error:
@@ -134,13 +134,13 @@ def _by_function(fn: Callable[[Any], Any], what: str) -> Visible:
     return visible
 
 
-def is_hidden(entry: Any, principal: Any) -> bool:
+def is_hidden(entry: Any, principal: object) -> bool:
     """Is this declared thing one that the caller must not know of?"""
     visible: Visible | None = entry.visible_to
     return visible is not None and not visible(principal)
 
 
-def identity(principal: Any) -> Any:
+def identity(principal: object) -> Any:
     """Who this is, for telling whether two requests come from the same caller: subject *and* issuer (R102).
 
     Authentication makes a new object for each request, so the object's identity says nothing. Principals without a
@@ -150,11 +150,11 @@ def identity(principal: Any) -> Any:
     return getattr(principal, "issuer", None), principal if subject is None else subject
 
 
-def same_principal(one: Any, other: Any) -> bool:
+def same_principal(one: object, other: object) -> bool:
     return one is other or identity(one) == identity(other)
 
 
-def owner_text(principal: Any) -> str:
+def owner_text(principal: object) -> str:
     """Whose something is, as text that every process understands; empty for an anonymous caller.
 
     By subject and issuer, as `identity` has it. A principal without a subject that is a plain value is that
@@ -171,7 +171,7 @@ def owner_text(principal: Any) -> str:
     return msgspec.json.encode(["here", _NONCE, type(principal).__qualname__, _mark(principal)]).decode()
 
 
-def _mark(principal: Any) -> str:
+def _mark(principal: object) -> str:
     """A mark for whatever equals this principal, and for nothing else: two that are not equal may have the same hash."""
     new = secrets.token_hex(8)
     if type(principal).__hash__ is object.__hash__:
@@ -186,7 +186,7 @@ def _mark(principal: Any) -> str:
     return mark
 
 
-def at_expiry(principal: Any, end: Callable[[], None]) -> asyncio.TimerHandle | None:
+def at_expiry(principal: object, end: Callable[[], None]) -> asyncio.TimerHandle | None:
     """Call `end` when the principal's credentials expire. Returns the timer; cancel it if the stream ends first."""
     expires_at: float | None = getattr(principal, "expires_at", None)
     if expires_at is None:

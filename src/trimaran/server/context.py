@@ -13,7 +13,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, final, get_type_hints, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, final, get_type_hints, overload
 
 import msgspec
 
@@ -22,6 +22,7 @@ from trimaran.errors import DeclarationError, ProtocolError
 from trimaran.protocol.inbound import IncomingCall, RequestId
 from trimaran.protocol.meta import LOG_LEVELS, LogLevel, Peer
 from trimaran.schema import decoder_of, enc_hook, to_jsonable
+from trimaran.server.seams import CallSession
 from trimaran.types import (
     CreateMessageResult,
     ElicitResult,
@@ -109,7 +110,7 @@ class Context(Generic[State, Lifespan]):
         return None if self._call.session is None else self._call.session.id
 
     @property
-    def session(self) -> Any:
+    def session(self) -> CallSession | None:
         return self._call.session
 
     @property
@@ -124,7 +125,7 @@ class Context(Generic[State, Lifespan]):
     @property
     def auth(self) -> Principal | None:
         """Who authenticated, or None. (A custom authenticator's own object, if it gives one.)"""
-        return self._call.principal
+        return cast("Principal | None", self._call.principal)
 
     @property
     def peer(self) -> Peer:

@@ -13,12 +13,15 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from math import inf, isfinite
-from typing import Any, Final, Protocol, final
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast, final
 
 from trimaran.errors import Disconnected, ProtocolError
 from trimaran.protocol.inbound import IncomingCall
 
 from .threads import Ticket
+
+if TYPE_CHECKING:
+    from .input_rounds import InputRounds
 
 __all__ = ["SENT", "Exchange", "Sink", "Voice"]
 
@@ -99,7 +102,7 @@ class Exchange:
     """Set when the handler has to wait for a thread."""
     loop: asyncio.AbstractEventLoop | None = None
     """Set when the handler runs in a thread, so that what it says finds the way back."""
-    rounds: Any = None
+    rounds: InputRounds | None = None
     """The modern voice's memory of this call's questions."""
     on_close: Callable[[], None] | None = None
     """Ends a call that would go on for ever, properly; used when its transport is told to stop."""
@@ -211,7 +214,8 @@ class _SilentSink:
         return None
 
 
-ENDED: Final = _SilentSink()
+# Typed as the exchange it stands for, so that nobody asks which of them a call has.
+ENDED: Final = cast("Exchange", _SilentSink())
 
 
 # What threads have said and is on its way out; the loop itself keeps only weak references to tasks.

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from trimaran.transports.engine import Engine
 
     from .context import Context
+    from .seams import ServerFleet, ServerSessions
     from .session_info import SessionInfo
     from .transform_options import Choice, ToolChoice, TransformOptions
 
@@ -161,7 +162,7 @@ class Server:
         """Each says what there is too little of at the moment, in words for anyone; None if there is enough."""
         self.on_start: list[Callable[[], None]] = []
         """What extensions begin once it has started. Called each time it is made sure of that."""
-        self.fleet: Any = None
+        self.fleet: ServerFleet | None = None
         """The processes that serve this server on one store, if it is given one (see `trimaran.fleet`)."""
         self._secret_keys = [k.encode() if isinstance(k, str) else k for k in secret_keys or ()]
         self._sealer: Sealer | None = None
@@ -179,7 +180,7 @@ class Server:
         self.completions: Registry[CompletionEntry] = Registry("completion", self.info.name)
         self.writer: Writer = Writer(self.info, enc_hook)
         self.voice: ModernVoice = ModernVoice(self.writer, self._sealed, input_ttl=self.limits.input_ttl)
-        self.sessions: Any = None
+        self.sessions: ServerSessions | None = None
         """The legacy sessions, once the server is served to legacy clients."""
         self.custom_routes: CustomRoutes = CustomRoutes()
         self.read_undeclared: Callable[[str, Context], Awaitable[Any]] | None = None

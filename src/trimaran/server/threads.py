@@ -18,9 +18,12 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from trimaran.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from .exchange import Exchange
 
 __all__ = ["LARGE_MESSAGE", "STALLED_SECONDS", "ThreadPool", "Ticket"]
 
@@ -93,7 +96,9 @@ class ThreadPool:
         since = self._full_since
         return 0.0 if since is None else time.monotonic() - since
 
-    def submit(self, fn: Callable[..., Any], kwargs: Mapping[str, Any], exchange: Any = None) -> asyncio.Future[Any]:
+    def submit(
+        self, fn: Callable[..., Any], kwargs: Mapping[str, Any], exchange: Exchange | None = None
+    ) -> asyncio.Future[Any]:
         """Run `fn(**kwargs)` in a thread; the future belongs to the running loop.
 
         `exchange` gets a ticket if the job has to wait.

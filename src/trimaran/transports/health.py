@@ -27,6 +27,7 @@ import msgspec
 
 from trimaran.errors import ConfigError
 from trimaran.server.handlers import incident, logger
+from trimaran.server.seams import ServerFleet
 from trimaran.server.threads import STALLED_SECONDS
 
 if TYPE_CHECKING:
@@ -273,14 +274,15 @@ class HealthRoutes:
 
     async def _is_store_up(self) -> bool:
         now = asyncio.get_running_loop().time()
-        if self._checking is None and now >= self._check_again:
-            self._checking = asyncio.ensure_future(self._check(self._engine.server.fleet))
+        fleet = self._engine.server.fleet
+        if self._checking is None and now >= self._check_again and fleet is not None:
+            self._checking = asyncio.ensure_future(self._check(fleet))
         if self._checking is not None:
             # The check ends by itself before this does, unless it cannot be stopped; then it is as good as none.
             await asyncio.wait({self._checking}, timeout=_PATIENCE + 0.1)
         return self._checking is None and self.store_up is True
 
-    async def _check(self, fleet: Any) -> None:
+    async def _check(self, fleet: ServerFleet) -> None:
         fault = _NO_STORE
         try:
             async with asyncio.timeout(_PATIENCE):

@@ -73,6 +73,7 @@ async def test_a_legacy_call_says_which_session_it_belongs_to() -> None:
     seen: list[Any] = []
 
     def look(ctx: Context) -> str:
+        assert ctx.session is not None
         seen.append((ctx.session_id, ctx.session.id, ctx.initialized, ctx.min_log_level, ctx.client_info, ctx.meta))
         return ctx.protocol_version
 

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from tests.support.inside import inside
 from tests.support.memory_peer import LEGACY, MODERN, Peer, texts
 from tests.support.until import soon
 
@@ -606,7 +607,7 @@ async def test_an_init_that_fails_answers_initialize_and_frees_the_slot(caplog: 
             error = (await peer.initialize(ready=False))["error"]
         assert error["code"] == -32603
         assert "secret" not in error["message"]
-        assert len(server.sessions) == 0
+        assert len(inside(server).sessions) == 0
         assert "result" in await peer.initialize()
 
 

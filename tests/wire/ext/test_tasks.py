@@ -33,6 +33,7 @@ from tests.support.harness import (
     request,
     serve,
 )
+from tests.support.inside import inside
 from tests.support.until import PATIENCE, soon, until
 
 from trimaran import Context, Limits, ProtocolError, Server, ToolError
@@ -775,7 +776,7 @@ async def test_a_task_of_the_host_may_belong_to_an_anonymous_session(binding: st
         assert (await other.ask("tasks/get", {"taskId": ids[0]})).error["code"] == -32602
         await wire.call("order")  # of 2026-07-28, where there are no sessions: whoever knows the id
         assert (await get(wire, ids[1]))["status"] == "working"
-        live = server.sessions.here(session.id)
+        live = inside(server).sessions.here(session.id)
         by_object = await tasks.begin("export", session=live)
         assert (await session.ask("tasks/get", {"taskId": by_object})).result["status"] == "working"
 
@@ -803,7 +804,7 @@ async def test_an_owner_that_nobody_can_be_is_refused(binding: str) -> None:
     server.enable_extension(tasks)
     async with serve(binding, server) as wire:
         session = await wire.initialize()
-        for owner in (Stranger(), server.sessions.here(session.id), {"name": "alice"}):
+        for owner in (Stranger(), inside(server).sessions.here(session.id), {"name": "alice"}):
             with pytest.raises(ConfigError, match="can be matched by nobody.*session=ctx.session_id"):
                 await tasks.begin("export", owner=owner)
         for stray in ("mcp_0123", Stranger(), 5):

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from weakref import WeakKeyDictionary, ref
 
 from trimaran.errors import ConfigError, DeclarationError, ProtocolError
+from trimaran.fleet import fleet_of
 from trimaran.server.handlers import incident, logger
 from trimaran.state.contracts import OPERATION_TIMEOUT, StoreClosed, StoreError, StoreUnavailable, TaskRecord
 
@@ -144,7 +145,7 @@ class Docket:
         Raises:
             ConfigError: The server has no store on Redis.
         """
-        fleet = None if self._server is None else self._server.fleet
+        fleet = None if self._server is None else fleet_of(self._server)
         shared = fleet is not None and fleet.store.is_shared
         url = self._url or (fleet.url if fleet is not None else None) or ""
         scheme, _, rest = url.partition("://")
@@ -271,10 +272,12 @@ class Docket:
         self, concurrency: int, drain: float, stop: asyncio.Event, on_ready: Callable[[], object] | None
     ) -> None:
         assert self._server is not None
+        fleet = fleet_of(self._server)
+        assert fleet is not None
         queue = await self._open()
         worker: Worker = self._library.Worker(
             queue,
-            name=f"{platform.node()}#{os.getpid()}#{self._server.fleet.name}",
+            name=f"{platform.node()}#{os.getpid()}#{fleet.name}",
             concurrency=concurrency,
             redelivery_timeout=timedelta(seconds=self.redelivery),
             reconnection_delay=timedelta(seconds=1),

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from msgspec.structs import replace
 
 from trimaran.errors import ProtocolError
-from trimaran.fleet import unavailable
+from trimaran.fleet import fleet_of, unavailable
 from trimaran.server.handlers import incident, logger
 from trimaran.state.contracts import (
     Store,
@@ -88,7 +88,7 @@ class TaskRecords:
 
     @property
     def fleet(self) -> Fleet | None:
-        return None if self.server is None else self.server.fleet
+        return None if self.server is None else fleet_of(self.server)
 
     @property
     def store(self) -> Store:
@@ -281,8 +281,8 @@ class TaskRecords:
         self.ring(record.id)
         if server is not None:
             server.changes.deliver("task", record.id)
-            if server.fleet is not None:
-                server.fleet.tell_soon("task", record.id)
+            if self.fleet is not None:
+                self.fleet.tell_soon("task", record.id)
 
     def ring(self, id: str | None = None) -> None:
         """Wake waiters for news of one task, or of all tasks."""

@@ -18,6 +18,7 @@ from trimaran.auth.principal import FrozenDict, Principal
 from trimaran.protocol.inbound import IncomingCall
 from trimaran.protocol.meta import MetaReader, Peer
 from trimaran.protocol.methods import METHODS
+from trimaran.server.seams import CallSession
 from trimaran.types import CallToolParams, Implementation
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def _read_principal(principal: Any) -> Any:
     return replace(restored, claims=FrozenDict(restored.claims), metadata=FrozenDict(restored.metadata))
 
 
-def rebuild(record: TaskRecord, origin: SavedCall, session: Any) -> IncomingCall:
+def rebuild(record: TaskRecord, origin: SavedCall, session: CallSession | None) -> IncomingCall:
     """The call that a task began with."""
     params = CallToolParams(name=record.name, arguments=Raw(record.arguments), meta=origin.meta)
     peer = Peer(origin.version, origin.capabilities, origin.client)

@@ -30,6 +30,7 @@ from msgspec.structs import replace
 from trimaran.errors import ProtocolError
 from trimaran.protocol.inbound import IncomingCall
 from trimaran.server.handlers import incident, logger
+from trimaran.server.seams import CallSession
 from trimaran.state.contracts import StoreClosed, StoreError, TaskRecord
 
 from .anonymous_limits import GAVE_WAY, AnonymousLimits, is_anonymous
@@ -480,7 +481,7 @@ class Scheduler:
             return f"{began}, in the middle of step {steps}: it is not known whether that step was done, so it was not repeated"
         return None
 
-    def _rebuild_run(self, record: TaskRecord, extra: RunnerNotes, session: Any) -> TaskRun | None:
+    def _rebuild_run(self, record: TaskRecord, extra: RunnerNotes, session: CallSession | None) -> TaskRun | None:
         server = self._server
         assert extra.origin is not None
         entry = server.tools.view[record.name]

@@ -23,6 +23,7 @@ from trimaran.protocol.journal import Journal as CallJournal
 from trimaran.server.exchange import SENT, Exchange, Voice
 from trimaran.server.input_rounds import ASKABLE
 from trimaran.server.running_calls import resume
+from trimaran.server.seams import CallSession
 from trimaran.state.contracts import TaskRecord
 
 from .journal import JournalFull, JournalReply, TaskJournal, write_journal
@@ -48,7 +49,7 @@ class TaskLost(Disconnected):
 class TaskSink:
     """Sends a task's messages to its session, or nowhere. A task has no stream of its own."""
 
-    def __init__(self, session: Any = None) -> None:
+    def __init__(self, session: CallSession | None = None) -> None:
         self._session = session
 
     def send(self, data: bytes) -> Awaitable[None]:
