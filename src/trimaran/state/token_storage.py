@@ -309,11 +309,10 @@ _NO_WAIT: Final = getattr(os, "O_NONBLOCK", 0)  # a FIFO in the file's place mus
 def data_directory(environ: Mapping[str, str], platform: str, home: str) -> PurePath:
     """Where a program of the user's keeps its data, on this platform."""
     if platform == "win32":
-        local = environ.get("LOCALAPPDATA")
-        return (PureWindowsPath(local) if local else PureWindowsPath(home, "AppData", "Local")) / "trimaran"
-    # The XDG specification: what is not absolute is ignored.
-    named = environ.get("XDG_DATA_HOME", "")
-    return (PurePosixPath(named) if named.startswith("/") else PurePosixPath(home, ".local", "share")) / "trimaran"
+        named, default = PureWindowsPath(environ.get("LOCALAPPDATA", "")), PureWindowsPath(home, "AppData", "Local")
+    else:
+        named, default = PurePosixPath(environ.get("XDG_DATA_HOME", "")), PurePosixPath(home, ".local", "share")
+    return (named if named.is_absolute() else default) / "trimaran"  # XDG: a relative path is ignored
 
 
 def _own_directory() -> Path:

@@ -15,6 +15,7 @@ from typing import Any, final
 from msgspec import Struct
 
 from trimaran.errors import ConfigError
+from trimaran.state.token_storage import data_directory
 
 __all__ = ["Machine"]
 
@@ -99,10 +100,8 @@ class Machine(Struct, frozen=True, kw_only=True):
 
     @property
     def trust_file(self) -> PurePath:
-        """Which projects' files this user trusts: kept where the logins are, since neither is a setting."""
-        if self.is_windows:
-            return (self.named_by("LOCALAPPDATA") or self.in_home("AppData", "Local")) / "trimaran" / "trusted.json"
-        return (self.named_by("XDG_DATA_HOME") or self.in_home(".local", "share")) / "trimaran" / "trusted.json"
+        """The list of projects that this user trusts. It is data and no setting, so it lies beside the logins."""
+        return data_directory(self.environ, self.platform, self.home) / "trusted.json"
 
     @property
     def project_file(self) -> PurePath:
