@@ -20,6 +20,7 @@ from trimaran.apps.cli import COMMANDS
 from trimaran.apps.cli.exit_codes import MEANINGS
 from trimaran.client import Elicitation, LogEntry, Sampling, StateEvent, option_types
 from trimaran.client.options import Options
+from trimaran.oauth import machine_grants
 from trimaran.protocol.methods import METHODS
 from trimaran.protocol.versions import SUPPORTED
 from trimaran.serve import HttpServer, engine
@@ -230,7 +231,9 @@ def params(fn: Any) -> list[str]:
     parameters = inspect.signature(fn).parameters.values()
     names = [p.name for p in parameters if p.name != "self" and p.kind is not p.VAR_KEYWORD]
     for option in (p for p in parameters if p.kind is p.VAR_KEYWORD):
-        names += getattr(option_types, option.annotation.removeprefix("Unpack[").rstrip("]")).__annotations__
+        name = option.annotation.removeprefix("Unpack[").rstrip("]")
+        home = machine_grants if hasattr(machine_grants, name) else option_types
+        names += getattr(home, name).__annotations__
     return names
 
 

@@ -8,7 +8,7 @@ WorkloadIdentity    the platform the program runs on vouches for it (jwt-bearer)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, Literal, final
+from typing import Any, ClassVar, Literal, TypedDict, Unpack, final
 
 from trimaran.errors import AuthorizationFailed, ConfigError
 
@@ -24,6 +24,23 @@ from .urls import canonical_resource
 __all__ = ["ClientCredentials", "EnterpriseManaged", "WorkloadIdentity"]
 
 
+class MachineGrantOptions(TypedDict, total=False):
+    """The options that every grant of this module takes."""
+
+    scopes: Iterable[str] | None
+    """None for the scopes that the server asks for."""
+    issuer: str | None
+    """The authorization server. Without it, the server names its own."""
+    token_endpoint: str | None
+    """Skips discovery."""
+    resource: str | None
+    """The `resource` of token requests; without it, the one that the server names."""
+    dpop: bool
+    """Bind tokens to a key (RFC 9449)."""
+    allow_private: bool
+    """Let the authorization server have a private address."""
+
+
 class _Unattended(Grant):
     """Grants that need no person: a fresh token is always one flow away."""
 
@@ -32,12 +49,12 @@ class _Unattended(Grant):
     def __init__(
         self,
         *,
-        scopes: Iterable[str] | None,
-        issuer: str | None,
-        token_endpoint: str | None,
-        resource: str | None,
-        dpop: bool,
-        allow_private: bool,
+        scopes: Iterable[str] | None = None,
+        issuer: str | None = None,
+        token_endpoint: str | None = None,
+        resource: str | None = None,
+        dpop: bool = False,
+        allow_private: bool = False,
     ) -> None:
         super().__init__(scopes=scopes, dpop=dpop)
         if token_endpoint is not None:
@@ -81,11 +98,11 @@ class _Unattended(Grant):
         return GrantSite(self.resource or canonical_resource(need.server_url), metadata, challenged, ())
 
     def _check_migration(self, held: Credentials | None, metadata: ServerMetadata) -> None:
-        """What is known to one issuer is not shown to the next because a server says so."""
+        """Refuse to show credentials to another issuer only because the server names it."""
         if self.issuer is None and held is not None and held.issuer not in (None, metadata.issuer):
             raise AuthorizationFailed(
-                f"{held.server_url} is now guarded by {metadata.issuer}; credentials that are good at {held.issuer} are shown "
-                "to nobody else. If they are good there too, give issuer=",
+                f"{held.server_url} is now guarded by {metadata.issuer}; credentials for {held.issuer} are sent "
+                "nowhere else. If they are for the new one too, give issuer=",
                 step="protected resource metadata",
                 url=metadata.issuer,
             )
@@ -102,7 +119,7 @@ class _Unattended(Grant):
 
 
 class _Identity:
-    """A client that is known: by a secret, by a key it signs with, or by an assertion made elsewhere."""
+    """How a client proves its identity: by a secret, by a key that it signs with, or by an assertion made elsewhere."""
 
     def __init__(
         self,
@@ -120,7 +137,7 @@ class _Identity:
         self._assertion = assertion
 
     def credentials(self, metadata: ServerMetadata, world: FlowEnvironment) -> Flow[ClientProof]:
-        """What to show at the token endpoint."""
+        """The proof for the token endpoint."""
         if self._key is not None:
             assertion = client_assertion(
                 self._key,
@@ -137,10 +154,12 @@ class _Identity:
 
 
 def _value_of(given: str | Callable[[], TextOrAwaitable], what: str) -> Flow[str]:
-    """What a program gave, or gives when it is asked."""
+    """The value of an option that may be a function."""
     value: Any = (yield CallUser(given, what)) if callable(given) else given
     if not isinstance(value, str) or not value:
-        raise ConfigError(f"the {what} is a text that is not empty, or a function, sync or async, that gives one")
+        raise ConfigError(
+            f"the {what} must be a text that is not empty, or a function, sync or async, that returns one"
+        )
     return value
 
 
@@ -158,21 +177,9 @@ class ClientCredentials(_Unattended):
         private_key: str | bytes | None = None,
         algorithm: str | None = None,
         client_assertion: str | Callable[[], TextOrAwaitable] | None = None,
-        scopes: Iterable[str] | None = None,
-        issuer: str | None = None,
-        token_endpoint: str | None = None,
-        resource: str | None = None,
-        dpop: bool = False,
-        allow_private: bool = False,
+        **options: Unpack[MachineGrantOptions],
     ) -> None:
-        super().__init__(
-            scopes=scopes,
-            issuer=issuer,
-            token_endpoint=token_endpoint,
-            resource=resource,
-            dpop=dpop,
-            allow_private=allow_private,
-        )
+        super().__init__(**options)
         if client_secret is None and private_key is None and client_assertion is None:
             raise ConfigError("ClientCredentials needs a client_secret, a private_key or a client_assertion")
         self._identity = _Identity(client_id, client_secret, private_key, algorithm, client_assertion)
@@ -223,23 +230,11 @@ class EnterpriseManaged(_Unattended):
         idp_issuer: str | None = None,
         subject_token_type: Literal["id_token", "saml2", "refresh_token"] = "id_token",  # noqa: S107 - a kind of token
         audience: str | None = None,
-        resource: str | None = None,
-        scopes: Iterable[str] | None = None,
-        issuer: str | None = None,
-        token_endpoint: str | None = None,
-        dpop: bool = False,
-        allow_private: bool = False,
+        **options: Unpack[MachineGrantOptions],
     ) -> None:
-        super().__init__(
-            scopes=scopes,
-            issuer=issuer,
-            token_endpoint=token_endpoint,
-            resource=resource,
-            dpop=dpop,
-            allow_private=allow_private,
-        )
+        super().__init__(**options)
         check_option("idp_token_endpoint", idp_token_endpoint)
-        if token_endpoint is not None and audience is None and issuer is None:
+        if self.token_endpoint is not None and audience is None and self.issuer is None:
             raise ConfigError("with a token_endpoint of your own, give the issuer (or audience) it belongs to")
         self._identity = _Identity(client_id, client_secret, private_key, algorithm, client_assertion)
         self._idp = _Identity(idp_client_id or client_id, idp_client_secret, None, None)
@@ -318,21 +313,9 @@ class WorkloadIdentity(_Unattended):
         *,
         assertion: str | Callable[[], TextOrAwaitable],
         client_id: str | None = None,
-        scopes: Iterable[str] | None = None,
-        issuer: str | None = None,
-        token_endpoint: str | None = None,
-        resource: str | None = None,
-        dpop: bool = False,
-        allow_private: bool = False,
+        **options: Unpack[MachineGrantOptions],
     ) -> None:
-        super().__init__(
-            scopes=scopes,
-            issuer=issuer,
-            token_endpoint=token_endpoint,
-            resource=resource,
-            dpop=dpop,
-            allow_private=allow_private,
-        )
+        super().__init__(**options)
         self._assertion = assertion
         self._refused: dict[str, AuthorizationFailed] = {}
         self.client_id = client_id
