@@ -1,9 +1,9 @@
-"""Getting the right to call a server: grants for clients, and the steps they are made of. Pure: no I/O, no clock, no dice.
+"""OAuth for clients: grants, and the steps they consist of. Pure: no I/O, no clock, no randomness.
 
     async with connect("https://example.com/mcp", auth=OAuth(login=True)) as client: ...
 
 A grant goes to `connect(auth=...)`, which does its I/O. The steps (discovery, registration, token requests) are plain
-generators for those who drive them with an HTTP client of their own: each yields requests and is sent the replies.
+generators, for programs with their own HTTP client: each yields requests and is sent the replies.
 """
 
 from trimaran.lazy_names import lazy_names

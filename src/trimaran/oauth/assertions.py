@@ -1,4 +1,4 @@
-"""Sign what proves who a client is, without sending a secret: `private_key_jwt` (RFC 7523; OpenID Connect Core, 9).
+"""Client assertions: a signed JWT in place of a secret, `private_key_jwt` (RFC 7523; OpenID Connect Core, 9).
 
 Pure: the time and the unique id are passed in. The algorithm follows from the key; one that the key cannot do is
 refused when the key is loaded, not at the first request. `dpop.py` signs with the same `SigningKey`.
@@ -19,7 +19,7 @@ __all__ = ["ASSERTION_TYPE", "SigningKey", "client_assertion"]
 
 ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
-# What a key can sign, by its kind or curve; the first is the default.
+# The algorithms of each kind of key or curve; the first is the default.
 _ALGORITHMS: Final[Mapping[str, tuple[str, ...]]] = {
     "RSA": ("RS256", "PS256", "RS384", "RS512", "PS384", "PS512"),
     "P-256": ("ES256",),
@@ -41,7 +41,7 @@ class SigningKey:
     __slots__ = ("_key", "algorithm", "kid")
 
     def __init__(self, key: object, algorithm: str | None = None, kid: str | None = None) -> None:
-        """Of a private key of joserfc; use `from_pem`, `from_jwk` or `generate`."""
+        """Takes a private key of joserfc; use `from_pem`, `from_jwk` or `generate`."""
         self._key: Any = key
         self.algorithm: str = _choose(key, algorithm)
         self.kid: str | None = kid
@@ -57,7 +57,7 @@ class SigningKey:
 
     @classmethod
     def from_jwk(cls, jwk: Mapping[str, Json], algorithm: str | None = None, kid: str | None = None) -> SigningKey:
-        """The private key in a JWK. Its `alg` and `kid` count unless others are given."""
+        """The private key in a JWK. `algorithm` and `kid` override its `alg` and `kid`."""
         key = _load_jwk(jwk)
         return cls(key, algorithm or jwk.get("alg"), kid or jwk.get("kid"))
 
@@ -69,7 +69,7 @@ class SigningKey:
         kind = next((kind for kind, names in _ALGORITHMS.items() if algorithm in names), None)
         if kind is None:
             known = ", ".join(name for names in _ALGORITHMS.values() for name in names)
-            raise ConfigError(f"algorithm: {algorithm!r} is not one we can sign with; use one of {known}")
+            raise ConfigError(f"algorithm: {algorithm!r} is not supported; use one of {known}")
         if kind == "RSA":
             key: Any = RSAKey.generate_key(_MIN_RSA_BITS)
         elif kind == "Ed25519":
@@ -109,7 +109,7 @@ def client_assertion(
     """The assertion that a client sends instead of a secret, good once and for `lifetime` seconds.
 
     Args:
-        audience: who is to believe it: the issuer of the authorization server.
+        audience: the issuer of the authorization server, which verifies it.
         now: seconds since 1970.
         jti: a new unguessable value for each assertion.
     """
@@ -135,7 +135,7 @@ def _load_pem(pem: str | bytes) -> Any:
         raise ConfigError("private_key: this is not PEM; pass the text of the key file, not its path or its JWK")
     if b"PUBLIC KEY-----" in octets or b"BEGIN CERTIFICATE" in octets:
         raise ConfigError(
-            "private_key: this is public and signs nothing; pass the PEM of the private key that goes with it"
+            "private_key: this is a public key, which cannot sign; pass the PEM of the private key that belongs to it"
         )
     try:
         loaded = load_pem_private_key(octets, password=None)
@@ -143,7 +143,7 @@ def _load_pem(pem: str | bytes) -> Any:
         raise ConfigError(
             "private_key: the PEM is encrypted; pass it decrypted (openssl pkey -in key.pem makes it so), from a safe place"
         ) from None
-    except Exception:  # what the parser says may quote the key
+    except Exception:  # the parser's message may quote the key
         hint = "; its line breaks are written as \\n, turn them into real ones" if b"\\n" in octets else ""
         raise ConfigError(f"private_key: the PEM cannot be read as a private key of {_KINDS}{hint}") from None
     if isinstance(loaded, rsa.RSAPrivateKey):
@@ -173,7 +173,7 @@ def _load_jwk(jwk: Mapping[str, Json]) -> Any:
 
 
 def _choose(key: Any, algorithm: str | None) -> str:
-    """The algorithm to sign with: what is asked for, if the key can, or else the default of its kind."""
+    """`algorithm`, if the key can sign with it; without one, the default of the key's kind."""
     from joserfc.jwk import RSAKey
 
     if isinstance(key, RSAKey):

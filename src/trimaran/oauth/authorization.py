@@ -1,4 +1,4 @@
-"""The authorization request and what comes back from it: PKCE (RFC 7636), state, and who answered (RFC 9207)."""
+"""The authorization request and its answer: PKCE (RFC 7636), state, and the issuer of the answer (RFC 9207)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Entropy = Callable[[int], bytes]
 
 
 class AuthorizationRequest(NamedTuple):
-    """Where a person is sent, and what must be remembered until they come back."""
+    """The URL for a person's browser, and the values to remember until the browser comes back."""
 
     url: str
     verifier: str
@@ -38,12 +38,12 @@ def _text(raw: bytes) -> str:
 
 
 def gen_code_verifier(entropy: Entropy = os.urandom) -> str:
-    """43 characters that nobody can guess."""
+    """A PKCE code verifier: 43 random characters."""
     return _text(entropy(32))
 
 
 def code_challenge(verifier: str) -> str:
-    """S256, the only method there is for us."""
+    """The S256 challenge of a verifier. No other method is supported."""
     return _text(hashlib.sha256(verifier.encode()).digest())
 
 
@@ -89,7 +89,7 @@ def _only(pairs: list[tuple[str, str]], name: str) -> str | None:
 def read_callback(callback: str, *, state: str, metadata: ServerMetadata, check_issuer: bool = True) -> str:
     """The code in the URL that the browser came back with.
 
-    Who answered is checked before anything it says is believed, errors included (RFC 9207, protocol.md 4.1):
+    The issuer of the answer is checked before its content, errors included (RFC 9207, protocol.md 4.1):
 
         iss announced   iss present   then
         yes             yes           must be the issuer, to the byte
@@ -114,14 +114,14 @@ def read_callback(callback: str, *, state: str, metadata: ServerMetadata, check_
     issuer = _only(pairs, "iss")
     if issuer is None and metadata.authorization_response_iss_parameter_supported:
         raise AuthorizationFailed(
-            f"the answer to the login does not say who gave it (iss), though {metadata.issuer} says that it always does; "
+            f"the answer to the login does not name its issuer (iss), although {metadata.issuer} announces that it always does; "
             f"it is not trusted. {_AGAIN}",
             step=LOGIN_STEP,
             url=endpoint,
         )
     if check_issuer and issuer is not None and issuer != metadata.issuer:
         raise AuthorizationFailed(
-            f"the answer to the login is from {shown(issuer)!r}, not from {metadata.issuer!r}, which was asked; "
+            f"the answer to the login is from {shown(issuer)!r}, but the request went to {metadata.issuer!r}; "
             f"it is not trusted. {_AGAIN}",
             step=LOGIN_STEP,
             url=endpoint,

@@ -1,11 +1,11 @@
-"""Read `WWW-Authenticate` (RFC 9110, section 11): what a server wants to see before it answers.
+"""Read `WWW-Authenticate` (RFC 9110, section 11): the credentials that a server asks for.
 
-Pure, and never raises: the header comes from whoever answered, so what cannot be read is skipped and the rest is kept.
-Each character is looked at a bounded number of times, however hostile the text.
+Pure, and never raises: the header comes from a stranger, so unreadable parts are skipped and the others are used.
+Each character is read a bounded number of times, so a hostile header costs no more than a long one.
 
-Three leniencies, all met in the wild: parameters parted by blanks instead of commas, values that need quotes but have
-none (`resource_metadata=https://host/path`), and prose where a parameter should be. One thing is not guessed: after
-a quote that never ends, nothing more is read.
+Three faults of real servers are tolerated: parameters separated by blanks instead of commas, values that need quotes but have
+none (`resource_metadata=https://host/path`), and prose in place of a parameter. After
+a quote without an end, nothing more is read.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ __all__ = ["USUAL_KEY_HEADER", "Challenge", "challenge_for", "key_header", "pars
 
 USUAL_KEY_HEADER: Final = "X-API-Key"
 
-# The quantifiers are possessive: nothing is read twice because something behind it does not fit.
+# The quantifiers are possessive, so the expressions never backtrack.
 _SEPARATOR: Final = re.compile(r"[ \t\r\n,]*+")
 _WORD: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]++")
 _EQUALS: Final = re.compile(r"[ \t]*+=[ \t]*+")
 _QUOTED: Final = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
 _UNQUOTED: Final = re.compile(r'[^ \t\r\n,"]++')
 _TOKEN68: Final = re.compile(r"[ \t]++([A-Za-z0-9\-._~+/]++=*+)(?=[ \t]*+(?:,|\Z))")
-# Two words and no "=": the rest of a sentence that someone forgot to quote, not a scheme.
+# Two words and no "=": part of a sentence without quotes, not a scheme.
 _PROSE: Final = re.compile(r"[ \t]++[^ \t\r\n,=\"]++[ \t]++(?![=,]|\Z)")
 _GARBAGE: Final = re.compile(r'[^ \t\r\n,"]++')
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
@@ -40,9 +40,9 @@ class Challenge(Struct, frozen=True):
     scheme: str
     """In lower case: `bearer`, `dpop`, `basic`."""
     parameters: dict[str, str] = field(default_factory=dict[str, str])
-    """By name in lower case; of two with one name, the first."""
+    """By name in lower case. If a name comes twice, the first value counts."""
     token: str | None = None
-    """What schemes such as Negotiate have in place of parameters."""
+    """The token68 of schemes such as Negotiate, which have no parameters."""
 
 
 def parse_www_authenticate(header: str) -> list[Challenge]:
@@ -71,7 +71,7 @@ def parse_www_authenticate(header: str) -> list[Challenge]:
 
 
 def challenge_for(challenges: Iterable[Challenge], *schemes: str) -> Challenge | None:
-    """The first challenge of the first scheme that is there: name the preferred scheme first."""
+    """The first challenge of the first of these schemes that the header offers: name the preferred scheme first."""
     offered = list(challenges)
     names = (scheme.lower() for scheme in schemes)
     return next((challenge for scheme in names for challenge in offered if challenge.scheme == scheme), None)
@@ -82,12 +82,12 @@ def key_header(challenge: Challenge) -> str | None:
     if challenge.scheme != "apikey":
         return None
     named = challenge.parameters.get("header", "")
-    # People copy the name into a command, so it has to be one.
+    # People copy the name into a command, so it must be a valid header name.
     return named if len(named) <= 100 and _WORD.fullmatch(named) else USUAL_KEY_HEADER
 
 
 def _value(header: str, at: int) -> tuple[int, str | None]:
-    """Where a parameter's value ends, and the value; None if it has none that can be read."""
+    """The end of a parameter's value, and the value; None if it cannot be read."""
     if quoted := _QUOTED.match(header, at):
         return quoted.end(), _ESCAPED.sub(r"\1", quoted[1])
     if plain := _UNQUOTED.match(header, at):
@@ -96,7 +96,7 @@ def _value(header: str, at: int) -> tuple[int, str | None]:
 
 
 def _skip(header: str, at: int) -> int:
-    """Past what is no word: a quoted string as a whole, so that commas in it part nothing."""
+    """Skip one character, or a whole quoted string, whose commas separate nothing."""
     if header.startswith('"', at):
         quoted = _QUOTED.match(header, at)
         return quoted.end() if quoted else len(header)

@@ -1,7 +1,7 @@
-"""What a login leaves behind, as it is stored: tokens, the client that got them, and where fresh ones are to be had.
+"""The stored result of a login: tokens, the client that got them, and the server that issues fresh ones.
 
-Everything a program needs after a restart to go on without a person. One record belongs to one server; the clients in it
-are kept by issuer, since a registration is worth nothing elsewhere.
+It is everything that a program needs to continue after a restart without a person. A record belongs to one server. Its clients
+are stored by issuer, since no other issuer knows a registration.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class Credentials(Struct, frozen=True, kw_only=True, omit_defaults=True):
     issued_at: float | None = None
     expires_at: float | None = None
     scopes: tuple[str, ...] = ()
-    """What was asked for: what a step-up adds to."""
+    """The requested scopes. A step-up adds to them."""
     granted: tuple[str, ...] | None = None
-    """What was given, where the issuer said so."""
+    """The granted scopes, if the issuer named them."""
     metadata: ServerMetadata | None = None
     clients: dict[str, ClientInfo] = {}
     given: str | None = None
-    """The digest of the tokens that the program brought along, if these are such."""
+    """The digest of the tokens, if the program supplied them itself."""
     proof_key: dict[str, Json] | None = None
     """The private JWK that a DPoP-bound token is bound to."""
 
@@ -53,14 +53,14 @@ class Credentials(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def from_bytes(cls, record: bytes) -> Self | None:
-        """A stored record; None if it is not one, or one of another time: then it is as if there were none."""
+        """A stored record; None if it cannot be read or is from an incompatible version."""
         try:
             return decode_json(record, cls)
         except ValueError:
             return None
 
     def without_tokens(self) -> Self:
-        """What stays when the tokens are worth nothing any more: the clients."""
+        """The record with its clients and without its tokens."""
         return msgspec.structs.replace(
             self, access_token=None, refresh_token=None, expires_at=None, granted=None, proof_key=None
         )

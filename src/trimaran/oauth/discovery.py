@@ -1,8 +1,8 @@
 """From a server's URL to the authorization server that guards it (RFC 9728, RFC 8414, OpenID discovery).
 
-What the server's challenge names comes first, then the well-known places, the most specific before the root. An issuer
-must call itself exactly what it was looked up by: not one byte is normalised, since a comparison that forgives is a
-comparison that can be fooled.
+The URL in the server's challenge comes first, then the well-known places, the most specific before the root. An issuer
+must give exactly the name by which it was looked up. Nothing is normalised first, because a lenient comparison
+can be deceived.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def _split(url: str) -> tuple[str, str]:
 
 
 def protected_resource_urls(server_url: str) -> list[str]:
-    """Where a server's metadata may be: under its own path, then at the root."""
+    """The places of a server's metadata: under its own path, then at the root."""
     origin, path = _split(server_url)
     return [f"{origin}{_RESOURCE}{path}", f"{origin}{_RESOURCE}"] if path else [f"{origin}{_RESOURCE}"]
 
 
 def authorization_server_urls(issuer: str) -> list[str]:
-    """Where an issuer's metadata may be. The root of an issuer that has a path belongs to somebody else."""
+    """The places of an issuer's metadata. An issuer with a path does not own the root of its host."""
     origin, path = _split(issuer)
     if not path:
         return [f"{origin}{_OAUTH}", f"{origin}{_OPENID}"]
@@ -63,7 +63,7 @@ def _get(step: str, url: str, server_url: str, version: str | None = None) -> Fl
 def discover_protected_resource(
     server_url: str, resource_metadata: str | None = None, *, version: str | None = None
 ) -> Flow[ResourceMetadata | None]:
-    """What protects a server; None if it does not say (as servers of 2025-03-26 do not).
+    """The metadata of a protected server; None if it publishes none, like servers of 2025-03-26.
 
     `resource_metadata` is the URL its challenge named.
     """
@@ -79,7 +79,7 @@ def discover_protected_resource(
             troubled = troubled or f"{url} answered {reply.status}"
     if troubled is not None:
         raise AuthorizationFailed(
-            f"{server_url} wants credentials, and its {RESOURCE_STEP} cannot be read: {troubled}; try again later, "
+            f"{server_url} asks for credentials, but its {RESOURCE_STEP} cannot be read: {troubled}; try again later, "
             "or tell its operator",
             step=RESOURCE_STEP,
             url=server_url,
@@ -90,14 +90,14 @@ def discover_protected_resource(
 def _checked(found: ResourceMetadata, url: str, server_url: str) -> ResourceMetadata:
     if not resource_matches(found.resource, server_url):
         raise AuthorizationFailed(
-            f"the {RESOURCE_STEP} at {url} is about {shown(found.resource)!r}, not about {server_url}: a token for one "
-            "must not be shown to the other. Connect to the URL it names, if that is the server you mean",
+            f"the {RESOURCE_STEP} at {url} is about {shown(found.resource)!r}, not about {server_url}: a token for one server "
+            "must not be sent to another. Connect to the URL it names, if that is the server you mean",
             step=RESOURCE_STEP,
             url=url,
         )
     if not found.authorization_servers:
         raise AuthorizationFailed(
-            f"the {RESOURCE_STEP} at {url} names no authorization server; its operator has to mend it",
+            f"the {RESOURCE_STEP} at {url} names no authorization server; its operator must correct it",
             step=RESOURCE_STEP,
             url=url,
         )
@@ -105,11 +105,11 @@ def _checked(found: ResourceMetadata, url: str, server_url: str) -> ResourceMeta
 
 
 def discover_authorization_server(issuer: str, server_url: str = "") -> Flow[ServerMetadata]:
-    """What an issuer can do (RFC 8414, then OpenID)."""
+    """The metadata of an issuer (RFC 8414, then OpenID)."""
     check_url(issuer, step=SERVER_STEP, allow_private=True)
     if urlsplit(issuer).query:
         raise AuthorizationFailed(
-            f"the issuer {issuer} has a query, which no issuer has; tell its operator", step=SERVER_STEP, url=issuer
+            f"the issuer {issuer} must not have a query; tell its operator", step=SERVER_STEP, url=issuer
         )
     tried: list[str] = []
     for url in authorization_server_urls(issuer):
@@ -122,7 +122,7 @@ def discover_authorization_server(issuer: str, server_url: str = "") -> Flow[Ser
         if metadata.issuer != issuer:
             raise AuthorizationFailed(
                 f"the {SERVER_STEP} at {url} is of the issuer {shown(metadata.issuer)!r}, not of {issuer!r}; "
-                "it is not used. The two must be the same to the byte, a trailing slash included: its operator has to mend that",
+                "it is not used. The two must be equal, a trailing slash included: its operator must correct that",
                 step=SERVER_STEP,
                 url=url,
             )
@@ -136,7 +136,7 @@ def discover_authorization_server(issuer: str, server_url: str = "") -> Flow[Ser
 
 
 def check_endpoints(metadata: ServerMetadata) -> None:
-    """Every endpoint a stranger names must be one we may go to."""
+    """Refuse metadata with an endpoint that must not be fetched."""
     endpoints: Sequence[tuple[str, str | None]] = (
         ("authorization endpoint", metadata.authorization_endpoint),
         ("token endpoint", metadata.token_endpoint),
@@ -149,7 +149,7 @@ def check_endpoints(metadata: ServerMetadata) -> None:
 
 
 def discover_legacy_server(server_url: str) -> Flow[ServerMetadata]:
-    """The authorization server of a 2025-03-26 server, which is its own: metadata at the root, or else fixed places."""
+    """The metadata of a 2025-03-26 server, which is its own authorization server: at the root, or else fixed places."""
     origin, _ = _split(server_url)
     check_url(origin, step=SERVER_STEP, allow_private=True)
     url = f"{origin}{_OAUTH}"
@@ -157,11 +157,11 @@ def discover_legacy_server(server_url: str) -> Flow[ServerMetadata]:
     document = read_object(reply) if reply.status == 200 else None
     if document is not None and "issuer" in document:
         metadata = read_document(document, ServerMetadata, step=SERVER_STEP, url=url)
-        # That revision looks it up by the server's origin, not by an issuer, so there is nothing to be identical to;
-        # but it has no way to name another host, so an issuer elsewhere is not its own.
+        # That revision looks it up by the server's origin and not by an issuer, so there is no name to compare with;
+        # but it cannot name another host, so an issuer on another host is refused.
         if _split(metadata.issuer)[0] != origin:
             raise AuthorizationFailed(
-                f"the {SERVER_STEP} at {url} is of the issuer {shown(metadata.issuer)!r}, which is elsewhere; it is not used. Its operator has to mend that",
+                f"the {SERVER_STEP} at {url} is of the issuer {shown(metadata.issuer)!r}, which is on another host; it is not used. Its operator must correct that",
                 step=SERVER_STEP,
                 url=url,
             )

@@ -1,7 +1,7 @@
-"""Prove that a token is ours to use: DPoP, the client's half (RFC 9449).
+"""DPoP for clients: proofs that the sender of a token has its key (RFC 9449).
 
 Pure: the time and the unique id of each proof are passed in. A `ProofKey` signs one proof per request, and `Nonces`
-remembers what each server wants to see in the next one. When to retry is decided by who sends.
+remembers the nonce that each server expects in the next one. The sender decides when to retry.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .assertions import SigningKey
 __all__ = ["Nonces", "ProofKey"]
 
 _NONCE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,2048}")
-"""RFC 9449, 8.1: one or more NQCHAR. Nothing that anyone issues comes near the length."""
+"""RFC 9449, 8.1: one or more NQCHAR. No real nonce is nearly as long."""
 
 _MAX_ORIGINS: Final = 64
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
@@ -32,7 +32,7 @@ class _Headers(Protocol):
 
 @final
 class ProofKey:
-    """The key that access tokens are bound to. Keep it as long as them: `to_jwk` for storing, `from_jwk` to have it back."""
+    """The key that access tokens are bound to. Keep it as long as the tokens: store `to_jwk()`, and load it with `from_jwk`."""
 
     __slots__ = ("_header", "_key")
 
@@ -45,7 +45,7 @@ class ProofKey:
         """A new key.
 
         Raises:
-            ConfigError: nothing can be signed with `algorithm`.
+            ConfigError: `algorithm` is not supported.
         """
         return cls(SigningKey.generate(algorithm))
 
@@ -68,7 +68,7 @@ class ProofKey:
 
     @property
     def thumbprint(self) -> str:
-        """What a bound token names in `cnf.jkt`, and `dpop_jkt` in an authorization request (RFC 7638)."""
+        """The value of `cnf.jkt` in a bound token, and of `dpop_jkt` in an authorization request (RFC 7638)."""
         return self._key.thumbprint
 
     def proof(
@@ -81,13 +81,13 @@ class ProofKey:
         access_token: str | None = None,
         nonce: str | None = None,
     ) -> str:
-        """The `DPoP` header of one request, and of this one only.
+        """The `DPoP` header for one request.
 
         Args:
             now: seconds since 1970.
             jti: a new unguessable value for each proof.
-            access_token: the token that goes with the request, if one does.
-            nonce: the latest that this server gave out, if it did.
+            access_token: the token of the request, if it has one.
+            nonce: the latest nonce from this server, if there is one.
         """
         claims: dict[str, Json] = {"jti": jti, "htm": method.upper(), "htu": _target(url), "iat": int(now)}
         if access_token is not None:
@@ -102,7 +102,7 @@ class ProofKey:
 
 @final
 class Nonces:
-    """The latest nonce of each origin. Of many origins, those heard from last are remembered."""
+    """The latest nonce of each origin, for a limited number of origins: the oldest are forgotten."""
 
     __slots__ = ("_latest",)
 
@@ -110,13 +110,13 @@ class Nonces:
         self._latest: dict[str, str] = {}
 
     def get(self, url: str) -> str | None:
-        """What the next proof for this URL must hold."""
+        """The nonce for the next proof to this URL."""
         return self._latest.get(_origin(url))
 
     def learn(self, url: str, headers: _Headers) -> bool:
-        """Take the nonce from an answer's headers (by lower-case name). True if it is another than before.
+        """Take the nonce from an answer's headers (by lower-case name). True if it is new.
 
-        Whatever cannot be a nonce is passed over: it would come back as a proof that nobody accepts.
+        An invalid nonce is ignored: the server would refuse the next proof.
         """
         nonce = headers.get("dpop-nonce")
         if nonce is None or _NONCE.fullmatch(nonce) is None:

@@ -1,7 +1,7 @@
-"""What a flow asks of the world: to fetch, to know where a browser would come back to, and to send a person there.
+"""The effects of a flow: fetch a URL, get the redirect URI, send a person to a page, call a function of the program.
 
-A flow is a plain generator. It yields one of these and is sent what came of it; whoever drives it (see
-`trimaran.transports.http_auth`) does the I/O. So every flow can be tested by a list of replies, and run over anything.
+A flow is a plain generator. It yields one of these and is sent the outcome; its driver (see
+`trimaran.transports.http_auth`) does the I/O. So a test drives a flow with a list of replies, and any HTTP client can run it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ MAX_DOCUMENT = 1024 * 1024
 class HttpRequest(Struct, frozen=True, kw_only=True):
     """Fetch this, and send back an `HttpReply`.
 
-    `step` says what for, in the words of an error message: "protected resource metadata", "token request".
-    A redirect is followed only for GET, and only to where the first request might have gone.
+    `step` is its purpose, in the words of an error message: "protected resource metadata", "token request".
+    A redirect is followed only for GET, and only to a URL that could be fetched directly.
     """
 
     step: str
@@ -32,7 +32,7 @@ class HttpRequest(Struct, frozen=True, kw_only=True):
     body: bytes | None = None
     max_bytes: int = MAX_DOCUMENT
     server_url: str = ""
-    """The MCP server on whose behalf: a discovered URL of its own origin needs no other trust than it has already."""
+    """The MCP server that this request is for. A discovered URL on that server's origin is trusted like the server."""
 
     def __repr__(self) -> str:
         return f"<HttpRequest {self.method} {self.url.partition('?')[0]} for the {self.step}>"
@@ -45,20 +45,20 @@ class HttpReply(Struct, frozen=True):
     headers: Mapping[str, str]
     body: bytes
     url: str = ""
-    """Where it came from in the end, after redirects."""
+    """The final URL, after redirects."""
 
     def __repr__(self) -> str:
         return f"<HttpReply {self.status}, {len(self.body)} bytes>"
 
 
 class Redirect(Struct, frozen=True):
-    """Where would a browser come back to? Sent back: the redirect URI, with something listening there by now."""
+    """Get the redirect URI and begin to listen there. Sent back: the URI."""
 
 
 class Browse(Struct, frozen=True):
-    """Send a person to `url` and wait until the browser comes back; sent back: the whole URL it came back with.
+    """Send a person to `url` and wait until the browser comes back. Sent back: the whole URL it came back with.
 
-    Whatever came back with another `state` is not an answer: whoever listens goes on waiting (R253).
+    A request with another `state` is not an answer: the listener goes on waiting (R253).
     """
 
     url: str
@@ -70,13 +70,13 @@ class Browse(Struct, frozen=True):
 
 
 class CallUser(Struct, frozen=True):
-    """Call a function of the program's, sync or async; sent back: what it gave."""
+    """Call a function of the program, sync or async. Sent back: its result."""
 
     function: Callable[[], object]
     what: str
-    """What it gives, in the words of an error message."""
+    """The name of the result, in the words of an error message."""
 
 
 Effect: TypeAlias = "HttpRequest | Redirect | Browse | CallUser"
-# What is sent back depends on the effect, which a generator's type cannot say: an HttpReply, a redirect URI, a text, ...
+# The value sent back depends on the effect (an HttpReply, a redirect URI, a text), which a generator's type cannot express.
 Flow: TypeAlias = Generator[Effect, Any, T]

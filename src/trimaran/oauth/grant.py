@@ -1,8 +1,8 @@
-"""A grant: a way for a program to get the right to call a server. Here is what all of them share.
+"""`Grant`: a way for a program to get the right to call a server, and the steps that all grants share.
 
-A grant is settings, and one flow: `acquire`, from what is held and why that is not enough to new credentials. It is
-driven by `trimaran.transports.http_auth`, which also decides when. Nothing here waits, fetches, looks at a clock or
-rolls dice by itself.
+A grant has settings and one flow, `acquire`: it takes the present credentials and the need, and returns new ones. It is
+driven by `trimaran.transports.http_auth`, which also decides when. Nothing here waits, fetches, reads a clock or
+makes random numbers by itself.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ DPOP_EXTENSION: Final = "io.modelcontextprotocol/auth/dpop"
 
 @runtime_checkable
 class UserAgent(Protocol):
-    """Whatever can show a person a page and hear where the browser came back to."""
+    """Shows a person a page, and reports the URL that the browser came back with."""
 
     async def redirect_uri(self) -> str: ...
     async def browse(self, url: str, state: str) -> str: ...
@@ -65,7 +65,7 @@ TextOrAwaitable: TypeAlias = "str | Awaitable[str]"
 
 
 class FlowEnvironment(Struct, frozen=True):
-    """What a flow is given of the world."""
+    """The clock and the source of randomness for a flow."""
 
     now: Callable[[], float]
     entropy: Callable[[int], bytes]
@@ -76,10 +76,10 @@ Why = Literal["start", "expiring", "refused", "scopes"]
 
 
 class CredentialNeed(Struct, frozen=True, kw_only=True):
-    """Why credentials are wanted.
+    """The reason for new credentials.
 
-    - `start`: there are none yet, and nothing has been asked
-    - `expiring`: those held will not last much longer
+    - `start`: there are none yet, and no request was sent
+    - `expiring`: the present ones expire soon
     - `refused`: the server answered 401
     - `scopes`: the server answered 403, these scopes are not enough
     """
@@ -88,16 +88,16 @@ class CredentialNeed(Struct, frozen=True, kw_only=True):
     server_url: str
     www_authenticate: str = ""
     may_refresh: bool = True
-    """False when fresh tokens have just been refused: then only another login can help."""
+    """False if fresh tokens were refused a moment ago: only another login can help."""
     may_ask: bool = True
-    """False when nobody is waiting for it, or a login did not help a moment ago: then no person is asked."""
+    """False if nobody waits for the result, or a login did not help a moment ago: no person is asked."""
 
     def challenge(self) -> Challenge | None:
         return challenge_for(parse_www_authenticate(self.www_authenticate), "bearer", "dpop")
 
 
 class GrantSite(Struct, frozen=True):
-    """What discovery found: the resource, its authorization server, and the scopes in question."""
+    """The result of discovery: the resource, its authorization server, and the scopes."""
 
     resource: str
     metadata: ServerMetadata
@@ -107,12 +107,12 @@ class GrantSite(Struct, frozen=True):
 
 
 class Grant:
-    """What all grants share: discovery, scopes, proofs, and how a reply becomes credentials."""
+    """The base of all grants: discovery, scopes, proofs, and credentials from a token reply."""
 
     extension: ClassVar[str | None] = None
-    """The protocol extension that this grant is, if it is one."""
+    """The protocol extension of this grant, if it has one."""
     can_renew: ClassVar[bool] = False
-    """Can it get fresh tokens without a refresh token and without a person?"""
+    """Whether it can get fresh tokens without a refresh token and without a person."""
     login: Login = None
     store: LoginStore | str | os.PathLike[str] | bool | None = None
     redirect_uri: str | None = None
@@ -124,13 +124,15 @@ class Grant:
 
     def __init__(self, *, scopes: Iterable[str] | None, dpop: bool) -> None:
         if isinstance(scopes, str):
-            raise ConfigError(f"scopes is a list, scopes=[{scopes!r}], or None for what the server asks")
+            raise ConfigError(
+                f"scopes must be a list, scopes=[{scopes!r}], or None for the scopes that the server asks for"
+            )
         self.scopes: tuple[str, ...] | None = tuple(scopes) if scopes is not None else None
         if self.scopes is not None and not all(isinstance(scope, str) and scope for scope in self.scopes):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigError("scopes is a list of strings that are not empty")
+            raise ConfigError("scopes must be a list of strings that are not empty")
         self.dpop = dpop
         self.memory: Any = None
-        """What whoever drives the grant keeps with it, so that clients that share a grant share its logins."""
+        """Data of the driver. It lies here so that clients that share a grant share its logins."""
 
     @property
     def extensions(self) -> tuple[str, ...]:
@@ -140,15 +142,15 @@ class Grant:
     def acquire(
         self, need: CredentialNeed, world: FlowEnvironment, held: Credentials | None
     ) -> Flow[Credentials | None]:
-        """Credentials that should do; None if there is nothing to be had for this need (then what is held is used).
+        """New credentials; None if this grant can do nothing about the need, so the present ones are used.
 
         Raises:
-            AuthorizationFailed: they cannot be had; says which step failed, where, and what to do.
+            AuthorizationFailed: a step failed. The message says which, where, and what to do.
         """
         raise NotImplementedError
 
     def restores(self, held: Credentials) -> bool:
-        """Are these stored credentials of any use to this grant?"""
+        """Whether this grant can use these stored credentials."""
         return True
 
     # --- shared steps
@@ -168,8 +170,8 @@ class Grant:
         return GrantSite(self.resource or described.resource, metadata, challenged, described.scopes_supported or ())
 
     def _check_for_oauth(self, need: CredentialNeed) -> None:
-        """Servers of 2025-03-26 publish no metadata, and challenge to Bearer if they challenge at all. One that asks for
-        something else has no login, and looking for one would end in a registration that nobody offers.
+        """Servers of 2025-03-26 publish no metadata, and their only challenge is Bearer. A server with another challenge
+        has no OAuth, and discovery would end with a registration endpoint that does not exist.
         """
         challenges = parse_www_authenticate(need.www_authenticate)
         if self.issuer is not None or not challenges or need.challenge() is not None:
@@ -196,7 +198,7 @@ class Grant:
             if self.issuer not in offered:
                 raise AuthorizationFailed(
                     f"{described.resource} is guarded by {', '.join(map(shown, offered[:5]))}, not by the issuer "
-                    f"{self.issuer} that was given; if it has moved, give the new issuer (and the client registered there)",
+                    f"{self.issuer} of the grant; if the server has moved, give the new issuer (and the client registered there)",
                     step="protected resource metadata",
                     url=described.resource,
                 )
@@ -206,12 +208,12 @@ class Grant:
         return offered[0]
 
     def _choose_scopes(self, place: GrantSite, need: CredentialNeed, held: Credentials | None) -> tuple[str, ...]:
-        """What to ask for: what the operation needs; else what is configured or offered. What was asked for before is kept."""
+        """The scopes to request: those the operation needs, or else the configured or offered ones; and those requested before."""
         demanded = place.challenged or (place.supported if self.scopes is None else ())
         scopes = [*(self.scopes or ()), *demanded]
         if held is not None and held.issuer == place.metadata.issuer:
             scopes = [*held.scopes, *scopes]
-        # It asks for a refresh token, not for a right on the server: only its issuer can mean anything by it.
+        # offline_access asks the issuer for a refresh token. It is no right on the server.
         scopes = [scope for scope in scopes if scope != OFFLINE or OFFLINE in (self.scopes or ())]
         return tuple(dict.fromkeys(scopes))
 
@@ -232,14 +234,14 @@ class Grant:
         )
 
     def _trusted(self, need: CredentialNeed, endpoint: str) -> str:
-        """On whose behalf a request is made: what the operator configured needs no other trust than that."""
+        """The server whose origin is trusted for a request to `endpoint`. An endpoint that the operator configured is trusted."""
         return endpoint if endpoint == self.token_endpoint else need.server_url
 
     def _token_endpoint(self, metadata: ServerMetadata) -> str:
         endpoint = self.token_endpoint or metadata.token_endpoint
         if endpoint is None:
             raise AuthorizationFailed(
-                f"{metadata.issuer} has no token endpoint in its metadata; its operator has to mend it",
+                f"{metadata.issuer} has no token endpoint in its metadata; its operator must correct it",
                 step="authorization server metadata",
                 url=metadata.issuer,
             )
@@ -262,8 +264,8 @@ class Grant:
         if reply.token_type != token_type:
             url = self.token_endpoint or (metadata.token_endpoint if metadata is not None else None) or ""
             raise AuthorizationFailed(
-                f"the token request failed: {url} gave a token of the type {shown(reply.token_type)!r}, and {token_type!r} was "
-                f"asked for; {'give dpop=False if bearer tokens are good enough' if self.dpop else 'tell its operator'}",
+                f"the token request failed: {url} issued a token of the type {shown(reply.token_type)!r}, but {token_type!r} was "
+                f"requested; {'give dpop=False to accept bearer tokens' if self.dpop else 'tell its operator'}",
                 step="token request",
                 url=url,
             )

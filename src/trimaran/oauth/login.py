@@ -1,7 +1,7 @@
 """`OAuth`: a person logs in once, by authorization code with PKCE; from then on tokens are refreshed without them.
 
-What is held is used first, then the refresh token, then a person is asked, if there is a way to ask one. A refresh token
-and a client's registration are shown to the issuer that gave them and to nobody else.
+The present token is used first, then the refresh token, then a person is asked, if there is a way. A refresh token
+and a client's registration are sent only to the issuer that issued them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .urls import canonical_resource
 
 __all__ = ["OAuth"]
 
-# A refresh that fails with one of these will not succeed later; anything else may be a bad day of the server's.
+# A refresh that fails with one of these will not succeed later. Other failures may be temporary.
 _FINAL: Final = frozenset({"invalid_grant", "invalid_client", "unauthorized_client", "unsupported_grant_type"})
 _LOOPBACK_URI: Final = re.compile(r"http://127\.0\.0\.1:[0-9]{1,5}/callback")
 
@@ -38,9 +38,9 @@ _LOOPBACK_URI: Final = re.compile(r"http://127\.0\.0\.1:[0-9]{1,5}/callback")
 class OAuth(Grant):
     """Log in as a person, and stay logged in (R246-R256).
 
-    `login` says how a person is asked: None never does (a program nobody watches), True opens a browser and listens on
-    127.0.0.1, a function gets the URL and gives back the URL that the browser was sent to, and a `UserAgent` does both.
-    `store` says where the login is kept: None only in memory, True in the system's keyring or else in a file only its
+    `login` says how a person is asked: None never asks (an unattended program), True opens a browser and listens on
+    127.0.0.1, a function gets the URL and returns the URL that the browser came back with, and a `UserAgent` does both.
+    `store` says where the login is stored: None only in memory, True in the system's keyring or else in a file that only its
     owner can read, a path, or a store of your own.
     """
 
@@ -67,21 +67,19 @@ class OAuth(Grant):
     ) -> None:
         super().__init__(scopes=scopes, dpop=dpop)
         if client_secret is not None and client_id is None:
-            raise ConfigError("client_secret needs the client_id it belongs to")
+            raise ConfigError("client_secret needs a client_id")
         if (authorization_endpoint is None) != (token_endpoint is None) and login is not None:
             raise ConfigError(
-                "give authorization_endpoint and token_endpoint together, or neither and have them discovered"
+                "give both authorization_endpoint and token_endpoint, or neither: then they are discovered"
             )
         if authorization_endpoint is not None and client_id is None:
             raise ConfigError("with endpoints of your own, give the client_id that is registered there")
         if client_metadata_url is not None and not _is_document_url(client_metadata_url):
             raise ConfigError(
-                "client_metadata_url is the https URL, with a path, of the document that describes this client"
+                "client_metadata_url must be the https URL, with a path, of the document that describes this client"
             )
         if refresh_token is not None and token_endpoint is None and issuer is None:
-            raise ConfigError(
-                "refresh_token is shown to nobody but who gave it: say who, with token_endpoint or issuer"
-            )
+            raise ConfigError("refresh_token is sent only to its issuer: name it with token_endpoint or issuer")
         for option, url in (("authorization_endpoint", authorization_endpoint), ("token_endpoint", token_endpoint)):
             if url is not None:
                 check_option(option, url)
@@ -106,7 +104,7 @@ class OAuth(Grant):
         return f"OAuth(client_id={self.client_id!r}, scopes={self.scopes!r})"
 
     def restores(self, held: Credentials) -> bool:
-        """Stored credentials of another client, of another kind, or brought along another time, are another login."""
+        """Stored credentials of another client, of another kind, or from other supplied tokens belong to another login."""
         if self.issuer is not None and held.issuer != self.issuer:
             return False
         if held.access_token is not None and (held.token_type == "dpop") != self.dpop:  # noqa: S105 - a kind of token
@@ -130,7 +128,7 @@ class OAuth(Grant):
         except UnsafeUrl:
             raise
         except AuthorizationFailed:
-            # Where the refresh token goes is known without asking: a bad day of discovery is no reason to stop.
+            # The token endpoint is known already, so a failure of discovery does not matter.
             fresh = yield from self._refresh_unasked(need, world, held)
             if fresh is None:
                 raise
@@ -146,7 +144,7 @@ class OAuth(Grant):
         return (yield from self._log_in(need, world, held, place))
 
     def _given(self, need: CredentialNeed) -> Credentials | None:
-        """Tokens that the program brought along (R210)."""
+        """Tokens that the program supplied (R210)."""
         if self._access_token is None and self._refresh_token is None:
             return None
         metadata = self._manual()
@@ -196,7 +194,7 @@ class OAuth(Grant):
         if self.client_id is not None and self.issuer is None and self.token_endpoint is None:
             raise AuthorizationFailed(
                 f"{held.server_url} is now guarded by {metadata.issuer}; the client {self.client_id!r} is registered with "
-                f"{held.issuer}, and its credentials are shown to nobody else. Register a client with the new issuer",
+                f"{held.issuer}, and its credentials are sent nowhere else. Register a client with the new issuer",
                 step="protected resource metadata",
                 url=metadata.issuer,
             )
@@ -208,7 +206,7 @@ class OAuth(Grant):
     ) -> Flow[Credentials]:
         assert held.refresh_token is not None
         prover = self._prover(world, held)
-        # What is configured now wins over what was stored then: a secret may have been changed.
+        # The configuration wins over the stored client: the secret may have changed.
         client = self._configured() if self.client_id is not None else held.clients.get(metadata.issuer)
         endpoint = self._token_endpoint(metadata)
         reply = yield from refresh_token(
@@ -236,7 +234,7 @@ class OAuth(Grant):
     def _refresh_early(
         self, need: CredentialNeed, world: FlowEnvironment, held: Credentials | None
     ) -> Flow[Credentials | None]:
-        """Before the old token runs out. If that fails, the old one is used while it lasts; the server's 401 decides."""
+        """Refresh before the token expires. If that fails, the old token is used until the server answers 401."""
         if held is None or held.refresh_token is None or held.metadata is None:
             return None
         try:
@@ -244,7 +242,7 @@ class OAuth(Grant):
         except UnsafeUrl:
             raise
         except AuthorizationFailed as error:
-            # Only this says that the refresh token itself is worth nothing.
+            # Only this code says that the refresh token itself is invalid.
             return msgspec.structs.replace(held, refresh_token=None) if error.code == "invalid_grant" else None
 
     def _refresh_unasked(
@@ -260,9 +258,9 @@ class OAuth(Grant):
     def _refresh_or_not(
         self, need: CredentialNeed, world: FlowEnvironment, held: Credentials, place: GrantSite
     ) -> Flow[tuple[Credentials | None, Credentials]]:
-        """After a 401: fresh ones or none, and what is left of the old ones.
+        """After a 401: fresh credentials or None, and the old ones without the parts that failed.
 
-        A refresh token is shown only to the issuer that gave it. A dead one leads to a login, and if the issuer has
+        A refresh token is sent only to its issuer. An invalid one leads to a login, and if the issuer has
         forgotten the client, to another registration.
         """
         issuer = place.metadata.issuer
@@ -290,7 +288,7 @@ class OAuth(Grant):
         endpoint = metadata.authorization_endpoint
         if endpoint is None:
             raise AuthorizationFailed(
-                f"{metadata.issuer} has no authorization endpoint, so nobody can log in there; if this program has "
+                f"{metadata.issuer} has no authorization endpoint, so a login is impossible; if this program has "
                 "credentials of its own, use ClientCredentials",
                 step="authorization server metadata",
                 url=metadata.issuer,
@@ -315,12 +313,12 @@ class OAuth(Grant):
             redirect_uri=redirect_uri,
             resource=place.resource,
             scopes=requested,
-            # OpenID gives a refresh token only where a person was asked for it.
+            # OpenID issues a refresh token only after the person's consent.
             extra={"prompt": "consent"} if OFFLINE in requested else None,
             entropy=world.entropy,
         )
         callback = cast("str", (yield Browse(request.url, request.state, redirect_uri)))
-        # Endpoints given by hand do not say whose they are; then an `iss` can be compared with nothing.
+        # Configured endpoints may have no issuer; then there is nothing to compare `iss` with.
         is_named = self.token_endpoint is None or self.issuer is not None
         code = read_callback(callback, state=request.state, metadata=metadata, check_issuer=is_named)
         prover = self._prover(world, None, metadata)
@@ -351,14 +349,14 @@ class OAuth(Grant):
 
     def _login_required(self, need: CredentialNeed, held: Credentials | None, place: GrantSite) -> LoginRequired:
         missing = self._choose_scopes(place, need, held) if need.why == "scopes" else ()
-        # The store goes by name: a login under another one would not be found here.
+        # Records are stored by the server's name, so the command must use the same name.
         is_named = self.name not in (None, "", urlsplit(need.server_url).netloc)
         called = f" --name {shlex.quote(self.name or '')}" if is_named else ""
-        # Quoted: scopes are the server's words, and whoever reads this may paste it.
+        # Quoted: the scopes come from the server, and people paste this command into a shell.
         how = called + "".join(f" --scope {shlex.quote(_plain(scope))}" for scope in missing)
         needed = "a login" if need.why == "refused" else f"a login with the scopes {' '.join(map(_plain, missing))}"
         error = LoginRequired(
-            f"{need.server_url} wants {needed} at {place.metadata.issuer}, and this program cannot ask a person for one: run "
+            f"{need.server_url} needs {needed} at {place.metadata.issuer}, and this program cannot ask a person: run "
             f"`trimaran auth login {shlex.quote(need.server_url)}{how}` once, or give OAuth(login=True)",
             step="login",
             url=place.metadata.issuer,
@@ -376,7 +374,7 @@ class OAuth(Grant):
         redirect_uri: str,
         scopes: Sequence[str],
     ) -> Flow[ClientInfo]:
-        """Registered beforehand; else by its document; else as known from before; else registered now."""
+        """The client: configured, or its metadata document, or registered earlier, or registered now."""
         metadata = place.metadata
         if self.client_id is not None:
             return cast("ClientInfo", self._with_method(self._configured(), metadata))
@@ -387,7 +385,7 @@ class OAuth(Grant):
             return known
         if metadata.registration_endpoint is None:
             nameless = AuthorizationFailed(
-                f"{metadata.issuer} registers no clients by itself: register an application with it, and give its client_id"
+                f"{metadata.issuer} does not register clients on request: register an application with it, and give its client_id"
                 + (
                     ""
                     if self.client_metadata_url is None
@@ -402,7 +400,7 @@ class OAuth(Grant):
             name=self.client_name,
             redirect_uri=redirect_uri,
             auth_method=choose_auth_method(metadata),
-            # Some issuers hold a client to the scopes it registered for; a later step-up needs more than the first login.
+            # Some issuers limit a client to the scopes it registered for, and a later step-up needs more than the first login.
             scopes=tuple(dict.fromkeys((*scopes, *place.supported))) if scopes else (),
             dpop=self.dpop,
         )
@@ -425,7 +423,7 @@ def _check_login(login: Login, redirect_uri: str | None) -> None:
     is_agent = all(hasattr(login, name) for name in ("redirect_uri", "browse", "close"))
     if isinstance(login, type) or not (login is None or isinstance(login, bool) or is_agent or callable(login)):
         raise ConfigError(
-            "login is True, a function from the URL to the URL the browser came back with, or an object with "
+            "login must be True, a function that takes a URL and returns the URL the browser came back with, or an object with "
             f"redirect_uri(), browse() and close(); not {login!r}"
         )
     if login is True and redirect_uri is not None and not _LOOPBACK_URI.fullmatch(redirect_uri):
@@ -443,10 +441,10 @@ def _still_fits(client: ClientInfo, redirect_uri: str, scopes: Sequence[str], no
         return False
     if client.scopes is not None and not set(scopes) <= set(client.scopes):
         return False
-    # A native client's loopback port may vary (RFC 8252, 7.3), but not every server knows that.
+    # A native client's loopback port may vary (RFC 8252, 7.3), but some servers do not allow that.
     return client.redirect_uri == redirect_uri
 
 
 def _plain(scope: str) -> str:
-    """A scope without what no scope may hold (RFC 6749, 3.3)."""
+    """A scope without the characters that a scope must not have (RFC 6749, 3.3)."""
     return re.sub(r"[^\x21\x23-\x5b\x5d-\x7e]", "?", scope)

@@ -1,7 +1,7 @@
-"""The two documents of discovery: what protects a server (RFC 9728), and what an authorization server can do (RFC 8414).
+"""The two documents of discovery: of a protected server (RFC 9728), and of an authorization server (RFC 8414).
 
-Both come from strangers. A field of the wrong type makes the document unreadable, with the field named; `null` is the
-same as nothing; fields nobody here needs are not looked at.
+Both come from strangers. A field of the wrong type makes the document unreadable, and the error names it; `null` is the
+same as a missing field; unknown fields are ignored.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SHOWN: Final = 512
 
 
 class ResourceMetadata(Struct, frozen=True, kw_only=True):
-    """A protected resource's own account of itself."""
+    """The metadata of a protected server."""
 
     resource: str
     authorization_servers: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class ResourceMetadata(Struct, frozen=True, kw_only=True):
 
 
 class ServerMetadata(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an authorization server says it can do."""
+    """The metadata of an authorization server."""
 
     issuer: str
     token_endpoint: str | None = None
@@ -51,7 +51,7 @@ class ServerMetadata(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def shown(text: str, secrets: tuple[str, ...] = ()) -> str:
-    """What a stranger wrote, fit for an error message: one line, not long, and without what we told it in confidence."""
+    """A stranger's text for an error message: one short line, without secrets that we sent."""
     for secret in secrets:
         if secret:
             text = text.replace(secret, "***")
@@ -76,5 +76,5 @@ def read_document(found: Mapping[str, Any], kind: type[T], *, step: str, url: st
         return msgspec.convert(found, kind)
     except msgspec.ValidationError as error:
         raise AuthorizationFailed(
-            f"the {step} at {url} cannot be used: {error}; its operator has to mend it", step=step, url=url
+            f"the {step} at {url} cannot be used: {error}; its operator must correct it", step=step, url=url
         ) from None

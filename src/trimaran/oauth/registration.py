@@ -1,6 +1,6 @@
-"""Who a client is to an authorization server: registered beforehand, by a document of its own, or on the spot (RFC 7591).
+"""The identity of a client: registered beforehand, described by its own document, or registered on request (RFC 7591).
 
-A registration is worth something at the issuer that made it and nowhere else, so it is kept by issuer; only a client
+A registration is valid only at the issuer that made it, so it is stored by issuer. Only a client
 whose id is the URL of its own metadata is the same everywhere.
 """
 
@@ -33,12 +33,12 @@ class ClientInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
     client_id: str
     client_secret: str | None = None
     auth_method: str | None = None
-    """How it shows its secret at the token endpoint, if the issuer said so."""
+    """The way to send its secret to the token endpoint, if the issuer named one."""
     expires_at: float | None = None
-    """When the secret is worth nothing any more."""
+    """When the secret expires."""
     redirect_uri: str | None = None
     scopes: tuple[str, ...] | None = None
-    """The scopes it is registered for, if it is for some: it may ask for no others."""
+    """The scopes it is registered for, if the registration has any: it may request no others."""
     source: Source = "configured"
 
     def __repr__(self) -> str:
@@ -46,12 +46,12 @@ class ClientInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def choose_auth_method(metadata: ServerMetadata, *, has_secret: bool = False) -> str:
-    """How to authenticate at the token endpoint, by what the issuer can do."""
+    """The way to authenticate at the token endpoint, from those the issuer supports."""
     offered = metadata.token_endpoint_auth_methods_supported
     methods = ("client_secret_basic", "client_secret_post") if has_secret else ("none",)
     if offered is None:
         return methods[0]
-    # A public client asks for a secret only where nothing else is taken.
+    # A public client asks for a secret only if the issuer accepts nothing else.
     for method in (*methods, "client_secret_basic", "client_secret_post"):
         if method in offered:
             return method
@@ -61,7 +61,7 @@ def choose_auth_method(metadata: ServerMetadata, *, has_secret: bool = False) ->
 def client_metadata(
     *, name: str, redirect_uri: str, auth_method: str, scopes: Sequence[str] = (), dpop: bool = False
 ) -> dict[str, Json]:
-    """What a client says of itself when it registers."""
+    """The metadata that a client registers with."""
     parts = urlsplit(redirect_uri)
     is_native = parts.scheme not in ("https",) or is_loopback_host(parts.hostname or "")
     metadata: dict[str, Json] = {
@@ -82,7 +82,7 @@ def client_metadata(
 def register_client(
     endpoint: str, metadata: Mapping[str, Json], initial_access_token: str | None = None, *, server_url: str = ""
 ) -> Flow[ClientInfo]:
-    """Register on the spot (RFC 7591); what the server made of it, which may be less than was asked."""
+    """Register on request (RFC 7591). The server may grant less than was requested."""
     headers = {"Content-Type": "application/json", "Accept": "application/json"}
     if initial_access_token is not None:
         headers["Authorization"] = f"Bearer {initial_access_token}"
@@ -103,8 +103,8 @@ def register_client(
     agreed: Any = document.get("redirect_uris", redirects)
     if redirects and (not isinstance(agreed, list) or redirects[0] not in agreed):
         raise AuthorizationFailed(
-            f"the {STEP} at {endpoint} was made for other redirect URIs than the one asked for ({redirects[0]}); "
-            "a login would come back elsewhere, so it is not used",
+            f"the {STEP} at {endpoint} has other redirect URIs than the requested one ({redirects[0]}); "
+            "a login would end there, so it is not used",
             step=STEP,
             url=endpoint,
         )

@@ -1,6 +1,6 @@
 """Requests to a token endpoint, one for each grant (RFC 6749, 6750, 7009, 7523, 8693, 8707, 9449).
 
-Every request is a form, names the resource the token is for, and authenticates the client the way the issuer said.
+Every request is a form, names the resource of the token, and authenticates the client as the issuer demands.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SUBJECT_TYPES: Final = {
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 _LONGEST: Final = 10 * 365 * 24 * 3600.0
 _NONCE_ROUNDS: Final = 2
-# Fields of a form that nobody else may read.
+# Fields of a form that are secret.
 _SECRET_FIELDS: Final = (
     "client_secret",
     "client_assertion",
@@ -64,16 +64,16 @@ _SECRET_FIELDS: Final = (
 )
 _ADVICE: Final = {
     "invalid_client": "check the client's id and secret (or key), and how it is registered",
-    "invalid_grant": "what was shown is expired, used up or withdrawn: log in again",
+    "invalid_grant": "the code or token is expired, used or withdrawn: log in again",
     "unauthorized_client": "this client may not use this grant: its operator has to allow it",
     "unsupported_grant_type": "this authorization server has no such grant: choose another",
     "invalid_scope": "ask for other scopes",
-    "invalid_target": "this authorization server gives no tokens for this resource",
+    "invalid_target": "this authorization server issues no tokens for this resource",
 }
 
 
 class TokenReply(Struct, frozen=True, kw_only=True):
-    """What a token endpoint gave."""
+    """The reply of a token endpoint."""
 
     access_token: str
     token_type: str
@@ -81,7 +81,7 @@ class TokenReply(Struct, frozen=True, kw_only=True):
     expires_in: float | None = None
     refresh_token: str | None = None
     scopes: tuple[str, ...] | None = None
-    """What was granted, if it was said; None means what was asked for."""
+    """The granted scopes; None means the requested ones."""
     id_token: str | None = None
     issued_token_type: str | None = None
 
@@ -91,7 +91,7 @@ class TokenReply(Struct, frozen=True, kw_only=True):
 
 @final
 class Prover:
-    """Makes DPoP proofs: a key, the latest nonces, and the clock and dice it was given."""
+    """Makes DPoP proofs with a key, the latest nonces, a clock and a source of randomness."""
 
     def __init__(
         self, key: ProofKey, nonces: Nonces, now: Callable[[], float], entropy: Callable[[int], bytes]
@@ -113,14 +113,14 @@ class Prover:
 
 
 class ClientProof(TypedDict, total=False):
-    """How a client shows at a token endpoint who it is."""
+    """A client's proof of identity for a token endpoint."""
 
     client: ClientInfo | None
     client_assertion: str | None
 
 
 class TokenRequestOptions(ClientProof, total=False):
-    """How a token request is made: who the client is, and what errors call the step."""
+    """Options of a token request: the client's proof, and the name of the step in errors."""
 
     prover: Prover | None
     step: str
@@ -128,7 +128,7 @@ class TokenRequestOptions(ClientProof, total=False):
 
 
 def _authenticate(client: ClientInfo | None, form: dict[str, str], headers: dict[str, str]) -> None:
-    """Show who the client is, the way its issuer wants it."""
+    """Add the client's proof to the form or the headers, as its issuer demands."""
     if client is None:
         return
     method = client.auth_method or ("client_secret_basic" if client.client_secret else "none")
@@ -152,7 +152,7 @@ def token_request(
     step: str = STEP,
     server_url: str = "",
 ) -> Flow[TokenReply]:
-    """Ask a token endpoint. A demand for a DPoP nonce is met, twice at most."""
+    """Send a request to a token endpoint. If it demands a DPoP nonce, repeat it with one, at most twice."""
     filled = {name: value for name, value in form.items() if value}
     headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
     if client_assertion is not None:
@@ -181,7 +181,7 @@ def token_request(
 
 
 def _spellings(*secrets: str | None) -> tuple[str, ...]:
-    """Secrets as they were sent, which a server may send back: the longest first, since one may hold another."""
+    """The secrets of a form in every spelling that a server may echo: the longest first, since one may contain another."""
     spellings = {spelled for secret in secrets if secret for spelled in (secret, quote_plus(secret))}
     return tuple(sorted(spellings, key=len, reverse=True))
 
@@ -189,13 +189,13 @@ def _spellings(*secrets: str | None) -> tuple[str, ...]:
 def _read_reply(
     reply: HttpReply, found: Mapping[str, Any] | None, endpoint: str, step: str, secrets: tuple[str, ...]
 ) -> TokenReply:
-    # Some say what went wrong with status 200.
+    # Some servers report an error with status 200.
     if found is None or reply.status != 200 or "error" in found or "access_token" not in found:
         raise _refused(reply, found, endpoint, step, secrets)
     token, kind = found["access_token"], found.get("token_type", "Bearer")
     if not isinstance(token, str) or _TOKEN.fullmatch(token) is None or not isinstance(kind, str):
         raise AuthorizationFailed(
-            f"the {step} failed: what {endpoint} gave is not a token that a header can carry; its operator has to mend that",
+            f"the {step} failed: {endpoint} issued a token that does not fit into a header; its operator must correct that",
             step=step,
             url=endpoint,
         )
@@ -213,7 +213,7 @@ def _read_reply(
 
 
 def _seconds(value: Any) -> float | None:
-    """How long a token lives; None for what is no such number. A server's 401 has the last word anyway."""
+    """The lifetime of a token; None if it is no valid number. The server's 401 decides in the end."""
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,12}", value):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -251,7 +251,7 @@ def exchange_code(
     resource: str | None,
     **how: Unpack[TokenRequestOptions],
 ) -> Flow[TokenReply]:
-    """A code for a token."""
+    """Exchange an authorization code for a token."""
     form = {
         "grant_type": "authorization_code",
         "code": code,
@@ -265,7 +265,7 @@ def exchange_code(
 def refresh_token(
     endpoint: str, token: str, *, resource: str | None, scopes: Iterable[str] = (), **how: Unpack[TokenRequestOptions]
 ) -> Flow[TokenReply]:
-    """A refresh token for a fresh one."""
+    """Exchange a refresh token for a fresh access token."""
     form = {"grant_type": "refresh_token", "refresh_token": token, "resource": resource, "scope": " ".join(scopes)}
     how.setdefault("step", "token refresh")
     return (yield from token_request(endpoint, form, **how))
@@ -274,7 +274,7 @@ def refresh_token(
 def client_credentials(
     endpoint: str, *, resource: str | None, scopes: Iterable[str] = (), **how: Unpack[TokenRequestOptions]
 ) -> Flow[TokenReply]:
-    """A program's own credentials for a token."""
+    """Exchange a program's own credentials for a token."""
     form = {"grant_type": "client_credentials", "resource": resource, "scope": " ".join(scopes)}
     return (yield from token_request(endpoint, form, **how))
 
@@ -290,7 +290,7 @@ def token_exchange(
     scopes: Iterable[str] = (),
     **how: Unpack[TokenRequestOptions],
 ) -> Flow[TokenReply]:
-    """One token for another (RFC 8693). Types may be given by their short names."""
+    """Exchange one token for another (RFC 8693). Types may have their short names."""
     form = {
         "grant_type": TOKEN_EXCHANGE,
         "requested_token_type": SUBJECT_TYPES.get(requested_token_type or "", requested_token_type),
@@ -312,7 +312,7 @@ def jwt_bearer(
     scopes: Iterable[str] = (),
     **how: Unpack[TokenRequestOptions],
 ) -> Flow[TokenReply]:
-    """A signed assertion for a token (RFC 7523)."""
+    """Exchange a signed assertion for a token (RFC 7523)."""
     form = {"grant_type": JWT_BEARER, "assertion": assertion, "resource": resource, "scope": " ".join(scopes)}
     return (yield from token_request(endpoint, form, **how))
 
@@ -320,7 +320,7 @@ def jwt_bearer(
 def revoke_token(
     endpoint: str, token: str, *, kind: str = "refresh_token", client: ClientInfo | None = None, server_url: str = ""
 ) -> Flow[bool]:
-    """Withdraw a token (RFC 7009). Did the server agree?"""
+    """Withdraw a token (RFC 7009). Returns whether the server agreed."""
     form = {"token": token, "token_type_hint": kind}
     headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
     _authenticate(client, form, headers)

@@ -1,11 +1,11 @@
 """Which URLs may be fetched or opened, and when two of them name the same server.
 
-Pure: it judges spelling, not what a name resolves to; that is for whoever connects (`transports/fetch.py`), with
-`is_public_address`. A server chooses the URLs that a login goes through, so each is an outsider's wish to have this
-machine connect somewhere: to a neighbour in the private network, to a cloud's metadata address, to a port of its own.
+Pure: it judges the spelling of a URL. `transports/fetch.py` judges the addresses that a name resolves to, with
+`is_public_address`. A server chooses the URLs of a login, so each may be an attempt to make this
+machine connect to a neighbour in the private network, to a cloud's metadata address, or to itself.
 
-Refused is what two parsers could read differently (backslashes, userinfo, escapes in a host, 0x7f.1 for 127.0.0.1), before
-anything is concluded from what one of them reads.
+A URL that two parsers could read differently is refused first (backslashes, userinfo, escapes in a host, 0x7f.1 for
+127.0.0.1).
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ __all__ = [
     "resource_matches",
 ]
 
-MAX_URL: Final = 8192  # what servers take as a request line; an authorization URL is the longest there is
+MAX_URL: Final = 8192  # servers accept request lines of this length; authorization URLs are the longest
 _SHOWN: Final = 200
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 _LABEL: Final = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _AUTHORITY: Final = re.compile(rf"(\[[0-9A-Fa-f:.]+\]|{_LABEL}(?:\.{_LABEL})*)(?::([0-9]{{1,5}}))?")
-# A host whose last label is a number is an address to every resolver, however it is spelled.
+# Every resolver takes a host whose last label is a number for an address.
 _NUMBER: Final = re.compile(r"(?:[0-9]+|0[xX][0-9A-Fa-f]*)")
-# RFC 3986: all that a URL is made of.
+# The characters of a URL (RFC 3986).
 _URL_TEXT: Final = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]*")
 _DOTS: Final = re.compile(r"(?:\.|%2e){1,2}", re.IGNORECASE)
 
-# From the IANA special-purpose registries: what is not an address of somebody on the internet, and what to call it.
+# Networks that are not public, from the IANA special-purpose registries, with their names in messages.
 _SPECIAL_4: Final = [
     (IPv4Network(network), kind)
     for network, kind in (
@@ -85,7 +85,7 @@ _NAT64: Final = IPv6Network("64:ff9b::/96")
 
 
 def _kind(address: IPv4Address | IPv6Address) -> str:
-    """What is special about an address; "" if it belongs to somebody on the internet."""
+    """The kind of a special address; "" for a public one."""
     if isinstance(address, IPv4Address):
         return next((kind for network, kind in _SPECIAL_4 if address in network), "")
     if address in _NAT64:
@@ -95,10 +95,10 @@ def _kind(address: IPv4Address | IPv6Address) -> str:
 
 
 def is_public_address(ip_text: str) -> bool:
-    """Is this the address of somebody on the internet, not of this machine, its network, or nobody?
+    """Whether an address is public: not of this machine, not of its network, not reserved.
 
-    An address of the NAT64 prefix counts as the IPv4 address it stands for: where a network speaks only IPv6, that is
-    what every name of the IPv4 internet resolves to.
+    An address of the NAT64 prefix counts as the IPv4 address in it: in a network with only IPv6,
+    every name of the IPv4 internet resolves to such an address.
     """
     try:
         return "%" not in ip_text and not _kind(ip_address(ip_text))
@@ -107,7 +107,7 @@ def is_public_address(ip_text: str) -> bool:
 
 
 def is_loopback_host(host: str) -> bool:
-    """Is this `localhost`, an address in 127.0.0.0/8 or ::1, spelled as such? Names that only resolve there are not."""
+    """Whether this is `localhost`, an address in 127.0.0.0/8 or ::1. Other names that resolve there do not count."""
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if bare.lower() == "localhost":
         return True
@@ -119,7 +119,7 @@ def is_loopback_host(host: str) -> bool:
 
 
 def bare_url(url: str) -> str:
-    """A URL as it may stand in a message: without query, fragment and userinfo, on one line, not too long."""
+    """A URL for a message: without query, fragment and userinfo, on one line, not too long."""
     bare = re.split(r"[?#]", url, maxsplit=1)[0]
     scheme, separator, rest = bare.partition("://")
     if separator:
@@ -142,22 +142,22 @@ def check_url(
     """Refuse a URL that must not be fetched, by its spelling alone.
 
     Args:
-        step: what it would be fetched for, in the words of an error message.
-        allow_http_loopback: take http where the host is a loopback one.
-        allow_loopback: take loopback hosts at all.
-        allow_private: take addresses that are not public, loopback ones included.
+        step: the purpose of the request, in the words of an error message.
+        allow_http_loopback: accept http for a loopback host.
+        allow_loopback: accept loopback hosts.
+        allow_private: accept addresses that are not public, loopback included.
 
     Raises:
-        UnsafeUrl: it is not https, not absolute, not plainly spelled, or the address of something inside.
+        UnsafeUrl: it is not https, not absolute, ambiguous, or has an address that is not public.
     """
     parts = _split(url, step)
     host = parts.hostname or ""
     is_loopback = is_loopback_host(host)
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback and allow_http_loopback):
-        raise _unsafe(step, url, "it is not https, which only a loopback host may do without")
+        raise _unsafe(step, url, "it is not https, which only a loopback host may leave out")
     if is_loopback:
         if not (allow_loopback or allow_private):
-            raise _unsafe(step, url, "it points to this machine, which the server is not on", allowable=True)
+            raise _unsafe(step, url, "it points to this machine, but the server is on another", allowable=True)
         return
     if allow_private:
         return
@@ -173,24 +173,24 @@ def check_url(
 
 
 def check_browser_url(url: str) -> None:
-    """Refuse a URL that must not be opened in somebody's browser: only https, or http on this machine, is.
+    """Refuse a URL that must not be opened in a browser: it must be https, or http on this machine.
 
-    Where a browser goes is its user's network, so private addresses are fine; any other scheme could run or read something.
+    A browser may reach its user's own network, so private addresses are fine; another scheme could run a program or read a file.
 
     Raises:
-        UnsafeUrl: it is none of these, or not plainly spelled.
+        UnsafeUrl: it is neither, or ambiguous.
     """
     check_url(url, step="login", allow_private=True)
     if not _URL_TEXT.fullmatch(url):
-        raise _unsafe("login", url, "it holds characters that no URL is made of")
+        raise _unsafe("login", url, "it has characters that a URL must not have")
 
 
 def _split(url: str, step: str) -> SplitResult:
-    """The parts of a URL that can be read in one way only."""
+    """The parts of a URL. An ambiguous URL is refused."""
     if len(url) > MAX_URL:
         raise _unsafe(step, url, f"it is longer than {MAX_URL} characters")
     if "\\" in url or not url.isprintable() or " " in url:
-        raise _unsafe(step, url, "it holds a blank, a backslash or a control character")
+        raise _unsafe(step, url, "it has a blank, a backslash or a control character")
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -200,13 +200,11 @@ def _split(url: str, step: str) -> SplitResult:
     if not parts.netloc:
         raise _unsafe(step, url, "it names no host")
     if "@" in parts.netloc:
-        raise _unsafe(step, url, "it holds a user name or password")
+        raise _unsafe(step, url, "it has a user name or password")
     if "#" in url:
         raise _unsafe(step, url, "it has a fragment")
     if not _is_sane(parts.netloc):
-        raise _unsafe(
-            step, url, "its host is not plainly spelled: a name in ASCII, or an address as it is usually written"
-        )
+        raise _unsafe(step, url, "its host must be a name in ASCII, or an address in its usual form")
     return parts
 
 
@@ -227,7 +225,9 @@ def _is_sane(authority: str) -> bool:
 def _unsafe(step: str, url: str, why: str, *, allowable: bool = False) -> UnsafeUrl:
     where = bare_url(url)
     advice = (
-        "if that is right, allow it with allow_private=True" if allowable else "tell the operator of whoever named it"
+        "if that is right, allow it with allow_private=True"
+        if allowable
+        else "tell the operator of the server that named it"
     )
     return UnsafeUrl(f"the {step} failed: {where!r} is not a safe URL: {why}; {advice}", step=step, url=where)
 
@@ -248,7 +248,7 @@ def _host(parts: SplitResult) -> str:
 
 
 def is_same_host(url: str, other: str) -> bool:
-    """Do both name the same host, by the same name, or both this machine? False if one is not a URL."""
+    """Whether both name the same host, or both name this machine. False if one is not a URL."""
     try:
         host, other_host = urlsplit(url).hostname, urlsplit(other).hostname
     except ValueError:
@@ -259,7 +259,7 @@ def is_same_host(url: str, other: str) -> bool:
 
 
 def canonical_resource(url: str) -> str:
-    """The name of an MCP server in a `resource` parameter (RFC 8707), made from the URL it is reached at.
+    """The name of an MCP server in a `resource` parameter (RFC 8707), made from its URL.
 
     Scheme and host in lower case, no default port, no fragment, no userinfo; the whole path, since that is the most
     specific name. The slash of an empty path goes; one behind a path stays, for only the server knows whether it counts.
@@ -283,17 +283,17 @@ def canonical_resource(url: str) -> str:
 
 
 def resource_matches(prm_resource: str, server_url: str) -> bool:
-    """May metadata of this `resource` speak for the server at this URL?
+    """Whether metadata of this `resource` is valid for the server at this URL.
 
-    RFC 9728 (3.3) wants the resource to be the URL that was asked. MCP servers also publish one document for a whole
-    host, so a parent of the server's path will do; nothing else will, or a server could send its clients to fetch
-    tokens for another one. Hence:
+    RFC 9728 (3.3) demands that the resource equals the requested URL. MCP servers also publish one document for a whole
+    host, so a parent of the server's path is valid too. Nothing else is, or a server could make its clients get
+    tokens for another server. So:
 
     - the origin is the same: scheme, host and port, where a default port may be left out and case does not count;
     - paths are compared segment by segment, so that /mcp does not cover /mcp-admin, and as they are spelled: case counts,
-      escapes are not undone, and a path with dot segments, which somebody would resolve, matches nothing;
-    - a slash at the end does not count: it is what frameworks add and drop;
-    - a query, where the resource has one, must be the server's, and the path then equal; a fragment names no resource.
+      escapes are not decoded, and a path with dot segments matches nothing;
+    - a slash at the end does not count, since frameworks add and drop it;
+    - a query, where the resource has one, must equal the server's, and so must the path; a resource has no fragment.
     """
     try:
         resource, server = _split(prm_resource, "resource"), urlsplit(server_url)

@@ -80,7 +80,7 @@ class Switchboard:
         return list(self._listeners)
 
     async def add(self, listener: BusListener) -> None:
-        # Here before in the database: its first message may arrive at once.
+        # Before the database subscribes: the first message may arrive at once.
         for topic in listener.topics:
             self._listeners.setdefault(topic, set()).add(listener)
         try:
@@ -107,7 +107,7 @@ class Switchboard:
         return len(listeners)
 
     def drop(self, why: str) -> None:
-        """Count a message that could not be read. The log never quotes it: it may be secret."""
+        """Count an unreadable message. The log never quotes it: it may be secret."""
         self.poisoned += 1
         if self.poisoned & (self.poisoned - 1) == 0:  # the 1st, 2nd, 4th, 8th, ...: a flood must not flood the log
             logger.warning("a message on the bus was dropped: %s (%d so far)", why, self.poisoned)

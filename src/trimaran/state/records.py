@@ -111,7 +111,7 @@ def store_closed() -> StoreClosed:
 
 
 def id_taken(kind: str) -> StoreConflict:
-    return StoreConflict(f"there is a {kind} with this id already: make ids by chance, secrets.token_hex(16)")
+    return StoreConflict(f"a {kind} with this id exists already: use random ids, secrets.token_hex(16)")
 
 
 def too_many(kind: str, limit: int) -> StoreFull:

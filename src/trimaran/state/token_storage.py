@@ -1,15 +1,15 @@
-"""Where logins are kept between runs: in the keyring of the system, in a file of the user's own, or in memory (R248).
+"""Storage for logins: in the system's keyring, in a file that only the user can read, or in memory (R248).
 
-A record is a JSON object as bytes; what is in it is `trimaran.oauth`'s affair. Its key is made of the server's name and
-a hash of its URL (C33), so that another URL under the same name cannot get the record.
+A record is a JSON object as bytes; `trimaran.oauth` defines its content. Its key is made of the server's name and
+a hash of its URL (C33), so another URL under the same name does not get the record.
 
-The file is replaced as a whole: written beside, flushed to the disk, renamed. Who changes it holds `<file>.lock`, so no
-update of another process is lost; who only reads needs no lock. What others could read is closed to them, what cannot be
-read as JSON is moved aside, and each is said in the log. A symbolic link, or a file of somebody else, is refused.
+A write makes a new file, flushes it to the disk and renames it. A writer holds `<file>.lock`, so no
+update of another process is lost; a reader needs no lock. A file that others could read gets mode 0600, a file that is not
+JSON is renamed, and the log reports both. A symbolic link, or a file of another user, is refused.
 
-`lock(key)` is for a refresh: one at a time, over tasks, threads and processes. It is a lock of the operating system on a
-file of its own, so it ends with the process that holds it, however that ends. Lock files stay: to delete one that another
-process is about to lock would give two of them the lock.
+`lock(key)` allows one refresh at a time, across tasks, threads and processes. It is a lock of the operating system on a
+separate file, so it ends with the process that holds it. Lock files are not deleted: if one is deleted while another
+process opens it, two processes get the lock.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _PARTS: Final = "parts:"
 
 
 class StoreUnusable(ConfigError):
-    """The place where logins are kept cannot be used; the message names it and says what to do."""
+    """The storage for logins cannot be used. The message names it and says what to do."""
 
     kind = "token_store"
 
@@ -85,14 +85,14 @@ class KeyringUnusable(StoreUnusable):
 
 @runtime_checkable
 class TokenStore(Protocol):
-    """Keeps records by key. Any object with these five will do."""
+    """Stores records by key. Any object with these five methods can be used."""
 
     async def load(self, key: str) -> bytes | None:
         """The record, or None."""
         ...
 
     async def save(self, key: str, record: bytes) -> None:
-        """Keep the record, in place of the one there was."""
+        """Store the record, in place of an earlier one."""
         ...
 
     async def delete(self, key: str) -> bool:
@@ -104,29 +104,29 @@ class TokenStore(Protocol):
         ...
 
     def lock(self, key: str) -> AbstractAsyncContextManager[None]:
-        """Held by one at a time, over tasks and processes that share the store. Not to be taken twice by one task."""
+        """A lock that one task of all processes holds at a time. A task must not take it twice."""
         ...
 
 
 def token_key(name: str, url: str) -> str:
-    """The key of a server's record: its name and the SHA-256 of its URL as configured, to the letter."""
+    """The key of a server's record: its name and the SHA-256 of its URL exactly as configured."""
     return f"{name}:{hashlib.sha256(url.encode()).hexdigest()}"
 
 
 def keys_of_url(keys: Iterable[str], url: str) -> list[str]:
-    """Those of the keys that were made for this URL, under whatever name."""
+    """The keys for this URL, under any name."""
     ending = token_key("", url)
     return [key for key in keys if key.endswith(ending)]
 
 
 def default_tokens(*, warn: bool = True) -> TokenStore:
-    """The system's keyring, if `keyring` is installed and finds one, else the file; which is warned of once."""
+    """The system's keyring, if `keyring` is installed and finds one; else the file, with one warning."""
     if KeyringTokens.is_usable():
         return KeyringTokens(fallback=FileTokens())
     tokens = FileTokens()
     if warn:
         _warn_once(
-            f"there is no keyring to keep logins in: they go to {tokens.path}, readable by you alone, but not encrypted "
+            f"there is no keyring for logins: they are stored in {tokens.path}, readable by you alone, but not encrypted "
             '(pip install "trimaran[keyring]" on a system that has a keyring)'
         )
     return tokens
@@ -151,11 +151,11 @@ class _Waiter(NamedTuple):
 
 @final
 class _Turns:
-    """One holder for each key, in the order of asking, whatever task, loop or thread asks."""
+    """A fair lock for each key, across tasks, event loops and threads."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        # A key is here while it is held.
+        # A key is here while it is locked.
         self._waiting: dict[str, deque[_Waiter]] = {}
 
     @asynccontextmanager
@@ -193,7 +193,7 @@ class _Turns:
                 waiter = queue.popleft()
                 try:
                     waiter.loop.call_soon_threadsafe(_set, waiter.turn)
-                except RuntimeError:  # its loop is closed, and so it waits no more
+                except RuntimeError:  # its loop is closed
                     continue
                 return
             del self._waiting[key]
@@ -206,7 +206,7 @@ def _set(future: asyncio.Future[None]) -> None:
 
 @asynccontextmanager
 async def _file_lock(path: Path, seconds: float) -> AsyncGenerator[None]:
-    """Hold a lock of the operating system on this file, waiting for it without holding up the loop."""
+    """Hold a lock of the operating system on this file, without blocking the event loop."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _NO_FOLLOW | _CLOSE_ON_EXEC, 0o600)
     except OSError as error:
@@ -245,7 +245,7 @@ def _try_lock(descriptor: int, path: Path) -> bool:
 
 
 def _unlock(descriptor: int) -> None:
-    # Said, not left to close: a process forked meanwhile shares the lock and would keep it.
+    # Closing the file is not enough: a forked process shares the lock and would keep it.
     with contextlib.suppress(OSError):
         if sys.platform == "win32":
             msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
@@ -254,7 +254,7 @@ def _unlock(descriptor: int) -> None:
 
 
 async def _to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """The result of work in a thread, which goes on if its caller is cancelled: the locks around it have to wait."""
+    """The result of work in a thread. If the caller is cancelled, wait for the thread first, since it relies on the caller's locks."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -303,11 +303,11 @@ class MemoryTokens:
 
 _NO_FOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
 _CLOSE_ON_EXEC: Final = getattr(os, "O_CLOEXEC", 0)
-_NO_WAIT: Final = getattr(os, "O_NONBLOCK", 0)  # a FIFO in the file's place must not hang us
+_NO_WAIT: Final = getattr(os, "O_NONBLOCK", 0)  # a FIFO in place of the file must not block us
 
 
 def data_directory(environ: Mapping[str, str], platform: str, home: str) -> PurePath:
-    """Where a program of the user's keeps its data, on this platform."""
+    """The directory for a user's data on this platform."""
     if platform == "win32":
         named, default = PureWindowsPath(environ.get("LOCALAPPDATA", "")), PureWindowsPath(home, "AppData", "Local")
     else:
@@ -320,7 +320,7 @@ def _own_directory() -> Path:
         return Path(data_directory(os.environ, sys.platform, str(Path.home())))
     except RuntimeError:
         raise StoreUnusable(
-            "there is no home directory to keep logins in: set HOME or XDG_DATA_HOME, or give a path, store='tokens.json'"
+            "there is no home directory for logins: set HOME or XDG_DATA_HOME, or give a path, store='tokens.json'"
         ) from None
 
 
@@ -329,7 +329,7 @@ class FileTokens:
     """Records in one JSON file, mode 0600, shared by all processes of a user.
 
     Without a path it is `$XDG_DATA_HOME/trimaran/mcp-tokens.json` (`~/.local/share`; on Windows `%LOCALAPPDATA%`), in a
-    directory of mode 0700. The directory of a path that is given is made so if it is not there, and else left as it is.
+    directory of mode 0700. The directory of another path gets that mode if it is created, and keeps its own if it exists.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
@@ -342,7 +342,7 @@ class FileTokens:
         return f"FileTokens({str(self.path)!r})"
 
     def is_used(self) -> bool:
-        """Whether anything was ever stored or locked here. A quick check."""
+        """A quick check whether anything was ever stored or locked here."""
         return os.path.lexists(self.path) or self._locks.is_dir()
 
     async def load(self, key: str) -> bytes | None:
@@ -375,7 +375,7 @@ class FileTokens:
 
     async def _records(self) -> dict[str, bytes]:
         records = await asyncio.to_thread(self._read)
-        if records is None:  # damaged; looked at again under the lock, since another process may be mending it
+        if records is None:  # damaged; read again under the lock, since another process may be repairing it
             async with self._alone():
                 records = await _to_the_end(asyncio.to_thread(self._read_or_move_aside))
         return records
@@ -412,7 +412,7 @@ class FileTokens:
             if inner is not None:
                 inner.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
-            raise StoreUnusable(f"logins cannot be kept in {directory}: {_reason(error)}") from None
+            raise StoreUnusable(f"logins cannot be stored in {directory}: {_reason(error)}") from None
 
     def _read(self) -> dict[str, bytes] | None:
         """The records in the file; None if it is damaged."""
@@ -435,7 +435,7 @@ class FileTokens:
         finally:
             os.close(descriptor)
         if len(text) > _LARGEST:
-            raise StoreUnusable(f"{self.path} is larger than {_LARGEST >> 20} MiB: it is no file of logins")
+            raise StoreUnusable(f"{self.path} is larger than {_LARGEST >> 20} MiB, so it is not a file of logins")
         if not text.strip():
             return {}
         try:
@@ -446,7 +446,7 @@ class FileTokens:
 
     def _inspect(self, status: os.stat_result, descriptor: int) -> None:
         if not stat.S_ISREG(status.st_mode):
-            raise StoreUnusable(f"{self.path} is not a file: move it away, or keep the logins elsewhere")
+            raise StoreUnusable(f"{self.path} is not a file: move it away, or store the logins elsewhere")
         if sys.platform == "win32":
             return
         if status.st_uid != os.geteuid():
@@ -480,7 +480,7 @@ class FileTokens:
 
     def _write(self, records: Mapping[str, bytes]) -> None:
         text = msgspec.json.encode({key: msgspec.Raw(record) for key, record in records.items()}) + b"\n"
-        # One name is enough, because only the holder of the lock comes here: an old file is from a process that died.
+        # A fixed name is enough, because only the holder of the lock writes: an old file is from a process that died.
         beside = self.path.with_name(f"{self.path.name}.new")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW | _CLOSE_ON_EXEC
         try:
@@ -505,7 +505,7 @@ def _check(record: bytes) -> bytes:
         decode_json(record, dict[str, Any])
     except ValueError:
         # Not quoted: it is full of secrets.
-        raise ConfigError("a record is a JSON object as bytes, msgspec.json.encode(...)") from None
+        raise ConfigError("a record must be a JSON object as bytes, msgspec.json.encode(...)") from None
     return bytes(record).strip()
 
 
@@ -526,7 +526,7 @@ def _flush_directory(path: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        # Some network file systems cannot; the file itself is safe.
+        # Some network file systems cannot flush a directory; the file itself is safe.
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
     finally:
@@ -541,7 +541,7 @@ def _reason(error: OSError) -> str:
 
 
 class Keyring(Protocol):
-    """The part of `keyring`, or of one of its backends, that is used here."""
+    """The methods of `keyring`, or of one of its backends, that are used here."""
 
     def get_password(self, service: str, username: str, /) -> str | None: ...
     def set_password(self, service: str, username: str, password: str, /) -> None: ...
@@ -552,9 +552,9 @@ class Keyring(Protocol):
 class KeyringTokens:
     """Records in the keyring of the operating system, by way of the package `keyring`.
 
-    A keyring cannot list what it holds, so the keys are kept in an entry of their own. Windows takes short entries only:
-    there a record is cut in parts. What a keyring refuses to keep goes to `fallback`, which is looked at first, since what
-    is there is newer. Without a fallback the refusal is raised.
+    A keyring cannot list its entries, so one entry holds the keys. Windows accepts only short entries:
+    there a record is split. A record that the keyring refuses goes to `fallback`, which is read first, since its records
+    are newer. Without a fallback the refusal is raised.
     """
 
     def __init__(
@@ -573,9 +573,9 @@ class KeyringTokens:
         """Whether `keyring` is installed with a backend that stores secrets safely."""
         try:
             backend: Any = _keyring().get_keyring()
-            # Those that fail, forget, or write to plain files say less than 1.
+            # Backends that fail, forget, or write plain files have a priority below 1.
             return bool(backend.priority >= 1)
-        except Exception:  # a backend may fail in any way it likes, and then it is not usable
+        except Exception:  # a backend may raise anything
             return False
 
     async def load(self, key: str) -> bytes | None:
@@ -613,7 +613,7 @@ class KeyringTokens:
         return self._files.lock(key)
 
     async def _attempt(self, action: Callable[[], T], otherwise: T) -> T:
-        """Do something with the keyring, alone; if it refuses and there is a fallback, go on without it."""
+        """Run `work` with the keyring under its lock; if the keyring refuses and there is a fallback, return None."""
         try:
             async with self._files.lock(f"{SERVICE} {_INDEX}"):
                 return await _to_the_end(_in_daemon_thread(action))
@@ -623,8 +623,8 @@ class KeyringTokens:
             # The text of the error is the backend's own, and might quote a secret.
             message = f"the keyring ({_name_of(self._backend)}) does not answer ({type(error).__name__})"
             if self._fallback is None:
-                raise KeyringUnusable(f"{message}: unlock it, or keep logins in a file, store='tokens.json'") from None
-            _warn_once(f"{message}: logins are kept by {self._fallback!r} meanwhile")
+                raise KeyringUnusable(f"{message}: unlock it, or store logins in a file, store='tokens.json'") from None
+            _warn_once(f"{message}: logins are stored in {self._fallback!r} instead")
             return otherwise
 
     # In a thread
@@ -643,7 +643,7 @@ class KeyringTokens:
         return text.encode()
 
     def _put(self, key: str, text: str) -> None:
-        """Parts first, then the entry that names them, then the old parts go: a reader finds the old or the new."""
+        """Write the parts, then the entry that names them, then remove the old parts: a reader finds the old record or the new."""
         old = self._backend.get_password(SERVICE, key) or ""
         most = self._limit(text)
         head = text
@@ -680,7 +680,7 @@ class KeyringTokens:
         return _WINDOWS_ASCII if text.isascii() else _WINDOWS_ANY
 
     def _index(self) -> list[str]:
-        """The keys; too many for one entry of Windows go on in the next."""
+        """The keys. If they are too many for one entry on Windows, further entries continue."""
         keys: list[str] = []
         number = 0
         while text := self._backend.get_password(SERVICE, _index_name(number)):
@@ -704,13 +704,13 @@ def _keyring() -> Any:
         import keyring  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
     except ImportError:
         raise KeyringUnusable(
-            'the keyring needs the package keyring: pip install "trimaran[keyring]", or keep logins in a file, FileTokens()'
+            'the keyring needs the package keyring: pip install "trimaran[keyring]", or store logins in a file, FileTokens()'
         ) from None
     return cast("Any", keyring)
 
 
 def _name_of(backend: Any) -> str:
-    """`keyring` itself is a module; its chosen backend has a name that says more."""
+    """The name of the backend; of the module `keyring`, the name of the backend it chose."""
     with contextlib.suppress(Exception):
         backend = backend.get_keyring() if hasattr(backend, "get_keyring") else backend
     return type(backend).__module__.removeprefix("keyring.backends.")
@@ -721,7 +721,7 @@ def _digest(text: str) -> str:
 
 
 def _part_names(key: str, head: str) -> list[str]:
-    """The entries of a record in parts; none if it is whole. Named by content, so that old and new never mix."""
+    """The entries of a split record; empty if it is whole. Their names depend on the content, so old and new parts never mix."""
     if not head.startswith(_PARTS):
         return []
     count, _, digest = head.removeprefix(_PARTS).partition(":")
@@ -748,7 +748,7 @@ def _listed(keys: list[str]) -> str:
 
 
 async def _in_daemon_thread(action: Callable[[], T]) -> T:
-    """In a thread that is abandoned if it does not return: a keyring may wait for an absent person."""
+    """Run in a thread that is abandoned if it does not return: a keyring may wait for an absent person."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 

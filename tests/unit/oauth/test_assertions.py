@@ -122,9 +122,9 @@ def encrypted(form: PrivateFormat) -> bytes:
         pytest.param(
             encrypted(PrivateFormat.TraditionalOpenSSL), None, "the PEM is encrypted", id="encrypted, old form"
         ),
-        pytest.param(public_pem(P256), None, "this is public", id="public"),
+        pytest.param(public_pem(P256), None, "this is a public key", id="public"),
         pytest.param(
-            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----", None, "this is public", id="certificate"
+            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----", None, "this is a public key", id="certificate"
         ),
         pytest.param("/etc/keys/me.pem", None, "not its path", id="path"),
         pytest.param("", None, "this is not PEM", id="empty"),
@@ -195,7 +195,7 @@ def test_a_jwk_without_a_private_key_is_refused_and_not_quoted(jwk: dict[str, An
 
 
 def test_an_unknown_algorithm_is_refused_with_those_there_are() -> None:
-    with pytest.raises(ConfigError, match="'HS256' is not one .* ES256"):
+    with pytest.raises(ConfigError, match="'HS256' is not supported.* ES256"):
         SigningKey.generate("HS256")
 
 

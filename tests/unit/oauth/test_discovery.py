@@ -120,7 +120,7 @@ def test_openid_configuration_is_asked_when_there_is_no_rfc_8414_document() -> N
 def test_metadata_of_another_issuer_is_discarded_without_normalising(claimed: str) -> None:
     """protocol.md 4.1, point 4; P50."""
     stage = Stage({f"{ISSUER}/.well-known/oauth-authorization-server": metadata(issuer=claimed)})
-    with pytest.raises(AuthorizationFailed, match="must be the same to the byte"):
+    with pytest.raises(AuthorizationFailed, match="must be equal"):
         stage.play(discover_authorization_server(ISSUER))
     assert len(stage.requests) == 1
 
@@ -161,5 +161,5 @@ def test_an_old_servers_metadata_at_its_root_is_believed_if_it_stays_at_home() -
 
 def test_an_old_servers_metadata_of_an_issuer_elsewhere_is_refused() -> None:
     stage = Stage({f"{ORIGIN}/.well-known/oauth-authorization-server": metadata(issuer="https://evil.example")})
-    with pytest.raises(AuthorizationFailed, match="elsewhere"):
+    with pytest.raises(AuthorizationFailed, match="on another host"):
         stage.play(discover_legacy_server(SERVER))

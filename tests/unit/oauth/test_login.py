@@ -348,7 +348,7 @@ def test_a_client_registered_beforehand_is_not_shown_to_another_issuer() -> None
     stage = Stage()
     held = log_in(stage, person(client_id="mine"))
     stage.answers |= other_server()
-    with pytest.raises(AuthorizationFailed, match="shown to nobody else"):
+    with pytest.raises(AuthorizationFailed, match="sent nowhere else"):
         log_in(stage, person(client_id="mine"), held=held)
     assert len(stage.visits) == 1
 

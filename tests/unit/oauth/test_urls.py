@@ -318,7 +318,7 @@ def test_what_can_be_read_in_two_ways_or_is_not_https_is_refused_always(url: str
         ("https://example.com/#x", "a fragment"),
         ("https:///x", "names no host"),
         ("mcp.example.com", "not an absolute https URL"),
-        ("https://0x7f.1/", "not plainly spelled"),
+        ("https://0x7f.1/", "must be a name in ASCII"),
         ("http://example.com/", "not https"),
     ],
 )
