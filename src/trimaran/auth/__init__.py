@@ -1,4 +1,4 @@
-"""Who may call: authentication providers for servers. No sockets, no HTTP library.
+"""Authentication of a server's callers. No sockets, no HTTP library.
 
 A provider goes to `run("http", auth=...)`. It looks at the headers of a request and gives a `Principal`, which handlers
 find as `ctx.auth`, or raises `Refused`, which becomes the status, the challenge and the body of the reply.

@@ -1,4 +1,4 @@
-"""Everyone is let in, as nobody: the default, and in `Several` the choice to come without credentials (R153, R165)."""
+"""Calls without credentials: the default, and one of the choices in `AnyOf` (R153, R165)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Anonymous"]
 
 @final
 class Anonymous(Provider):
-    """Nobody in particular: `ctx.auth` is None, and what needs scopes stays closed."""
+    """Anonymous callers: `ctx.auth` is None, and they cannot use what needs scopes."""
 
     allows_anonymous = True
 

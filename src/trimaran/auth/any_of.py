@@ -29,9 +29,9 @@ StepUp = Callable[[Any, Sequence[str]], str]
 
 @final
 class AnyOf(Provider):
-    """Tries the providers whose kind of credentials a request carries, in their order: the first that knows the caller
-    decides. A request without any is challenged to all of them, or is nobody, if `Anonymous` is among them; what is
-    presented must be good even so.
+    """Tries the providers whose kind of credentials a request carries, in their order: the first that accepts the caller
+    decides. A request without credentials is challenged for all kinds, or is anonymous, if `Anonymous` is among the
+    providers. Wrong credentials are refused in either case.
     """
 
     def __init__(self, *providers: Provider, required_scopes: Iterable[str] = ()) -> None:
@@ -39,7 +39,7 @@ class AnyOf(Provider):
         strangers = [type(provider).__name__ for provider in providers if not isinstance(provider, Provider)]  # pyright: ignore[reportUnnecessaryIsInstance]
         if strangers or len(providers) < 2:
             raise ConfigError(
-                f"Several takes two providers or more: Several(Bearer(...), ApiKey(...)), not {', '.join(strangers) or len(providers)}"
+                f"AnyOf needs two providers or more: AnyOf(Bearer(...), ApiKey(...)), not {', '.join(strangers) or len(providers)}"
             )
         self._providers = providers
         self.allows_anonymous: bool = any(provider.allows_anonymous for provider in providers)
@@ -50,7 +50,7 @@ class AnyOf(Provider):
         self.needs_scope: bool = any(provider.needs_scope for provider in providers)
         self.offers_login: bool = any(provider.offers_login for provider in providers)
         steps: list[StepUp | None] = [getattr(provider, "step_up", None) for provider in providers]
-        # Whoever can get more scopes anywhere can get them there. None, if nobody can.
+        # The step-up challenge of the first provider that has one.
         self.step_up: StepUp | None = next((step for step in steps if step is not None), None)
 
     async def start(self, fetch: Fetch | None = None) -> None:

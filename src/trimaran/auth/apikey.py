@@ -45,7 +45,7 @@ class ApiKey(Provider):
     Either `keys` or `verifier`:
 
     - `keys`: a mapping from key to `{"subject": ..., "scopes": [...], "metadata": {...}}`, or a plain list of keys.
-      With `hash_keys=True` they stand there as `hash_key` made them, and those with a pepper need that `pepper`
+      With `hash_keys=True` they are hashes made by `hash_key`; hashes with a pepper need that `pepper`
     - `verifier`: a function, sync or async, from a key to such a mapping, a `Principal`, True or None
     """
 
@@ -76,10 +76,10 @@ class ApiKey(Provider):
         self._clock = clock
         self._hash_keys = hash_keys
         self._pepper = None if pepper is None else check_pepper(pepper)
-        # Keys are found by a digest that nobody outside can compute, so how long the search takes tells nothing.
+        # Keys are found by a digest with a secret, so the time of the search reveals nothing about them.
         self._index_key = secrets.token_bytes(32)
         self._entries = {} if keys is None else self._read(keys)
-        # The table does not change. What a verifier said may be otherwise by now.
+        # The table does not change. A verifier may answer differently next time.
         self._memory = VerifiedCredentials(clock, REMEMBERED_SECONDS if verifier is None else 0.0)
 
     def presents(self, request: AuthRequest) -> bool:
@@ -130,7 +130,7 @@ class ApiKey(Provider):
             raise ConfigError('keys is a mapping or a list of keys: keys=["..."], not one string')
         table = cast("Mapping[str, Any]", keys) if isinstance(keys, Mapping) else dict.fromkeys(keys, True)
         if not table:
-            raise ConfigError("keys is empty: nobody could call")
+            raise ConfigError("keys must not be empty: nobody could call")
         entries: dict[bytes, _Entry] = {}
         for number, (form, info) in enumerate(table.items(), 1):
             self._check(number, form)
@@ -148,7 +148,7 @@ class ApiKey(Provider):
             if form.startswith(KEYED):
                 raise ConfigError(f"keys: number {number} is hashed; say so with hash_keys=True")
         elif not (is_keyed(form) or is_legacy_hash(form)):
-            raise ConfigError(f"keys: number {number} is not what hash_key makes, though hash_keys=True says so")
+            raise ConfigError(f"keys: number {number} is not a hash made by hash_key, as hash_keys=True demands")
         elif is_keyed(form) and self._pepper is None:
             raise ConfigError(f"keys: number {number} was hashed with a pepper; without pepper= it never matches")
 

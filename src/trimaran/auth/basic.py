@@ -1,7 +1,7 @@
-"""Users and passwords (R159-R161). A guess costs the same whether its user is there or not.
+"""Users and passwords (R159-R161). A guess takes the same time whether its user exists or not.
 
-Every check of a table takes as long as its dearest entry: whoever has a cheaper stored form, or none, waits for as many
-rounds of PBKDF2 besides. The work is done in threads, and who has just been let in is known again for a minute.
+Every check takes as long as the most expensive entry of the table: for a cheaper stored form, or none, the missing
+rounds of PBKDF2 are added. Threads do the work, and an accepted password is remembered for a minute.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class Basic(Provider):
     """Callers with `Authorization: Basic`. Either `credentials` or `verifier`:
 
     - `credentials`: a mapping from user to password, or to `{"password": ..., "scopes": [...], "metadata": {...}}`.
-      Passwords stand there as `hash_password` made them, or in the clear; `hash_passwords` says which, where that cannot
-      be told by looking (64 hexadecimal digits are taken for a hash)
+      Passwords are hashes made by `hash_password`, or plain text; `hash_passwords` says which, if that is not
+      obvious (64 hexadecimal digits are taken for a hash)
     - `verifier`: a function, sync or async, from user and password to such a mapping, a `Principal`, True or None
 
-    Who is in `credentials` and was let in is let in again for `remember` seconds without deriving the password anew.
-    What a verifier said is remembered only if `remember` is given.
+    An accepted password of `credentials` is accepted again for `remember` seconds without deriving its hash anew.
+    A verifier's answer is remembered only if you give `remember`.
     """
 
     expects = "a user name and a password in the header Authorization, as Basic"
@@ -132,7 +132,7 @@ def _read(credentials: Mapping[str, Any], hashed: bool | None) -> dict[str, _Use
     if not isinstance(credentials, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigError(f"credentials is a mapping from user to password, not {type(credentials).__name__}")
     if not credentials:
-        raise ConfigError("credentials is empty: nobody could call")
+        raise ConfigError("credentials must not be empty: nobody could call")
     return {name: _user(name, info, hashed) for name, info in credentials.items()}
 
 
@@ -152,7 +152,7 @@ def _user(name: Any, info: Any, hashed: bool | None) -> _User:
     parts = read_derived(info)
     is_form = parts is not None or is_legacy_hash(info)
     if (hashed is not False and info.startswith(DERIVED) and parts is None) or (hashed is True and not is_form):
-        raise ConfigError(f"credentials: the password of {name} is not what hash_password makes; make it anew")
+        raise ConfigError(f"credentials: the password of {name} is not a hash made by hash_password; make it anew")
     if hashed is False or not is_form:
         return _User(info, False, 0, principal)
     return _User(info, True, 0 if parts is None else parts.iterations, principal)

@@ -46,7 +46,7 @@ _FIELDS: Final = {
     "expires_at": "exp",
     "client_id": "client_id",
 }
-"""What a principal calls the claims it is made of."""
+"""The claims of a principal's fields."""
 
 
 class Bearer(Provider):
@@ -58,12 +58,12 @@ class Bearer(Provider):
       the issuer's own metadata for it
     - `verifier`: a function, sync or async, from a token to its claims, or None: opaque tokens
 
-    Claims are checked whoever verified them: `exp`, `nbf`, `iss` and `aud`, the last two as exact strings. A JWT needs an
-    `exp`. `clock_skew` is how many seconds clocks may differ. `resource_metadata` is the URL that challenges name.
+    Claims are checked in all four cases: `exp`, `nbf`, `iss` and `aud`, the last two as exact strings. A JWT needs an
+    `exp`. `clock_skew` is the allowed difference of clocks in seconds. `resource_metadata` is the URL in challenges.
 
-    A verified JWT is not verified again for `remember` seconds (300 unless said; 0 is never), nor past its expiry; what a
-    verifier says is remembered only if asked for. Tokens bound to a key (`cnf`) are refused here: with nothing but the
-    token, nobody has shown that the key is theirs.
+    A verified JWT is remembered for `remember` seconds (default 300; 0 for never), but not past its expiry; a
+    verifier's answer only if you give `remember`. Tokens bound to a key (`cnf`) are refused: the token
+    alone does not prove that the caller has the key.
     """
 
     expects = "a token in the header Authorization, as Bearer"
@@ -108,13 +108,13 @@ class Bearer(Provider):
         if remember is None:
             remember = 0 if verifier is not None else REMEMBERED_SECONDS
         seconds = _seconds("remember", remember, 86_400)
-        # Two memories, each keyed by exactly what was checked. A verified token may still lack a scope or be bound to a key.
+        # Two caches: a verified token may still lack a scope or be bound to a key.
         self._verified_tokens = VerifiedCredentials(clock, seconds)
         self._admitted_headers = VerifiedCredentials(clock, seconds)
 
     async def start(self, fetch: Fetch | None = None) -> None:
         if self._keys is not None and not self._audiences and "HS256" not in self._keys.algorithms:
-            # The issuer signs for others, too: what one of them was given would open this door.
+            # The issuer signs tokens for other servers, too; those must not be valid here.
             logger.warning("Bearer has no audience=: every token of the issuer is accepted, whomever it was meant for")
         await self.load_keys(fetch)
 
@@ -158,7 +158,9 @@ class Bearer(Provider):
             raise Refused("missing")
         principal = await self.verify(token)
         if "cnf" in principal.claims:
-            raise Refused("invalid_token", "the token is bound to a key, and nothing here shows that the key is yours")
+            raise Refused(
+                "invalid_token", "the token is bound to a key, and the request does not prove that you have the key"
+            )
         return principal
 
     async def authorize(self, token: str, auth: ProtectedResource, request: AuthRequest) -> Principal:
@@ -171,7 +173,11 @@ class Bearer(Provider):
         return principal
 
     async def verify(self, token: str) -> Principal:
-        """Who holds this token, or `Refused`; neither scopes nor a proof that it is theirs is demanded here."""
+        """The principal of a token. It checks neither scopes nor a proof of possession.
+
+        Raises:
+            Refused: The token is not valid.
+        """
         if len(token) > MAX_CREDENTIAL:
             raise too_large()
         known = self._verified_tokens.seen(token)
@@ -201,7 +207,7 @@ class Bearer(Provider):
             return {}
         if isinstance(claims, Principal):
             fields = {name: getattr(claims, field) for field, name in _FIELDS.items()}
-            return {**claims.claims, **fields, "scp": None}  # its scopes are what the author says, and no more
+            return {**claims.claims, **fields, "scp": None}  # only the scopes that the verifier returned
         if not isinstance(claims, Mapping):
             logger.error(
                 "the token verifier gave a %s; it gives claims as a mapping, a Principal, True, or None",
@@ -209,7 +215,7 @@ class Bearer(Provider):
             )
             raise Refused("server_error")
         copied = dict(cast("Mapping[str, Any]", claims))
-        for field, name in _FIELDS.items():  # who writes `subject` means `sub`
+        for field, name in _FIELDS.items():  # `subject` means `sub`
             if field in copied and name not in copied:
                 copied[name] = copied[field]
                 if field == "scopes":
@@ -217,8 +223,8 @@ class Bearer(Provider):
         return copied
 
     def _accept(self, claims: Mapping[str, Any], token: str) -> Principal:
-        """Check what a token says of itself."""
-        # RFC 7662: what is not active is nothing, whatever else is said about it.
+        """Check the claims of a token."""
+        # RFC 7662: an inactive token is invalid, whatever its other claims are.
         if claims.get("active", True) is not True:
             raise Refused("invalid_token", reason="not active")
         try:
@@ -239,7 +245,7 @@ class Bearer(Provider):
 
 
 def named(principal: Principal, token: str) -> Principal:
-    """A principal with a subject. What it owns is found by its subject, so two without one must not be the same."""
+    """A principal with a subject. Ownership goes by the subject, so two callers without one must get different ones."""
     if principal.subject is not None:
         return principal
     if principal.client_id is not None:
@@ -299,7 +305,5 @@ def _algorithms(algorithms: Iterable[str] | None, keys: Keys | None) -> frozense
         )
     unfit = sorted(chosen - possible)
     if unfit:
-        raise ConfigError(
-            f"algorithms: the key given cannot verify {', '.join(unfit)}; it can {', '.join(sorted(possible))}"
-        )
+        raise ConfigError(f"algorithms: the key cannot verify {', '.join(unfit)}; it can {', '.join(sorted(possible))}")
     return chosen

@@ -54,7 +54,7 @@ def _one(config: Mapping[str, Any]) -> Provider:
     options = {renamed.get(key, key): value for key, value in cast("Mapping[str, Any]", provider_options).items()}
     options |= {key: config[key] for key in ("required_scopes", "realm") if config.get(key) is not None}
     if name == "none":
-        options.pop("realm", None)  # nobody is ever challenged
+        options.pop("realm", None)  # it never challenges
     try:
         return kinds[name](**options)
     except TypeError as error:

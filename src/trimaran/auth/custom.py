@@ -19,14 +19,14 @@ __all__ = ["Custom"]
 
 @final
 class Custom(Provider):
-    """Callers with a token that only you can judge: of `Authorization: Bearer`, or else in `X-API-Key`.
+    """Callers with a token that your function judges: from `Authorization: Bearer`, or else from `X-API-Key`.
 
-    `source` has `authenticate(token, state)`, and may have `init(opts)`, which runs once when the server starts and makes
-    the first state; either may be async. A plain function stands for `authenticate` alone. It gives what it found and the
-    next state, `(info, state)`: info is a mapping with `subject`, `scopes` and whatever else (which `claims` keeps), or a
-    `Principal`; a reason, an exception or None refuses. What does not want to change the state may give just info.
+    `source` has `authenticate(token, state)`, and may have `init(opts)`, which runs once when the server starts and returns
+    the first state; either may be async. A plain function counts as `authenticate`. It returns
+    `(info, next_state)`, or just `info` to leave the state unchanged. `info` is a mapping with `subject`, `scopes` and
+    anything else (see `Principal.claims`), or a `Principal`. A reason, an exception or None refuses the caller.
 
-    Calls overlap, and the state is what the last of them to finish gave: good for a cache, not for counting.
+    Calls overlap, and the last one to finish sets the state: use it as a cache, not as a counter.
     """
 
     header_names: tuple[str, ...] = ("x-api-key",)

@@ -1,12 +1,12 @@
-"""Tokens bound to a key (RFC 9449), as a resource server sees them: who sends one proves with each request to hold the key.
+"""Tokens bound to a key (RFC 9449), for a resource server: each request must prove that its sender has the key.
 
 A proof is a small JWT in the `DPoP` header, signed with the key it shows. `check` is the list of section 4.3, one step
 for each sentence of it, cheap ones first: the key is compared with the one the token is bound to before any signature
-is computed, so that only who holds a good token can make a server work.
+is computed, so only a caller with a valid token can cause that work.
 
-Proofs are remembered until they would be too old, so that none is good twice. The memory is bounded and belongs to one
-process; workers share one through `replay=`. Nonces keep nothing at all: each is a MAC over the time, so that workers
-which share `nonce_key` know each other's, and one is good for half a window to a whole one.
+Proofs are remembered until they are too old, so none is valid twice. The memory is bounded and belongs to one
+process; workers share one through `replay=`. Nonces need no memory: each is a MAC over the time, so workers
+that share `nonce_key` accept each other's. A nonce is valid for half a window to a whole one.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ logger: Final = logging.getLogger("trimaran.auth")
 
 _ASYMMETRIC: Final = "ES256 ES384 ES512 EdDSA Ed25519 PS256 PS384 PS512 RS256 RS384 RS512"
 ALGORITHMS: Final = tuple(name for name in _ASYMMETRIC.split() if name in VERIFIABLE)
-"""What proofs may be signed with, the usual first."""
+"""Algorithms of proofs, the most common first."""
 
-# RFC 7638: what a thumbprint is made of, and all of a key that we look at.
+# The members of a key that its thumbprint is made of (RFC 7638). The others are ignored.
 _MEMBERS: Final[Mapping[str, tuple[str, ...]]] = {
     "EC": ("crv", "kty", "x", "y"),
     "OKP": ("crv", "kty", "x"),
@@ -80,7 +80,7 @@ class ReplayStore(Protocol):
     """Where proofs are remembered, for workers that share one memory."""
 
     def add(self, proof: str, seconds: float) -> bool | Awaitable[bool]:
-        """Remember `proof` (a digest) for so long. Is it new?"""
+        """Remember `proof` (a digest) for `seconds`. Returns whether it is new."""
         ...
 
 
@@ -122,11 +122,11 @@ class _Seen:
 
 @final
 class DPoP:
-    """How a `ProtectedResource` takes tokens that are bound to a key.
+    """How a `ProtectedResource` accepts tokens that are bound to a key.
 
-    `required` refuses every token that is not. `nonces` makes clients use a value of ours in each proof, so that none can
-    be made beforehand; `nonce_key` is the secret behind it, the same for all workers. `window` is by how many seconds a
-    proof's time may differ from ours. `replay` is how many proofs are remembered, a store that workers share, or None.
+    `required` refuses unbound tokens. `nonces` makes clients use a value of ours in each proof, so no proof can
+    be made beforehand; `nonce_key` is the secret behind it, the same for all workers. `window` is the number of seconds that a
+    proof's time may differ from ours. `replay` is the number of proofs to remember, a store that workers share, or None.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class DPoP:
     async def check(
         self, headers: HeaderLookup | Mapping[str, str], method: str, urls: Iterable[str], token: str, key: str
     ) -> str | None:
-        """Is there a proof, for this very request and token, by who holds the key with this thumbprint?
+        """Check the proof of this request and token against the key with this thumbprint.
 
         `urls` are the names this request's target goes by. Gives the nonce to use from now on, if it is another.
 
@@ -214,7 +214,7 @@ class DPoP:
             raise ProofRefused("the proof's signature is not by the key it shows") from None
 
     def _check_claims(self, claims: Mapping[str, Any], method: str, urls: Iterable[str]) -> tuple[str, float]:
-        """`jti` and `iat`, when they are there and the request is the one the proof was made for."""
+        """`jti` and `iat` of a proof that was made for this request."""
         jti, htm, htu = claims.get("jti"), claims.get("htm"), claims.get("htu")
         if not isinstance(jti, str) or not 0 < len(jti) <= _MAX_JTI:
             raise ProofRefused("the proof has no id of its own (jti)")
@@ -223,7 +223,7 @@ class DPoP:
         except ValueError:
             issued = None
         if issued is None:
-            raise ProofRefused("the proof does not say when it was made (iat)")
+            raise ProofRefused("the proof must say when it was made (iat)")
         if not isinstance(htm, str) or htm != method:
             raise ProofRefused("the proof is for another method (htm)")
         target = place(htu) if isinstance(htu, str) else None
@@ -240,11 +240,11 @@ class DPoP:
             octets = given.encode("utf-8", "surrogatepass")
             if hmac.compare_digest(octets, fresh.encode()):
                 return None
-            # The one before, and, of a worker whose clock is a little ahead, the one after.
+            # Also the nonce before, and the nonce after, from a worker whose clock is a little ahead.
             for near in (slot - 1, slot + 1):
                 if hmac.compare_digest(octets, self._nonce(near).encode()):
                     return fresh
-        raise ProofRefused("use the nonce given here", code="use_dpop_nonce")
+        raise ProofRefused("use the nonce in this reply", code="use_dpop_nonce")
 
     async def _check_new(self, shown: str, jti: str, seconds: float) -> None:
         if self._seen is None:
@@ -281,7 +281,7 @@ def thumbprint(jwk: Mapping[str, str]) -> str:
 
 
 def one_header(headers: HeaderLookup | Mapping[str, str]) -> str:
-    """The one proof in a request's headers. Servers join what is repeated with a comma, or keep it apart."""
+    """The one proof in a request's headers. HTTP servers join repeated headers with a comma, or keep them apart."""
     every: Any = getattr(headers, "get_all", None)
     if every is not None and len(every("dpop")) > 1:
         raise ProofRefused("there is more than one DPoP header")
@@ -316,7 +316,7 @@ def _normal_escape(found: re.Match[str]) -> str:
 
 
 def _public_members(jwk: dict[str, Any]) -> dict[str, str]:
-    """What makes the key, and nothing else: what it says about itself beside that is not ours to believe."""
+    """The members that make the key. Its other members are claims of a stranger."""
     if not _PRIVATE.isdisjoint(jwk):
         raise ProofRefused("the proof shows a private key: that key is burnt, make another")
     kind = jwk.get("kty")

@@ -1,8 +1,8 @@
-"""Call another server on a caller's behalf, without showing it the caller's token: RFC 8693 token exchange.
+"""Call another server on a caller's behalf, without sending it the caller's token: RFC 8693 token exchange.
 
-A token was issued for this server. Handed on, it would let every server down the line act as the caller here, and here
-nobody could tell (the confused deputy); so the inbound token goes to one place only, the token endpoint, which gives a
-short-lived token for the other server and nothing else.
+A token was issued for this server. Every server that it is passed on to could act as the caller here, and we
+would not notice (the confused deputy). So the inbound token goes only to the token endpoint, which issues a
+short-lived token for the other server.
 
     exchange = TokenExchange("https://login.example.com/token", client_id="mcp-server", client_secret=...)
     auth = ProtectedResource(..., exchange=exchange)
@@ -65,7 +65,7 @@ class Secret:  # noqa: PLW1641 - a hash would reveal something about the text
         return isinstance(other, Secret) and hmac.compare_digest(self._text.encode(), other._text.encode())
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
-        raise TypeError("a Secret is neither pickled nor copied; reveal() gives what it holds")
+        raise TypeError("a Secret cannot be pickled or copied; reveal() returns its text")
 
 
 class _CachedToken(Struct, frozen=True):
@@ -75,11 +75,11 @@ class _CachedToken(Struct, frozen=True):
 
 @final
 class TokenExchange:
-    """Tokens for other servers, in a caller's name.
+    """Tokens for other servers, on a caller's behalf.
 
     The client at the token endpoint is this server, with a `client_secret` (`auth_method` says how it is sent) or a
-    `private_key` (PEM; `issuer` is then the audience of what it signs, the endpoint itself unless given).
-    `subject_token_type` is what callers' tokens are; `requested_token_type` what is wanted, if that must be said.
+    `private_key` (PEM; `issuer` is then the audience of its assertions, by default the endpoint itself).
+    `subject_token_type` is the type of callers' tokens; `requested_token_type` the type to request, if the endpoint needs it.
     """
 
     def __init__(
@@ -101,13 +101,13 @@ class TokenExchange:
         self._endpoint = _check_endpoint(token_endpoint, allow_insecure)
         if (client_secret is None) == (private_key is None):
             raise ConfigError(
-                "TokenExchange takes one of client_secret= and private_key=: what this server shows to be known"
+                "TokenExchange needs one of client_secret= and private_key=, this server's own credentials"
             )
         if not client_id or auth_method not in ("client_secret_basic", "client_secret_post"):
             raise ConfigError(
                 f"auth_method is client_secret_basic or client_secret_post, not {auth_method!r}"
                 if client_id
-                else "client_id is missing: who this server is to the token endpoint"
+                else "client_id is missing: the name of this server at the token endpoint"
             )
         if subject_token_type not in SUBJECT_TYPES and ":" not in subject_token_type:
             raise ConfigError(
@@ -139,14 +139,14 @@ class TokenExchange:
     ) -> str:
         """A token for another server, in the name of `caller`: the context of a handler, or its `auth`.
 
-        Kept until shortly before it expires; `fresh=True` asks anew, for when the other server refused the one kept.
+        It is remembered until shortly before it expires; use `fresh=True` after the other server refused it.
 
         Raises:
             AuthorizationFailed: the token endpoint gives none. It says why.
             ConfigError: there is no caller, or nothing that says which server the token is for.
         """
         if audience is None and resource is None and not scopes:
-            raise ConfigError("token_for: say what the token is for: audience=, resource= or scopes=")
+            raise ConfigError("token_for needs the purpose of the token: audience=, resource= or scopes=")
         if isinstance(scopes, str):
             raise ConfigError(f"token_for: scopes is a list of strings, not {scopes!r}")
         inbound, expires_at = _inbound(caller)
@@ -159,7 +159,7 @@ class TokenExchange:
             async with turn.lock:
                 before = turn.made
                 if before is not None and self._clock() < before.until:
-                    return before.token  # who went before has asked already
+                    return before.token  # another caller has fetched it meanwhile
                 turn.made = await self._ask(inbound, audience, resource, scopes, expires_at)
                 self._keep(name, turn.made)
                 return turn.made.token
@@ -195,7 +195,7 @@ class TokenExchange:
         reply = await self._drive(flow)
         if hmac.compare_digest(reply.access_token.encode(), inbound.encode()):
             raise AuthorizationFailed(
-                f"the {STEP} failed: {self._endpoint} gave back the very token it was shown, which must not be handed on; "
+                f"the {STEP} failed: {self._endpoint} returned the caller's own token, which must not be passed on; "
                 "its operator has to give tokens for other audiences",
                 step=STEP,
                 url=self._endpoint,
@@ -235,7 +235,7 @@ class TokenExchange:
 
 @final
 class _SharedRequest:
-    """Those who want the same token at the same time: one asks, the others wait."""
+    """Callers that need the same token at the same time: one requests it, the others wait."""
 
     __slots__ = ("lock", "made", "waiting")
 
@@ -251,11 +251,11 @@ def _inbound(caller: Any) -> tuple[str, float | None]:
     if isinstance(principal, Secret):
         return principal.reveal(), None
     if not isinstance(principal, Principal):
-        raise ConfigError("token_for takes the context of an authenticated call, or its auth; nobody is calling here")
+        raise ConfigError("token_for needs the context of an authenticated call, or its auth; this caller is anonymous")
     token = principal.metadata.get("token")
     if not isinstance(token, Secret):
         raise ConfigError(
-            "the caller's token was not kept: give this exchange to the provider, ProtectedResource(exchange=...)"
+            "the caller's token is not available: give this exchange to the provider, ProtectedResource(exchange=...)"
         )
     return token.reveal(), principal.expires_at
 

@@ -31,7 +31,7 @@ def in_any_case(headers: HeaderLookup | Mapping[str, str]) -> HeaderLookup:
 
 
 def presents(headers: HeaderLookup, scheme: str) -> bool:
-    """Does Authorization name this scheme, whatever follows?"""
+    """Whether Authorization names this scheme."""
     value = headers.get("authorization")
     return value is not None and value[: len(scheme) + 8].lstrip(" \t").partition(" ")[0].lower() == scheme
 
@@ -85,12 +85,12 @@ def api_key(headers: HeaderLookup, header: str = "X-API-Key") -> str | None:
 
 
 def is_api_key(text: str) -> bool:
-    """Could a request carry this key?"""
+    """Whether a header can carry this key."""
     return len(text) <= MAX_CREDENTIAL and _KEY.fullmatch(text) is not None
 
 
 def extract_basic_auth(headers: HeaderLookup | Mapping[str, str]) -> tuple[str, str] | None:
-    """User and password of `Authorization: Basic`; None if there are none. What does not decode is refused (400)."""
+    """User and password of `Authorization: Basic`; None if there are none. Undecodable credentials are refused (400)."""
     return basic_auth(in_any_case(headers))
 
 

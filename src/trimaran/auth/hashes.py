@@ -1,4 +1,4 @@
-"""Stored forms of keys and passwords (R158-R161). Every comparison takes the same time wherever two texts differ."""
+"""Stored forms of keys and passwords (R158-R161). Comparisons take constant time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ logger: Final = logging.getLogger("trimaran.auth")
 KEYED: Final = "hmac-sha256$"
 DERIVED: Final = "pbkdf2-sha256$"
 ITERATIONS: Final = 600_000
-"""What OWASP asks of PBKDF2-HMAC-SHA256 since 2023: about 0.2 s of one core."""
+"""The minimum of OWASP for PBKDF2-HMAC-SHA256 since 2023: about 0.2 s of one core."""
 MIN_ITERATIONS: Final = 100_000
 _MAX_ITERATIONS: Final = 10_000_000
 _SALT_BYTES: Final = 16
@@ -29,14 +29,14 @@ _KEYED_FORM: Final = re.compile(r"hmac-sha256\$[A-Za-z0-9+/]{43}=")
 
 
 def _bytes(text: str) -> bytes:
-    # What is not UTF-8 matches nothing, and must not break us.
+    # A text that is not UTF-8 matches nothing, and must not raise.
     return text.encode("utf-8", "surrogatepass")
 
 
 def hash_key(key: str, pepper: str | bytes | None = None) -> str:
     """The stored form of an API key: `hmac-sha256$<base64>` with a pepper, plain hex SHA-256 without.
 
-    The pepper is a secret of the server, kept apart from where the hashes are.
+    The pepper is a secret of the server, stored apart from the hashes.
     """
     if pepper is None:
         return hashlib.sha256(_bytes(key)).hexdigest()
@@ -91,7 +91,7 @@ class Derived(NamedTuple):
 
 
 def read_derived(stored: str) -> Derived | None:
-    """The parts of a PBKDF2 form; None if it is not one. Its count is read, whatever today's default is (C30)."""
+    """The parts of a PBKDF2 form; None if it is not one. The count is the stored one, not today's default (C30)."""
     parts = stored.removeprefix(DERIVED).split("$")
     if not stored.startswith(DERIVED) or len(parts) != 3 or not re.fullmatch(r"[0-9]{1,8}", parts[0]):
         return None

@@ -1,4 +1,4 @@
-"""Opaque tokens, asked about at the authorization server that made them (RFC 7662)."""
+"""Opaque tokens, verified by the authorization server that issued them (RFC 7662)."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _MAX_ASKING: Final = 128
 
 @final
 class Introspection(Provider):
-    """Callers with `Authorization: Bearer <token>`, where only the authorization server knows what a token is worth.
+    """Callers with `Authorization: Bearer <token>`, whose tokens only the authorization server can verify.
 
-    `client_id` and `client_secret` are this server's own at the authorization server, shown as HTTP Basic or, with
-    `auth_method="client_secret_post"`, in the form. A yes is remembered for `remember` seconds and never past the token's
-    expiry: so long a revoked token may still be good. A no is not remembered. When there is no telling, because the
-    authorization server cannot be asked, callers get 500 `server_error` and nobody is let in.
+    `client_id` and `client_secret` are this server's own at the authorization server, sent as HTTP Basic or, with
+    `auth_method="client_secret_post"`, in the form. A positive answer is remembered for `remember` seconds, but not past the token's
+    expiry: that long a revoked token may still be accepted. A negative answer is not remembered. If the
+    authorization server does not answer, callers get 500 `server_error`.
 
-    `issuer`, `audience`, `clock_skew` and the rest are as for `Bearer`.
+    `issuer`, `audience`, `clock_skew` and the others are as for `Bearer`.
     """
 
     def __init__(
@@ -124,11 +124,15 @@ class Introspection(Provider):
         return await self._bearer.authorize(token, auth, request)
 
     async def verify(self, token: str) -> Principal:
-        """Who holds this token, or `Refused`; neither scopes nor a proof that it is theirs is demanded here."""
+        """The principal of a token. It checks neither scopes nor a proof of possession.
+
+        Raises:
+            Refused: The token is not valid.
+        """
         return await self._bearer.verify(token)
 
     async def _ask(self, token: str) -> Mapping[str, Any] | None:
-        """What the authorization server says of a token. Whoever shows the same one meanwhile hears the same."""
+        """The authorization server's answer about a token. Callers with the same token share one request."""
         digest = hashlib.sha256(token.encode()).digest()
         asking = self._asking.get(digest)
         if asking is None:
@@ -141,14 +145,14 @@ class Introspection(Provider):
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if asking.cancelled() and (task is None or not task.cancelling()):
-                # The provider was closed, not this caller: who waits gets an answer.
+                # The provider was closed, and not this caller cancelled: it gets an answer.
                 raise Refused("unavailable", reason="the provider was closed") from None
             raise
 
     def _asked(self, digest: bytes, done: asyncio.Future[Any]) -> None:
         self._asking.pop(digest, None)
         if not done.cancelled():
-            done.exception()  # whoever waits has it; nobody may be waiting
+            done.exception()  # mark it as retrieved: perhaps no caller waits any more
 
     async def close(self) -> None:
         asking = [task for task in self._asking.values() if task.get_loop() is asyncio.get_running_loop()]

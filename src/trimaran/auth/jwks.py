@@ -1,9 +1,9 @@
-"""Key sets that an issuer publishes, kept fresh without making callers wait for it.
+"""Key sets of issuers, refreshed without making callers wait.
 
-A set is read when the server starts. After an hour it is read again behind the callers' backs; a token with an unknown
-`kid` makes its caller wait for a new reading, at most one every 30 seconds, whoever asks. When a reading fails, the keys
-there were stay good for a day: an issuer that is down for an afternoon must not lock everybody out, and one that stays
-away must not keep a withdrawn key alive for ever.
+A set is read when the server starts. After an hour it is read again in the background. A token with an unknown
+`kid` makes its caller wait for a new reading, at most one every 30 seconds for all callers. When a reading fails, the old
+keys stay valid for a day: an issuer that is down for an afternoon must not lock everybody out, and one that stays
+away must not keep a withdrawn key valid for ever.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ Source: TypeAlias = Callable[[Fetch | None], Awaitable[Any]]
 
 
 class FetchedKeys:
-    """Keys from a source. Many callers wait for one reading; one that is cancelled does not end it for the others."""
+    """Keys from a source. Many callers wait for one reading, and a cancelled caller does not end it for the others."""
 
-    # A set is a public document, and so no place for secrets.
+    # A set is a public document, so it has no shared secrets.
     algorithms: frozenset[str] = ALGORITHMS - SHARED
 
     def __init__(self, source: Source, clock: Callable[[], float]) -> None:
@@ -78,7 +78,7 @@ class FetchedKeys:
         return named(self._keys, kid) or nameless(self._keys)
 
     async def renew(self) -> bool:
-        """Read the keys anew, unless that was done a moment ago. Has it been done?"""
+        """Read the keys anew, unless that happened a moment ago. Returns whether it read them."""
         reading = self._begin()
         if reading is not None:
             await asyncio.shield(reading)
@@ -184,7 +184,7 @@ async def _get(fetch: Fetch, url: str, step: str, *, trusted: str) -> dict[str, 
     reply = await fetch(_request(url, step, trusted))
     document = read_object(reply) if reply.status == 200 else None
     if document is None:
-        problem = f"answered {reply.status}" if reply.status != 200 else "gave what is no JSON object"
+        problem = f"answered {reply.status}" if reply.status != 200 else "returned no JSON object"
         raise ConfigError(f"jwks: {shown(url)} {problem}; a JWK Set was expected")
     return document
 
@@ -203,11 +203,11 @@ def check_url(option: str, url: str) -> None:
     is_safe = parts.scheme == "https" or (parts.scheme == "http" and is_local)
     if not is_safe or not host or parts.fragment or re.search(r"[\x00-\x20\x7f\\]", url):
         raise ConfigError(
-            f"{option}: {shown(url)!r} will not do: a plain https URL, without a fragment (http to this machine only)"
+            f"{option}: {shown(url)!r} must be an https URL without a fragment (http only to this machine)"
         )
 
 
 def check_issuer(issuer: str) -> None:
     check_url("issuer", issuer)
     if urlsplit(issuer).query:
-        raise ConfigError(f"issuer: {shown(issuer)!r} has a query, which no issuer has")
+        raise ConfigError(f"issuer: {shown(issuer)!r} must not have a query")

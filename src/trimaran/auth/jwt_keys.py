@@ -1,10 +1,10 @@
-"""Keys that verify signatures, and tokens read with them. What a key may verify follows from what it is, never from what
-a token says.
+"""Keys that verify signatures, and tokens read with them. The kind of a key decides which algorithms it may verify, never
+the token.
 
-joserfc does the mathematics; which key and which algorithm is decided here, so that `alg: none`, a public key used as a
-secret, or a curve beside the one declared cannot be had by asking. A token is read the narrow way: three parts, each the
-one canonical base64url of its bytes, JSON objects without a name said twice. Keys that a token brings along (`jwk`,
-`jku`, `x5c`, `x5u`) are not looked at.
+joserfc does the mathematics. This module chooses the key and the algorithm, so a token cannot ask for `alg: none`, a public key used as a
+secret, or another curve. The reader is strict: a token has three parts, each the
+canonical base64url of its bytes, and JSON objects without duplicate names. Keys inside a token (`jwk`,
+`jku`, `x5c`, `x5u`) are ignored.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ ALGORITHMS: Final[frozenset[str]] = frozenset(
 )
 SHARED: Final = frozenset(_MIN_SECRET)
 _PUBLIC_TEXT: Final = (b"-----BEGIN ", b"---- BEGIN ", b"ssh-rsa ", b"ssh-ed25519 ", b"ecdsa-sha2-")
-# `crit` and `b64` change what is signed, `zip` what is read; no access token needs them.
+# `crit` and `b64` change the signed bytes, `zip` the content; no access token needs them.
 _REFUSED_HEADERS: Final = frozenset({"crit", "b64", "zip"})
 
 
@@ -148,7 +148,7 @@ class Keys(Protocol):
 
     @property
     def algorithms(self) -> frozenset[str]:
-        """What they may verify at all."""
+        """The algorithms that these keys may verify."""
         ...
 
     async def find(self, kid: str | None) -> Sequence[VerifyKey]:
@@ -156,7 +156,7 @@ class Keys(Protocol):
         ...
 
     async def renew(self) -> bool:
-        """Look for newer ones. Was there a point in looking?"""
+        """Look for newer keys. Returns whether there may be some."""
         ...
 
 
@@ -230,8 +230,8 @@ def _decode(part: str) -> bytes:
 
 
 def _object(raw: bytes) -> dict[str, Any]:
-    """A JSON object. RFC 7519, 4: a name said twice is refused, since two readers could each take another one."""
-    # msgspec is strict about what JSON is (NaN, lone surrogates, UTF-8) but takes the last of two names.
+    """A JSON object without duplicate names, since two readers could take different ones (RFC 7519, 4)."""
+    # msgspec is strict about JSON (NaN, lone surrogates, UTF-8) but takes the last of two equal names.
     members = decode_json(raw, dict[str, Any])
     json.loads(raw.decode(), object_pairs_hook=_unique)
     return members
@@ -239,7 +239,7 @@ def _object(raw: bytes) -> dict[str, Any]:
 
 def _unique(pairs: list[tuple[str, Any]]) -> None:
     if len({name for name, _ in pairs}) != len(pairs):
-        raise ValueError("a name is said twice")
+        raise ValueError("a name occurs twice")
 
 
 async def read_signed(

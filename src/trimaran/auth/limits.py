@@ -1,7 +1,7 @@
-"""How often a caller may come: token buckets per principal and per address.
+"""Rate limits: token buckets per principal and per address.
 
-Pure but for the clock it is given. A bucket is one number, the moment at which it will be full again (the generic cell
-rate algorithm), so a table of a hundred thousand is small; those that are full are forgotten, since a new one is full.
+Pure except for the clock passed in. A bucket is one number, the moment at which it is full again (the generic cell
+rate algorithm), so a table of a hundred thousand is small. Full buckets are dropped, since a new bucket is full.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Buckets:
         return len(self._full_at)
 
     def check(self, key: Hashable) -> float:
-        """Take a token: 0.0 if there was one, else in how many seconds there will be. Who has to wait pays nothing."""
+        """Take a token. Returns 0.0, or the seconds until there is one; then nothing was taken."""
         now = self._clock()
         table = self._full_at
         full_at = table.pop(key, now)
@@ -82,17 +82,17 @@ class Buckets:
 def read_rate(option: str, rate: Any) -> tuple[int, float]:
     match = _RATE.fullmatch(rate) if isinstance(rate, str) else None
     if match is None or int(match[1]) < 1:
-        raise ConfigError(f'{option} is a rate like "100/minute" (second, minute, hour or day), not {rate!r}')
+        raise ConfigError(f'{option} must be a rate like "100/minute" (second, minute, hour or day), not {rate!r}')
     return int(match[1]), _PERIODS[match[2]]
 
 
 @final
 class RateLimit:
-    """Limits for a server. `principal` holds for each caller that authenticated, `address` for each network address,
-    before anything else is looked at; None is no limit. `burst` is how many may come at once, as many as the rate says
-    unless said. `trusted_proxies` are addresses or networks whose `X-Forwarded-For` is believed.
+    """Limits for a server. `principal` is for each authenticated caller, `address` for each network address,
+    and is checked first; None is no limit. `burst` is the number of requests at once, by default that of the
+    rate. `trusted_proxies` are addresses or networks whose `X-Forwarded-For` counts.
 
-    An IPv6 caller counts by its /64: that is what one customer has.
+    An IPv6 caller counts by its /64, the network of one customer.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class RateLimit:
         self._trusted = _networks(trusted_proxies)
 
     def admit_address(self, address: str | None) -> None:
-        """Let an address come once more, or raise `Refused`. Who has none, over a local socket, is not counted."""
+        """Count a request from an address, or raise `Refused`. Local sockets have no address and are not counted."""
         if self._addresses is not None and address is not None:
             _admit(self._addresses, _place(address))
 
@@ -132,7 +132,7 @@ class RateLimit:
             _admit(self._principals, (_place(address),))
 
     def client_address(self, address: str | None, x_forwarded_for: str | None) -> str | None:
-        """Whose address counts: the peer's, or, if that is a trusted proxy, the right-most in the header that is not.
+        """The address that counts: the peer's, or behind trusted proxies the right-most in the header that is not a proxy's.
 
         Everything left of that was written by the caller itself.
         """

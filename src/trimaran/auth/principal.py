@@ -1,4 +1,4 @@
-"""Who is calling, as far as a server has been shown."""
+"""`Principal`: the authenticated caller."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["Principal", "has_scopes"]
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _UNFIT: Final = re.compile(r"[\x00-\x20\x7f\\]")
 _LAST_SECOND: Final = 253_402_300_799
-"""Of the year 9999. What lies beyond is no date; most likely it was written in milliseconds."""
+"""The end of the year 9999. A larger number is no date; most likely it is in milliseconds."""
 
 
 class FrozenDict(dict[str, Any]):
-    """A mapping that stays as it is, and still goes wherever a dict does: into JSON, into a copy."""
+    """A dict that cannot be changed. It can be encoded and copied like any dict."""
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
-        raise TypeError("what is known of a caller cannot be changed; make a dict of it first")
+        raise TypeError("the claims and metadata of a principal cannot be changed; make a dict of them first")
 
     __setitem__: Any = _refuse
     __delitem__: Any = _refuse
@@ -45,8 +45,8 @@ _NOTHING: Final[Mapping[str, Any]] = FrozenDict()
 class Principal(Struct, frozen=True, kw_only=True):
     """An authenticated caller: `ctx.auth` in a handler (R154, R165, R178).
 
-    `claims` is the whole payload it was made from; `metadata` is what the server's own configuration says about it.
-    One principal serves many requests, so neither can be written to.
+    `claims` is the whole payload; `metadata` comes from the server's own configuration.
+    One principal serves many requests, so neither can be changed.
     """
 
     subject: str | None = None
@@ -62,7 +62,7 @@ class Principal(Struct, frozen=True, kw_only=True):
     def from_claims(cls, claims: Mapping[str, Json], *, scope_claim: str | None = None) -> Self:
         """A principal from a decoded JWT or an RFC 7662 introspection reply; ValueError if a claim has the wrong type.
 
-        Nothing is verified here: that is the work of whoever decoded it.
+        It verifies nothing: the caller must have done that.
         """
         return cls(
             subject=_text(claims, "sub"),
@@ -76,9 +76,9 @@ class Principal(Struct, frozen=True, kw_only=True):
 
     @property
     def identity(self) -> str:
-        """The same text for the same caller, and for no other: what is owned, or counted, goes by it.
+        """A text that identifies the caller: ownership and rate limits go by it.
 
-        Two issuers may have a subject of the same name, so both are in it.
+        It holds issuer and subject, since two issuers may have subjects of the same name.
         """
         issuer = self.issuer or ""
         return f"{len(issuer)}:{issuer}:{self.subject or ''}"
@@ -87,7 +87,7 @@ class Principal(Struct, frozen=True, kw_only=True):
         return scope in self.scopes
 
     def has_scopes(self, scopes: Iterable[str]) -> bool:
-        """Are all of these granted?"""
+        """Whether all of these scopes are granted."""
         return self.scopes.issuperset(scopes)
 
     def covers_resource(self, resource: str) -> bool:
@@ -98,7 +98,7 @@ class Principal(Struct, frozen=True, kw_only=True):
 
 
 def has_scopes(principal: Principal | None, scopes: Iterable[str]) -> bool:
-    """The same question where nobody may be there: nobody is granted nothing."""
+    """`has_scopes` for a caller that may be anonymous: None has no scope."""
     return principal is not None and principal.has_scopes(scopes)
 
 
@@ -123,14 +123,14 @@ def _texts(claims: Mapping[str, Json], name: str) -> tuple[str, ...]:
 
 
 def split_scopes(text: str) -> frozenset[str]:
-    """RFC 6749, 3.3: a space parts scopes, and nothing else does. What an issuer took for one scope must not become two
-    here because a stranger kind of blank is in it.
+    """Split at spaces only (RFC 6749, 3.3). One scope of the issuer must not become two
+    because it has another kind of blank in it.
     """
     return frozenset(scope for scope in text.split(" ") if scope)
 
 
 def _scopes(claims: Mapping[str, Json], scope_claim: str | None) -> frozenset[str]:
-    """All that the token grants. Issuers say it in `scope` or in `scp`, and some in both at once (R178)."""
+    """The scopes of a token. Issuers write them into `scope`, `scp`, or both (R178)."""
     if scope_claim not in (None, "scope"):
         return _scopes_in(claims, scope_claim)
     if claims.get("scope") is None and claims.get("scp") is None:

@@ -1,6 +1,6 @@
-"""What all providers share: scopes demanded of everyone, challenges, and how an author's function is called.
+"""`Provider`, the base of all providers: required scopes, challenges, and calls of an author's function.
 
-A provider is asked on every request, so what it has verified it may keep in a `VerifiedCredentials`: bounded, by digest, for minutes.
+A provider runs on every request, so it may remember verified credentials in a `VerifiedCredentials`: bounded, by digest, for minutes.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ Fetch: TypeAlias = Callable[[HttpRequest], Awaitable[HttpReply]]
 REMEMBERED: Final = 10_000
 _RECENT: Final = 2048
 REMEMBERED_SECONDS: Final = 300.0
-"""What has been verified is verified anew after this long, so that a key withdrawn takes effect."""
+"""Verified credentials are verified again after this long, so that a withdrawn key takes effect."""
 
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 _THREADS: Final = 4
 """Functions of authors look things up, and passwords take a core for a while: more threads would not make them faster."""
 _VERDICT_SECONDS: Final = 30.0
-"""For one verdict, the wait for a thread included: whoever has not got an answer by then has left, or waits in vain."""
+"""The limit for one decision, the wait for a thread included. Few callers wait longer."""
 _MAX_WAITING: Final = 256
 
 
 class AuthRequest(Protocol):
-    """What a provider sees of a request. `url` is as the client wrote it, if that is known."""
+    """The part of a request that a provider reads. `url` is as the client wrote it, if that is known."""
 
     @property
     def headers(self) -> HeaderLookup: ...
@@ -67,42 +67,42 @@ class AuthRequest(Protocol):
 
 
 class Provider:
-    """Decides who is calling (R152). Subclasses say how, in `identify`, and challenge, in `challenge`."""
+    """Authenticates callers (R152). A subclass has `identify` and `challenge`."""
 
     header_names: tuple[str, ...] = ()
-    """Headers beside Authorization that carry credentials: web pages are told that they may send them."""
+    """Headers beside Authorization that carry credentials. CORS replies allow them."""
 
     allows_anonymous: bool = False
-    """Is who presents nothing let in, as nobody?"""
+    """Whether a caller without credentials is accepted."""
 
     expects: str = ""
-    """What a caller has to send, to stand after "send": "an API key in the header X-API-Key". Refusals name it."""
+    """The required credentials, in words that follow "send": "an API key in the header X-API-Key". Refusals name them."""
 
     offers_login: bool = False
-    """Can a client find out by itself where to get a token (OAuth)? If not, refusals and 404s tell people what to send."""
+    """Whether a client can discover where to get a token (OAuth). If not, refusals and 404s say what to send."""
 
     needs_scope: bool = False
-    """Does it read the ASGI scope, so that it works only below an ASGI application?"""
+    """Whether it reads the ASGI scope, so that it works only below an ASGI application."""
 
     def __init__(self, required_scopes: Iterable[str] = ()) -> None:
         self.required_scopes: tuple[str, ...] = check_scopes(required_scopes)
 
     async def start(self, fetch: Fetch | None = None) -> None:
-        """Get ready; what is raised here keeps the server from listening (R166)."""
+        """Prepare. An exception keeps the server from listening (R166)."""
 
     async def close(self) -> None:
-        """End what still goes on behind requests. A provider may be started again."""
+        """End background work. A provider may be started again."""
 
     def presents(self, request: AuthRequest) -> bool:
-        """Does the request carry credentials of this kind, good or bad?"""
+        """Whether the request carries credentials of this kind, valid or not."""
         raise NotImplementedError
 
     async def identify(self, request: AuthRequest) -> Principal | None:
-        """Who is calling, or `Refused`; None for nobody, which only an anonymous provider says."""
+        """The caller; None for an anonymous one. Raises `Refused`."""
         raise NotImplementedError
 
     def challenge(self, refusal: Refused) -> str:
-        """What `WWW-Authenticate` says about a refusal."""
+        """The value of `WWW-Authenticate` for a refusal."""
         raise NotImplementedError
 
     def documents(self) -> Mapping[str, Callable[[AuthRequest], bytes]]:
@@ -118,7 +118,7 @@ class Provider:
         return refusal
 
     async def authenticate(self, request: AuthRequest) -> Principal | None:
-        """Who is calling; a `Refused` with its challenge otherwise."""
+        """The caller. Raises `Refused` with a challenge."""
         try:
             principal = await self.identify(request)
             if self.required_scopes and (principal is None or not principal.has_scopes(self.required_scopes)):
@@ -172,9 +172,9 @@ if hasattr(os, "register_at_fork"):
 
 
 async def in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Run what would hold up the loop. Our own threads: neither starved by tools nor starving them.
+    """Run blocking work in threads of our own, so that tools and authentication do not wait for each other.
 
-    Beyond so many that wait, callers are sent away: guessing passwords must not fill the memory.
+    If too many wait, further callers are refused: password guesses must not fill the memory.
     """
     places = _places
     if not places.acquire(blocking=False):
@@ -225,7 +225,7 @@ _FIELDS: Final = frozenset({"subject", "issuer", "scopes", "client_id", "expires
 
 
 def read_info(what: str, info: Any, subject: str | None, *, kind: str = "invalid_credentials") -> Principal | None:
-    """What an author's function or table says of a caller, as a principal; None for no.
+    """A principal from the answer of an author's function or table; None for a refusal.
 
     It says True, a `Principal`, or a mapping with `subject`, `scopes`, `metadata` and others of its fields; other keys
     are claims. A string or an exception is the reason of a refusal, which is logged and not sent. Anything that is not clearly a yes is a no, or, when of a type that makes no sense, an error on our side.
@@ -246,7 +246,7 @@ def read_info(what: str, info: Any, subject: str | None, *, kind: str = "invalid
     try:
         return principal_from_info(cast("Mapping[str, Any]", info), subject)
     except ValueError as error:
-        logger.error("the %s gave what makes no principal: %s", what, error)
+        logger.error("the %s returned no valid principal: %s", what, error)
         raise Refused("server_error") from None
 
 
@@ -267,7 +267,7 @@ def principal_from_info(info: Mapping[str, Any], subject: str | None) -> Princip
             "client_id": pick("client_id", "client_id"),
             "exp": pick("expires_at", "exp"),
             "scope": pick("scopes", "scope"),
-            # What the author says of scopes stands in place of what the token says.
+            # The author's scopes replace those of the token.
             "scp": claims.get("scp") if info.get("scopes") is None else None,
         }
     )
@@ -282,9 +282,9 @@ def _mapping(info: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 class VerifiedCredentials:
-    """Credentials that have been verified, by their digest: bounded, and each only until its time is up.
+    """A bounded cache of verified credentials by digest. Each expires.
 
-    Those seen last are known by themselves as well: a digest is most of what a call with a known token would cost.
+    The most recent ones are also stored undigested: computing the digest is most of the cost of a call with a known token.
     """
 
     def __init__(self, clock: Callable[[], float], seconds: float = REMEMBERED_SECONDS) -> None:
@@ -298,7 +298,7 @@ class VerifiedCredentials:
         return len(self._known)
 
     def digest(self, credential: str) -> bytes:
-        # A header may hold what is not UTF-8; such a credential is known to nobody, and must not break us.
+        # A header may not be UTF-8. Such a credential is unknown, and must not raise.
         return hashlib.sha256(credential.encode("utf-8", "surrogatepass")).digest()
 
     def keyed_digest(self, *parts: str) -> bytes:
@@ -307,7 +307,7 @@ class VerifiedCredentials:
         return hmac.digest(self._key, text.encode("utf-8", "surrogatepass"), "sha256")
 
     def seen(self, text: str) -> Principal | None:
-        """Whose this credential is, or header that holds it, if that was noted lately."""
+        """The principal of this credential, or of the header that holds it, if it is in the cache."""
         entry = self._recent.get(text)
         return entry[0] if entry is not None and self._clock() < entry[1] else None
 

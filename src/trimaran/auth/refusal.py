@@ -17,7 +17,7 @@ __all__ = ["KINDS", "Refused", "challenge", "quote"]
 class Kind(NamedTuple):
     status: int
     code: str
-    """What the reply calls it: the codes of RFC 6750 where it has one."""
+    """The code in the reply: that of RFC 6750, if there is one."""
     message: str
 
 
@@ -38,26 +38,26 @@ KINDS: Final[Mapping[str, Kind]] = {
     ),
 }
 _ALIASES: Final = {"unauthorized": "missing", "expired": "expired_token", "invalid_audience": "invalid_token"}
-# What RFC 6750 lets a Bearer challenge say.
-# Whoever reads one of these does not know what to send.
+# The codes that RFC 6750 allows in a Bearer challenge.
+# Refusals that should say what to send.
 _UNAIDED: Final = frozenset({"missing", "invalid_credentials"})
 _BEARER_CODES: Final = frozenset({"invalid_token", "insufficient_scope", "invalid_request"})
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _CHALLENGED: Final = frozenset({400, 401, 403})
 _MAX_HINT: Final = 500
 _MAX_WAIT: Final = 86_400.0
-"""A day: further ahead nobody plans."""
+"""A day: a longer wait tells a client nothing."""
 _RETRY_SECONDS: Final = 5.0  # until an issuer that does not answer may do so again
-# What a check raises when the service it asks is away. Any other error is a fault on our side.
+# Errors of a check whose service is away. Any other error is a fault on our side.
 _ABSENCES: Final = (TimeoutError, ConnectionError, AuthorizationFailed)
 
 
 class Refused(Error):
-    """A caller is turned away. `message` is sent to the caller: nothing secret belongs in it.
+    """A caller is refused. `message` is sent to the caller: it must not be secret.
 
     `kind` is one of `missing`, `invalid_token`, `expired_token`, `invalid_credentials`, `insufficient_scope`,
-    `invalid_request`, `rate_limited`, `server_error` and `unavailable`. `reason` is for the log of whoever raised it, and never sent.
-    `retry_after` is in how many seconds it may go better.
+    `invalid_request`, `rate_limited`, `server_error` and `unavailable`. `reason` is for the log and is never sent.
+    `retry_after` is the number of seconds after which to try again.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Refused(Error):
 
     @property
     def headers(self) -> list[tuple[str, str]]:
-        """The headers of the reply. Only who could do better with other credentials is challenged to."""
+        """The headers of the reply. There is a challenge only if other credentials could help."""
         pairs = [("content-type", "application/json"), ("cache-control", "no-store")]
         if self.challenges and self.status in _CHALLENGED:
             pairs.append(("www-authenticate", ", ".join(self.challenges)))
@@ -132,7 +132,7 @@ class Refused(Error):
         return msgspec.json.encode({"jsonrpc": "2.0", "id": None, "error": error})
 
     def explain(self, expects: str) -> None:
-        """Say what to send, unless whoever raised this has said something of their own."""
+        """Say what to send, unless the message is the author's own."""
         if expects and self.kind in _UNAIDED and self.message == KINDS[self.kind].message:
             self.message += f": send {expects}" if self.kind == "missing" else f"; this server takes {expects}"
 
@@ -155,7 +155,7 @@ def printable(text: str) -> str:
 
 
 def quote(text: str) -> str:
-    """A quoted string of RFC 9110, fit for any HTTP server: control characters gone, what is not ASCII replaced."""
+    """A quoted string of RFC 9110 in ASCII, without control characters."""
     plain = _UNPRINTABLE.sub("", text).encode("ascii", "replace").decode()
     return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
 

@@ -1,13 +1,13 @@
-"""A server as an OAuth 2.1 protected resource (RFC 9728, RFC 6750): it says who issues tokens for it, and takes only those.
+"""A server as an OAuth 2.1 protected resource (RFC 9728, RFC 6750): it names the issuers of its tokens and accepts no others.
 
     auth = ProtectedResource(resource="https://mcp.example.com/mcp", authorization_servers=["https://login.example.com"])
     server.run("http", auth=auth)
 
-Two documents that anyone may read name the authorization servers; every refusal points to them. Who a token belongs to
-is decided by an *authorizer*: `JwtAuthorizer` unless another is given. An authorizer that fails, or gives what it should
-not, is our fault and not the caller's: 500, and not a word more (R176).
+Two public documents name the authorization servers, and every refusal points to them. An *authorizer*
+decides who a token belongs to, by default `JwtAuthorizer`. An authorizer that fails, or returns something
+invalid, is our fault and not the caller's: the reply is a bare 500 (R176).
 
-Issuing tokens is not done here, and tokens are looked for in the Authorization header only, never in a query (R172).
+This module issues no tokens. It reads tokens only from the Authorization header, never from a query (R172).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _RESERVED: Final = frozenset(
         "dpop_bound_access_tokens_required",
     }
 )
-# RFC 6749, 3.3; and what a header can carry of RFC 6750's token.
+# RFC 6749, 3.3; and the characters of an RFC 6750 token that a header can carry.
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 _TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 _IN_PATH: Final = "/%:@!$&'()*+,;=~"
@@ -79,20 +79,20 @@ _URL: Final = re.compile(r"[\x21-\x7e]+")
 _OFFLINE: Final = "offline_access"
 _EXPIRY_SKEW: Final = 60.0
 _REMEMBERED: Final = 60.0
-"""On top of what the verified token was remembered before, so that a key withdrawn takes effect soon."""
-# Codes that RFC 6750 and RFC 9449 know; whatever else an authorizer says is a token that is not good.
+"""In addition to the cache of verified tokens, so short that a withdrawn key takes effect soon."""
+# Codes of RFC 6750 and RFC 9449. Any other code of an authorizer becomes invalid_token.
 _CODES: Final = frozenset(
     {"invalid_token", "insufficient_scope", "invalid_request", "invalid_dpop_proof", "use_dpop_nonce"}
 )
 
 
 class Authorizer(Protocol):
-    """Decides whom a token belongs to. A plain function of the same three arguments will do as well, sync or async."""
+    """Decides whom a token belongs to. A function with the same three arguments works as well, sync or async."""
 
     def authorize(self, token: str, auth: ProtectedResource, request: Any, /) -> Any:
         """A `Principal`, or the claims of the token (a decoded JWT, an RFC 7662 reply); raise `Refused` otherwise.
 
-        `auth` says what is protected: `auth.resource` is the audience a token must have.
+        `auth.resource` is the audience that a token must have.
         """
         ...
 
@@ -103,7 +103,7 @@ class ProtectedResource(Provider):
 
     `resource` is the URL of this server as clients write it. `authorization_servers` are the issuers, or a function of
     the request. `authorizer` decides, and enforces scopes; without one, JWTs of these issuers are verified with their
-    published keys. `required_scopes` is what challenges ask for. `dpop` takes tokens bound to a key as well, or only
+    published keys. `required_scopes` are the scopes in challenges. `dpop` accepts tokens bound to a key as well, or only
     them. `exchange` is a `TokenExchange` for calling other servers on the caller's behalf.
     """
 
@@ -147,7 +147,7 @@ class ProtectedResource(Provider):
         self._authorize = _check_authorizer(self._authorizer)
         # Ours have looked, by a clock skew of their own.
         self._checks_expiry = isinstance(self._authorizer, (JwtAuthorizer, Provider))
-        # Where nothing but the token decides, and nothing is to be kept of it, one seen lately is known by its header alone.
+        # If only the token decides and it is not stored for an exchange, a recent one is found by its header alone.
         is_plain = isinstance(self._authorizer, JwtAuthorizer) and self._authorizer.is_fixed
         self._memory = (
             VerifiedCredentials(clock, _REMEMBERED) if is_plain and exchange is None and dpop is None else None
@@ -224,7 +224,7 @@ class ProtectedResource(Provider):
         if dpop is not None:
             await self._check_proof(dpop, request, token, principal)
         elif "cnf" in principal.claims:
-            # RFC 9449, 7.2: whoever stole it has no key, and so would like to do without.
+            # RFC 9449, 7.2: a thief has no key, and would send it as a plain bearer token.
             raise Refused("invalid_token", "the token is bound to a key: it is worth nothing without a proof (DPoP)")
         if self._exchange is not None:
             metadata = MappingProxyType({**principal.metadata, "token": Secret(token)})
@@ -241,7 +241,7 @@ class ProtectedResource(Provider):
             replies.append(("dpop-nonce", nonce))
 
     async def _judge(self, token: str, request: AuthRequest) -> Principal:
-        """What the authorizer makes of a token, as a principal."""
+        """The authorizer's answer about a token, as a principal."""
         try:
             verdict = await self._authorize(token, self, request)
         except Refused:
@@ -286,10 +286,10 @@ class ProtectedResource(Provider):
         return self._dpop is not None and presents(request.headers, "dpop")
 
     def _targets(self, request: AuthRequest) -> list[str]:
-        """What the URL of this request may be called in a proof.
+        """The URLs that a proof for this request may name.
 
-        As our resource says, or the operator (`public_url`). Not as the request says: its Host is whatever its sender
-        likes, and a proof that was made for another server could be passed off here.
+        They come from our resource or the operator (`public_url`), not from the request: its sender chooses the Host,
+        and a proof for another server could be used here.
         """
         parts = urlsplit(self.resource)
         urls = [f"{parts.scheme}://{parts.netloc}{quote(request.path, safe=_IN_PATH)}"]
@@ -319,7 +319,7 @@ class ProtectedResource(Provider):
         if dpop.required or (request is not None and self._is_dpop(request)):
             return (self._challenge("DPoP", refusal, request, algorithms),)
         plain = self._challenge("Bearer", refusal, request)
-        # RFC 9449, 7.2: the other scheme that would do; of no use to who is known and may not.
+        # RFC 9449, 7.2: the other scheme that is accepted; useless after insufficient_scope.
         return (plain, challenge("DPoP", {"algs": algorithms})) if refusal.status == 401 else (plain,)
 
     def _challenge(
@@ -339,7 +339,7 @@ class ProtectedResource(Provider):
         )
 
     def _hint(self, option: str, value: Any, check: Callable[[str, Any], Any], request: AuthRequest | None) -> Any:
-        """A value, or what its resolver makes of the request. A resolver that fails costs its hint, no more (R175)."""
+        """A value, or the result of its resolver. If the resolver fails, only this hint is missing (R175)."""
         if not callable(value):
             return value
         if request is None:
@@ -397,7 +397,7 @@ class ProtectedResource(Provider):
         issuers = _check_list("authorization_servers", servers, example="https://login.example.com")
         if not issuers:
             raise ConfigError(
-                "authorization_servers is empty: name who issues tokens for this resource, "
+                "authorization_servers must not be empty: name the issuers of tokens for this resource, "
                 'authorization_servers=["https://login.example.com"]'
             )
         for issuer in issuers:
@@ -407,7 +407,7 @@ class ProtectedResource(Provider):
     def _usual_authorizer(self, required_scopes: Sequence[str] | Resolver) -> JwtAuthorizer:
         if callable(self._servers):
             raise ConfigError(
-                "authorizer is missing: with a function as authorization_servers nobody knows beforehand whose keys to "
+                "authorizer is missing: with a function as authorization_servers it is not known beforehand whose keys to "
                 "trust; pass authorizer=JwtAuthorizer(issuer=[...]) or a function of your own"
             )
         for issuer in self._servers:
@@ -428,8 +428,8 @@ def answer_document(documents: Mapping[str, Callable[[AuthRequest], bytes]], req
         try:
             body = make(request)
         except Exception as error:
-            logger.error("the document at %s could not be made: %s", request.path, _said(error))
-            failed = {"error": "server_error", "error_description": "the document could not be made"}
+            logger.error("the document at %s could not be built: %s", request.path, _said(error))
+            failed = {"error": "server_error", "error_description": "the document could not be built"}
             return 500, [_JSON, *_OPEN], msgspec.json.encode(failed)
         return 200, [_JSON, *_OPEN], body if request.method == "GET" else b""
     if request.method == "OPTIONS":
@@ -441,9 +441,9 @@ def answer_document(documents: Mapping[str, Callable[[AuthRequest], bytes]], req
 class JwtAuthorizer:
     """An authorizer for JWTs: signature, `exp`, `nbf`, `iss`, `aud` and scopes (C18).
 
-    `audience` is the resource itself unless said otherwise: an exact string, nothing is normalised. `jwks` is "discover"
-    (look up what the issuer publishes), the URL of a key set, a set, a key (PEM, JWK), or an async function that gives a
-    set. With several issuers each is discovered, and a key of one verifies nothing of another. `required_scopes`, a list
+    `audience` is by default the resource itself: an exact string, nothing is normalised. `jwks` is "discover"
+    (the keys that the issuer publishes), the URL of a key set, a set, a key (PEM, JWK), or an async function that returns a
+    set. With several issuers each is discovered, and a key verifies only tokens of its issuer. `required_scopes`, a list
     or a function of the request, is enforced: 403.
     """
 
@@ -461,7 +461,7 @@ class JwtAuthorizer:
     ) -> None:
         issuers = _check_list("issuer", [issuer] if isinstance(issuer, str) else issuer)
         if not issuers:
-            raise ConfigError('issuer is missing: name who signs the tokens, issuer="https://login.example.com"')
+            raise ConfigError('issuer is missing: name the signer of the tokens, issuer="https://login.example.com"')
         if jwks is None:
             raise ConfigError('jwks is "discover", the URL of a key set, a set, or a key; leave it out to discover')
         if len(issuers) > 1 and jwks != "discover":
@@ -485,7 +485,7 @@ class JwtAuthorizer:
 
     @property
     def is_fixed(self) -> bool:
-        """Does the token alone decide, whatever else a request holds?"""
+        """Whether the decision depends on the token alone."""
         return not callable(self._scopes)
 
     async def start(self, fetch: Fetch | None = None) -> None:
@@ -517,7 +517,7 @@ def _is_set(jwks: Any) -> bool:
 
 
 def _unverified_issuer(token: str) -> str | None:
-    """Who a token says it is from: good for choosing the keys that have to confirm it, and for nothing else."""
+    """The unverified `iss` of a token. Use it only to choose the keys that verify it."""
     try:
         claims = decode_json(split_signed(token).payload, dict[str, Any])
     except ValueError:
@@ -551,12 +551,12 @@ async def _call(target: Any, name: str, *arguments: Any) -> None:
 
 
 def _said(error: Exception) -> str:
-    """Of a resolver: what it gave wrongly, in our own words, or else what was raised."""
+    """The fault of a resolver: its wrong result in our words, or else its exception."""
     return str(error) if isinstance(error, ConfigError) else _where(error)
 
 
 def _where(error: Exception) -> str:
-    """What was raised and where, without its text."""
+    """The class and place of an exception, without its text."""
     frame = error.__traceback__
     while frame is not None and frame.tb_next is not None:
         frame = frame.tb_next
@@ -611,7 +611,7 @@ def _check_issuer(issuer: str, *, allow_insecure: bool) -> None:
         raise ConfigError(f"authorization_servers: {issuer!r} has a query, which no issuer has; leave that out")
     if not allow_insecure and not _is_safe(issuer):
         raise ConfigError(
-            f"authorization_servers: {issuer!r} is not https: whoever is in between could issue tokens. Write https://, or, "
+            f"authorization_servers: {issuer!r} is not https: anyone on the way could issue tokens. Write https://, or, "
             "inside a network that you trust, allow_insecure_authorization_servers=True"
         )
 

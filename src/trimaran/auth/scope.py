@@ -1,9 +1,9 @@
-"""Callers that a layer above has authenticated: what it left in the ASGI scope becomes `ctx.auth` (R149).
+"""Callers that an ASGI application above has authenticated: `ctx.auth` comes from the ASGI scope (R149).
 
     app = Starlette(routes=[Mount("/api", server.asgi(auth=FromScope()))], middleware=[Middleware(AuthenticationMiddleware, ...)])
 
-Nothing is verified here. Only code of the same process can write into a scope, so what is found there is believed; a
-scope in which nobody has written anything is a mistake of the operator, and lets nobody in.
+This module verifies nothing: only code of the same process can write into a scope, so it is trusted. A
+scope without an entry is a mistake of the operator, and the call is refused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["PRINCIPAL", "AsgiRequest", "FromScope"]
 PRINCIPAL: Final = "trimaran.principal"
 """Where `trimaran.serve.AuthMiddleware` leaves the principal."""
 
-# What names a user, best first: Starlette's users, Django's, and what people write themselves.
+# Attributes that name a user, best first: those of Starlette, of Django, and common others.
 _NAMES: Final = ("identity", "pk", "id", "sub", "username", "display_name", "name", "email")
 _SCOPE_CLAIMS: Final = ("scope", "scp", "scopes")
 
@@ -41,9 +41,9 @@ class FromScope(Provider):
     - the name of a key in `scope["state"]`, which FastAPI and Starlette call `request.state`
     - a function of the scope, sync or async; a sync one must be quick
 
-    What stands there is a `Principal`, a mapping of claims (`sub` and `scope`, or `subject` and `scopes`), an object with
+    The value is a `Principal`, a mapping of claims (`sub` and `scope`, or `subject` and `scopes`), an object with
     `is_authenticated` and a name, or the name itself. None, and an object that is not authenticated, is refused; with
-    `allow_anonymous` it comes in as nobody. `resource_metadata` is the URL that challenges name.
+    `allow_anonymous` the call is anonymous. `resource_metadata` is the URL in challenges.
     """
 
     expects = "credentials that the application in front of this server accepts"
@@ -127,7 +127,7 @@ def _scope_of(request: Any) -> Mapping[str, Any] | None:
 
 
 def _read(value: Any, scope: Mapping[str, Any]) -> Principal | None:
-    """Whoever this value describes; None for nobody. ValueError if it cannot be told."""
+    """The principal that this value describes; None for an anonymous caller. ValueError if it is neither."""
     if value is None or value == "":
         return None
     if isinstance(value, Principal):
@@ -174,7 +174,7 @@ def _make(info: dict[str, Any], scope: Mapping[str, Any]) -> Principal:
 
 @final
 class AsgiRequest:
-    """What a provider needs to see of a request, from an ASGI scope: for routes of your own.
+    """An `AuthRequest` from an ASGI scope, for your own routes.
 
     `await auth.authenticate(AsgiRequest(request.scope))` in a FastAPI dependency, or in any other ASGI code.
     """

@@ -123,7 +123,7 @@ async def test_a_login_at_their_server_is_asked_for_made_kept_and_refreshed(
         await authority.revoke(third.refresh_token, client_id=asked["client_id"])
         found = await run_later(config, tmp_path / "tokens")
         assert (found["state"], found["tools"]) == ("needs_auth", [])
-        assert "wants a login" in found["reason"]
+        assert "needs a login" in found["reason"]
     assert len(person.asked) == 1
 
 

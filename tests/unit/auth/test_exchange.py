@@ -138,7 +138,7 @@ async def test_a_context_its_auth_or_the_secret_itself_will_do() -> None:
 
 @pytest.mark.parametrize("who", [None, INBOUND, Context(None), object()], ids=["none", "text", "anonymous", "foreign"])
 async def test_without_a_caller_there_is_nothing_to_exchange(who: Any) -> None:
-    with pytest.raises(ConfigError, match="nobody is calling") as raised:
+    with pytest.raises(ConfigError, match="this caller is anonymous") as raised:
         await (await made(Endpoint())).token_for(who, audience=API)
     assert INBOUND not in str(raised.value)
 
@@ -273,7 +273,7 @@ async def test_a_refusal_says_what_the_endpoint_said_and_no_secret() -> None:
 
 async def test_the_very_token_that_was_shown_is_not_handed_on() -> None:
     exchange = await made(Endpoint(access_token="inbound.token"))
-    with pytest.raises(AuthorizationFailed, match="the very token") as raised:
+    with pytest.raises(AuthorizationFailed, match="the caller's own token") as raised:
         await exchange.token_for(caller("inbound.token1"), audience=API)
     assert "inbound.token1" not in str(raised.value)
 

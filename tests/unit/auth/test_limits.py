@@ -162,7 +162,7 @@ def test_the_burst_may_be_smaller_or_larger(clock: Clock) -> None:
         ({"principal": "-1/minute"}, '"100/minute"'),
         ({"principal": "1.5/minute"}, '"100/minute"'),
         ({"principal": "1/fortnight"}, '"100/minute"'),
-        ({"address": 100}, "address is a rate"),
+        ({"address": 100}, "address must be a rate"),
         ({"address": "1/second", "burst": 0}, "burst"),
         ({"address": "1/second", "burst": True}, "burst"),
         ({"address": "1/second", "burst": 1.5}, "burst"),

@@ -114,7 +114,7 @@ def raising(error: Exception) -> Callable[..., Any]:
         ({"resource": "https://mcp.example.com:port/"}, "is not a URL"),
         ({"resource": None}, 'resource is a URL, resource="https://mcp.example.com/mcp"'),
         ({"resource": "https://mcp.example.com/a b"}, "resource is a URL"),
-        ({"authorization_servers": []}, "authorization_servers is empty"),
+        ({"authorization_servers": []}, "authorization_servers must not be empty"),
         ({"authorization_servers": ISSUER}, r'authorization_servers=\["https://login.example.com"\]'),
         ({"authorization_servers": None}, "is a list of strings"),
         ({"authorization_servers": [5]}, "is a list of strings"),
@@ -324,7 +324,7 @@ def test_a_document_that_cannot_be_made_is_our_fault(
     assert answer is not None
     assert answer[0] == 500
     assert json.loads(answer[2])["error"] == "server_error"
-    assert "the document at /.well-known/oauth-protected-resource could not be made" in caplog.text
+    assert "the document at /.well-known/oauth-protected-resource could not be built" in caplog.text
     assert "secret" not in caplog.text
 
 

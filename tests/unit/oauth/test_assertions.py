@@ -124,7 +124,10 @@ def encrypted(form: PrivateFormat) -> bytes:
         ),
         pytest.param(public_pem(P256), None, "this is a public key", id="public"),
         pytest.param(
-            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----", None, "this is a public key", id="certificate"
+            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----",
+            None,
+            "this is a public key",
+            id="certificate",
         ),
         pytest.param("/etc/keys/me.pem", None, "not its path", id="path"),
         pytest.param("", None, "this is not PEM", id="empty"),
