@@ -46,4 +46,5 @@ def build_proxy(target: Target, **options: Any) -> Server:
     server = Server(own["name"] or "proxy", lifespan=live)
     upstream = Upstream(server, target, **own, **options)
     server.read_undeclared = upstream.read_undeclared
+    server.tools.expect_reset()
     return server

@@ -97,6 +97,7 @@ class Registry(Generic[E]):
         self._view: dict[str, E] | None = self._own
         self._mounts: list[_Adapter[E]] = []
         self._transforms: list[_Adapter[E]] = []
+        self._is_awaited = False
         self._faults: set[str] = set()
         """What is wrong with the present view, and was logged."""
         self._listeners: list[Callable[[], None]] = []
@@ -148,7 +149,17 @@ class Registry(Generic[E]):
                 self._last_place = max(self._last_place, entry.place)
             if not self._is_merged:
                 self._view = self._own
+            self._is_awaited = False
         self._changed()
+
+    def expect_reset(self) -> None:
+        """Say that the entries are not known yet, and come by `reset`: the list of a remote server."""
+        self._is_awaited = True
+
+    @property
+    def is_known(self) -> bool:
+        """Has everything arrived, here and in all that is mounted here, so that a name that is missing is wrong?"""
+        return not self._is_awaited and all(mount.source.is_known for mount in self._mounts)
 
     def mount(self, other: Registry[E], adapt: Adapt[E]) -> None:
         """Show the entries of another registry too, as `adapt` makes them.

@@ -250,6 +250,8 @@ class Server:
         if info is not None:
             self.info = info
             self.writer.sign(info)
+            for registry in (self.tools, self.resources, self.templates, self.prompts):
+                registry.owner = info.name
         self.instructions = instructions if instructions is not None else self.instructions
 
     def remove_tool(self, name: str) -> None:
@@ -390,12 +392,12 @@ class Server:
             DeclarationError: there is no such tool, an option does not fit it, or its new name is taken.
         """
         from .transform_options import is_tool_name  # 5 ms, which most servers do not need
-        from .transforms import check_known, compile_transform
+        from .transforms import Transform, check_known
 
-        adapt = compile_transform(tools, **options)
+        transform = Transform(tools, **options)
         if isinstance(tools, str) and is_tool_name(tools):
-            check_known((tools,), self.tools, "transform")
-        self.tools.transform(adapt)
+            check_known((tools,), self.tools, f"transform of the server {self.name!r}", transform)
+        self.tools.transform(transform)
 
     @classmethod
     def proxy(cls, target: Target, **options: Unpack[ProxyOptions]) -> Server:

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any, Final, TypeAlias, Unpack, final
+from typing import Any, Final, TypeAlias, Unpack, cast, final
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import Raw
 
 from trimaran.errors import DeclarationError, ToolError
 from trimaran.option_names import check_options, suggestion
@@ -28,34 +28,60 @@ from trimaran.types import CallToolResult, ContentBlock, Json, as_object
 from .argument_transforms import ArgumentPlan
 from .context import Context
 from .definition_transforms import ToolFilter, change_definition, matches, plain_schema
-from .handlers import Handler, call_any
+from .handlers import Handler, call_any, logger
+from .input_rounds import Suspended
 from .registry import Adapt, Registry
-from .results import call_result, encode, is_content
+from .results import call_result, decode_result, encode, is_content
 from .tools import ToolEntry, run_handler
 from .transform_options import Choice, ToolChoice, TransformOptions, Wrap, find_fault, is_tool_name
 
-__all__ = ["adapt_mounted", "check_known", "compile_transform"]
+__all__ = ["Transform", "adapt_mounted", "check_known"]
 
 _Call: TypeAlias = Callable[[dict[str, Any], Context], Awaitable[Any]]
 # The names under which a handler of ours gets its arguments. No parameter of a tool can be called so.
 _CONTEXT: Final = "the context of the call"
 _ARGUMENTS: Final = "the arguments of the call"
+_PROTOCOL: Final = "io.modelcontextprotocol/"
 
 
 # --- mounts -----------------------------------------------------------------------------------------------------------
 
 
-def check_known(names: Collection[str], registry: Registry[ToolEntry], label: str) -> None:
-    """Refuse the first name that no tool has.
+def check_known(
+    names: Collection[str], registry: Registry[ToolEntry], label: str, transform: Transform | None = None
+) -> None:
+    """Refuse a name that no tool has. Where the tools of a remote server are still to come, look then, and log it.
+
+    Args:
+        transform: The transform of this registry that the name is for, and that may change the name itself.
 
     Raises:
         DeclarationError: the message names the nearest tool and all of them.
     """
-    known = registry.view
-    for name in names:
-        if name not in known:
-            listed = ", ".join(sorted(known)) or "none"
-            raise DeclarationError(f"{label}: there is no tool {name!r};{suggestion(name, known)} there are: {listed}")
+
+    def find_unknown() -> str | None:
+        known = registry.view
+        name = next((name for name in names if name not in known), None)
+        if name is None:
+            return None
+        listed = ", ".join(sorted(known)) or "none"
+        return f"{label}: there is no tool {name!r};{suggestion(name, known)} there are: {listed}"
+
+    is_reported = False
+
+    def report() -> None:
+        nonlocal is_reported
+        if registry.is_known and not is_reported:
+            is_reported = True
+            problem = find_unknown()
+            if problem is not None and not (transform and transform.is_used):
+                logger.error("%s", problem)
+
+    problem = find_unknown()
+    if problem is not None and registry.is_known:
+        raise DeclarationError(problem)
+    if problem is not None:
+        registry.watch(report)
 
 
 def adapt_mounted(
@@ -70,15 +96,12 @@ def adapt_mounted(
     """How the tools of a mounted registry are shown: chosen, then transformed, then renamed.
 
     Raises:
-        DeclarationError: an option is wrong, or names a tool that the registry does not have. A registry without tools
-            may be one of a server that is not connected yet, so there any name may be right.
+        DeclarationError: an option is wrong, or names a tool that the registry does not have.
     """
     chosen = ToolFilter(include, exclude, read_only=read_only)
-    compiled = [compile_transform(choice, **transform) for choice, transform in transforms.items()]
-    if registry:
-        check_known(
-            [*chosen.names, *filter(is_tool_name, transforms)], registry, f"mount of the server {registry.owner!r}"
-        )
+    compiled = [Transform(choice, **transform) for choice, transform in transforms.items()]
+    names = [*chosen.names, *filter(is_tool_name, transforms)]
+    check_known(names, registry, f"mount of the server {registry.owner!r}")
 
     def adapt(entry: ToolEntry) -> ToolEntry | None:
         if not chosen.admits(entry.definition):
@@ -97,29 +120,38 @@ def adapt_mounted(
 # --- one transform ---------------------------------------------------------------------------------------------------
 
 
-def compile_transform(choice: Choice, **options: Unpack[TransformOptions]) -> Adapt[ToolEntry]:
+@final
+class Transform:
     """A function from a compiled tool to the changed copy; tools that are not chosen stay as they are.
 
     Raises:
         DeclarationError: an option is wrong. Whether it fits a tool is found out when the tool comes.
     """
-    label = f"transform of {choice!r}" if isinstance(choice, str) else "transform"
-    check_options(options, TransformOptions.__annotations__, "a transform", DeclarationError)
-    fault = find_fault(options)
-    if fault is not None:
-        key, reason = fault
-        raise DeclarationError(f"{label}: {key}: {reason}")
-    if "name" in options and not is_tool_name(choice):
-        raise DeclarationError(
-            f"{label}: name= is for one tool, and this may be several; write the tool's own name first"
-        )
 
-    def adapt(entry: ToolEntry) -> ToolEntry | None:
-        if not matches(choice, entry.definition):
+    __slots__ = ("_choice", "_is_exact", "_options", "is_used")
+
+    def __init__(self, choice: Choice, **options: Unpack[TransformOptions]) -> None:
+        label = f"transform of {choice!r}" if isinstance(choice, str) else "transform"
+        check_options(options, TransformOptions.__annotations__, "a transform", DeclarationError)
+        fault = find_fault(options)
+        if fault is not None:
+            key, reason = fault
+            raise DeclarationError(f"{label}: {key}: {reason}")
+        self._choice = choice
+        self._options = options
+        self._is_exact = is_tool_name(choice)
+        if "name" in options and not self._is_exact:
+            raise DeclarationError(
+                f"{label}: name= is for one tool, and this may be several; write the tool's own name first"
+            )
+        self.is_used = False
+        """Has there been a tool that it is for?"""
+
+    def __call__(self, entry: ToolEntry) -> ToolEntry | None:
+        if not matches(self._choice, entry.definition):
             return entry
-        return None if options.get("hidden") else _changed(entry, options, is_exact=is_tool_name(choice))
-
-    return adapt
+        self.is_used = True
+        return None if self._options.get("hidden") else _changed(entry, self._options, is_exact=self._is_exact)
 
 
 def _changed(entry: ToolEntry, options: TransformOptions, *, is_exact: bool) -> ToolEntry:
@@ -179,20 +211,17 @@ class _Failed(ToolError):
         self.result = result
 
 
-class _Unfinished(BaseException):
-    """A remote tool asks its caller something first. Not an Exception: code around a tool has no part in that."""
-
-    def __init__(self, result: Any) -> None:
-        self.result = result
-
-
 def _tool_caller(entry: ToolEntry) -> _Call:
     """Runs the tool with the keyword arguments of its function."""
 
     async def call_tool(kwargs: dict[str, Any], context: Context) -> Any:
         if entry.context is not None:
             kwargs[entry.context] = context
-        return _opened(await run_handler(entry.handler, kwargs, context))
+        value = await run_handler(entry.handler, kwargs, context)
+        if (rounds := context._call.exchange.rounds) is not None and rounds.suspended:  # pyright: ignore[reportPrivateUsage]
+            # A remote tool asks its caller something first; code around the tool has no part in that.
+            raise Suspended
+        return _opened(value)
 
     return call_tool
 
@@ -228,8 +257,6 @@ def _surround(copy: ToolEntry, call: _Call, result: Callable[[Any], object] | No
                 value = await call_any(result, value)
         except _Failed as failed:
             return failed.result
-        except _Unfinished as unfinished:
-            return unfinished.result
         return value if output is None or isinstance(value, CallToolResult) else call_result(value, output)
 
     copy.handler = Handler(run)
@@ -254,27 +281,25 @@ def _opened(value: Any) -> Any:
     if isinstance(value, ToolError):
         raise value
     if isinstance(value, Raw):
-        remote = as_object(msgspec.json.decode(value)) or {}
-        if remote.get("resultType", "complete") != "complete":
-            raise _Unfinished(value)
-        value = CallToolResult(
-            content=[_block(block) for block in remote.get("content") or ()],
-            structured_content=remote.get("structuredContent", UNSET),
-            is_error=bool(remote.get("isError")),
-            meta=as_object(remote.get("_meta")),
-        )
-    if isinstance(value, CallToolResult):
-        if value.is_error:
-            raise _Failed(value)
-        if value.result_type not in (None, "complete"):
-            raise _Unfinished(value)
-        if isinstance(value.structured_content, Raw):
-            value = msgspec.structs.replace(value, structured_content=msgspec.json.decode(value.structured_content))
-    return value
+        value = decode_result(value)
+        # What the other server says about itself is not for the caller of this one.
+        value.meta = {
+            key: part for key, part in (as_object(value.meta) or {}).items() if not key.startswith(_PROTOCOL)
+        } or None
+    if not isinstance(value, CallToolResult):
+        return value
+    result = msgspec.structs.replace(value, content=[_block(block) for block in value.content])
+    if isinstance(result.structured_content, Raw):
+        result.structured_content = msgspec.json.decode(result.structured_content)
+    if result.is_error:
+        raise _Failed(result)
+    return result
 
 
-def _block(block: Json) -> Any:
+def _block(block: Any) -> Any:
+    if not isinstance(block, dict):
+        return block
     try:
         return msgspec.convert(block, ContentBlock)
     except msgspec.ValidationError:  # of a kind that this revision does not have
-        return block
+        return cast("dict[str, Json]", block)

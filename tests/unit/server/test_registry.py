@@ -459,6 +459,26 @@ def test_a_transform_that_takes_a_taken_name_changes_nothing() -> None:
         found.add(Thing("c"))
 
 
+def test_a_list_that_comes_as_a_whole_keeps_places_and_the_names_of_others(caplog: pytest.LogCaptureFixture) -> None:
+    far, outer = named("far"), named("demo", "own")
+    far.expect_reset()
+    outer.mount(far, show)
+    assert not outer.is_known
+    far.reset([Thing("a"), Thing("own")])
+    assert outer.is_known
+    place = outer.view["a"].place
+    far.reset([Thing("b"), Thing("a")])
+    assert (outer.view["a"].place, keys(outer)) == (place, ["own", "a", "b"])
+    assert [r.getMessage()[:50] for r in caplog.records] == ["left out: the tool 'own' of the server 'far' has t"]
+
+
+def test_a_list_that_comes_as_a_whole_is_transformed() -> None:
+    far = named("far", "a")
+    far.transform(lambda entry: entry.renamed(entry.key.upper()))
+    far.reset([Thing("a"), Thing("b")])
+    assert keys(far) == ["A", "B"]
+
+
 def test_a_registry_that_is_mounted_twice_is_paged_whole() -> None:
     inner, outer = registry("a", "b", "c"), registry()
     outer.mount(inner, prefixed("x_"))

@@ -9,7 +9,7 @@ import pytest
 
 from trimaran.errors import ConfigError, DeclarationError
 from trimaran.server.transform_options import is_tool_name, read_transforms
-from trimaran.server.transforms import compile_transform
+from trimaran.server.transforms import Transform
 
 TOML = """
 [tools.search]
@@ -38,7 +38,7 @@ def test_tables_are_the_options_of_code() -> None:
         "api_key": {"value": "abc"},
     }
     for choice, options in transforms.items():
-        compile_transform(choice, **options)
+        Transform(choice, **options)
 
 
 WRONG: list[tuple[Any, str]] = [
@@ -86,7 +86,7 @@ def test_a_wrong_table_is_told_with_the_path_of_its_key(options: Any, words: str
 )
 def test_the_same_in_code_is_a_declaration_error(options: Any, words: str) -> None:
     with pytest.raises(DeclarationError) as caught:
-        compile_transform("search", **options)
+        Transform("search", **options)
     assert words in str(caught.value)
 
 
@@ -95,4 +95,4 @@ def test_a_name_is_for_one_tool() -> None:
     with pytest.raises(ConfigError, match=r"tools.s\*.name: a name is for one tool"):
         read_transforms({"s*": {"name": "x"}}, "mcp.toml: tools")
     with pytest.raises(DeclarationError, match="name= is for one tool"):
-        compile_transform("s*", name="x")
+        Transform("s*", name="x")

@@ -17,7 +17,7 @@ from trimaran.errors import DeclarationError
 from trimaran.serve import HttpServer
 from trimaran.server.handlers import Handler
 from trimaran.server.tools import ToolEntry, compile_tool
-from trimaran.server.transforms import compile_transform
+from trimaran.server.transforms import Transform
 from trimaran.types import TextContent, Tool, ToolAnnotations
 
 ERAS = ("modern", "legacy")
@@ -104,19 +104,19 @@ async def test_a_tool_is_shown_with_another_name_and_other_words() -> None:
 def test_words_cost_a_call_nothing() -> None:
     """The handler and the reader of the arguments are the tool's own."""
     entry = compile_tool(lambda a: a, name="a")
-    copy = compile_transform("a", name="b", description="x", tags=["y"], annotations={"readOnlyHint": True})(entry)
+    copy = Transform("a", name="b", description="x", tags=["y"], annotations={"readOnlyHint": True})(entry)
     assert copy is not None
     assert (copy.handler, copy.arguments, copy.context) == (entry.handler, entry.arguments, entry.context)
     assert (entry.key, entry.definition.name, copy.key, copy.definition.name) == ("a", "a", "b", "b")
-    assert compile_transform("other", name="b")(entry) is entry
+    assert Transform("other", name="b")(entry) is entry
 
 
 def test_tags_of_a_remote_tool_are_replaced_under_either_key() -> None:
     entry, _ = remote()
-    changed = compile_transform("far", tags=["y"])(entry)
+    changed = Transform("far", tags=["y"])(entry)
     assert changed is not None
     assert changed.definition.tags == {"y"}
-    bare = compile_transform("far", tags=[])(entry)
+    bare = Transform("far", tags=[])(entry)
     assert bare is not None
     assert (bare.definition.tags, bare.definition.meta) == (frozenset(), None)
 
@@ -433,26 +433,75 @@ async def test_a_failure_of_a_remote_tool_is_a_tool_error_to_the_function_and_st
     assert caught == ["no"]
 
 
-async def test_a_question_of_a_remote_tool_passes_by_the_functions() -> None:
-    asking = Raw(b'{"resultType": "input_required", "inputRequests": {}}')
-    entry, _ = remote(answer=asking)
+@pytest.mark.parametrize("here", ERAS)
+@pytest.mark.parametrize("there", ERAS)
+async def test_a_question_of_a_remote_tool_passes_by_the_functions(here: Any, there: Any) -> None:
+    """A function around the tool sees its answer, and never the end of a round."""
+    far, server = Server("far"), Server("outer")
 
-    async def swallow(call_next: Any, arguments: dict[str, Any], ctx: Context) -> Any:
+    @far.tool
+    async def order(what: str, ctx: Context) -> str:
+        answer = await ctx.elicit("Size?", {"type": "object", "properties": {"size": {"type": "string"}}})
+        return f"{what} of size {answer.content['size']}"
+
+    seen: list[Any] = []
+
+    async def watch(call_next: Any, arguments: dict[str, Any], ctx: Context) -> Any:
         try:
-            return await call_next(arguments)
+            result = await call_next(arguments)
         except Exception:
             return "swallowed"
+        seen.append(result.content[0].text)
+        return result
 
-    changed = compile_transform("far", wrap=swallow, result=lambda value: "shaped")(entry)
-    assert changed is not None
-    kwargs = changed.arguments(Raw(b'{"q": "a"}'))
-    assert changed.context is not None
+    options: Any = {
+        "arguments": {"what": {"name": "item"}},
+        "wrap": watch,
+        "result": lambda r: r.content[0].text.upper(),
+    }
+    server.mount(far_proxy := Server.proxy(far, era=there), "f", transforms={"order": options})
+    async with connect(server, era=here, on_elicit=lambda *_: {"size": "L"}) as client:  # pyright: ignore[reportArgumentType]
+        assert (await client.call_tool("f_order", {"item": "hat"})).text == "HAT OF SIZE L"
+    await server.stop()
+    assert seen == ["hat of size L"]
+    assert far_proxy.tools.owner == "far"
 
-    class Bare:
-        _call = None
-        server = Server("x")
 
-    assert await changed.handler.fn(**kwargs, **{changed.context: Bare()}) is asking
+@pytest.mark.parametrize("here", ERAS)
+@pytest.mark.parametrize("there", ERAS)
+async def test_tools_of_a_proxy_are_transformed_in_every_pair_of_eras(here: Any, there: Any) -> None:
+    server = Server("outer")
+    server.mount(
+        Server.proxy(shop(), era=there),
+        include=["search", "pay"],
+        transforms={
+            "search": {"name": "find", "arguments": {"q": {"name": "query"}, "api_key": {"value": "k"}}},
+            "pay": {"result": lambda result: result.content[0].text.upper()},
+        },
+    )
+    async with connect(server, era=here) as client:
+        assert [tool.name for tool in await client.list_tools()] == ["find", "pay"]
+        assert (await client.call_tool("find", {"query": "a", "api_key": "mine"})).data == ["a", "10", "k"]
+        assert (await client.call_tool("pay", {"amount": 1})).text == "PAID 1.0"
+        failed = await client.call_tool("pay", {"amount": 200}, raise_on_error=False)
+        assert (failed.is_error, failed.text) == (True, "too much")
+        wrong = await client.call_tool("find", {"query": 1}, raise_on_error=False)
+        assert "argument 'query'" in wrong.text
+    await server.stop()
+
+
+async def test_a_name_that_a_remote_server_turns_out_not_to_have_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("outer")
+    server.mount(proxy := Server.proxy(shop()), transforms={"serch": {"hidden": True}})
+    proxy.transform("pey", hidden=True)
+    server.transform("cound", hidden=True)
+    server.transform("search", name="find")  # which is there, and then is not, by this name
+    async with connect(server) as client:
+        assert len(await client.list_tools()) == 3
+    await server.stop()
+    lines = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(lines) == 3
+    assert all("did you mean" in line for line in lines)
 
 
 async def test_a_plain_value_in_place_of_a_remote_result_keeps_the_promised_structure() -> None:
@@ -549,17 +598,28 @@ def test_a_mount_that_cannot_work_is_refused_and_mounts_nothing(options: Any, wo
     assert (outer.list_tools(), outer.mounted) == ([], [])
 
 
-def test_a_server_without_tools_yet_may_bring_what_the_options_name() -> None:
-    """As a remote one that is not connected."""
-    far, outer = Server("far"), Server("outer")
+def far_away() -> Server:
+    """A remote server that is not connected yet."""
+    far = Server("far")
+    far.tools.expect_reset()
+    return far
+
+
+def test_a_server_whose_tools_are_to_come_may_bring_what_the_options_name() -> None:
+    far, outer = far_away(), Server("outer")
     outer.mount(far, transforms={"far": {"name": "near"}})
-    far.tools.add(remote()[0])
-    assert [t.name for t in outer.list_tools()] == ["near"]
+    outer.transform("near", tags=["x"])
+    far.tools.reset([remote()[0]])
+    assert [(t.name, t.tags) for t in outer.list_tools()] == [("near", {"x"})]
+    with pytest.raises(DeclarationError, match="there are: near"):
+        outer.transform("far", tags=["y"])
+    with pytest.raises(DeclarationError, match="there are: none"):
+        outer.mount(Server("empty"), transforms={"x": {"name": "y"}})
 
 
 def test_a_late_tool_that_a_transform_does_not_fit_is_left_out_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     """Never shown unchanged: the transform may hide something."""
-    far, outer = Server("far"), Server("outer")
+    far, outer = far_away(), Server("outer")
     outer.mount(far, transforms={"far": {"arguments": {"secret": {"hidden": True}}}})
     far.tools.add(remote()[0])
     assert outer.list_tools() == []
