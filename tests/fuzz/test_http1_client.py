@@ -65,7 +65,7 @@ def ours(parts: Sequence[bytes], *, is_closed: bool = False) -> Answer | type[Er
 
 async def _ours(parts: Sequence[bytes], is_closed: bool) -> Answer | type[Error] | None:
     pool, wire = PlainPool("http://h/", connect_seconds=1), Wire()
-    line = _Line(pool)
+    line = _Line(pool, asyncio.get_running_loop())
     line.connection_made(wire)
     asked = asyncio.ensure_future(line.request("http://h/", b""))
     await asyncio.sleep(0)

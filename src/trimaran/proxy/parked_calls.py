@@ -172,9 +172,9 @@ class ParkedCalls:
     def __len__(self) -> int:
         return len(self._calls)
 
-    def join(self, fleet: Fleet | None) -> None:
+    def join(self, fleet: Fleet) -> None:
         """Let the other processes of this fleet resume our calls."""
-        if fleet is not None and fleet is not self._fleet:
+        if fleet is not self._fleet:
             self._fleet = fleet
             fleet.on_ask(_TOPIC, self._resume_for_another)
 

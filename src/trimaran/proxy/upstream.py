@@ -21,6 +21,7 @@ from trimaran.client.client import Client
 from trimaran.client.subscriptions import Subscription
 from trimaran.connecting import Target, connect
 from trimaran.errors import Error, ProtocolError, TransportError
+from trimaran.fleet import Fleet
 from trimaran.outage_log import Outage
 from trimaran.protocol.inbound import IncomingCall
 from trimaran.protocol.meta import LOG_LEVELS, PREFIX
@@ -223,7 +224,9 @@ class Upstream:
         call = ctx.call
         self._raise_log_level(client, call)
         voice = call.exchange.voice
-        self._parked.join(ctx.server.fleet)
+        fleet = ctx.server.fleet
+        if isinstance(fleet, Fleet):
+            self._parked.join(fleet)
         if client.era == "legacy" and isinstance(voice, ModernVoice) and method != "completion/complete":
             result = await self._in_rounds(client, call, voice, params, name)
         else:

@@ -75,7 +75,7 @@ def is_tool_name(choice: Choice) -> bool:
     return isinstance(choice, str) and not choice.startswith("tag:") and not set(choice) & set("*?[")
 
 
-def read_transforms(table: Mapping[str, Any], where: str) -> dict[str, TransformOptions]:
+def read_transforms(table: Mapping[str, Json], where: str) -> dict[str, TransformOptions]:
     """Transforms as configuration has them: tables by tool, with the options of `server.transform` that are data.
 
     Args:

@@ -52,10 +52,10 @@ class FakeInbox:
 
     def attach(self, link: Any) -> None: ...
 
-    def notice(self, frame: Any) -> None:
+    def notice(self, frame: Any, request_id: Any = None) -> None:
         self.notices.append(frame.method)
 
-    def asked(self, frame: Any) -> None:
+    def asked(self, frame: Any, request_id: Any = None) -> None:
         self.asks.append(frame.id)
 
     def gap(self) -> None:

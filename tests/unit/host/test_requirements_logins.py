@@ -160,7 +160,7 @@ async def test_a_login_is_kept_in_a_file_of_ones_own_where_there_is_no_keyring(
             assert "keyring" not in caplog.text
             await soon(host.authorize("notes"))
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
-        assert caplog.text.count("no keyring to keep logins in") == 1
+        assert caplog.text.count("there is no keyring for logins") == 1
         assert str(file) in caplog.text
         assert token_key("notes", mean.url) in file.read_text()
         async with host_of(mean, keep=True) as host:

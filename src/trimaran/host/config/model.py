@@ -138,7 +138,7 @@ class ToolSettings(Struct, frozen=True, kw_only=True):
     """What `[server.X.tools.Y]` says about one tool, or about those that a pattern means."""
 
     timeout: float | None = None
-    transform: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    transform: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """How it is shown: the options of `server.transform`. Values of arguments may be secret."""
 
     def __repr__(self) -> str:
