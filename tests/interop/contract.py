@@ -38,8 +38,8 @@ def result(text: str, structured: Any = None, *, error: bool = False) -> dict[st
 
 
 def wrapped(report: Outcome, value: Any) -> Any:
-    """A structured result that is no object: as it is on the modern era, in `result` before it."""
-    return value if report.modern else {"result": value}
+    """A structured result that is no object: as it is on the modern era, in `result` before it, also behind a proxy."""
+    return value if report.modern and "+legacy" not in report.transport else {"result": value}
 
 
 class Listing:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -73,19 +73,33 @@ def server_command(log: Path) -> list[str]:
 def target(transport: str, log: Path) -> Iterator[list[str]]:
     """What a client is given: the URL of a running server, or the command that starts one.
 
-    Transports: stdio, http (one endpoint, both eras), sse (HTTP+SSE, as it was in 2024-11-05: legacy only).
+    Transports: stdio, http (one endpoint, both eras), sse (HTTP+SSE, as it was in 2024-11-05: legacy only). With "+modern"
+    or "+legacy" behind it, `trimaran serve` stands between: it speaks this era to the server, over the other transport.
     """
-    if transport == "stdio":
+    transport, _, era = transport.partition("+")
+    proxy = [sys.executable, "-P", "-m", "trimaran.apps.cli", "serve", "--era", era]
+    if transport == "stdio" and not era:
         yield server_command(log)
-        return
+    elif transport == "stdio":
+        with listening(lambda port: [*server_command(log), "--http", str(port)]) as port:
+            yield [*proxy, f"http://127.0.0.1:{port}/mcp"]
+    else:
+        path = "sse" if transport == "sse" else "mcp"
+        there = [*proxy, "--sse-path", "/sse", "--port"] if era else [*server_command(log), "--http"]
+        behind = ["--", *server_command(log)] if era else []
+        with listening(lambda port: [*there, str(port), *behind]) as port:
+            yield [f"http://127.0.0.1:{port}/{path}"]
+
+
+@contextlib.contextmanager
+def listening(command: Callable[[int], list[str]]) -> Iterator[int]:
+    """Start a server on a port, and end it after."""
     port = find_port()
     with tempfile.TemporaryFile() as output:
-        server = subprocess.Popen(
-            [*server_command(log), "--http", str(port)], stdin=subprocess.DEVNULL, stdout=output, stderr=output
-        )
+        server = subprocess.Popen(command(port), stdin=subprocess.DEVNULL, stdout=output, stderr=output)
         try:
             wait_until_listening(server, port, output)
-            yield [f"http://127.0.0.1:{port}/{'sse' if transport == 'sse' else 'mcp'}"]
+            yield port
         finally:
             server.terminate()
             try:

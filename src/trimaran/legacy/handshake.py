@@ -168,7 +168,7 @@ class Handshake:
             check_watched(session.subscriptions | {call.params.uri}, self._server.limits.max_subscriptions, "session")
         await self._tell_callbacks("subscribe_resource", call)
         session.subscriptions.add(call.params.uri)
-        self._server.changes.watching_changed()
+        await self._server.changes.settle_watching()
         await session.keep(subscribe=call.params.uri)
         return EmptyResult()
 

@@ -18,9 +18,10 @@ import msgspec
 from msgspec import Raw
 
 from trimaran.client.client import Client
+from trimaran.client.server_requests import StateEvent
 from trimaran.client.subscriptions import Subscription
 from trimaran.connecting import Target, connect
-from trimaran.errors import Error, ProtocolError, TransportError
+from trimaran.errors import CallError, Error, ProtocolError, TransportError, Unsupported
 from trimaran.fleet import Fleet
 from trimaran.outage_log import Outage
 from trimaran.protocol.inbound import IncomingCall
@@ -42,7 +43,6 @@ __all__ = ["Upstream"]
 
 _STEP: Final = "parked"
 _PAUSES: Final = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)  # seconds between attempts to connect
-_SETTLE: Final = 0.02  # seconds in which several callers begin to watch something
 # What an older target is told at its handshake; whether a caller can answer is checked when it is asked.
 _CAPABILITIES: Final[dict[str, Any]] = {
     "elicitation": {"form": {}, "url": {}},
@@ -70,7 +70,7 @@ class Upstream:
     ) -> None:
         self._server = server
         self._target = target
-        self._options: dict[str, Any] = {"capabilities": _CAPABILITIES, **options}
+        self._options: dict[str, Any] = {"capabilities": _CAPABILITIES, "on_state": self._hear_state, **options}
         self._start_timeout = start_timeout
         self.name = name or "the upstream server"
         """What callers are told it is called."""
@@ -83,6 +83,8 @@ class Upstream:
         )
         self._running: asyncio.Task[None] | None = None
         self._listed: asyncio.Event = asyncio.Event()
+        self._is_new: asyncio.Event = asyncio.Event()
+        """Set when the client has connected again."""
         self._failure: Error | None = None
         self._outage = Outage(logger, "the target of the proxy answers again")
         self._parked = ParkedCalls(ttl=server.limits.input_ttl)
@@ -90,7 +92,7 @@ class Upstream:
         self._watching: dict[str, Subscription] = {}
         self._following: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        server.changes.on_watch = self._follow_soon
+        server.changes.on_watch = self._follow
 
     # --- its life
 
@@ -99,7 +101,7 @@ class Upstream:
         if self._running is not None:
             return
         self._loop = asyncio.get_running_loop()
-        self._listed = asyncio.Event()
+        self._listed, self._is_new = asyncio.Event(), asyncio.Event()
         self._running = asyncio.ensure_future(self._run())
         waiting = asyncio.ensure_future(self._listed.wait())
         try:
@@ -148,17 +150,29 @@ class Upstream:
         kinds = {kind: True for kind in ("tools", "prompts") if kind in client.server_capabilities}
         if "resources" in client.server_capabilities:
             kinds["resources_list"] = True
-        if not kinds:
-            await self._describe(client)
-            await asyncio.Event().wait()
-        async with client.listen(**kinds) as changes:  # pyright: ignore[reportArgumentType]
-            await self._describe(client)
-            self._follow_soon()
-            async for change in changes:
-                if change.kind in ("tools", "prompts", "resources"):
-                    await self._list(client, change.kind)
-                elif change.kind == "reconnected":
-                    await self._describe(client)
+        try:
+            if not kinds:
+                raise Unsupported("there are no lists", method="subscriptions/listen")
+            async with client.listen(**kinds) as changes:  # pyright: ignore[reportArgumentType]
+                await self._describe(client)
+                async for change in changes:
+                    if change.kind in ("tools", "prompts", "resources"):
+                        await self._list(client, change.kind)
+                    elif change.kind == "reconnected":
+                        await self._describe(client)
+        except (CallError, Unsupported) as error:
+            if self._listed.is_set():
+                raise
+            # A server that tells of no changes: its lists are read again with each new connection.
+            logger.debug("%s does not tell of changes: %s", self.name, error)
+            while True:
+                self._is_new.clear()
+                await self._describe(client)
+                await self._is_new.wait()
+
+    def _hear_state(self, event: StateEvent) -> None:
+        if event.state == "ready" and event.previous == "reconnecting":
+            self._is_new.set()
 
     async def _describe(self, client: Client) -> None:
         """Take over everything that the target says of itself."""
@@ -168,6 +182,7 @@ class Upstream:
             self._server.describe_as(info if not self._is_named else None, client.instructions)
         for kind in ("tools", "resources", "prompts"):
             await self._list(client, kind)
+        self._follow()
         self._failure = None
         self._outage.succeeded()
         self._listed.set()
@@ -282,21 +297,27 @@ class Upstream:
 
     # --- what callers watch
 
-    def _follow_soon(self) -> None:
+    def _follow(self) -> asyncio.Future[None] | None:
+        """Begin to ask the target to watch what callers watch."""
         loop = self._loop
-        if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self._begin_following)
-
-    def _begin_following(self) -> None:
+        if loop is None or loop.is_closed():
+            return None
+        try:
+            is_here = asyncio.get_running_loop() is loop
+        except RuntimeError:
+            is_here = False
+        if not is_here:
+            loop.call_soon_threadsafe(self._follow)
+            return None
         if self._following is None or self._following.done():
-            self._following = asyncio.ensure_future(self._follow())
+            self._following = asyncio.ensure_future(self._agree())
+        return self._following
 
-    async def _follow(self) -> None:
+    async def _agree(self) -> None:
         """Ask the target to watch what callers watch, until both agree."""
         client = self._client
         if client is None or "resources" not in client.server_capabilities:
             return
-        await asyncio.sleep(_SETTLE)
         while (uris := self._server.changes.watched()) != self._watching.keys():
             for uri in self._watching.keys() - uris:
                 await _quietly(self._watching.pop(uri).cancel())

@@ -34,6 +34,8 @@ RESOURCE_UPDATED: Final = "notifications/resources/updated"
 
 # Characters of all that one stream or session watches: a thousand URIs of 256. They are kept as long as it lives.
 MAX_WATCHED: Final = 256 * 1024
+# Seconds that a caller waits for the target of a proxy to watch a resource. It is served all the same.
+WATCH_SECONDS: Final = 5.0
 
 
 Announcer: TypeAlias = Callable[[str, IncomingCall], "Awaitable[tuple[str, dict[str, Any]] | None]"]
@@ -63,8 +65,9 @@ class Changes:
         """Further kinds of change, brought by extensions."""
         self.relay: Callable[[str, str | None, dict[str, Any]], None] | None = None
         """Tells other processes that serve the same server. Called in whatever thread the change was made."""
-        self.on_watch: Callable[[], None] | None = None
-        """Called when other resources may be watched than before. In whatever thread that happened."""
+        self.on_watch: Callable[[], asyncio.Future[None] | None] | None = None
+        """Called when other resources may be watched than before, in whatever thread that happened. Returns the work that it
+        has begun."""
         self._above: list[Changes] = []
         """Those of the servers that this one is mounted on."""
         self._below: list[Changes] = []
@@ -84,12 +87,19 @@ class Changes:
             watched = {uri for group in self._listeners.values() for listener in group for uri in listener.watched}
         return watched.union(*(above.watched() for above in self._above))
 
-    def watching_changed(self) -> None:
-        """Somebody has begun or ceased to watch a resource."""
-        if self.on_watch is not None:
-            self.on_watch()
-        for below in self._below:
-            below.watching_changed()
+    def watching_changed(self) -> list[asyncio.Future[None]]:
+        """Somebody has begun or ceased to watch a resource. Returns the work that this is for others."""
+        work = None if self.on_watch is None else self.on_watch()
+        return [
+            *([] if work is None else [work]),
+            *(task for below in self._below for task in below.watching_changed()),
+        ]
+
+    async def settle_watching(self) -> None:
+        """Wait until others know what is watched, so that no change after this is missed; not for ever."""
+        work = self.watching_changed()
+        if work:
+            await asyncio.wait(work, timeout=WATCH_SECONDS)
 
     def add(self, listener: ChangeListener) -> None:
         with self._lock:
@@ -247,6 +257,8 @@ class Listeners:
         # The credentials were good when the stream began; whoever holds newer ones listens again.
         expiry = at_expiry(call.principal, subscription.close)
         try:
+            if honoured.resource_subscriptions:
+                await changes.settle_watching()
             await call.exchange.notify(
                 "notifications/subscriptions/acknowledged", {"notifications": honoured.to_json(), "_meta": signature}
             )
