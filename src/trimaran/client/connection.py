@@ -103,7 +103,7 @@ class Connection:
         """Run with each new conversation; True: it is not the first."""
         self.is_needed: Callable[[], bool] = lambda: False
         """Does anybody wait for what the server will say, so that giving up is no option?"""
-        self.is_relaying = False
+        self.is_relaying: bool = False
         """Are calls made for others? Then the client's own handlers answer no question."""
         self._asks_people = getattr(options.auth, "login", None) is not None
         """May a person have to log in before a call is answered?"""

@@ -68,7 +68,7 @@ class ParkedCall(Relayed):
         self._changed = asyncio.Event()
         self.task: asyncio.Task[Raw] | None = None
         self.timer: asyncio.TimerHandle | None = None
-        self.waiters = 0
+        self.waiters: int = 0
         self._refusal: ProtocolError | None = None
         """Why a question could not be put to the caller. If the call fails after that, this is what the caller is told."""
 

@@ -72,7 +72,7 @@ class Upstream:
         self._target = target
         self._options: dict[str, Any] = {"capabilities": _CAPABILITIES, "on_state": self._hear_state, **options}
         self._start_timeout = start_timeout
-        self.name = name or "the upstream server"
+        self.name: str = name or "the upstream server"
         """What callers are told it is called."""
         self._is_named = name is not None
         self._client: Client | None = None

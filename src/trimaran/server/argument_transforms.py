@@ -107,7 +107,7 @@ class ArgumentPlan:
         self._inner_names = {outer: inner for inner, outer in self._names.items()}
         # Names that mean nothing, or something else, to the caller.
         self._closed = frozenset(self._hidden | {name for name in self._names if name not in self._inner_names})
-        self.schema = self._changed(schema, changes) if changes else schema
+        self.schema: Schema = self._changed(schema, changes) if changes else schema
         check_references(self.schema, f"{label}: its input schema, without the hidden arguments,")
         self._explicit = ExplicitArguments(self.schema, what=f"{label}: its input schema")
 

@@ -144,7 +144,7 @@ class Transform:
             raise DeclarationError(
                 f"{label}: name= is for one tool, and this may be several; write the tool's own name first"
             )
-        self.is_used = False
+        self.is_used: bool = False
         """Has there been a tool that it is for?"""
 
     def __call__(self, entry: ToolEntry) -> ToolEntry | None:
