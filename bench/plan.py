@@ -6,6 +6,7 @@ Rounds are interleaved, A B C A B C: whatever else the machine does meets every 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import load
 import messages
@@ -23,6 +24,8 @@ class Plan:
     """Servers on core 0, load on core 1. Off by default: one core halves a server that has threads of its own."""
     streams: int = 10_000
     closing_streams: int = 1_000
+    openapi: Path | None = None
+    """A folder of OpenAPI documents."""
 
     @property
     def rounds(self) -> int:

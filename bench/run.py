@@ -16,6 +16,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import contenders
@@ -30,6 +31,7 @@ from sections import (
     imports,
     listing,
     memory,
+    openapi,
     registry,
     shutdown,
     stdio,
@@ -57,6 +59,7 @@ SECTIONS: dict[str, Callable[[Plan], report.Section]] = {
     "stores": stores.run,
     "tasks": tasks.run,
     "fanout": fanout.run,
+    "openapi": openapi.run,
 }
 
 
@@ -67,7 +70,7 @@ def main() -> int:
         print(f"no such section: {', '.join(unknown)}; there are: {', '.join(SECTIONS)}", file=sys.stderr)
         return 2
     procs.raise_file_limit()
-    plan = Plan(quick=options.quick, pin=options.pin, streams=options.streams)
+    plan = Plan(quick=options.quick, pin=options.pin, streams=options.streams, openapi=options.openapi)
     if plan.pin:
         os.sched_setaffinity(0, {1})
     facts = gather_facts(options)
@@ -97,6 +100,9 @@ def parse() -> argparse.Namespace:
         "--streams", type=int, default=10_000, help="open listen streams in the memory and fanout sections"
     )
     parser.add_argument("--pin", action="store_true", help="servers on core 0, load on core 1")
+    parser.add_argument(
+        "--openapi", type=Path, metavar="FOLDER", help="OpenAPI documents, for the section of that name"
+    )
     parser.add_argument("--strict", action="store_true", help="exit 1 when a budget is missed or could not be measured")
     return parser.parse_args()
 

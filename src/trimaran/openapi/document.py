@@ -9,6 +9,7 @@ Pure, but for `read_document`, which opens the file it is told to.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -107,6 +108,7 @@ class Document:
 
     def __init__(self, content: Mapping[str, Any]) -> None:
         self._content = content
+        self._targets: dict[str, Any] = {}
         version = str(content.get("openapi") or content.get("swagger") or "")
         if not re.match(r"2\.0|3\.[01]", version):
             raise ConfigError(
@@ -141,6 +143,12 @@ class Document:
         if self.is_swagger:
             return as_map(self._content.get("securityDefinitions"))
         return as_map(as_map(self._content.get("components")).get("securitySchemes"))
+
+    @functools.cached_property
+    def credential_places(self) -> frozenset[tuple[str, str]]:
+        """Where API keys go: (place, name)."""
+        schemes = [as_map(scheme) for scheme in self.security_schemes.values()]
+        return frozenset((as_text(scheme.get("in")), as_text(scheme.get("name"))) for scheme in schemes)
 
     @property
     def security(self) -> list[Any]:
@@ -232,6 +240,8 @@ class Document:
         """What one reference points at; that may be a reference again."""
         if not reference.startswith("#"):
             raise DocumentFault(f"{reference!r} is in another document; put all of it into one (a bundler does that)")
+        if reference in self._targets:
+            return self._targets[reference]
         node: Any = self._content
         for step in reference[1:].split("/")[1:]:
             key = unquote(step).replace("~1", "/").replace("~0", "~")
@@ -241,6 +251,7 @@ class Document:
                 node = cast("list[Any]", node)[int(key)]
             else:
                 raise DocumentFault(f"{reference!r} points at nothing")
+        self._targets[reference] = node
         return node
 
 

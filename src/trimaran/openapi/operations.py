@@ -13,8 +13,10 @@ from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
 
+from .definitions import ArgumentSource, SchemaWriter
+from .descriptions import shorten
 from .document import Document, RawOperation, as_list, as_map, as_text
-from .schemas import SchemaWriter, is_binary, shorten
+from .schemas import is_binary
 
 __all__ = ["Operation", "Placement", "compile_operation"]
 
@@ -26,10 +28,26 @@ _MULTIPART: Final = re.compile(r"multipart/")
 _PAGING: Final = re.compile(
     r"page|per_?page|page_?size|page_?token|cursor|offset|limit|starting_after|ending_before|skip|\$(?:skip|top)", re.I
 )
-# The transport's own, and credentials: a model has no business with them.
-_RESERVED_HEADERS: Final = ("accept", "content-type", "authorization", "content-length", "host")
+# The transport's own, credentials and signatures: a model has no business with them.
+_RESERVED: Final = frozenset(
+    ("header", name)
+    for name in (
+        "accept", "authorization", "content-length", "content-type", "host",
+        "x-amz-algorithm", "x-amz-content-sha256", "x-amz-credential", "x-amz-date", "x-amz-security-token",
+        "x-amz-signature", "x-amz-signedheaders",
+    )
+)  # fmt: skip
+# Google's documents repeat these at every operation (cloud.google.com/apis/docs/system-parameters); the first is the mark.
+_GOOGLE_MARK: Final = ("query", "prettyPrint")
+_GOOGLE: Final = frozenset(
+    ("query", name)
+    for name in (
+        "prettyPrint", "$.xgafv", "access_token", "callback", "key", "oauth_token", "quotaUser", "userIp",
+        "upload_protocol", "uploadType",
+    )
+)  # fmt: skip
 _MAX_NAME: Final = 64
-_MAX_TEXT: Final = 1000
+_MAX_TEXT: Final = 700
 
 
 class Placement(Struct, frozen=True):
@@ -58,6 +76,8 @@ class Operation(Struct, frozen=True):
     input_schema: dict[str, Any]
     output_schema: dict[str, Any] | None
     placements: dict[str, Placement]
+    constants: list[tuple[Placement, Any]]
+    """Required values of which the document allows a single one: no arguments, they are always sent."""
     media_type: str | None
     """Of the body, if the operation takes one."""
     security: list[list[str]]
@@ -87,8 +107,11 @@ def compile_operation(document: Document, raw: RawOperation, writer: SchemaWrite
         DocumentFault: a reference of it leads nowhere.
     """
     compiler = _Compiler(document, raw, writer)
+    names = {(parameter.get("in"), parameter.get("name")) for parameter in raw.parameters}
+    system = _GOOGLE if _GOOGLE_MARK in names else frozenset[tuple[str, str]]()
     for parameter in raw.parameters:
-        compiler.add_parameter(parameter)
+        if (parameter.get("in"), parameter.get("name")) not in system:
+            compiler.add_parameter(parameter)
     media_type = compiler.add_body() if raw.body else None
     security = raw.content.get("security", document.security)
     responses = document.responses(raw)
@@ -102,6 +125,7 @@ def compile_operation(document: Document, raw: RawOperation, writer: SchemaWrite
         input_schema=compiler.input_schema(),
         output_schema=_output_schema(responses, writer),
         placements=compiler.placements,
+        constants=compiler.constants,
         media_type=media_type,
         security=[[str(name) for name in as_map(entry)] for entry in as_list(security)],
         statuses={status: shorten(as_text(entry.get("description")), 200) for status, entry in responses.items()},
@@ -114,12 +138,15 @@ class _Compiler:
         self._raw = raw
         self._writer = writer
         self.placements: dict[str, Placement] = {}
-        self._properties: dict[str, Any] = {}
+        self.constants: list[tuple[Placement, Any]] = []
+        self._arguments: dict[str, ArgumentSource] = {}
         self._required: list[str] = []
 
     def add_parameter(self, parameter: Mapping[str, Any]) -> None:
         name, place = as_text(parameter.get("name")), parameter.get("in")
-        if not name or place not in _STYLES or (place == "header" and name.lower() in _RESERVED_HEADERS):
+        if not name or place not in _STYLES or (place, name.lower()) in _RESERVED:
+            return
+        if (place, name) in self._document.credential_places:
             return
         media_type, media = next(iter(as_map(parameter.get("content")).items()), ("", None))
         schema = as_map(media).get("schema") if media is not None else parameter.get("schema", {})
@@ -175,10 +202,12 @@ class _Compiler:
         return shape if is_plain and not is_open and as_map(shape.get("properties")) else None
 
     def _add(self, placement: Placement, schema: Any, *, is_required: bool, text: str) -> None:
+        if is_required and (options := _options(self._document.resolve(schema))) and len(options) == 1:
+            self.constants.append((placement, options[0]))
+            return
         argument = self._free_name(placement)
         self.placements[argument] = placement
-        wrapped = {"allOf": [schema], "description": text} if text else schema
-        self._properties[argument] = wrapped if isinstance(schema, dict) else {"description": text}
+        self._arguments[argument] = ArgumentSource(schema, shorten(text))
         if is_required:
             self._required.append(argument)
 
@@ -190,15 +219,16 @@ class _Compiler:
         return next(name for name in candidates if name not in self.placements)
 
     def input_schema(self) -> dict[str, Any]:
-        whole = {"type": "object", "properties": self._properties, "required": self._required}
-        schema = self._writer.write(whole)
-        schema.setdefault("properties", {})
-        return schema
+        return self._writer.write_arguments(self._arguments, self._required)
 
     def description(self) -> str:
         content = self._raw.content
-        lines = [as_text(content.get("summary")), as_text(content.get("description"))]
-        text = shorten(" ".join(dict.fromkeys(line for line in lines if line)), _MAX_TEXT) or self._raw.label
+        summary, details = as_text(content.get("summary")), as_text(content.get("description"))
+        if details.startswith(summary.rstrip(".")):
+            summary = ""
+        elif summary and details and summary[-1] not in ".!?:":
+            summary += "."
+        text = shorten(f"{summary} {details}", _MAX_TEXT) or self._raw.label
         if content.get("deprecated") is True:
             text = f"Deprecated. {text}"
         pages = [
@@ -209,9 +239,18 @@ class _Compiler:
         return f"{text} The answer comes in pages: see {', '.join(pages)}." if pages else text
 
 
+def _options(schema: Any) -> list[Any]:
+    """The values that a schema lists."""
+    source = as_map(schema)
+    return [source["const"]] if "const" in source else as_list(source.get("enum"))
+
+
 def _name_of(raw: RawOperation) -> str:
     stated = as_text(raw.content.get("operationId")) or f"{raw.method}_{raw.path}"
-    return re.sub(r"[^A-Za-z0-9_-]+", "_", stated).strip("_")[:_MAX_NAME] or raw.method
+    name = re.sub(r"[^A-Za-z0-9_-]+", "_", stated).strip("_-") or raw.method
+    if not name[0].isalpha():  # some providers refuse it
+        name = f"{raw.method}_{name}"
+    return name[:_MAX_NAME]
 
 
 def _choose_media(names: list[str]) -> str | None:

@@ -53,33 +53,40 @@ def build_request(operation: Operation, arguments: Mapping[str, Any]) -> ApiRequ
     )
     fields: dict[str, Any] = {}
     binaries: set[str] = set()
-    for argument, value in arguments.items():
-        placement = operation.placements.get(argument)
+    values = [(operation.placements.get(argument), argument, value) for argument, value in arguments.items()]
+    values += [(placement, placement.name, value) for placement, value in operation.constants]
+    for placement, argument, value in values:
         if placement is None or (value is None and placement.place != "field"):
             continue
-        if placement.is_json:
-            value = msgspec.json.encode(value).decode()
-        match placement.place:
-            case "path":
-                text = _path_text(placement, value, argument)
-                request.path = request.path.replace("{" + placement.name + "}", text)
-            case "query":
-                request.query += _query(placement, value)
-            case "header":
-                request.headers[placement.name.lower()] = _header_text(value, argument, explode=placement.explode)
-            case "cookie":
-                request.cookies[placement.name] = quote(_joined(value), safe="")
-            case "field":
-                fields[placement.name] = value
-                if placement.is_binary:
-                    binaries.add(placement.name)
-            case "body":
-                request.body = _whole_body(operation.media_type or "", placement, value, argument)
+        if placement.place == "field":
+            fields[placement.name] = value
+            if placement.is_binary:
+                binaries.add(placement.name)
+        elif placement.place == "body":
+            request.body = _whole_body(operation.media_type or "", placement, value, argument)
+        else:
+            _place(request, placement, value, argument)
     if "{" in request.path:
         raise ToolError(f"{operation.label}: an argument for the path is missing: {request.path}")
     if operation.media_type is not None:
         _write_fields(request, operation.media_type, fields, binaries)
     return request
+
+
+def _place(request: ApiRequest, placement: Placement, value: Any, argument: str) -> None:
+    """Write a parameter."""
+    if placement.is_json:
+        value = msgspec.json.encode(value).decode()
+    match placement.place:
+        case "path":
+            text = _path_text(placement, value, argument)
+            request.path = request.path.replace("{" + placement.name + "}", text)
+        case "query":
+            request.query += _query(placement, value)
+        case "header":
+            request.headers[placement.name.lower()] = _header_text(value, argument, explode=placement.explode)
+        case _:
+            request.cookies[placement.name] = quote(_joined(value), safe="")
 
 
 def _write_fields(request: ApiRequest, media_type: str, fields: dict[str, Any], binaries: set[str]) -> None:

@@ -18,8 +18,8 @@ from trimaran.errors import ToolError
 from trimaran.schema import Validator
 from trimaran.types import CallToolResult
 
+from .descriptions import shorten
 from .operations import Operation
-from .schemas import shorten
 
 __all__ = ["ApiResponse", "read_response"]
 

@@ -3,45 +3,49 @@
     nullable, type lists          anyOf with null: one type per schema
     oneOf                         anyOf: documents often describe alternatives that overlap
     boolean exclusiveMinimum      the number
-    $ref                          `#/$defs/NAME`, at the root; texts and numbers in place
+    $ref                          `#/$defs/NAME`; texts and numbers in place
     readOnly / writeOnly          left out of arguments / of results
     x-*, xml, discriminator,      left out: they say nothing to a client, or clients choke on them
     example, format int32, ...
 
-A keyword whose value is no good (`minLength: "3"`) is left out, so what is written is always valid. A schema that would
-be larger than its limit is cut at a lower level of references, where it says no more than the type.
+A keyword whose value is no good (`minLength: "3"`) is left out, so the result is always valid. Schemas of results are
+lax: an API's answers often break its document, and a client that checks them would lose every one. Members are
+optional, texts and numbers have no bounds.
 
-Schemas of results are lax: an API's answers often break its document, and a client that checks them would lose every
-one. Members are optional, texts and numbers have no bounds.
+`definitions.py` collects the definitions. The schemas are shared between tools: nobody may change them.
 """
 
 from __future__ import annotations
 
+import functools
 import re
-from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
 from trimaran.errors import DeclarationError
+from trimaran.schema import Validator
 from trimaran.schema._patterns import portable_pattern
-from trimaran.schema.workload import check_patterns
 
+from .descriptions import shorten
 from .document import Document, DocumentFault, as_list, as_map, as_text
 
-__all__ = ["SchemaWriter", "is_binary", "shorten"]
+__all__ = ["Part", "Schema", "SchemaConverter", "is_binary"]
 
 Schema = dict[str, Any]
 
-_LEVELS: Final = (6, 4, 3, 2, 1, 0)  # of references, tried until the schema is small enough
-_MAX_DESCRIPTION: Final = 400  # characters; a model reads the whole list of tools with each message
 _MAX_ENUM: Final = 200
-_MAX_PATTERN: Final = 500
-_TYPES: Final = ("string", "integer", "number", "boolean", "array", "object", "null")
-_SCALARS: Final = ("string", "integer", "number", "boolean")
+_MAX_PATTERN: Final = 120  # characters; longer ones tell a model nothing, and the API checks them anyway
+_TYPES: Final = frozenset(("string", "integer", "number", "boolean", "array", "object", "null"))
+_SCALARS: Final = frozenset(("string", "integer", "number", "boolean"))
+_PLAIN: Final[dict[str, Schema]] = {kind: {"type": kind} for kind in _SCALARS}
 _FORMATS: Final = ("date", "date-time", "uuid")  # of arguments: those that a model can keep to and a client may check
 _BINARY: Final = ("binary", "byte", "base64")
+_COMBINATIONS: Final = ("allOf", "anyOf", "oneOf")
+# With one of these a schema has several types, or parts.
+_COMPLEX: Final = frozenset((*_COMBINATIONS, "nullable", "x-nullable"))
+_COMPOUND: Final = frozenset((*_COMBINATIONS, "properties", "items", "additionalProperties"))
 
 
 def _is_count(value: Any) -> bool:
@@ -74,150 +78,207 @@ def is_binary(schema: Mapping[str, Any]) -> bool:
     return schema.get("format") in _BINARY or "contentMediaType" in schema or schema.get("contentEncoding") == "base64"
 
 
-def shorten(text: str, most: int = _MAX_DESCRIPTION) -> str:
-    """A text in one line, cut at a word."""
-    text = " ".join(text.split())
-    return text if len(text) <= most else text[: most - 4].rsplit(" ", 1)[0] + " ..."
+class Part(NamedTuple):
+    """A converted schema, the references in it, and its size in bytes."""
+
+    schema: Schema
+    references: tuple[str, ...]
+    inevitable: tuple[str, ...]
+    """Those of the references that every value has to follow: they are not inside an optional property."""
+    size: int
 
 
-class SchemaWriter:
-    """Writes the schemas of one document."""
+class _Target(NamedTuple):
+    """What a reference points at, and what is written in its place."""
 
-    def __init__(self, document: Document, *, most_bytes: int) -> None:
+    node: Mapping[str, Any]
+    key: str
+    is_inlined: bool
+    link: Schema
+    stub: Schema
+
+
+class SchemaConverter:
+    """Converts schemas of one document, either for arguments or for results."""
+
+    def __init__(self, document: Document, *, is_output: bool) -> None:
         self._document = document
-        self._most_bytes = most_bytes
-
-    def write(self, node: Any, *, is_output: bool = False) -> Schema:
-        """One schema with its `$defs`, as small as it has to be."""
-        schema: Schema = {}
-        for levels in _LEVELS:
-            schema = _Writing(self._document, levels, is_output=is_output).whole(node)
-            if len(msgspec.json.encode(schema)) <= self._most_bytes:
-                break
-        return schema
-
-
-class _Writing:
-    """One schema on its way: which definitions it needs, and how deep references may still go."""
-
-    def __init__(self, document: Document, levels: int, *, is_output: bool) -> None:
-        self._document = document
-        self._levels = levels
         self._is_output = is_output
+        self._hidden = "writeOnly" if is_output else "readOnly"
+        self._targets: dict[str, _Target] = {}
         self._keys: dict[str, str] = {}
-        self._waiting: deque[tuple[str, Any, int]] = deque()
+        self._is_cut = False
+        self._is_optional = False
+        self._references: dict[str, bool] = {}
 
-    def whole(self, node: Any) -> Schema:
-        schema = self._convert(self._document.resolve(node), 0)  # clients want the type at the root, not a reference
-        definitions: dict[str, Any] = {}
-        while self._waiting:
-            key, target, level = self._waiting.popleft()
-            definitions[key] = self._convert(target, level)
-        if definitions:
-            schema = {**schema, "$defs": definitions}
+    def convert(self, node: Any, *, text: str = "", is_cut: bool = False) -> Part:
+        """Convert one schema; `text` describes it, `is_cut` leaves references out of it.
+
+        Raises:
+            DocumentFault: a reference leads nowhere.
+        """
+        self._is_cut = is_cut
+        self._references = {}
+        schema = self._convert(node)
+        if text:
+            schema = {**(_alone(schema) if "$ref" in schema else schema), "description": text}
+        inevitable = tuple(reference for reference, is_inevitable in self._references.items() if is_inevitable)
+        return Part(schema, tuple(self._references), inevitable, len(msgspec.json.encode(schema)))
+
+    def node(self, reference: str) -> Mapping[str, Any]:
+        """What a reference points at."""
+        return self._target(reference).node
+
+    def key(self, reference: str) -> str:
+        """The name of a definition, unique in the document."""
+        return self._target(reference).key
+
+    def _free_key(self, reference: str) -> str:
+        name = re.sub(r"[^A-Za-z0-9_.-]", "_", reference.rsplit("/", 1)[-1])[:60] or "schema"
+        while self._keys.setdefault(name, reference) != reference:
+            name += "_"
+        return name
+
+    def _convert(self, node: Any) -> Schema:
+        if type(node) is not dict:
+            return {"not": {}} if node is False else {}
+        source = cast("dict[str, Any]", node)
+        if type(source.get("$ref")) is str:
+            return self._reference(source)
+        stated = source.get("type")
+        if type(stated) is str and stated in _TYPES and stated != "null" and source.keys().isdisjoint(_COMPLEX):
+            if self._is_output and stated in _SCALARS:
+                return _PLAIN[stated]
+            schema = self._of_type(source, stated)
+        else:
+            schema = self._of_types(source)
+        if not self._is_output:
+            self._describe(schema, source)
         return schema
 
-    def _convert(self, node: Any, level: int) -> Schema:
-        if node is False:
-            return {"not": {}}
-        source = as_map(node)
-        if isinstance(source.get("$ref"), str):
-            return self._reference(source, level)
+    def _of_types(self, source: Mapping[str, Any]) -> Schema:
         types, is_nullable = _types_of(source)
-        variants = [self._of_type(source, kind, level) for kind in types]
+        variants = [self._of_type(source, kind) for kind in types]
         if is_nullable:
             variants.append({"type": "null"})
         if not types and not (is_nullable and source.get("type")):
-            variants.insert(0, self._of_type(source, None, level))
-        schema = variants[0] if len(variants) == 1 else {"anyOf": variants}
-        for keyword in ("allOf", "anyOf", "oneOf"):
+            variants.insert(0, self._of_type(source, None))
+        schema = variants[0] if len(variants) == 1 else {"anyOf": variants} if all(variants) else {}
+        for keyword in _COMBINATIONS:
             if keyword in source:
-                self._combine(schema, keyword, as_list(source[keyword]), level)
-        self._describe(schema, source)
+                self._combine(schema, keyword, as_list(source[keyword]))
         return schema
 
-    def _reference(self, source: Mapping[str, Any], level: int) -> Schema:
+    def _reference(self, source: Mapping[str, Any]) -> Schema:
         reference: str = source["$ref"]
-        target = as_map(self._document.resolve(source))
-        types, _ = _types_of(target)
-        if not _is_compound(target) and all(kind in _SCALARS for kind in types):
-            return self._convert(target, level)
-        if reference not in self._keys:
-            if level >= self._levels:
-                return {"type": types[0]} if len(types) == 1 else {}
-            key = re.sub(r"[^A-Za-z0-9_.-]", "_", reference.rsplit("/", 1)[-1])[:60] or "schema"
-            while key in self._keys.values():
-                key += "_"
-            self._keys[reference] = key
-            self._waiting.append((key, target, level + 1))
-        return {"$ref": f"#/$defs/{self._keys[reference]}"}
+        target = self._target(reference)
+        if target.is_inlined:
+            return self._convert(target.node)
+        if self._is_cut:
+            return target.stub
+        self._references[reference] = self._references.get(reference, False) or not self._is_optional
+        text = "" if self._is_output else shorten(as_text(source.get("description")))
+        return {**_alone(target.link), "description": text} if text else target.link
 
-    def _of_type(self, source: Mapping[str, Any], kind: str | None, level: int) -> Schema:
+    def _target(self, reference: str) -> _Target:
+        target = self._targets.get(reference)
+        if target is None:
+            node = as_map(self._document.resolve({"$ref": reference}))
+            types, is_nullable = _types_of(node)
+            is_inlined = _COMPOUND.isdisjoint(node) and _SCALARS.issuperset(types)
+            key = self._free_key(reference)
+            link = {"$ref": f"#/$defs/{key}"}
+            stub: Schema = {"type": types[0]} if len(types) == 1 and not is_nullable else {}
+            if stub.get("type") == "array":
+                stub["items"] = {}
+            target = self._targets[reference] = _Target(node, key, is_inlined, link, stub)
+        return target
+
+    def _of_type(self, source: Mapping[str, Any], kind: str | None) -> Schema:
         schema: Schema = {} if kind is None else {"type": kind}
-        if "const" in source:
-            schema["const"] = source["const"]
-        options = [option for option in as_list(source.get("enum")) if kind is None or _has_type(option, kind)]
-        if options and len(options) <= _MAX_ENUM and not self._is_output:
-            schema["enum"] = list(dict.fromkeys(options)) if all(isinstance(o, str) for o in options) else options
         if not self._is_output:
             self._bound(schema, source, kind)
         if kind == "array" or (kind is None and "items" in source):
-            schema["items"] = self._convert(source.get("items"), level)
+            schema["items"] = self._convert(source.get("items"))
         if kind == "object" or (kind is None and "properties" in source):
-            self._object(schema, source, level)
+            self._object(schema, source)
         return schema
 
     def _bound(self, schema: Schema, source: Mapping[str, Any], kind: str | None) -> None:
+        """Copy what narrows a value: listed values, bounds, a pattern."""
+        if "const" in source:
+            schema["const"] = source["const"]
+        if "enum" in source and kind != "boolean":  # a list of both says nothing, and some providers refuse it
+            options = [option for option in as_list(source["enum"]) if kind is None or _has_type(option, kind)]
+            if options and len(options) <= _MAX_ENUM:
+                schema["enum"] = list(dict.fromkeys(options)) if all(isinstance(o, str) for o in options) else options
         for keyword in source.keys() & _BOUNDS.keys():
             types, is_good = _BOUNDS[keyword]
             value = source[keyword]
             if value is True and keyword.startswith("exclusive"):
                 value = source.get(keyword[len("exclusive") :].lower())
+                schema.pop(keyword[len("exclusive") :].lower(), None)
+            elif keyword in ("minimum", "maximum") and source.get(f"exclusive{keyword.title()}") is True:
+                continue
             if kind in types and is_good(value):
                 schema[keyword] = value
-        for keyword in ("minimum", "maximum"):
-            if source.get(f"exclusive{keyword.title()}") is True:
-                schema.pop(keyword, None)
         if kind == "string":
-            pattern = _usable_pattern(source.get("pattern"))
-            if pattern is not None:
-                schema["pattern"] = pattern
+            pattern = source.get("pattern")
+            portable = _usable_pattern(pattern) if isinstance(pattern, str) else None
+            if portable is not None:
+                schema["pattern"] = portable
             if source.get("format") in _FORMATS:
                 schema["format"] = source["format"]
 
-    def _object(self, schema: Schema, source: Mapping[str, Any], level: int) -> None:
+    def _object(self, schema: Schema, source: Mapping[str, Any]) -> None:
         properties: Schema = {}
+        required = as_list(source.get("required"))
+        is_optional = self._is_optional
         for name, member in as_map(source.get("properties")).items():
-            flags = self._flags(member)
-            if flags.get("writeOnly" if self._is_output else "readOnly") is not True:
-                properties[str(name)] = self._convert(member, level)
+            if not self._is_hidden(as_map(member)):
+                self._is_optional = is_optional or name not in required
+                properties[str(name)] = self._convert(member)
+        self._is_optional = is_optional
         schema.setdefault("type", "object")
         if properties:
             schema["properties"] = properties
         if self._is_output:
             return
-        required = [name for name in as_list(source.get("required")) if isinstance(name, str) and name in properties]
-        if required:
-            schema["required"] = list(dict.fromkeys(required))
+        names = [name for name in required if isinstance(name, str) and name in properties]
+        if names:
+            schema["required"] = list(dict.fromkeys(names))
         extra = source.get("additionalProperties")
         if extra is False:
             schema["additionalProperties"] = False
         elif isinstance(extra, dict) and extra:
-            schema["additionalProperties"] = self._convert(extra, level)
+            schema["additionalProperties"] = self._convert(extra)
 
-    def _flags(self, member: Any) -> Mapping[str, Any]:
+    def _is_hidden(self, member: Mapping[str, Any]) -> bool:
+        """Whether a member is for the other direction only."""
+        reference = member.get("$ref")
+        if type(reference) is not str:
+            return member.get(self._hidden) is True
         try:
-            return as_map(self._document.resolve(member))
+            return self._target(reference).node.get(self._hidden) is True
         except DocumentFault:
-            return {}
+            return False
 
-    def _combine(self, schema: Schema, keyword: str, members: list[Any], level: int) -> None:
-        """Put the alternatives or parts of `source` into the schema; a single one takes its place."""
-        variants = [self._convert(member, level) for member in members]
-        variants = [variant for variant in variants if variant]
+    def _combine(self, schema: Schema, keyword: str, members: list[Any]) -> None:
+        """Put the alternatives or parts of a schema into it; a single one takes its place."""
+        variants: list[Schema] = []
+        for member in members:
+            variant = self._convert(member)
+            if not variant and keyword != "allOf":
+                return  # one alternative admits everything
+            if variant and variant not in variants:
+                variants.append(variant)
         if not variants:
             return
-        if len(variants) == 1 and not (schema.keys() & variants[0].keys()):
+        if len(variants) == 1 and "$ref" in variants[0] and schema.keys() <= {"type"}:
+            schema.clear()
+            schema.update(variants[0])
+            return
+        if len(variants) == 1 and "$ref" not in variants[0] and not (schema.keys() & variants[0].keys()):
             schema.update(variants[0])
             return
         name = "allOf" if keyword == "allOf" else "anyOf"
@@ -227,16 +288,21 @@ class _Writing:
             schema[name] = variants
 
     def _describe(self, schema: Schema, source: Mapping[str, Any]) -> None:
-        if self._is_output:
-            return
-        text = shorten(as_text(source.get("description")))
-        if is_binary(source) and schema.get("type") == "string":
+        text = shorten(source["description"]) if isinstance(source.get("description"), str) else ""
+        if schema.get("type") == "string" and is_binary(source):
             text = f"{text} (bytes, as base64)".strip()
-        if text and "$ref" not in schema:
+        if text:
+            if "$ref" in schema:
+                schema["anyOf"] = [{"$ref": schema.pop("$ref")}]
             schema["description"] = text
         default = source.get("default")
-        if isinstance(default, (str, int, float, bool)) and _has_type(default, schema.get("type")):
+        if default is not None and _has_type(default, schema.get("type")):
             schema["default"] = default
+
+
+def _alone(link: Schema) -> Schema:
+    """A reference that other keywords may stand beside; some providers refuse them beside `$ref` itself."""
+    return {"anyOf": [link]}
 
 
 def _types_of(source: Mapping[str, Any]) -> tuple[list[str], bool]:
@@ -244,27 +310,24 @@ def _types_of(source: Mapping[str, Any]) -> tuple[list[str], bool]:
     stated = source.get("type")
     names = [stated] if isinstance(stated, str) else as_list(stated)
     is_nullable = source.get("nullable") is True or source.get("x-nullable") is True or "null" in names
-    types = [name for name in names if name in _TYPES and name != "null"]
+    types = [name for name in names if isinstance(name, str) and name in _TYPES and name != "null"]
     if not types and not names:
         types = ["object"] if "properties" in source else ["array"] if "items" in source else []
     return list(dict.fromkeys(types)), is_nullable
 
 
-def _usable_pattern(pattern: Any) -> str | None:
+@functools.lru_cache(maxsize=1000)
+def _usable_pattern(pattern: str) -> str | None:
     """The pattern, if all clients read it alike and it is not slow; else None."""
-    portable = portable_pattern(pattern) if isinstance(pattern, str) and len(pattern) <= _MAX_PATTERN else None
+    portable = portable_pattern(pattern) if len(pattern) <= _MAX_PATTERN else None
     if portable is None:
         return None
     try:
         re.compile(portable)
-        check_patterns({"pattern": portable})
+        Validator({"type": "string", "pattern": portable})
     except (re.error, DeclarationError, OverflowError, RecursionError):
         return None
     return portable
-
-
-def _is_compound(source: Mapping[str, Any]) -> bool:
-    return any(key in source for key in ("properties", "items", "allOf", "anyOf", "oneOf", "additionalProperties"))
 
 
 def _has_type(value: Any, kind: Any) -> bool:

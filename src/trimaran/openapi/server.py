@@ -18,18 +18,20 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final, Protocol, TypeAlias, TypedDict, Unpack
 from urllib.parse import urlsplit
 
-from trimaran.errors import ConfigError, DeclarationError
+from trimaran.errors import ConfigError
 from trimaran.schema import Validator
 from trimaran.server.context import Context
 from trimaran.server.server import Server
-from trimaran.types import CallToolResult
+from trimaran.server.tools import compile_generated, meta_of
+from trimaran.types import CallToolResult, Tool
 
 from .asgi import AsgiSend
+from .definitions import SchemaWriter
+from .descriptions import shorten
 from .document import Document, DocumentFault, RawOperation, read_document
 from .operations import Operation, compile_operation
 from .requests import ApiRequest, build_request
 from .responses import ApiResponse, read_response
-from .schemas import SchemaWriter, shorten
 from .security import ApiCredentials, Auth
 
 __all__ = ["Chooser", "OpenApiOptions", "Send", "build_from_app", "build_server"]
@@ -114,9 +116,12 @@ def build_server(
     )
     operations = list(_chosen(document, SchemaWriter(document, most_bytes=schema_bytes), include, exclude))
     for tool, operation in _named(operations, names):
-        _add(server, tool, operation, credentials, send)
-    if not operations:
+        definition = _definition(tool, operation)
+        server.tools.add(compile_generated(definition, _OperationTool(operation, credentials, send)))
+    if not operations and (include is not None or exclude):
         raise ConfigError(f"{document.title}: no operation is left to make a tool of; see include, exclude and the log")
+    if not operations:
+        _log.warning("%s has no operation to make a tool of", document.title)
     return server
 
 
@@ -195,32 +200,34 @@ def _named(operations: list[Operation], names: Names | None) -> Iterable[tuple[s
         yield tool, operation
 
 
-def _add(server: Server, tool: str, operation: Operation, credentials: ApiCredentials, send: Send) -> None:
-    validator: Validator | None = None
+class _OperationTool:
+    """The function of one tool."""
 
-    # The parameter's name ends in an underscore, as no argument's does, so it takes the arguments whole.
-    async def call(arguments_: dict[str, Any], ctx: Context) -> CallToolResult:
-        nonlocal validator
-        request = build_request(operation, arguments_)
-        await credentials.apply(operation, request, ctx)
-        response = await send(request)
-        if validator is None and operation.output_schema is not None:
-            validator = Validator(operation.output_schema)
-        return read_response(operation, response, validator)
+    __slots__ = ("_credentials", "_operation", "_output", "_send")
 
-    # Looked up by name otherwise, which takes longer than all the rest of a registration.
-    call.__annotations__ = {"arguments_": dict, "ctx": Context, "return": CallToolResult}
-    try:
-        server.add_tool(
-            call,
-            name=tool,
-            title=operation.title,
-            description=operation.description,
-            input_schema=operation.input_schema,
-            output_schema=operation.output_schema,
-            validate_output=False,  # `read_response` has done so, and knows what to do about it
-            annotations=operation.annotations,
-            tags=operation.tags,
-        )
-    except (ConfigError, DeclarationError) as error:
-        _log.warning("%s is left out: %s", operation.label, error)
+    def __init__(self, operation: Operation, credentials: ApiCredentials, send: Send) -> None:
+        self._operation = operation
+        self._credentials = credentials
+        self._send = send
+        self._output: Validator | None = None
+
+    async def __call__(self, arguments: dict[str, Any], ctx: Context) -> CallToolResult:
+        operation = self._operation
+        request = build_request(operation, arguments)
+        await self._credentials.apply(operation, request, ctx)
+        response = await self._send(request)
+        if self._output is None and operation.output_schema is not None:
+            self._output = Validator(operation.output_schema)
+        return read_response(operation, response, self._output)
+
+
+def _definition(tool: str, operation: Operation) -> Tool:
+    return Tool(
+        name=tool,
+        title=operation.title,
+        description=operation.description,
+        input_schema=operation.input_schema,
+        output_schema=operation.output_schema,
+        annotations=operation.annotations,
+        meta=meta_of(None, operation.tags, f"tool {tool!r}"),
+    )

@@ -8,6 +8,7 @@ of the arguments and the user's function.
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from math import inf
@@ -42,7 +43,7 @@ from .threads import LARGE_MESSAGE
 if TYPE_CHECKING:
     from .server import Server
 
-__all__ = ["ToolEntry", "ToolOptions", "Tools", "compile_tool", "run_handler"]
+__all__ = ["GeneratedTool", "ToolEntry", "ToolOptions", "Tools", "compile_generated", "compile_tool", "run_handler"]
 
 _NO_ARGUMENTS: Final = Raw(b"{}")
 
@@ -51,6 +52,12 @@ class ReadArguments(Protocol):
     """From raw arguments to keyword arguments; what had to be repaired goes into `notes`."""
 
     def __call__(self, raw: Any, /, *, notes: list[str] | None = None) -> dict[str, Any]: ...
+
+
+class GeneratedTool(Protocol):
+    """The function of a tool that a program wrote: it takes the arguments whole."""
+
+    async def __call__(self, arguments: dict[str, Any], ctx: Context) -> CallToolResult: ...
 
 
 LongRunning: TypeAlias = bool | Literal["required", "on_detach"]
@@ -239,6 +246,47 @@ def compile_tool(
     if plan is not None:
         plan.inject(entry)
     return entry
+
+
+def compile_generated(definition: Tool, fn: GeneratedTool) -> ToolEntry:
+    """Make a tool of a definition that a program wrote, thousands at a time.
+
+    Its schemas are valid by construction, so nothing is inspected, and the first call compiles the arguments' schema.
+    """
+    entry = ToolEntry()
+    entry.handler = Handler(fn)
+    entry.key = definition.name
+    entry.place = 0
+    entry.definition = definition
+    entry.arguments = _LateArguments(definition.input_schema)
+    entry.context = "ctx"
+    entry.output = None if definition.output_schema is None else _any_output()
+    entry.exact = entry.timeout = entry.cache_ttl = entry.param_headers = entry.visible_to = None
+    entry.envelope = decide_envelope(as_object(definition.output_schema))
+    entry.scopes = ()
+    entry.is_gated = entry.long_running = entry.resumable = False
+    return entry
+
+
+@functools.cache
+def _any_output() -> Validator:
+    return Validator({})
+
+
+@final
+class _LateArguments:
+    """Reads the arguments whole, by a schema that is compiled when the first ones come."""
+
+    __slots__ = ("_explicit", "_schema")
+
+    def __init__(self, schema: Any) -> None:
+        self._schema = schema
+        self._explicit: ExplicitArguments | None = None
+
+    def __call__(self, raw: Any, /, *, notes: list[str] | None = None) -> dict[str, Any]:
+        if self._explicit is None:
+            self._explicit = ExplicitArguments(self._schema)
+        return {"arguments": self._explicit.arguments(raw, notes=notes)}
 
 
 def meta_of(meta: Mapping[str, Json] | None, tags: Collection[str], what: str) -> dict[str, Json] | None:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from trimaran.errors import ToolError
+from trimaran.openapi.definitions import SchemaWriter
 from trimaran.openapi.document import Document, RawOperation
 from trimaran.openapi.operations import Operation, compile_operation
 from trimaran.openapi.requests import build_request
-from trimaran.openapi.schemas import SchemaWriter
 
 OBJECT = {"R": 100, "G": 200}
 ARRAY = ["blue", "black"]
@@ -164,3 +164,26 @@ def test_names_that_clients_refuse_are_changed_and_mapped_back() -> None:
     assert set(operation.placements) == {"filter_name", "top"}
     assert build_request(operation, {"filter_name": "x", "top": 5}).query == ["filter[name]=x", "%24top=5"]
     assert operation.description.endswith("The answer comes in pages: see top.")
+
+
+def test_what_has_a_single_value_is_no_argument_and_is_always_sent() -> None:
+    only = {"type": "string", "enum": ["Trent.Invoke"]}
+    operation = compiled(
+        method="post",
+        parameters=[parameter("header", "X-Amz-Target", required=True, schema=only), parameter("query", "Version", schema=only)],
+        requestBody={"required": True, "content": {"application/json": {"schema": {"type": "object", "properties": {"kind": {"const": 1}}, "required": ["kind"]}}}},
+    )  # fmt: skip
+    assert list(operation.placements) == ["Version"], "an optional one stays an argument"
+    request = build_request(operation, {})
+    assert (request.headers["x-amz-target"], request.body, request.query) == ("Trent.Invoke", b'{"kind":1}', [])
+
+
+def test_signatures_and_system_parameters_are_no_arguments() -> None:
+    names = ["prettyPrint", "access_token", "key", "fields"]
+    operation = compiled(
+        parameters=[parameter("header", "X-Amz-Signature"), *(parameter("query", name) for name in names)]
+    )
+    assert list(operation.placements) == ["fields"]
+    assert list(compiled(parameters=[parameter("query", "key")]).placements) == ["key"], (
+        "elsewhere it may mean anything"
+    )

@@ -131,6 +131,12 @@ async def test_operations_are_tools(caplog: pytest.LogCaptureFixture) -> None:
     assert tools["getPet"].annotations == {"openWorldHint": True, "readOnlyHint": True}
 
 
+def test_a_document_without_operations_is_an_empty_server(caplog: pytest.LogCaptureFixture) -> None:
+    """Documents that describe webhooks only have none."""
+    assert not Server.from_openapi({**SPEC, "paths": {}}, base_url="https://x.example").list_tools()
+    assert caplog.messages == ["Pets has no operation to make a tool of"]
+
+
 async def test_a_call_is_a_request_and_its_answer_is_structured() -> None:
     async with api() as url, client_of(Server.from_openapi(SPEC, base_url=url)) as client:
         result = await client.call_tool("getPet", {"id": "1"})
@@ -145,7 +151,7 @@ async def test_a_call_is_a_request_and_its_answer_is_structured() -> None:
     ("how", "message"),
     [
         ("mismatch", "does not fit the API's description"),
-        ("html", "answered text/html where JSON was announced: <p>hi</p>"),
+        ("html", "answered text/html where JSON was announced: hi"),
         ("broken", "answered with broken JSON"),
         ("empty", "answered 204 without a body"),
         ("elsewhere", "redirects GET to other.example: that is not followed"),

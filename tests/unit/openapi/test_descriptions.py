@@ -1,0 +1,22 @@
+"""Texts are short and plain."""
+
+from __future__ import annotations
+
+import pytest
+
+from trimaran.openapi.descriptions import shorten
+
+
+@pytest.mark.parametrize(
+    ("text", "most", "expected"),
+    [
+        ("  two\n lines ", 100, "two lines"),
+        ("<p>The <code>name</code>.</p><br/>", 100, "The name."),
+        ("GET /users/<id>, if a < b", 100, "GET /users/<id>, if a < b"),
+        ("See [the guide](https://x.example/a) and ![x](y).", 100, "See the guide and x."),
+        ("One two. Three four five six", 12, "One two."),
+        ("onetwothree four five six seven", 20, "onetwothree ..."),
+    ],
+)
+def test_a_text_becomes_one_short_line(text: str, most: int, expected: str) -> None:
+    assert shorten(text, most) == expected
