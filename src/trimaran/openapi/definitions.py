@@ -17,8 +17,8 @@ from .schemas import Part, Schema, SchemaConverter
 
 __all__ = ["ArgumentSource", "SchemaWriter"]
 
-_OUTPUT_SHARE: Final = 4
-"""Schemas of results have a quarter of the bytes: a result shows itself, arguments have to be guessed."""
+_OUTPUT_SHARE: Final = 6
+"""Schemas of results have a sixth of the bytes: a result shows itself, arguments have to be guessed."""
 _PUNCTUATION: Final = 4  # bytes around the name of a definition
 
 

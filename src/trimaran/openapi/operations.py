@@ -16,6 +16,7 @@ from msgspec import Struct
 from .definitions import ArgumentSource, SchemaWriter
 from .descriptions import shorten
 from .document import Document, RawOperation, as_list, as_map, as_text
+from .merging import merge_parts
 from .schemas import is_binary
 
 __all__ = ["Operation", "Placement", "compile_operation"]
@@ -46,6 +47,7 @@ _GOOGLE: Final = frozenset(
         "upload_protocol", "uploadType",
     )
 )  # fmt: skip
+_COMPOUND: Final = frozenset(("properties", "additionalProperties", "allOf", "anyOf", "oneOf"))
 _MAX_NAME: Final = 64
 _MAX_TEXT: Final = 700
 
@@ -62,6 +64,8 @@ class Placement(Struct, frozen=True):
     is_json: bool = False
     """The value is one JSON text (`content: application/json`)."""
     is_binary: bool = False
+    media_type: str | None = None
+    """Of one field of a multipart body, if the document says."""
 
 
 class Operation(Struct, frozen=True):
@@ -80,6 +84,8 @@ class Operation(Struct, frozen=True):
     """Required values of which the document allows a single one: no arguments, they are always sent."""
     media_type: str | None
     """Of the body, if the operation takes one."""
+    needs_body: bool
+    """A request without a single field has a body, too."""
     security: list[list[str]]
     """The schemes that a request needs: one of these lists, all of it."""
     statuses: dict[str, str]
@@ -127,6 +133,7 @@ def compile_operation(document: Document, raw: RawOperation, writer: SchemaWrite
         placements=compiler.placements,
         constants=compiler.constants,
         media_type=media_type,
+        needs_body=as_map(raw.body).get("required") is True,
         security=[[str(name) for name in as_map(entry)] for entry in as_list(security)],
         statuses={status: shorten(as_text(entry.get("description")), 200) for status, entry in responses.items()},
     )
@@ -149,7 +156,7 @@ class _Compiler:
         if (place, name) in self._document.credential_places:
             return
         media_type, media = next(iter(as_map(parameter.get("content")).items()), ("", None))
-        schema = as_map(media).get("schema") if media is not None else parameter.get("schema", {})
+        schema = self._not_null(as_map(media).get("schema") if media is not None else parameter.get("schema", {}))
         style = str(parameter.get("style") or _STYLES[place])
         placement = Placement(
             name=name,
@@ -162,6 +169,12 @@ class _Compiler:
         is_required = parameter.get("required") is True or place == "path"
         self._add(placement, schema, is_required=is_required, text=as_text(parameter.get("description")))
 
+    def _not_null(self, schema: Any) -> Any:
+        """Null cannot be written into a URL or a header; a parameter without a value is left out."""
+        if as_map(schema).get("nullable") is True:
+            return {key: value for key, value in schema.items() if key != "nullable"}
+        return schema
+
     def add_body(self) -> str | None:
         """Add the arguments of the body; returns its media type."""
         body = as_map(self._raw.body)
@@ -169,9 +182,12 @@ class _Compiler:
         media_type = _choose_media(list(content))
         if media_type is None:
             return None
-        schema = content[media_type].get("schema")
+        schema, encoding = content[media_type].get("schema"), as_map(content[media_type].get("encoding"))
         media_type = "application/json" if media_type == "*/*" else media_type
         is_required = body.get("required") is True
+        resolved = as_map(self._document.resolve(schema))
+        if "form" in media_type and not any(resolved.get(key) for key in _COMPOUND):
+            return None  # a form without fields
         shape = self._flat_object(schema)
         if shape is None or not (_JSON.match(media_type) or "form" in media_type):
             text = as_text(body.get("description"))
@@ -187,16 +203,19 @@ class _Compiler:
         for name, member in as_map(shape.get("properties")).items():
             target = as_map(self._document.resolve(member))
             if target.get("readOnly") is not True:
-                placement = Placement(str(name), "field", is_binary="form" in media_type and is_binary(target))
+                is_bytes = "form" in media_type and is_binary(as_map(target.get("items")) or target)
+                placement = _field(str(name), as_map(encoding.get(name)), is_bytes=is_bytes)
                 self._add(placement, member, is_required=name in required, text="")
         return media_type
 
     def _flat_object(self, schema: Any) -> Mapping[str, Any] | None:
         """The object whose members can be arguments of their own; None if the body is anything else."""
-        shape = as_map(self._document.resolve(schema))
-        members = as_list(shape.get("allOf"))
-        if len(members) == 1 and "properties" not in shape:
-            shape = as_map(self._document.resolve(members[0]))
+        shape: Mapping[str, Any] = as_map(self._document.resolve(schema))
+        if "allOf" in shape:
+            shape = merge_parts(self._document, shape)
+            parts = as_list(shape.get("allOf"))
+            if len(parts) == 1 and "properties" not in shape:
+                shape = as_map(self._document.resolve(parts[0]))
         is_plain = not any(key in shape for key in ("allOf", "anyOf", "oneOf", "not"))
         is_open = isinstance(shape.get("additionalProperties"), dict)
         return shape if is_plain and not is_open and as_map(shape.get("properties")) else None
@@ -239,6 +258,23 @@ class _Compiler:
         return f"{text} The answer comes in pages: see {', '.join(pages)}." if pages else text
 
 
+def _field(name: str, encoding: Mapping[str, Any], *, is_bytes: bool) -> Placement:
+    """A member of the body. In a form, an object is one JSON text unless the document states a style."""
+    has_style = any(key in encoding for key in ("style", "explode", "allowReserved"))
+    style = str(encoding.get("style") or "form")
+    explode = encoding.get("explode")
+    return Placement(
+        name,
+        "field",
+        style=style,
+        explode=explode if isinstance(explode, bool) else style in ("form", "deepObject"),
+        is_reserved=encoding.get("allowReserved") is True,
+        is_json=not has_style,
+        is_binary=is_bytes,
+        media_type=as_text(encoding.get("contentType")).split(",")[0] or None,
+    )
+
+
 def _options(schema: Any) -> list[Any]:
     """The values that a schema lists."""
     source = as_map(schema)
@@ -263,10 +299,14 @@ def _choose_media(names: list[str]) -> str | None:
 
 
 def _output_schema(responses: Mapping[str, Mapping[str, Any]], writer: SchemaWriter) -> dict[str, Any] | None:
+    """The schema of every success. "default" is mostly an error, so it counts only if nothing else is stated."""
     successes = sorted(status for status in responses if re.fullmatch(r"2\d\d|2XX", status, re.I))
-    for status in [*successes, "default"]:
-        for media_type, media in as_map(responses.get(status, {}).get("content")).items():
-            schema = as_map(media).get("schema")
-            if _JSON.match(str(media_type)) and schema:
-                return writer.write(schema, is_output=True) or None
-    return None
+    schemas: list[Any] = []
+    for status in successes or ["default"]:
+        content = as_map(responses.get(status, {}).get("content"))
+        stated = [as_map(media).get("schema") for name, media in content.items() if _JSON.match(str(name))]
+        if stated and stated[0] and stated[0] not in schemas:
+            schemas.append(stated[0])
+    if not schemas:
+        return None
+    return writer.write(schemas[0] if len(schemas) == 1 else {"anyOf": schemas}, is_output=True) or None

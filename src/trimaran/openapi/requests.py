@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 from urllib.parse import quote
 
@@ -51,17 +51,14 @@ def build_request(operation: Operation, arguments: Mapping[str, Any]) -> ApiRequ
     request = ApiRequest(
         operation.method.upper(), operation.path, [], {"accept": "application/json, */*;q=0.8"}, {}, None
     )
-    fields: dict[str, Any] = {}
-    binaries: set[str] = set()
+    fields: list[tuple[Placement, Any]] = []
     values = [(operation.placements.get(argument), argument, value) for argument, value in arguments.items()]
     values += [(placement, placement.name, value) for placement, value in operation.constants]
     for placement, argument, value in values:
         if placement is None or (value is None and placement.place != "field"):
             continue
         if placement.place == "field":
-            fields[placement.name] = value
-            if placement.is_binary:
-                binaries.add(placement.name)
+            fields.append((placement, value))
         elif placement.place == "body":
             request.body = _whole_body(operation.media_type or "", placement, value, argument)
         else:
@@ -69,7 +66,7 @@ def build_request(operation: Operation, arguments: Mapping[str, Any]) -> ApiRequ
     if "{" in request.path:
         raise ToolError(f"{operation.label}: an argument for the path is missing: {request.path}")
     if operation.media_type is not None:
-        _write_fields(request, operation.media_type, fields, binaries)
+        _write_fields(request, operation.media_type, fields, needs_body=operation.needs_body)
     return request
 
 
@@ -89,19 +86,27 @@ def _place(request: ApiRequest, placement: Placement, value: Any, argument: str)
             request.cookies[placement.name] = quote(_joined(value), safe="")
 
 
-def _write_fields(request: ApiRequest, media_type: str, fields: dict[str, Any], binaries: set[str]) -> None:
+def _write_fields(
+    request: ApiRequest, media_type: str, fields: list[tuple[Placement, Any]], *, needs_body: bool
+) -> None:
     """Encode the members of the body, if there are any, and say what it is."""
-    if fields and media_type.startswith("multipart/"):
-        boundary = secrets.token_hex(16)
-        request.body = _multipart(fields, binaries, boundary)
-        media_type = f"{media_type.split(';')[0]}; boundary={boundary}"
-    elif fields and "urlencoded" in media_type:
-        pairs = [pair for name, value in fields.items() for pair in _query(Placement(name, "query"), value)]
-        request.body = "&".join(pairs).encode()
-    elif fields:
-        request.body = msgspec.json.encode(fields)
+    if request.body is None and (fields or needs_body):
+        if media_type.startswith("multipart/"):
+            boundary = secrets.token_hex(16)
+            request.body = _multipart(fields, boundary)
+            media_type = f"{media_type.split(';')[0]}; boundary={boundary}"
+        elif "urlencoded" in media_type:
+            request.body = "&".join(pair for placement, value in fields for pair in _form(placement, value)).encode()
+        else:
+            request.body = msgspec.json.encode({placement.name: value for placement, value in fields})
     if request.body is not None:
         request.headers["content-type"] = media_type
+
+
+def _form(placement: Placement, value: Any) -> list[str]:
+    if placement.is_json and isinstance(value, dict):
+        value = _plain(value)
+    return _query(placement, value)
 
 
 def _whole_body(media_type: str, placement: Placement, value: Any, argument: str) -> bytes:
@@ -119,20 +124,21 @@ def _from_base64(value: Any, argument: str) -> bytes:
         raise ToolError(f"the argument {argument!r} must be base64, as it stands for bytes") from None
 
 
-def _multipart(fields: dict[str, Any], binaries: set[str], boundary: str) -> bytes:
+def _multipart(fields: list[tuple[Placement, Any]], boundary: str) -> bytes:
     parts: list[bytes] = []
-    for name, value in fields.items():
+    for placement, value in fields:
+        safe = placement.name.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
         for member in cast("list[Any]", value) if isinstance(value, list) else [value]:
-            safe = name.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
             head = f'Content-Disposition: form-data; name="{safe}"'
-            if name in binaries:
-                head += f'; filename="{safe}"\r\nContent-Type: application/octet-stream'
-                data = _from_base64(member, name)
-            elif isinstance(member, (dict, list)):
-                head += "\r\nContent-Type: application/json"
-                data = msgspec.json.encode(member)
+            media_type = placement.media_type
+            if placement.is_binary:
+                head += f'; filename="{safe}"'
+                media_type = media_type if media_type and "*" not in media_type else "application/octet-stream"
+                data = _from_base64(member, placement.name)
             else:
+                media_type = media_type or ("application/json" if isinstance(member, (dict, list)) else None)
                 data = _plain(member).encode()
+            head += f"\r\nContent-Type: {media_type}" if media_type else ""
             parts.append(f"--{boundary}\r\n{head}\r\n\r\n".encode() + data + b"\r\n")
     return b"".join(parts) + f"--{boundary}--\r\n".encode()
 
@@ -187,12 +193,25 @@ def _path_part(key: str | None, text: str, placement: Placement, name: str) -> s
     return f"{name}={text}" if placement.style == "matrix" and placement.explode else text
 
 
+def _deep(value: Any) -> Iterator[tuple[str, str]]:
+    """The leaves of a value with their keys in brackets, as servers that read deep objects have them."""
+    if isinstance(value, dict):
+        members: Iterable[tuple[Any, Any]] = cast("dict[str, Any]", value).items()
+    elif isinstance(value, list):
+        members = enumerate(cast("list[Any]", value))
+    else:
+        yield "", _plain(value)
+        return
+    for key, member in members:
+        yield from ((f"[{quote(str(key), safe='')}]{keys}", text) for keys, text in _deep(member))
+
+
 def _query(placement: Placement, value: Any) -> list[str]:
     safe = _RESERVED if placement.is_reserved else ""
     name = quote(placement.name, safe="[]")
     parts = [(key, quote(text, safe=safe)) for key, text in _members(value)]
-    if placement.style == "deepObject" and isinstance(value, dict):
-        return [f"{name}[{quote(str(key), safe='')}]={text}" for key, text in parts]
+    if placement.style == "deepObject" and isinstance(value, dict | list):
+        return [f"{name}{keys}={quote(text, safe=safe)}" for keys, text in _deep(value)]
     if placement.explode:
         return [f"{name if key is None else quote(key, safe='')}={text}" for key, text in parts]
     flat = [text for key, text in parts for text in ([text] if key is None else [quote(key, safe=""), text])]

@@ -16,7 +16,7 @@ from trimaran import content
 from trimaran.depth import decode_json
 from trimaran.errors import ToolError
 from trimaran.schema import Validator
-from trimaran.types import CallToolResult
+from trimaran.types import CallToolResult, Json
 
 from .descriptions import shorten
 from .operations import Operation
@@ -48,9 +48,7 @@ def read_response(operation: Operation, response: ApiResponse, output: Validator
     if response.status >= 400:
         raise ToolError(_refusal(operation, response))
     if not response.body:
-        if output is not None:
-            return content.tool_error(f"{operation.label} answered {response.status} without a body.")
-        return CallToolResult.ok(f"{operation.label}: {response.status} {_phrase(response.status)}")
+        return _empty(operation, response.status, output)
     if not _JSON.match(response.media_type):
         if output is not None:
             return content.tool_error(
@@ -67,6 +65,18 @@ def read_response(operation: Operation, response: ApiResponse, output: Validator
     return _structured(operation, value, output, response.text)
 
 
+def _empty(operation: Operation, status: int, output: Validator | None) -> CallToolResult:
+    """An answer without a body. Where structure is announced, it is an object or a list without members."""
+    text = f"{operation.label}: {status} {_phrase(status)}, without a body"
+    if output is None:
+        return CallToolResult.ok(text)
+    empty_values: tuple[Json, ...] = ({}, [])
+    for value in empty_values:
+        if output.is_valid(value):
+            return CallToolResult.ok(text, structured=value)
+    return content.tool_error(f"{operation.label} answered {status} without a body.")
+
+
 def _structured(operation: Operation, value: Any, output: Validator, text: str) -> CallToolResult:
     violation = output.first(value)
     if violation is not None:
@@ -75,7 +85,8 @@ def _structured(operation: Operation, value: Any, output: Validator, text: str) 
         violation = output.first(value)
     if violation is not None:
         return content.tool_error(
-            f"The answer of {operation.label} does not fit the API's description ({violation}). It follows as it came:\n{text}"
+            f"{operation.label} succeeded, but its answer does not fit the API's description ({violation}). "
+            f"It follows as it came:\n{text}"
         )
     return CallToolResult.ok(text, structured=value)
 

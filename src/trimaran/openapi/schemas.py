@@ -1,6 +1,6 @@
 """From the schemas of an OpenAPI document to JSON Schema 2020-12 that every client can read.
 
-    nullable, type lists          anyOf with null: one type per schema
+    nullable, type lists          anyOf with null: one type per schema; in results, which no provider reads, a list of types
     oneOf                         anyOf: documents often describe alternatives that overlap
     boolean exclusiveMinimum      the number
     $ref                          `#/$defs/NAME`; texts and numbers in place
@@ -30,6 +30,7 @@ from trimaran.schema._patterns import portable_pattern
 
 from .descriptions import shorten
 from .document import Document, DocumentFault, as_list, as_map, as_text
+from .merging import merge_parts
 
 __all__ = ["Part", "Schema", "SchemaConverter", "is_binary"]
 
@@ -40,7 +41,15 @@ _MAX_PATTERN: Final = 120  # characters; longer ones tell a model nothing, and t
 _TYPES: Final = frozenset(("string", "integer", "number", "boolean", "array", "object", "null"))
 _SCALARS: Final = frozenset(("string", "integer", "number", "boolean"))
 _PLAIN: Final[dict[str, Schema]] = {kind: {"type": kind} for kind in _SCALARS}
-_FORMATS: Final = ("date", "date-time", "uuid")  # of arguments: those that a model can keep to and a client may check
+# Of arguments: those that a model can keep to and a client may check.
+_FORMATS: Final = {
+    "date": "date",
+    "date-time": "date-time",
+    "email": "email",
+    "uri": "uri",
+    "url": "uri",
+    "uuid": "uuid",
+}
 _BINARY: Final = ("binary", "byte", "base64")
 _COMBINATIONS: Final = ("allOf", "anyOf", "oneOf")
 # With one of these a schema has several types, or parts.
@@ -142,9 +151,11 @@ class SchemaConverter:
     def _convert(self, node: Any) -> Schema:
         if type(node) is not dict:
             return {"not": {}} if node is False else {}
-        source = cast("dict[str, Any]", node)
+        source: Mapping[str, Any] = cast("dict[str, Any]", node)
         if type(source.get("$ref")) is str:
             return self._reference(source)
+        if "allOf" in source:
+            source = merge_parts(self._document, source)
         stated = source.get("type")
         if type(stated) is str and stated in _TYPES and stated != "null" and source.keys().isdisjoint(_COMPLEX):
             if self._is_output and stated in _SCALARS:
@@ -159,6 +170,8 @@ class SchemaConverter:
     def _of_types(self, source: Mapping[str, Any]) -> Schema:
         types, is_nullable = _types_of(source)
         variants = [self._of_type(source, kind) for kind in types]
+        if is_nullable and self._is_output and len(variants) == 1 and source.keys().isdisjoint(_COMBINATIONS):
+            return {**variants[0], "type": [types[0], "null"]}
         if is_nullable:
             variants.append({"type": "null"})
         if not types and not (is_nullable and source.get("type")):
@@ -227,8 +240,8 @@ class SchemaConverter:
             portable = _usable_pattern(pattern) if isinstance(pattern, str) else None
             if portable is not None:
                 schema["pattern"] = portable
-            if source.get("format") in _FORMATS:
-                schema["format"] = source["format"]
+            if str(source.get("format")) in _FORMATS:
+                schema["format"] = _FORMATS[source["format"]]
 
     def _object(self, schema: Schema, source: Mapping[str, Any]) -> None:
         properties: Schema = {}

@@ -167,6 +167,9 @@ def _chosen(document: Document, writer: SchemaWriter, include: Chooser | None, e
         except DocumentFault as fault:
             _log.warning("%s is left out: %s", raw.label, fault)
             continue
+        except RecursionError:
+            _log.warning("%s is left out: its schemas are nested too deeply", raw.label)
+            continue
         if (is_included is None or is_included(operation)) and not is_excluded(operation):
             yield operation
 

@@ -60,7 +60,7 @@ def test_an_array_that_is_cut_says_that_it_has_items() -> None:
     assert schema["properties"]["list"] == {"type": "array", "items": {}}
 
 
-def test_a_schema_of_a_result_has_a_quarter_of_the_bytes() -> None:
+def test_a_schema_of_a_result_has_a_sixth_of_the_bytes() -> None:
     assert "$defs" in write(ref("A"), most=300)
     assert "$defs" not in write(ref("A"), is_output=True, most=300)
 

@@ -62,6 +62,7 @@ def test_styles_of_a_path(style: str, explode: bool, value: Any, expected: str) 
         ("spaceDelimited", False, ARRAY, "color=blue%20black"),
         ("pipeDelimited", False, ARRAY, "color=blue%7Cblack"),
         ("deepObject", True, OBJECT, "color[R]=100&color[G]=200"),
+        ("deepObject", True, {"a": {"b": [1, {"c": "x y"}]}}, "color[a][b][0]=1&color[a][b][1][c]=x%20y"),
         ("form", True, True, "color=true"),
         ("form", True, "a&b=c d", "color=a%26b%3Dc%20d"),
     ],
@@ -187,3 +188,57 @@ def test_signatures_and_system_parameters_are_no_arguments() -> None:
     assert list(compiled(parameters=[parameter("query", "key")]).placements) == ["key"], (
         "elsewhere it may mean anything"
     )
+
+
+def form(media_type: str, properties: dict[str, Any], **body: Any) -> Operation:
+    media = {"schema": {"type": "object", "properties": properties}, "encoding": body.pop("encoding", {})}
+    return compiled(method="post", requestBody={"content": {media_type: media}, **body})
+
+
+def test_the_document_says_how_a_field_of_a_form_is_written() -> None:
+    thing = {"type": "object"}
+    encoding = {"deep": {"style": "deepObject"}, "flat": {"style": "form", "explode": False}}
+    operation = form(
+        "application/x-www-form-urlencoded", {"deep": thing, "flat": thing, "plain": thing}, encoding=encoding
+    )
+    request = build_request(operation, {"deep": {"a": {"b": 1}}, "flat": {"c": 2}, "plain": {"d": 3}})
+    assert request.body == b"deep[a][b]=1&flat=c,2&plain=%7B%22d%22%3A3%7D"
+
+
+def test_the_document_says_what_a_part_is() -> None:
+    files = {"type": "array", "items": {"type": "string", "format": "binary"}}
+    encoding = {"photos": {"contentType": "image/png, image/jpeg"}, "note": {"contentType": "text/markdown"}}
+    operation = form("multipart/form-data", {"photos": files, "note": {"type": "string"}}, encoding=encoding)
+    body = build_request(operation, {"photos": ["aGk=", "aG8="], "note": "# x"}).body
+    assert body is not None
+    assert body.count(b'name="photos"; filename="photos"\r\nContent-Type: image/png\r\n\r\nh') == 2
+    assert b'name="note"\r\nContent-Type: text/markdown\r\n\r\n# x\r\n' in body
+
+
+def test_a_required_body_is_sent_even_if_it_is_empty() -> None:
+    operation = form("application/json", {"a": {"type": "string"}}, required=True)
+    assert build_request(operation, {}).body == b"{}"
+    assert build_request(form("application/json", {"a": {"type": "string"}}), {}).body is None
+
+
+def test_a_form_without_fields_is_no_argument() -> None:
+    """Stripe's document has one at every GET."""
+    assert form("application/x-www-form-urlencoded", {}).placements == {}
+
+
+def test_a_parameter_is_never_null() -> None:
+    operation = compiled(parameters=[parameter("query", schema={"type": "string", "nullable": True})])
+    assert operation.input_schema["properties"] == {"color": {"type": "string"}}
+
+
+def response(schema: Any) -> dict[str, Any]:
+    return {"description": "", "content": {"application/json": {"schema": schema}}}
+
+
+def test_a_result_is_described_by_all_successes() -> None:
+    text, number = {"type": "string"}, {"type": "integer"}
+    assert compiled(responses={"200": response(text), "default": response(number)}).output_schema == text
+    assert compiled(responses={"204": {}, "default": response(number)}).output_schema is None
+    assert compiled(responses={"default": response(number)}).output_schema == number
+    both = compiled(responses={"200": response(text), "202": response(number)}).output_schema
+    assert both == {"anyOf": [text, number]}
