@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
@@ -24,15 +23,14 @@ _PIECE: Final = 65536
 class HttpSend:
     """Sends requests below one base URL."""
 
-    def __init__(self, base_url: str, headers: Mapping[str, str], *, timeout: float, most_bytes: int) -> None:
+    def __init__(self, base_url: str, *, timeout: float, most_bytes: int) -> None:
         self._base_url = base_url
-        self._headers = dict(headers)
         self._timeout = timeout
         self._most_bytes = most_bytes
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> None:
-        self._session = aiohttp.ClientSession(headers=self._headers, cookie_jar=aiohttp.DummyCookieJar())
+        self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
 
     async def __aexit__(self, *error: Any) -> None:
         if self._session is not None:

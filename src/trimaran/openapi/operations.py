@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
@@ -106,8 +106,10 @@ class Operation(Struct, frozen=True):
         return hints
 
 
-def compile_operation(document: Document, raw: RawOperation, writer: SchemaWriter) -> Operation:
-    """Compile one operation.
+def compile_operation(
+    document: Document, raw: RawOperation, writer: SchemaWriter, forwarded: Set[str] = frozenset()
+) -> Operation:
+    """Compile one operation; `forwarded` are the headers that the caller sends, so that they are no arguments.
 
     Raises:
         DocumentFault: a reference of it leads nowhere.
@@ -116,7 +118,8 @@ def compile_operation(document: Document, raw: RawOperation, writer: SchemaWrite
     names = {(parameter.get("in"), parameter.get("name")) for parameter in raw.parameters}
     system = _GOOGLE if _GOOGLE_MARK in names else frozenset[tuple[str, str]]()
     for parameter in raw.parameters:
-        if (parameter.get("in"), parameter.get("name")) not in system:
+        place, name = parameter.get("in"), parameter.get("name")
+        if (place, name) not in system and not (place == "header" and as_text(name).lower() in forwarded):
             compiler.add_parameter(parameter)
     media_type = compiler.add_body() if raw.body else None
     security = raw.content.get("security", document.security)

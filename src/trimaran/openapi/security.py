@@ -3,7 +3,9 @@
     auth="secret"                              the one secret, for whatever scheme an operation needs
     auth={"api_key": "...", "oauth": get}      by the scheme's name; a function is called for each request, with the Context
 
-A basic scheme takes "user:password". OAuth and OpenID schemes take an access token.
+A basic scheme takes "user:password". OAuth and OpenID schemes take an access token. A document without security
+schemes gets the secret as a bearer token. `forward_token` uses the caller's token where a bearer token is taken and no
+secret is given.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import base64
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
 from trimaran.errors import ConfigError, ToolError
@@ -27,6 +29,20 @@ Credential: TypeAlias = str | Callable[[Context], str | Awaitable[str]]
 Auth: TypeAlias = Credential | Mapping[str, Credential]
 
 
+_BEARER: Final = ""  # stands for the scheme of a document that has none
+
+
+def _takes_bearer(scheme: Mapping[str, Any]) -> bool:
+    return scheme.get("type") in ("oauth2", "openIdConnect") or as_text(scheme.get("scheme")).lower() == "bearer"
+
+
+def _caller_token(ctx: Context) -> str:
+    kind, _, token = (ctx.header("authorization") or "").partition(" ")
+    if kind.lower() != "bearer" or not token.strip():
+        raise ToolError("the API needs the caller's token, and this call brought none: connect with a bearer token")
+    return token.strip()
+
+
 class ApiCredentials:
     """The secrets of one API.
 
@@ -34,7 +50,7 @@ class ApiCredentials:
         ConfigError: `auth` names a scheme that the document does not have.
     """
 
-    def __init__(self, schemes: Mapping[str, Any], auth: Auth | None) -> None:
+    def __init__(self, schemes: Mapping[str, Any], auth: Auth | None, *, forward_token: bool = False) -> None:
         self._schemes = schemes
         self._secrets: dict[str, Credential] = {}
         if auth is not None and not isinstance(auth, str) and not callable(auth):
@@ -46,7 +62,12 @@ class ApiCredentials:
                 )
             self._secrets = dict(auth)
         elif auth is not None:
-            self._secrets = dict.fromkeys(schemes, auth)
+            self._secrets = dict.fromkeys(schemes or (_BEARER,), auth)
+        if forward_token:
+            bearers = [name for name in schemes if _takes_bearer(as_map(schemes[name]))]
+            for name in bearers if schemes else [_BEARER]:
+                self._secrets.setdefault(name, _caller_token)
+        self._needed_everywhere = [[_BEARER]] if _BEARER in self._secrets and not schemes else []
 
     async def apply(self, operation: Operation, request: ApiRequest, ctx: Context) -> None:
         """Add the credentials that the operation needs.
@@ -54,14 +75,17 @@ class ApiCredentials:
         Raises:
             ToolError: it needs some that nobody gave.
         """
-        if not operation.security:
+        alternatives = operation.security or self._needed_everywhere
+        if not alternatives:
             return
-        for names in operation.security:
-            if all(name in self._secrets for name in names):
+        for names in alternatives:
+            if names and all(name in self._secrets for name in names):
                 for name in names:
                     await self._add(name, request, ctx)
                 return
-        schemes = " or ".join(" and ".join(names) for names in operation.security)
+        if [] in alternatives:
+            return
+        schemes = " or ".join(" and ".join(names) for names in alternatives)
         raise ToolError(
             f"{operation.label} needs credentials ({schemes}), and the server has none. Its operator sets auth=."
         )

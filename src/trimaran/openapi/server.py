@@ -4,7 +4,8 @@ The document is read once, when the server is made. An operation that cannot be 
 names it, and no other. A call is: arguments checked, request built (`requests.py`), credentials added (`security.py`),
 sent, and the answer read (`responses.py`).
 
-Nothing of the caller is passed on to the API, unless a credential is a function that does so.
+Nothing of the caller is passed on to the API unless the operator says so: by `forward_headers`, by `forward_token`, or
+by a credential that is a function.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import fnmatch
 import logging
 import os
 import re
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Set
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final, Protocol, TypeAlias, TypedDict, Unpack
 from urllib.parse import urlsplit
@@ -29,6 +30,7 @@ from .asgi import AsgiSend
 from .definitions import SchemaWriter
 from .descriptions import shorten
 from .document import Document, DocumentFault, RawOperation, read_document
+from .forwarding import RequestHeaders
 from .operations import Operation, compile_operation
 from .requests import ApiRequest, build_request
 from .responses import ApiResponse, read_response
@@ -59,6 +61,10 @@ class OpenApiOptions(TypedDict, total=False):
     """Secrets for the API: one for all security schemes, or by the scheme's name. A function is called with the Context."""
     headers: Mapping[str, str] | None
     """Sent with every request."""
+    forward_headers: Iterable[str]
+    """Headers of the caller that are passed on to the API; none, if you do not say."""
+    forward_token: bool
+    """Pass the caller's bearer token on, where the API takes one."""
     include: Chooser | None
     """Which operations become tools; all, if you do not say."""
     exclude: Chooser
@@ -90,6 +96,8 @@ def build_server(
     base_url: str | None = None,
     auth: Auth | None = None,
     headers: Mapping[str, str] | None = None,
+    forward_headers: Iterable[str] = (),
+    forward_token: bool = False,
     include: Chooser | None = None,
     exclude: Chooser = (),
     names: Names | None = None,
@@ -106,18 +114,21 @@ def build_server(
     if send is None:
         from .http import HttpSend
 
-        send = HttpSend(_base_of(document, base_url), headers or {}, timeout=timeout, most_bytes=response_bytes)
-    credentials = ApiCredentials(document.security_schemes, auth)
+        send = HttpSend(_base_of(document, base_url), timeout=timeout, most_bytes=response_bytes)
+    request_headers = RequestHeaders(headers or {}, forward_headers)
+    credentials = ApiCredentials(document.security_schemes, auth, forward_token=forward_token)
     server = Server(
         name or document.title,
         version=version or document.version,
         instructions=instructions or shorten(document.description, MAX_INSTRUCTIONS) or None,
         lifespan=_lifespan(send),
     )
-    operations = list(_chosen(document, SchemaWriter(document, most_bytes=schema_bytes), include, exclude))
+    writer = SchemaWriter(document, most_bytes=schema_bytes)
+    operations = list(_chosen(document, writer, request_headers.forwarded, include, exclude))
     for tool, operation in _named(operations, names):
         definition = _definition(tool, operation)
-        server.tools.add(compile_generated(definition, _OperationTool(operation, credentials, send)))
+        function = _OperationTool(operation, request_headers, credentials, send)
+        server.tools.add(compile_generated(definition, function))
     if not operations and (include is not None or exclude):
         raise ConfigError(f"{document.title}: no operation is left to make a tool of; see include, exclude and the log")
     if not operations:
@@ -155,7 +166,9 @@ def _base_of(document: Document, base_url: str | None) -> str:
     return url
 
 
-def _chosen(document: Document, writer: SchemaWriter, include: Chooser | None, exclude: Chooser) -> Iterable[Operation]:
+def _chosen(
+    document: Document, writer: SchemaWriter, forwarded: Set[str], include: Chooser | None, exclude: Chooser
+) -> Iterable[Operation]:
     is_included = _matcher(include) if include is not None else None
     is_excluded = _matcher(exclude)
     for raw in document.operations():
@@ -163,7 +176,7 @@ def _chosen(document: Document, writer: SchemaWriter, include: Chooser | None, e
             _log.warning("%s is left out: %s", *raw)
             continue
         try:
-            operation = compile_operation(document, raw, writer)
+            operation = compile_operation(document, raw, writer, forwarded)
         except DocumentFault as fault:
             _log.warning("%s is left out: %s", raw.label, fault)
             continue
@@ -206,10 +219,11 @@ def _named(operations: list[Operation], names: Names | None) -> Iterable[tuple[s
 class _OperationTool:
     """The function of one tool."""
 
-    __slots__ = ("_credentials", "_operation", "_output", "_send")
+    __slots__ = ("_credentials", "_headers", "_operation", "_output", "_send")
 
-    def __init__(self, operation: Operation, credentials: ApiCredentials, send: Send) -> None:
+    def __init__(self, operation: Operation, headers: RequestHeaders, credentials: ApiCredentials, send: Send) -> None:
         self._operation = operation
+        self._headers = headers
         self._credentials = credentials
         self._send = send
         self._output: Validator | None = None
@@ -217,6 +231,7 @@ class _OperationTool:
     async def __call__(self, arguments: dict[str, Any], ctx: Context) -> CallToolResult:
         operation = self._operation
         request = build_request(operation, arguments)
+        self._headers.apply(request, ctx)
         await self._credentials.apply(operation, request, ctx)
         response = await self._send(request)
         if self._output is None and operation.output_schema is not None:

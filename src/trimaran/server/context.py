@@ -127,6 +127,11 @@ class Context(Generic[State, Lifespan]):
         """Who authenticated, or None. (A custom authenticator's own object, if it gives one.)"""
         return cast("Principal | None", self._call.principal)
 
+    def header(self, name: str) -> str | None:
+        """One header of the HTTP request that brought the call; None if there is none, or the call came another way."""
+        headers = self._call.headers
+        return None if headers is None else headers.get(name.lower())
+
     @property
     def peer(self) -> Peer:
         """The calling program: its protocol version, capabilities and, if it said so, its name."""
