@@ -15,13 +15,23 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 
 from trimaran.depth import decode_json
 from trimaran.errors import ConfigError
 from trimaran.files import read_file
 
-__all__ = ["Document", "DocumentFault", "RawOperation", "as_list", "as_map", "as_text", "read_document"]
+__all__ = [
+    "Document",
+    "DocumentFault",
+    "RawOperation",
+    "as_list",
+    "as_map",
+    "as_text",
+    "parse_content",
+    "read_content",
+    "read_document",
+]
 
 METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 MAX_BYTES: Final = 64 * 1024 * 1024
@@ -66,37 +76,54 @@ def read_document(source: Mapping[str, Any] | str | os.PathLike[str]) -> Documen
     Raises:
         ConfigError: the file cannot be read, or is no OpenAPI document.
     """
-    if isinstance(source, Mapping):
-        return Document(dict(source))
-    path = Path(source)
+    return Document(dict(source) if isinstance(source, Mapping) else read_content(Path(source)))
+
+
+def read_content(path: Path) -> dict[str, Any]:
+    """The object in a file of JSON or YAML.
+
+    Raises:
+        ConfigError: the file cannot be read, or holds anything else.
+    """
+    if str(path).startswith(("http:/", "https:/")):
+        raise ConfigError(f"{path} is a URL: fetch the document and pass its content, or run `trimaran serve URL`")
     try:
         data = read_file(path, MAX_BYTES)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
-    content = _parse_json(path, data) if data.lstrip()[:1] == b"{" else _parse_yaml(path, data)
+    return parse_content(data, str(path))
+
+
+def parse_content(data: bytes, label: str) -> dict[str, Any]:
+    """The object in a text of JSON or YAML; `label` says in messages where it is from.
+
+    Raises:
+        ConfigError: it holds anything else.
+    """
+    content = _parse_json(label, data) if data.lstrip()[:1] == b"{" else _parse_yaml(label, data)
     if not isinstance(content, dict):
-        raise ConfigError(f"{path} holds a {type(content).__name__}; an OpenAPI document is an object")
-    return Document(cast("dict[str, Any]", content))
+        raise ConfigError(f"{label} holds a {type(content).__name__}; an OpenAPI document is an object")
+    return cast("dict[str, Any]", content)
 
 
-def _parse_json(path: Path, data: bytes) -> Any:
+def _parse_json(label: str, data: bytes) -> Any:
     try:
         return decode_json(data)
     except ValueError as error:
-        raise ConfigError(f"{path} is not valid JSON: {error}") from None
+        raise ConfigError(f"{label} is not valid JSON: {error}") from None
 
 
-def _parse_yaml(path: Path, data: bytes) -> Any:
+def _parse_yaml(label: str, data: bytes) -> Any:
     try:
         from .yamltext import parse_yaml
     except ImportError:
         raise ConfigError(
-            f"{path} looks like YAML, which needs the extra: pip install 'trimaran[openapi]'. JSON works without it."
+            f"{label} looks like YAML, which needs the extra: pip install 'trimaran[openapi]'. JSON works without it."
         ) from None
     try:
         return parse_yaml(data)
     except ValueError as error:
-        raise ConfigError(f"{path} is not valid YAML: {error}") from None
+        raise ConfigError(f"{label} is not valid YAML: {error}") from None
 
 
 class Document:
@@ -106,8 +133,9 @@ class Document:
         ConfigError: it is no OpenAPI document of a version from 2.0 to 3.1.
     """
 
-    def __init__(self, content: Mapping[str, Any]) -> None:
+    def __init__(self, content: Mapping[str, Any], *, location: str = "") -> None:
         self._content = content
+        self._location = location
         self._targets: dict[str, Any] = {}
         version = str(content.get("openapi") or content.get("swagger") or "")
         if not re.match(r"2\.0|3\.[01]", version):
@@ -123,9 +151,12 @@ class Document:
 
     @property
     def server_url(self) -> str:
-        """The first server of the document with its variables at their defaults; "" if there is none."""
+        """The first server of the document with its variables at their defaults; "" if there is none.
+
+        A relative one is below the document's location, if that is known.
+        """
         if self.is_swagger:
-            host = as_text(self._content.get("host"))
+            host = as_text(self._content.get("host")) or urlsplit(self._location).netloc
             schemes = as_list(self._content.get("schemes")) or ["https"]
             scheme = "https" if "https" in schemes else str(schemes[0])
             return f"{scheme}://{host}{as_text(self._content.get('basePath'))}" if host else ""
@@ -136,6 +167,8 @@ class Document:
             return str(as_map(variables.get(match[1])).get("default", ""))
 
         url = re.sub(r"\{([^}]+)\}", default, as_text(first.get("url")))
+        if self._location:
+            url = urljoin(self._location, url or "/")
         return url if urlsplit(url).scheme in ("http", "https") else ""
 
     @property

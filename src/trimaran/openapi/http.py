@@ -9,15 +9,37 @@ from urllib.parse import urljoin, urlsplit
 import aiohttp
 from yarl import URL
 
-from trimaran.errors import ToolError
+from trimaran.errors import ConfigError, ToolError
 
+from .document import MAX_BYTES
 from .requests import ApiRequest
 from .responses import ApiResponse
 
-__all__ = ["HttpSend"]
+__all__ = ["HttpSend", "fetch_document"]
 
 _MAX_REDIRECTS: Final = 5
 _PIECE: Final = 65536
+
+
+async def fetch_document(url: str, *, timeout: float = 60.0) -> bytes:
+    """The document at a URL.
+
+    Raises:
+        ConfigError: it cannot be fetched.
+    """
+    limits = aiohttp.ClientTimeout(total=timeout)
+    try:
+        async with aiohttp.ClientSession(timeout=limits) as session, session.get(url) as response:
+            if response.status != 200:
+                raise ConfigError(f"{url} answered {response.status} {response.reason}; expected an OpenAPI document")
+            data = bytearray()
+            async for piece in response.content.iter_chunked(_PIECE):
+                data += piece
+                if len(data) > MAX_BYTES:
+                    raise ConfigError(f"{url} is larger than {MAX_BYTES} bytes")
+    except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        raise ConfigError(f"{url} cannot be fetched: {error or type(error).__name__}") from None
+    return bytes(data)
 
 
 class HttpSend:

@@ -1,4 +1,4 @@
-"""`trimaran serve`: a server from a file, or a proxy of a URL or a command, on stdio or HTTP, with or without reloading.
+"""`trimaran serve`: a server from a file, from an OpenAPI document, or a proxy of a URL or a command; on stdio or HTTP.
 
 On stdio the protocol's channel is taken before the user's file is imported, so that nothing the file prints, not even at
 import, reaches the client (P11). Nothing is announced on stdio; on HTTP one line on stderr says where (P54).
@@ -15,6 +15,7 @@ import click
 from .completion import TargetWords
 from .load import ServerFile, load, parse
 from .logs import log_to_stderr
+from .serve_openapi import OPENAPI, OpenApiSource, is_openapi, openapi_options
 from .serve_proxy import REACH, ProxySource, is_remote, proxy_options
 from .target import ClientCommand
 
@@ -24,15 +25,21 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _ORIGIN_WORDS: Final[dict[tuple[str, ...], Any]] = {("any",): "any", ("none",): []}
+_FLAGS: Final = {
+    "origins": "allowed-origin",
+    "headers": "header",
+    "credentials": "credential",
+    "forward_headers": "forward-header",
+}
 LEVELS: Final = ("debug", "info", "warning", "error")
 
 FILE: Final = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command(
-    "serve", cls=ClientCommand, short_help="Serve a Python file, or stand for another server, on stdio or HTTP."
+    "serve", cls=ClientCommand, short_help="Serve a Python file, an HTTP API or another server, on stdio or HTTP."
 )
-@click.argument("words", metavar="FILE[:OBJ] | URL | -- COMMAND", nargs=-1, type=TargetWords())
+@click.argument("words", metavar="FILE[:OBJ] | API.yaml | URL | -- COMMAND", nargs=-1, type=TargetWords())
 @click.option("--stdio", "transport", flag_value="stdio", help="Speak over stdin and stdout: the default.")
 @click.option("--http", "transport", flag_value="http", help="Speak HTTP; any of the HTTP options below says so too.")
 @click.option("--host", metavar="ADDRESS", help="HTTP: where to listen.  [127.0.0.1]")
@@ -72,6 +79,7 @@ FILE: Final = click.Path(dir_okay=False, path_type=Path)
 @click.option("--sse-path", metavar="PATH", help="HTTP: also serve the transport of 2024-11-05, with its stream here.")
 @click.option("--per-caller", is_flag=True, help="Proxy: a connection, or child process, for each session or user.")
 @proxy_options
+@openapi_options
 @click.option("--no-legacy", is_flag=True, help="Serve 2026-07-28 clients only, no earlier revisions.")
 @click.option("--reload", is_flag=True, help="Start anew when a .py file beside FILE changes (see above).")
 @click.option("--debug", is_flag=True, help="Tell clients what went wrong inside a failed call.")
@@ -97,7 +105,7 @@ def command(
     behind_front: Path | None,
     **http: Any,
 ) -> int:
-    """Serve the Server object of a Python file or module, or stand for another server.
+    """Serve the Server object of a Python file or module, an HTTP API, or another server.
 
     \b
       trimaran serve boat.py                     stdio, for Claude Desktop
@@ -108,6 +116,7 @@ def command(
       trimaran serve https://boats.example/mcp   HTTP there, stdio here
       trimaran serve --port 9090 -- npx -y some-server
       trimaran serve --port 9090 .mcp.json#boats an entry of a configuration
+      trimaran serve api.yaml --base-url https://api.example.com --token-env API_TOKEN
 
     Without OBJ the file's only Server is served, or the one named server, mcp or app.
 
@@ -117,6 +126,7 @@ def command(
     legacy sessions begin anew.
     """
     reach = {name: http.pop(name) for name in REACH}
+    api = {name: http.pop(name) for name in OPENAPI}
     http_options = {name: value for name, value in http.items() if value not in (None, (), False)}
     if transport == "stdio" and http_options:
         raise click.UsageError(
@@ -135,10 +145,10 @@ def command(
     if http_options.get("http2") == "on" and "tls_cert" not in http_options:
         raise click.UsageError("--http2 needs TLS: give --tls-cert and --tls-key, too")
     log_to_stderr(log_level)
-    where = _source(ctx, words, reach, per_caller=per_caller, debug=debug)
+    where = _source(ctx, words, reach, api, per_caller=per_caller, debug=debug)
     if reload:
         if not isinstance(where, ServerFile):
-            raise click.UsageError("--reload watches the files of a server; a proxy follows its target by itself")
+            raise click.UsageError("--reload watches the Python files of a server, and this is none")
         flags = [*(["--no-legacy"] if no_legacy else []), *(["--debug"] if debug else []), "--log-level", log_level]
         return _serve_reloading(where, transport, [f"--{transport}", *_arguments(http_options), *flags])
     if transport == "stdio":
@@ -161,7 +171,7 @@ def _check_reach(given: dict[str, Any]) -> None:
 
 
 def _flag(name: str) -> str:
-    return {"origins": "allowed-origin", "headers": "header"}.get(name, name.replace("_", "-"))
+    return _FLAGS.get(name, name.replace("_", "-"))
 
 
 def _arguments(given: dict[str, Any]) -> list[str]:
@@ -177,14 +187,27 @@ def _arguments(given: dict[str, Any]) -> list[str]:
 
 
 def _source(
-    ctx: click.Context, words: tuple[str, ...], reach: dict[str, Any], *, per_caller: bool, debug: bool
-) -> ServerFile | ProxySource:
-    """What is to be served: a file of ours, or another server."""
+    ctx: click.Context,
+    words: tuple[str, ...],
+    reach: dict[str, Any],
+    api: dict[str, Any],
+    *,
+    per_caller: bool,
+    debug: bool,
+) -> ServerFile | OpenApiSource | ProxySource:
+    """What is to be served: a file of ours, an HTTP API, or another server."""
+    if is_openapi(ctx, words):
+        if per_caller:
+            raise click.UsageError("--per-caller goes with a proxy; calls of an HTTP API share its connections")
+        return OpenApiSource.read(words, reach, api, debug=debug)
+    if unfit := [name for name, value in api.items() if value]:
+        raise click.UsageError(f"--{_flag(unfit[0])} goes with an OpenAPI document, such as api.yaml")
     if is_remote(ctx, words):
         return ProxySource.read(ctx, words, reach, per_caller=per_caller, debug=debug)
     if len(words) != 1:
         raise click.UsageError(
-            "say what to serve: a file (server.py), a URL, or a command behind -- (-- npx -y some-server)"
+            "say what to serve: a file (server.py), an OpenAPI document (api.yaml), a URL, or a command behind -- "
+            "(-- npx -y some-server)"
         )
     unfit = [
         name for name, value in {**reach, "per_caller": per_caller}.items() if value not in (None, (), False, "auto")
@@ -194,14 +217,14 @@ def _source(
     return parse(words[0])
 
 
-def _loaded(where: ServerFile | ProxySource, debug: bool) -> Server:
+def _loaded(where: ServerFile | OpenApiSource | ProxySource, debug: bool) -> Server:
     server = load(where) if isinstance(where, ServerFile) else where.load()
     if debug:
         server.expose_internal_errors = True
     return server
 
 
-def _serve_stdio(where: ServerFile | ProxySource, *, debug: bool, legacy: bool) -> None:
+def _serve_stdio(where: ServerFile | OpenApiSource | ProxySource, *, debug: bool, legacy: bool) -> None:
     from trimaran.transports.stdio import take_stdio
 
     take_stdio()
@@ -210,7 +233,12 @@ def _serve_stdio(where: ServerFile | ProxySource, *, debug: bool, legacy: bool) 
 
 
 def _serve_http(
-    where: ServerFile | ProxySource, given: dict[str, Any], *, debug: bool, legacy: bool, behind_front: Path | None
+    where: ServerFile | OpenApiSource | ProxySource,
+    given: dict[str, Any],
+    *,
+    debug: bool,
+    legacy: bool,
+    behind_front: Path | None,
 ) -> None:
     options = {
         name: given[name] for name in ("host", "port", "path", "workers", "store", "tasks", "sse_path") if name in given
