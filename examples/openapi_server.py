@@ -8,7 +8,8 @@ Add it to Claude Code:
 
     claude mcp add harbour -- python /path/to/examples/openapi_server.py
 
-For an API elsewhere: `Server.from_openapi("api.yaml", base_url="https://api.example.com", auth="the key")`.
+For an API elsewhere: `Server.from_openapi("api.yaml", base_url="https://api.example.com", auth="the key")`, or without
+a file of your own: `trimaran serve api.yaml --base-url https://api.example.com --token-env API_KEY`.
 """
 
 from fastapi import FastAPI, HTTPException

@@ -117,6 +117,7 @@ async def client_of(server: Server) -> AsyncIterator[Client]:
 
 
 async def test_operations_are_tools(caplog: pytest.LogCaptureFixture) -> None:
+    """P26: a wrong operation costs itself."""
     with caplog.at_level(logging.WARNING, "trimaran.openapi"):
         server = Server.from_openapi(SPEC, base_url="https://api.example.com")
     assert (server.name, server.version, server.instructions) == ("Pets", "1.2", "All pets.")
