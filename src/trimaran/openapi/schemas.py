@@ -169,6 +169,8 @@ class SchemaConverter:
 
     def _of_types(self, source: Mapping[str, Any]) -> Schema:
         types, is_nullable = _types_of(source)
+        if self._is_output and types == ["array"] and "type" not in source:
+            return {}  # `items` says nothing about values that are no lists, and answers are often none
         variants = [self._of_type(source, kind) for kind in types]
         if is_nullable and self._is_output and len(variants) == 1 and source.keys().isdisjoint(_COMBINATIONS):
             return {**variants[0], "type": [types[0], "null"]}

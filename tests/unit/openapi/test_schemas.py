@@ -78,6 +78,8 @@ def test_read_only_is_for_results_and_write_only_for_arguments() -> None:
 def test_schemas_of_results_are_lax() -> None:
     schema = write({"type": "object", "required": ["a"], "properties": {"a": {"type": "string", "enum": ["x"], "maxLength": 1}}}, is_output=True)  # fmt: skip
     assert schema == {"type": "object", "properties": {"a": {"type": "string"}}}
+    assert write({"items": {"type": "string"}}, is_output=True) == {}, "Slack's document has it for texts"
+    assert write({"type": "string", "nullable": True}, is_output=True) == {"type": ["string", "null"]}
 
 
 @pytest.mark.parametrize(
