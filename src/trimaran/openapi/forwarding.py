@@ -37,8 +37,10 @@ class RequestHeaders:
         if isinstance(forwarded, str):
             raise ConfigError(f"forward_headers takes a list of names: [{forwarded!r}]")
         self._fixed = {name.lower(): value for name, value in fixed.items()}
-        self.forwarded = frozenset(name.lower() for name in forwarded)
-        for name in sorted(self.forwarded):
+        self._forwarded = frozenset(name.lower() for name in forwarded)
+        self.names = self._forwarded | self._fixed.keys()
+        """Headers that are no arguments: the operator or the caller says them."""
+        for name in sorted(self._forwarded):
             if name == "authorization":
                 raise ConfigError('forward_headers=["authorization"]: say forward_token=True to pass the token on')
             if name in _REFUSED or name.startswith("mcp-") or not _NAME.fullmatch(name):
@@ -48,7 +50,7 @@ class RequestHeaders:
 
     def apply(self, request: ApiRequest, ctx: Context) -> None:
         request.headers.update(self._fixed)
-        for name in self.forwarded:
+        for name in self._forwarded:
             value = ctx.header(name)
             if value is not None:
                 request.headers[name] = value

@@ -107,9 +107,9 @@ class Operation(Struct, frozen=True):
 
 
 def compile_operation(
-    document: Document, raw: RawOperation, writer: SchemaWriter, forwarded: Set[str] = frozenset()
+    document: Document, raw: RawOperation, writer: SchemaWriter, headers: Set[str] = frozenset()
 ) -> Operation:
-    """Compile one operation; `forwarded` are the headers that the caller sends, so that they are no arguments.
+    """Compile one operation; `headers` are sent anyway, so that they are no arguments.
 
     Raises:
         DocumentFault: a reference of it leads nowhere.
@@ -119,7 +119,7 @@ def compile_operation(
     system = _GOOGLE if _GOOGLE_MARK in names else frozenset[tuple[str, str]]()
     for parameter in raw.parameters:
         place, name = parameter.get("in"), parameter.get("name")
-        if (place, name) not in system and not (place == "header" and as_text(name).lower() in forwarded):
+        if (place, name) not in system and not (place == "header" and as_text(name).lower() in headers):
             compiler.add_parameter(parameter)
     media_type = compiler.add_body() if raw.body else None
     security = raw.content.get("security", document.security)

@@ -124,7 +124,7 @@ def build_server(
         lifespan=_lifespan(send),
     )
     writer = SchemaWriter(document, most_bytes=schema_bytes)
-    operations = list(_chosen(document, writer, request_headers.forwarded, include, exclude))
+    operations = list(_chosen(document, writer, request_headers.names, include, exclude))
     for tool, operation in _named(operations, names):
         definition = _definition(tool, operation)
         function = _OperationTool(operation, request_headers, credentials, send)
@@ -167,7 +167,7 @@ def _base_of(document: Document, base_url: str | None) -> str:
 
 
 def _chosen(
-    document: Document, writer: SchemaWriter, forwarded: Set[str], include: Chooser | None, exclude: Chooser
+    document: Document, writer: SchemaWriter, headers: Set[str], include: Chooser | None, exclude: Chooser
 ) -> Iterable[Operation]:
     is_included = _matcher(include) if include is not None else None
     is_excluded = _matcher(exclude)
@@ -176,7 +176,7 @@ def _chosen(
             _log.warning("%s is left out: %s", *raw)
             continue
         try:
-            operation = compile_operation(document, raw, writer, forwarded)
+            operation = compile_operation(document, raw, writer, headers)
         except DocumentFault as fault:
             _log.warning("%s is left out: %s", raw.label, fault)
             continue

@@ -71,6 +71,11 @@ async def test_a_named_header_is_passed_on_and_is_no_argument() -> None:
     assert "x-missing" not in headers
 
 
+async def test_a_header_of_the_operator_is_no_argument() -> None:
+    _, headers = await call(spec(), headers={"X-Tenant": "ours"})
+    assert headers["x-tenant"] == "ours"
+
+
 @pytest.mark.parametrize(
     ("schemes", "security", "expected"),
     [
