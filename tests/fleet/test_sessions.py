@@ -270,7 +270,7 @@ async def test_whoever_comes_for_a_call_whose_process_died_is_told_so(store: str
         async with await two.at(session).get(seen.id) as again:
             [message] = await again.rest()
         assert message["id"] == "w"
-        assert "has ended; whether it was done is not known" in message["error"]["message"]
+        assert "has ended; it is not known whether the call was carried out" in message["error"]["message"]
         one.go.set()
 
 
@@ -305,7 +305,7 @@ async def test_who_comes_back_for_a_call_that_nobody_knows_gets_its_error_and_th
                 assert stream.status == 200
                 (said,) = await stream.rest()
                 assert (said["id"], said["error"]["code"]) == (id, -32603)
-                assert "whether it was done is not known" in said["error"]["message"]
+                assert "it is not known whether the call was carried out" in said["error"]["message"]
             one.server.notify.tools_changed()
             assert (await own.message())["method"] == "notifications/tools/list_changed"
 

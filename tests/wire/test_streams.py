@@ -262,7 +262,7 @@ async def test_whoever_comes_back_for_an_answer_that_is_gone_hears_so(binding: s
             messages = await stream.rest()
     assert [message["id"] for message in messages] == ["w"]
     assert messages[0]["error"]["code"] == -32603
-    assert "no longer kept" in messages[0]["error"]["message"]
+    assert "no longer stored" in messages[0]["error"]["message"]
 
 
 async def test_a_session_hears_every_kind_of_notification_and_no_other(binding: str) -> None:

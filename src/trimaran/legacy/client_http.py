@@ -2,7 +2,7 @@
 
 The server may give a session id with its answer to `initialize`; from then on everything carries it. A reply may come as
 JSON, on the request's own stream, or, if that stream ends early, on one resumed with Last-Event-ID after the pause the
-server asked for. A standing GET stream brings what belongs to no request; a server without one says 405, and that is fine.
+server asked for. A standing GET stream brings messages that belong to no request; a server without one answers 405, which is allowed.
 A server that no longer knows the session (404; some say 400) ends the conversation, and with it this link: its owner opens
 another.
 """
@@ -65,7 +65,7 @@ class SessionLink:
         self._odd: deque[str] = deque(maxlen=_ODDITIES)
         self._idle = asyncio.Event()
         self._standing = asyncio.Event()
-        """Is the standing stream open, or known not to be there?"""
+        """Whether the standing stream is open, or the server is known to have none."""
         self._over: Error | None = None
 
     def begin(self, headers: Mapping[str, str]) -> None:
@@ -182,7 +182,7 @@ class SessionLink:
                 barren = 0 if has_messages else barren + 1
                 if barren > _RESUMES:
                     raise cut_off(self.wire.url)
-                # A stream that was closed asks for a pause; one that broke may mean that nobody is there: find out at once.
+                # After a proper end, pause. After a break, connect at once: the server may be gone.
                 await asyncio.sleep(0 if is_broken and not barren else _pause(parser))
                 try:
                     response = await self._get(parser.last_event_id)
@@ -258,7 +258,7 @@ class SessionLink:
                 failures = 0
                 self._standing.set()
                 if was_open and not last_event_id:
-                    self._inbox.gap()  # nothing to resume from: what was said meanwhile is lost
+                    self._inbox.gap()  # nothing to resume from: messages may have been missed
                 was_open = True
                 await self._drain(response, parser, None)
             except (UnexpectedStatus, Unauthorized) as refusal:
@@ -300,7 +300,7 @@ class SessionLink:
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def _end(self, error: Error) -> None:
-        """The session is gone. What is under way may still be answered: see `finish`."""
+        """The session is gone. Running requests may still be answered: see `finish`."""
         if self._over is None:
             self._over = error
             self._inbox.lost(error)

@@ -12,7 +12,7 @@ session's own stream have no number and may be stored twice. They have a mark, b
 
 A failed batch is tried again as soon as the store accepts anything, and then in smaller ones. So an event that no store
 accepts ends up alone, and is left out after a few attempts: it does not delay the others. Of an incomplete stream only the
-last event is kept, which is the answer to its call.
+last event stays, which is the answer to its call.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .resumable_streams import STANDALONE
 
 __all__ = ["EventWriter", "SessionEvents"]
 
-# How long the stream of a call is kept: while it is open, and after its end.
+# Seconds that the store keeps the stream of a call: while it is open, and after its end.
 _OPEN_SECONDS: Final = 3600.0
 _ENDED_SECONDS: Final = 120.0
 _DROPPED_SECONDS: Final = 0.1
@@ -43,7 +43,7 @@ _BATCH: Final = 512
 _BATCH_BYTES: Final = 1 << 20
 # Attempts for an event that fails alone on a store that accepts others.
 _MOST_FAILURES: Final = 3
-# Any store accepts it, and nobody reads it.
+# Any store accepts it, and no reader asks for it.
 _PROBE: Final = EventWrite("~probe", "probe", None, 1.0)
 
 
@@ -53,7 +53,7 @@ class EventWriter:
 
     Args:
         ttl: Seconds that a session's own stream is kept.
-        max_bytes: Of all sessions: what may wait to be written, and again what ended streams may hold in the store.
+        max_bytes: Limit for all sessions together: bytes that wait to be written, and again bytes of ended streams in the store.
     """
 
     def __init__(self, fleet: Fleet, ttl: float, max_bytes: int) -> None:
@@ -175,7 +175,7 @@ class EventWriter:
         self._left_out += 1
         if self._left_out & (self._left_out - 1) == 0:  # a full store must not fill the log
             logger.warning(
-                "an event of a session cannot be kept for a client that comes back: %s (%d so far)",
+                "an event of a session could not be stored for a client that reconnects: %s (%d so far)",
                 error if isinstance(error, Error) else f"{type(error).__name__}: {error}",
                 self._left_out,
             )
@@ -187,8 +187,8 @@ class SessionEvents:
     """The events of one session, until the store has them.
 
     Args:
-        most: Events that may wait, and of each stream are kept in the store. Beyond that the oldest are given up.
-        max_bytes: Of what waits; and again of streams that have ended and are kept in the store.
+        most: Events that may wait, and that the store keeps of each stream. Beyond that the oldest are dropped.
+        max_bytes: Bytes that wait; and again bytes of ended streams in the store.
     """
 
     def __init__(self, event_writer: EventWriter, session: str, most: int, max_bytes: int) -> None:
@@ -235,7 +235,7 @@ class SessionEvents:
         self._write(EventWrite(self._session, stream, None, _DROPPED_SECONDS))
 
     def has_more(self, stream: str) -> bool:
-        """Does an event of this stream wait to be written?"""
+        """Whether an event of this stream waits to be written."""
         return any(item.write.stream == stream for item in self.queue)
 
     # --- the queue
@@ -299,7 +299,7 @@ class SessionEvents:
 class _Stored:
     """The ended streams of a session that are still in the store, the oldest first.
 
-    A stream is kept for a while after its end, or until later ones need its room.
+    A stream stays for a while after its end, or until later streams need its room.
     """
 
     def __init__(self, max_bytes: int, drop: Callable[[str], None]) -> None:

@@ -82,7 +82,7 @@ _ID: Final = re.compile(r"mcp_[0-9a-f]{32}")
 _ASKED: Final = re.compile(r"srv-([0-9a-f]{12})-[0-9]{1,12}")
 
 _DIED: Final = "the server process that worked on this call has ended"
-_NOT_KEPT: Final = "the answer to this call could not be kept, or is not any more"
+_NOT_KEPT: Final = "the answer to this call could not be stored, or is stored no longer"
 
 
 class _MessageKind(msgspec.Struct):
@@ -125,8 +125,8 @@ class FleetSessions:
         self._limits = server.limits
         if not callable(getattr(fleet.store.events, "write", None)):
             raise ConfigError(
-                f"{type(fleet.store).__name__}.events has no method `write`, by which the events of sessions are kept: "
-                "trimaran.testing.check_store tells what else a store must do"
+                f"{type(fleet.store).__name__}.events must have a method `write`, which stores the events of sessions: "
+                "trimaran.testing.check_store checks the other rules of a store"
             )
         self.ttl: float = server.limits.session_idle_timeout or _LONGEST_SECONDS
         self._sure = min(_SURE_SECONDS, self.ttl / 3)
@@ -157,7 +157,7 @@ class FleetSessions:
         return self.fleet.name
 
     def next_mark(self) -> bytes:
-        """What tells one thing said on a session's own stream from any other, in whatever process it was said."""
+        """The mark of one event of a session's own stream, unique in all processes."""
         return b"%b-%d" % (self.name.encode(), next(self._marks))
 
     @property
@@ -200,7 +200,7 @@ class FleetSessions:
             if isinstance(error, StoreError):
                 raise unavailable(error) from None
             if isinstance(error, StoreConflict):  # a chance of one in 2**128
-                raise ProtocolError.internal_error("the session could not be made; try again", status=503) from None
+                raise ProtocolError.internal_error("the session could not be created; try again", status=503) from None
             raise
         session.checked_until = time.monotonic() + self._sure
 
@@ -228,17 +228,17 @@ class FleetSessions:
         return session
 
     async def load(self, id: str) -> Session | None:
-        """The session of this id, whoever's it is, made after its record if it is not known here.
+        """The session of this id, for any owner. If this process does not know it, it is made from the record.
 
         Raises:
-            StoreError: There is no telling.
+            StoreError: The store cannot say.
         """
         session = self._sessions.here(id)
         if session is not None or not _ID.fullmatch(id):
             return session
         loading = self._loading.get(id)
         if loading is None:
-            # By itself: whoever asked first may leave, and others wait for the same.
+            # In a task of its own: the first caller may be cancelled while others wait for the same session.
             loading = self._loading[id] = self.fleet.spawn(self._load(id))
             loading.add_done_callback(lambda _: self._loading.pop(id, None))
         try:
@@ -269,14 +269,14 @@ class FleetSessions:
         session.state = await self._sessions.init()
         outlet.introduce(session, self._retry)
         self._follow(session, record)
-        # Not taken to be there: it may have been ended meanwhile, and to be met here is to be in use, which is to be told.
+        # Check the record again at the next use: the session may have ended while it was loaded, and its use must be noted.
         session.checked_until = 0.0
         self._sessions.add(session)
         return session
 
     @staticmethod
     def _follow(session: Session, record: SessionRecord) -> None:
-        """What others have settled, unless something newer is known: news comes in any order."""
+        """Take the settings of a record, unless a newer record was seen: announcements come in any order."""
         outlet: Any = session.outlet
         if record.stamp < outlet.stamp:
             return
@@ -302,7 +302,7 @@ class FleetSessions:
         except (StoreError, TimeoutError):
             session.checked_until = now + min(self._sure, _UNSURE_SECONDS)
             return True
-        except BaseException:  # whoever looked has left
+        except BaseException:  # the caller was cancelled
             session.checked_until = 0.0
             raise
         if record is not None:
@@ -329,7 +329,7 @@ class FleetSessions:
                     outlet.noted = place
 
     async def end(self, session: Session, why: str | None = None) -> None:
-        """End it everywhere; `why` is what its calls fail with, if its client did not end it."""
+        """End it everywhere. If the client did not end it, its calls fail with `why`."""
         try:
             await self._records.delete(session.id)
             await self.fleet.store.events.delete(session.id)
@@ -341,7 +341,7 @@ class FleetSessions:
     # --- what is settled later
 
     async def keep(self, session: Session, **changes: Any) -> None:
-        """Write what has changed to the record, then tell the others."""
+        """Write the changes to the record, then announce them."""
         try:
             record = await self._amend(session, lambda found: _changed(found, **changes))
             if record is None:
@@ -352,7 +352,7 @@ class FleetSessions:
         except StoreError as error:
             if not changes.get("initialized"):
                 raise unavailable(error) from None
-            # Said once, and by a notification: whoever said it could do nothing about a failure.
+            # The client sent a notification, so it cannot be told of a failure: retry in the background.
             self.fleet.spawn(self._keep_on(session, **changes))
 
     async def _keep_on(self, session: Session, **changes: Any) -> None:
@@ -366,9 +366,7 @@ class FleetSessions:
 
     async def _amend(self, session: Session, change: Callable[[SessionRecord], SessionRecord]) -> SessionRecord | None:
         outlet: Any = session.outlet
-        async with (
-            outlet.amending
-        ):  # of this process, one at a time: its own are most of those that would be in the way
+        async with outlet.amending:  # one change of this process at a time: most conflicts would be with its own
             for attempt in range(_ATTEMPTS):
                 record = await self._records.get(session.id)
                 if record is None:
@@ -378,10 +376,10 @@ class FleetSessions:
                 if written is not None:
                     return written
                 await asyncio.sleep(secrets.randbelow(1 + attempt) / 500)
-        raise StoreUnavailable("the session's record is being changed all the time")
+        raise StoreUnavailable("the session's record changes too often; try again")
 
     def may_tell(self, session: Session, change: Change) -> bool:
-        """Is it for us to tell the client of this session what is being told, and now?"""
+        """Whether this process should send the present change to the client of this session now."""
         outlet: Any = session.outlet
         number = self.fleet.hearing
         if not outlet.is_read_here or 0 < number <= outlet.told:
@@ -404,7 +402,7 @@ class FleetSessions:
             self._sessions.end(session, why)
 
     async def _look_again(self) -> None:
-        """News may have been missed: what the record says counts, as soon as it is needed."""
+        """Announcements may have been missed: read the records of sessions again before their next use."""
         read_here: list[tuple[Session, set[str]]] = []
         for session in self._sessions:
             if session.shared is self:
@@ -419,7 +417,7 @@ class FleetSessions:
                 session.checked_until = 0.0
                 if await self._is_there(session) and outlet.is_in_doubt:
                     await asyncio.sleep(_UNSURE_SECONDS)
-            # It was not known here that they are watched, so what happened to them was not told.
+            # This process did not know of these subscriptions, so it may have missed their updates.
             for uri in session.subscriptions - known if not session.closed else ():
                 session.deliver("resource", uri, {})
 
@@ -460,8 +458,8 @@ class FleetSessions:
     # --- the session's own stream
 
     async def take_stream(self, session: Session, reader: StreamReader) -> tuple[list[Change], int]:
-        """The stream is read here from now on: the changes nobody has told the client, and the last event it had. Whoever
-        read it before knows that best.
+        """Take over the session's stream. Returns the changes that the client has not heard of, and its last event, if possible
+        from the process that had the stream before.
 
         Raises:
             ProtocolError: The store cannot say, or the session has ended.
@@ -481,8 +479,8 @@ class FleetSessions:
                 raise ProtocolError.invalid_request("this session has ended; send initialize again", status=404)
             self._follow(session, record)
             outlet.claim(reader, record.stamp)
-            await self.fleet.flush(_LEAVE_SECONDS)  # what we have said ourselves must be in the log, too
-            # What others know, or we ourselves, may not be written yet.
+            await self.fleet.flush(_LEAVE_SECONDS)  # our own events must be in the log, too
+            # The record may be older than the state of this process, or of the process before.
             places = (_place(record), outlet.place, await self._ask_place(record, before))
             last_change, delivered = max(place[0] for place in places), max(place[1] for place in places)
             await self.fleet.tell("stream", (session.id, self.name, record.stamp))
@@ -516,7 +514,7 @@ class FleetSessions:
         return place
 
     async def leave_stream(self, session: Session, delivered: int) -> None:
-        """Nobody reads it here any more. If this cannot be written down, the client is told some things twice."""
+        """Give the session's stream up. If the store cannot note that, the client hears some changes twice."""
         outlet: Any = session.outlet
         outlet.told = self.fleet.seen_change
         place = _encode((outlet.told, delivered))
@@ -568,21 +566,23 @@ class FleetSessions:
                     has_sent, has_answer = True, has_answer or _is_answer(data)
                     after = number
                 if page.is_ended and after >= page.last:
-                    # Who comes back has not had its answer. Its count may be ahead of ours, if the process died before
-                    # all was written down: so what the stream ended with is sent in any case.
+                    # A client that comes back has no answer yet. Its last number may be ahead of the log, if the process died
+                    # before it wrote everything: so send the last event in any case.
                     if not has_sent:
                         has_answer = await self._send_last(session.id, stream, page.last, reader)
                     if not has_answer and not reader.over and not awaited:
                         await reader.write(encode_event(self._lost(id, _NOT_KEPT)))
                     break
                 if not page.events:
-                    # At first at once: who comes back does so because something broke, perhaps the process.
+                    # Look at once the first time: a client comes back because something broke, perhaps the process.
                     seconds, has_looked = (_LOOK_SECONDS if has_looked else 0.05), True
                     if not await self._wait(session.id, stream, after, reader, seconds) and not reader.over:
                         why = await self._why_lost(process, session.id, stream)
-                        page = await self._read(session.id, stream, after, reader)  # its last words, perhaps
+                        page = await self._read(
+                            session.id, stream, after, reader
+                        )  # it may have written more before it died
                         if why and page is not None and not page.events and not page.is_ended:
-                            if not awaited:  # else who comes back once more waits by way of another process
+                            if not awaited:  # else the client comes back and waits through another process
                                 await reader.write(encode_event(self._lost(id, why)))
                             break
                         if page is None:
@@ -611,7 +611,7 @@ class FleetSessions:
             await _end(waiting)
 
     async def _read(self, session: str, stream: str, after: int, reader: StreamReader) -> EventsPage | None:
-        """What follows; None if nobody is there to read it, or will be."""
+        """The next events; None if the reader has left or the store is closed."""
         while not reader.over:
             try:
                 return await self.fleet.store.events.read(session, stream, after)
@@ -622,7 +622,7 @@ class FleetSessions:
         return None
 
     async def _send_last(self, session: str, stream: str, last: int, reader: StreamReader) -> bool:
-        """What a stream ended with, and whether that was an answer."""
+        """Send the last event of a stream. Returns whether it was an answer."""
         page = await self._read(session, stream, last - 1, reader)
         has_answer = False
         for number, data in page.events if page is not None else ():
@@ -631,11 +631,11 @@ class FleetSessions:
         return has_answer
 
     async def is_lost(self, session: Session, stream: str, process: str) -> bool:
-        """Does nobody work on the stream of a call any more?"""
+        """Whether no process works on the stream of a call any more."""
         return bool(await self._why_lost(process, session.id, stream))
 
     async def _why_lost(self, name: str, session: str, stream: str) -> str:
-        """Why nothing more will come of a stream of another process; empty if something may."""
+        """Why a stream of another process will not continue; empty if it may."""
         if not await self.fleet.is_there(name):
             return _DIED
         with contextlib.suppress(NoAnswer, TimedOut, StoreError):  # an older version does not know the question
@@ -652,8 +652,10 @@ class FleetSessions:
         return outlet.log.is_open(stream) or outlet.session_events.has_more(stream)
 
     def _lost(self, id: RequestId, why: str) -> bytes:
-        """What a client gets where its answer would have been."""
-        return self._server.writer.error(id, ProtocolError.internal_error(f"{why}; whether it was done is not known"))
+        """The error that a client gets in place of its lost answer."""
+        return self._server.writer.error(
+            id, ProtocolError.internal_error(f"{why}; it is not known whether the call was carried out")
+        )
 
     # --- the end
 
@@ -668,7 +670,7 @@ class FleetSessions:
 
 
 _UNKNOWN: Final = object()
-"""Who owns a session that was loaded is known by name only, until the first request."""
+"""The principal of a loaded session: until its first request only the owner's key is known."""
 
 
 def _changed(
@@ -689,7 +691,7 @@ def _changed(
 
 
 async def _end(waiting: asyncio.Future[bool]) -> None:
-    """Nobody waits for this any more, however it ends."""
+    """Cancel it, wait for its end, and ignore its result."""
     waiting.cancel()
     await asyncio.wait({waiting})
     if not waiting.cancelled():
@@ -698,7 +700,7 @@ async def _end(waiting: asyncio.Future[bool]) -> None:
 
 @final
 class FleetOutlet(HttpOutlet):
-    """The outlet of a session in a store: whatever is put here can be read by way of any process."""
+    """The outlet of a session in a store. Any process can read its events."""
 
     def __init__(self, shared: FleetSessions, size: int, max_bytes: int) -> None:
         super().__init__()
@@ -708,26 +710,26 @@ class FleetOutlet(HttpOutlet):
         self._session: Session | None = None
         self.session_events: SessionEvents | None = None
         self.read_by: str = ""
-        """The process by way of which it is read, as far as we have heard."""
+        """The process that has the stream open, as far as is known here."""
         self.noted = b""
-        """How far the client has been told, as last written down."""
+        """The place of the client, as last written to the store."""
         self.told: int = 0
-        """The last change its client has been told of by way of this process."""
+        """The last change that this process has sent to the client."""
         self._claimed: tuple[StreamReader | None, int] = None, 0
-        """The last one for whom it was written down that it is read here, and the stamp of that."""
+        """The last reader that the record named, and the record's stamp then."""
         self._claimed_elsewhere = 0
-        """The newest stamp with which that was written down by another process."""
+        """The newest stamp with which another process took the stream."""
         self._telling: StreamReader | None = None
-        """The one who has been told of what happened before it came."""
+        """The reader that has received the changes from before it came."""
         self.meanwhile: list[tuple[int, Change]] = []
-        """What was heard, with its number, while it was found out what that is."""
+        """Changes that arrived, with their numbers, while earlier ones were still being looked up."""
         self.stamp = 0
-        """That of the newest record of it that was seen."""
+        """The stamp of the newest record that was seen."""
         self.is_in_doubt = False
-        """May there be a newer one of which we were not told?"""
+        """Whether there may be a newer record."""
         self.amending: asyncio.Lock = asyncio.Lock()
         self._heard: dict[bytes, None] = {}
-        """The marks of what was lately said on it: a batch whose fate is not known may have been written twice."""
+        """The marks of recent events: a batch with an unknown outcome may have been written twice."""
 
     def introduce(self, session: Session, retry: int | None) -> None:
         super().introduce(session, retry)
@@ -752,7 +754,7 @@ class FleetOutlet(HttpOutlet):
 
     @property
     def is_telling(self) -> bool:
-        """Does whoever reads it know what happened before it came?"""
+        """Whether the present reader has received the changes from before it came."""
         return self._reader is not None and self._telling is self._reader
 
     def put(self, data: bytes) -> None:
@@ -817,7 +819,7 @@ class FleetOutlet(HttpOutlet):
                     await request.responder.stream_end()
 
     def _hear(self, marked: bytes) -> bytes | None:
-        """What an event says; None if that was said before."""
+        """The data of an event; None if the same event was sent before."""
         mark, space, data = marked.partition(b" ")
         if marked.startswith(b"{") or not space:  # of a version that put no marks
             return marked
@@ -830,7 +832,7 @@ class FleetOutlet(HttpOutlet):
         return data
 
     async def _look_back(self, session: Session, position: int) -> None:
-        """Learn what was said before, perhaps by way of another process: it may stand in the log once more."""
+        """Read the marks of earlier events, perhaps of another process: the log may hold one of them again."""
         if position > 0:
             with contextlib.suppress(StoreUnavailable):
                 before = max(0, position - _MARKS)
@@ -865,7 +867,7 @@ class FleetOutlet(HttpOutlet):
                     position = page.events[0].number - 1 if page.events else page.last
                 for number, marked in page.events:
                     if reader.over:
-                        break  # whoever reads on begins here
+                        break  # the next reader begins here
                     data = self._hear(marked)
                     if data is not None:
                         await reader.write(encode_event(data, id=event_id(STANDALONE, number)))

@@ -1,4 +1,4 @@
-"""The methods only legacy revisions have, and the gates every legacy call passes, whatever carries it.
+"""The methods that only legacy revisions have, and the checks of every legacy call on every transport.
 
     initialize -> result -> notifications/initialized -> anything the revision has
 
@@ -68,7 +68,7 @@ class Handshake:
         return await self.sessions.create(peer, outlet, principal, owner), result
 
     def result(self, version: str) -> Any:
-        """What `initialize` answers, in the words of the revision agreed on."""
+        """The result of `initialize` in the negotiated revision."""
         server = self._server
         result = InitializeResult(
             protocol_version=version,
@@ -81,7 +81,7 @@ class Handshake:
     def admit(self, call: IncomingCall, session: Session, principal: Any) -> Serve:
         """Let a call of this session through: the coroutine function that serves it, or the error that stops it.
 
-        `principal` is who sent this call: the session's own, by other credentials perhaps than those it began with.
+        `principal` sent this call. It is the session's owner, perhaps with newer credentials.
         """
         call.peer = session.peer
         call.session = session
@@ -100,7 +100,7 @@ class Handshake:
         return serve if serve is not None and call.params is not None else self.handler(call)
 
     def _table(self, version: str) -> dict[str, Serve]:
-        """Who serves what on a revision, looked up once per change of what the server offers."""
+        """The handlers by method of a revision, built once per change of the server's capabilities."""
         dispatcher = self._server.dispatcher
         if self._tables_of is not dispatcher.edition:
             self._tables_of = dispatcher.edition
@@ -118,7 +118,7 @@ class Handshake:
         return table
 
     def handler(self, call: IncomingCall) -> Serve:
-        """Who serves this call on its revision, or why nobody does."""
+        """The handler of this call on its revision. Raises if there is none."""
         serve = self._table(call.peer.version).get(call.method)
         if serve is None:
             raise ProtocolError.method_not_found(call.method)
@@ -206,7 +206,7 @@ def _check_introduction(peer: Peer) -> None:
 
 
 def _known(capabilities: Mapping[str, Json], version: str) -> dict[str, Json]:
-    """What of the declared capabilities the revision has: nothing else may be asked of the client."""
+    """The declared capabilities that the revision has. The server may use no others."""
     known = dict(capabilities)
     if version < V2025_06:
         known.pop("elicitation", None)

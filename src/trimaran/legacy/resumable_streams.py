@@ -1,6 +1,6 @@
 """Streams that can be resumed: the event log of a session, and the two kinds of stream that read from it.
 
-Every event of a session has a number within its stream, `<stream>:<number>`. The last few hundred are kept, up to some MiB.
+Every event of a session has a number within its stream, `<stream>:<number>`. The log holds the last few hundred, up to some MiB.
 The standalone stream is `g`. The stream of the n-th call that streams is `r<n>`, with the name of its process before the
 number where several processes share the session (see `fleet_sessions`). A client that lost a stream names the last event it
 saw, and gets the following ones of that stream. If the log no longer has them, `notifications/replay_truncated` says so, once.
@@ -49,7 +49,7 @@ _INTEGER: Final = re.compile(r"-?[0-9]{1,199}")
 
 
 class LogCopy(Protocol):
-    """Where a log is copied to, for other processes to read: what can be resumed. Nothing here may wait."""
+    """The copy of a log that other processes can read and resume. Its methods must not wait."""
 
     name: str
     """This process, as part of its streams' names."""
@@ -63,9 +63,9 @@ class EventLog:
     """The recent events of one session, over all its streams. `mirror` is told of them, too.
 
     Args:
-        size: Events that are kept.
-        max_bytes: Bytes of them. The newest stays whatever its size is.
-        budget: What the logs of all sessions may hold together.
+        size: The most events in the log.
+        max_bytes: Their bytes. The newest event stays, whatever its size.
+        budget: The limit for the logs of all sessions together.
         mirror: Where they are copied to.
     """
 
@@ -104,11 +104,11 @@ class EventLog:
             self._mirror.ended(stream)
 
     def leave_call(self, stream: str) -> None:
-        """Nothing more is said on it here, and it has not ended: another process goes on with it."""
+        """This process adds no more events, and the stream has not ended: another process continues it."""
         self._open.discard(stream)
 
     def is_open(self, stream: str) -> bool:
-        """Will more be said on the stream of a call?"""
+        """Whether the stream of a call will have more events."""
         return stream in self._open
 
     def append(self, stream: str, data: bytes) -> int:
@@ -228,7 +228,7 @@ class HttpOutlet:
         self.delivered = max(self.delivered, number)
 
     def introduce(self, session: Session, retry: int | None) -> None:
-        """Learn whose stream this is: its revision, and the headers all its replies carry."""
+        """Set the session: its revision, and the headers of all replies."""
         self.version = session.peer.version
         self.retry = retry
         self._writer = session.server.writer
@@ -238,7 +238,7 @@ class HttpOutlet:
 
     @property
     def is_open(self) -> bool:
-        """Does anyone read it?"""
+        """Whether a reader has it open."""
         return self._reader is not None
 
     @property
@@ -246,10 +246,10 @@ class HttpOutlet:
         return self._reader is not None
 
     def answer_lost(self, stream: str) -> bytes:
-        """What a client gets in place of an answer that has fallen out of the log."""
+        """The error that a client gets in place of an answer that the log has dropped."""
         assert self._writer is not None
         gone = ProtocolError.internal_error(
-            "the call has ended, but its answer is no longer kept: it came back too late"
+            "the call has ended, but its answer is no longer stored: the client came back too late"
         )
         return self._writer.error(self.log.request(stream), gone)
 
@@ -279,11 +279,11 @@ class StandaloneOutlet(HttpOutlet):
         reader = self._reader = StreamReader(request)
         engine.keep_alive.add(reader)
         unwatch = request.responder.watch(reader.end)
-        # Whoever holds newer credentials by then comes back with the last event's id, and misses nothing.
+        # A client with newer credentials comes back with the last event's id, and misses nothing.
         expiry = at_expiry(request.principal, reader.end)
         try:
             await request.stream_start(self.event_headers)
-            # An id that was never given out is one whose place in the log is lost.
+            # An unknown number: its place in the log is lost.
             is_lost = after is not None and not 0 <= after <= self.log.last(STANDALONE)
             position = self.delivered if after is None or is_lost else after
             if is_lost:
@@ -370,8 +370,8 @@ class CallStream:
     """The stream of one call: JSON if nothing but the result comes, else numbered events that outlive the connection.
 
     A disconnect is not a cancellation on these revisions: the call goes on, and a GET that names the stream's last event
-    takes over where the connection broke, or where the server let go of it (`release`). What is sent is numbered and kept
-    first, in order, and then written to whoever is there.
+    continues where the connection broke, or where the server ended it (`release`). Every message is numbered and logged
+    first, in order, and then written to the present reader.
     """
 
     name: str | None = None
@@ -379,9 +379,9 @@ class CallStream:
     finished: bool = False
     has_sent: bool = True
     _has_ids = True
-    """May the client come back for it?"""
+    """Whether the client can resume it."""
     _awaited = ""
-    """The task whose end is waited for, if that is what the call does."""
+    """The task that the call waits for, if it waits for one."""
     _reader: StreamReader | None = None
     _follower: StreamReader | None = None
     _lock: asyncio.Lock | None = None
@@ -467,7 +467,7 @@ class CallStream:
                 await self._detach()
 
     async def await_task(self, id: str) -> bool:
-        """The call waits for the end of a task: give its client, now, what it needs to go on waiting elsewhere.
+        """The call waits for the end of a task: send its client now what it needs to continue elsewhere.
 
         False if it cannot: it does not come back for a stream, or no other process could serve it.
         """
@@ -494,7 +494,7 @@ class CallStream:
             await request.responder.stream_end()
 
     async def finish(self, data: bytes | None, status: int, more: Pairs | None = None) -> None:
-        """The end of the call, wherever its client is now. `more` headers go with a reply that is plain JSON."""
+        """End the call, on whatever stream its client reads now. A plain JSON reply has the headers `more`."""
         if self.finished:
             return
         if self.name is None and not (self._prefers and status == 200 and data is not None):
@@ -517,7 +517,7 @@ class CallStream:
             await self._detach()
 
     async def resume(self, request: HttpRequestHead, after: int, engine: Any) -> None:
-        """Serve a GET that names this stream: what it missed, then what is still to come, both from the log."""
+        """Serve a GET that names this stream: the missed events, then the coming ones, both from the log."""
         assert self.name is not None
         reader = StreamReader(request)
         engine.keep_alive.add(reader)
@@ -532,7 +532,7 @@ class CallStream:
             await request.stream_start(self._outlet.event_headers)
             position = after
             while not reader.over:
-                # Whether it is finished is asked before the log is read: what is read then is all there is.
+                # Ask whether it is finished before reading the log: then the log is complete.
                 is_finished = self.finished
                 for number, data in self._outlet.log.since(self.name, position)[0]:
                     await reader.write(encode_event(data, id=event_id(self.name, number)))
@@ -554,7 +554,7 @@ class CallStream:
 
 
 async def replay(request: HttpRequestHead, outlet: Any, stream: str, after: int) -> None:
-    """Serve a GET for the stream of a call that has ended: what it missed, and the end.
+    """Serve a GET for the stream of a call that has ended: the missed events, and the end.
 
     Where nothing is left, the stream of a cancelled call for one, 204 says so: to whoever reads event streams that means "do
     not come back". A stream without events would be asked for again and again.

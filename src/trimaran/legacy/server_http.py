@@ -126,7 +126,7 @@ class LegacyHttp:
         except ProtocolError as error:
             await self._refuse(request, error, call)
             return
-        except Exception as error:  # of a store that nobody foresaw
+        except Exception as error:  # an unexpected error of a store
             await self._engine.refuse_failure(request, error, call)
             return
         outlet: Any = session.outlet
@@ -215,7 +215,7 @@ class LegacyHttp:
         return StandaloneOutlet(EventLog(self._limits.replay_events, self._limits.replay_bytes, self._replay))
 
     async def _find(self, request: HttpRequestHead) -> Session:
-        """The session of a request, wherever it began."""
+        """The session of a request, also one that began in another process."""
         if self._shared is None:
             return self._session(request)
         id = request.headers.get("mcp-session-id")
@@ -354,7 +354,7 @@ class LegacyHttp:
     async def _batched(
         self, request: HttpRequestHead, session: Session, raw: Raw, refusal: ProtocolError | None
     ) -> bytes | object | None:
-        """The reply to one message of a batch; None for what has none, `_CANCELLED` for a call that was cancelled.
+        """The reply to one message of a batch; None if it has none, `_CANCELLED` for a call that was cancelled.
 
         With a `refusal` the message is not served: a call is answered with it.
         """
@@ -438,13 +438,13 @@ class LegacyHttp:
             await replay(request, outlet, stream, after)
 
     async def _await_again(self, request: HttpRequestHead, session: Session, stream: str) -> bool:
-        """Serve a GET of somebody who waits for a task, if nobody does so any more: wait for it here."""
+        """Serve a GET of a client that waits for a task, if no other process waits for it any more."""
         assert self._shared is not None
         named = read_stream_name(stream)
         if named is None or not named.awaited:
             return False
         outlet: Any = session.outlet
-        if self._engine.closing:  # the next one who is asked stays
+        if self._engine.closing:  # another process takes the next attempt
             await request.stream_start(outlet.event_headers)
             await request.responder.stream_chunk(COMMENT)
             await request.responder.stream_end()
@@ -511,7 +511,7 @@ class _NoOutlet:
     is_open = is_read_here = False
 
     def put(self, data: bytes) -> None:
-        """There is no stream, and nobody to keep it for."""
+        """There is no stream to resume, and no session for one."""
 
     def close(self) -> None:
         """Nothing to close."""
@@ -519,7 +519,7 @@ class _NoOutlet:
 
 @final
 class _WholeAnswerSink:
-    """The sink of a call whose answer is never a stream: nothing but the answer is sent."""
+    """The sink of a call whose answer is never a stream: it drops every other message."""
 
     __slots__ = ("_request",)
 

@@ -138,14 +138,14 @@ class SseEndpoint:
     def _count_batch(self, request: HttpRequestHead, body: bytes) -> None:
         """Count the messages of a batch; all of it is refused if its caller may not send so many now.
 
-        Its answers come on the stream, which may be another process's: what is refused in part could not be told from here.
+        The answers go to the stream, perhaps in another process, so a partial refusal could not be reported from here.
         """
         if body.lstrip()[:1] != b"[":
             return
         try:
             message = self._engine.reader.read(body, None)
         except ProtocolError:
-            return  # the stream is told what is wrong with it
+            return  # the error goes to the stream
         if isinstance(message, Batch):
             for _ in message.messages[1:]:
                 if (refusal := self._engine.admit_more(request)) is not None:

@@ -58,7 +58,7 @@ class Outlet(Protocol):
     def is_open(self) -> bool: ...
     @property
     def is_read_here(self) -> bool:
-        """Does the client read it through this process?"""
+        """Whether the client reads it through this process."""
         ...
 
     def close(self) -> None: ...
@@ -71,7 +71,7 @@ class Session:
         self.id = id
         self.peer = peer
         self.principal = principal
-        """The owner, as last authenticated: newer credentials may grant more, or less."""
+        """The owner, as last authenticated: newer credentials may grant more or less."""
         self.outlet = outlet
         self.initialized = False
         self.closed: bool = False
@@ -123,7 +123,7 @@ class Session:
     # Messages that belong to no call
 
     def send(self, method: str, params: Mapping[str, Json] | None = None) -> None:
-        """Send a notification on the session's own stream; kept for later if no stream is open."""
+        """Send a notification on the session's own stream; it waits if no stream is open."""
         if not self.closed:
             self.outlet.put(self.voice.notification(method, dict(params or {})))
 
@@ -134,7 +134,7 @@ class Session:
     def deliver(self, kind: str, uri: str | None, extra: dict[str, Any]) -> None:
         """Hear of a change (see `server/changes.py`)."""
         if self.shared is not None and not self.shared.may_tell(self, (kind, uri, extra)):
-            return  # whoever has its stream tells it, or will, from the log of changes
+            return  # the process with its stream sends it, now or later from the log of changes
         if kind == BROADCAST:
             if self.initialized and "method" in extra:
                 self.send(extra["method"], extra.get("params"))
@@ -243,7 +243,7 @@ class Session:
         if exchange is not None:
             exchange.cancel(reason)
             return True
-        # It may have overtaken its request on another connection (R67); or come late, so only a few are kept.
+        # It may have overtaken its request on another connection (R67), or be late: so remember only a few.
         self.cancelled_early[request_id] = None
         if len(self.cancelled_early) > 64:
             del self.cancelled_early[next(iter(self.cancelled_early))]
@@ -341,10 +341,10 @@ class SessionTable:
         return "there is no room for more sessions" if self._is_full() else None
 
     def _make_room(self) -> None:
-        """End some that nobody uses, of whoever has most: one caller must not keep all others out until its own are too old.
+        """End some unused sessions of the callers with the most: one caller must not keep all others out.
 
-        Not those of a store: what this process has not seen for a while may be in use by way of another. Once a second at
-        most, since all are looked at.
+        Sessions in a store stay: another process may use them. At most once a second,
+        since it reads all sessions.
         """
         now = time.monotonic()
         if not self._is_full() or now < self._room_again:
@@ -367,7 +367,7 @@ class SessionTable:
             self._schedule()
 
     async def init(self) -> Any:
-        """What `init` makes for a session: in each process that serves it, its own."""
+        """The result of the server's `init` for a session. Each process that serves the session has its own."""
         if self._server.init is None:
             return None
         try:
@@ -401,11 +401,11 @@ class SessionTable:
         return session.owner_key is not None and session.owner_key == owner_text(principal)
 
     def here(self, id: str) -> Session | None:
-        """The session of this id, whoever's it is, if this process knows it."""
+        """The session of this id, for any owner, if this process knows it."""
         return self._live.get(id)
 
     async def reach(self, id: str) -> Session | None:
-        """The session of this id, whoever's it is, wherever it is."""
+        """The session of this id, for any owner, from any process."""
         session = self._live.get(id)
         if session is None and self.shared is not None:
             return await self.shared.load(id)
@@ -426,7 +426,7 @@ class SessionTable:
             self._sweeper = None
 
     def infos(self, capability: str | None = None) -> list[SessionInfo]:
-        """What is known of the sessions of this process, oldest first."""
+        """The sessions of this process, oldest first."""
         now = time.monotonic()
         sessions = self if capability is None else self.with_capability(capability)
         return [
@@ -448,7 +448,7 @@ class SessionTable:
         ]
 
     async def terminate(self, id: str, why: str) -> bool:
-        """End a session wherever it is; its calls fail with the reason. False if there is none of this id."""
+        """End a session in every process; its calls fail with the reason. False if there is none of this id."""
         session = await self.reach(id)
         if session is None:
             return False
@@ -463,7 +463,7 @@ class SessionTable:
         return [s for s in self if s.peer.supports(capability)]
 
     def broadcast(self, method: str, params: Mapping[str, Json] | None = None) -> int:
-        """Send a notification to every session, kept for those without a stream; how many were told (R19)."""
+        """Send a notification to every session; it waits for those without a stream. Returns their number (R19)."""
         sessions = [s for s in self if s.initialized]
         # By way of the changes, which also reach the sessions of other processes.
         self._server.changes.publish(BROADCAST, None, {"method": method, "params": dict(params or {})})

@@ -56,7 +56,7 @@ def _verdict(root: Object, schema: Any, seen: frozenset[str]) -> bool | None:
     node = as_schema(schema)
     if node is None:
         return None
-    # Everything said here holds at the same time, so the plainest statement decides.
+    # All of these keywords hold at the same time, so the simplest one decides.
     verdicts: list[bool | None] = []
     if types := types_of(node):
         verdicts.append(_common([name == "object" for name in types]))
@@ -87,7 +87,7 @@ def legacy_output(schema: Object, name: str) -> Object:
     root = {key: schema[key] for key in _AT_ROOT if key in schema}
     inner = {key: value for key, value in schema.items() if key not in _AT_ROOT}
     if "$id" in schema:
-        # A document of its own, with its own root: its references hold wherever it stands.
+        # A separate document with its own root: its references stay valid here.
         root, inner = {}, {key: value for key, value in schema.items() if key != "$schema"}
     else:
         inner = _moved(inner)

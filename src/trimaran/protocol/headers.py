@@ -153,7 +153,7 @@ class ParamHeaders(msgspec.Struct, frozen=True):
             elif text is None:
                 raise _mismatch(f"header {param.name} is missing but argument {param.argument!r} has a value")
             elif not _agrees(_decode_named(text, param.name), value):
-                raise _mismatch(f"header {param.name} does not say what argument {param.argument!r} says")
+                raise _mismatch(f"header {param.name} must have the same value as argument {param.argument!r}")
 
     def mirror(self, arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
         """List the headers a client sends along with these arguments, in the order the schema declares them.
@@ -223,7 +223,7 @@ def _as_list(value: Any) -> list[Any]:
 def _annotated(schema: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any], bool, str]]:
     """Walk every subschema in document order; yield (path, subschema, reached by `properties` alone, where it is).
 
-    A stack instead of recursion: a client compiles schemas it was sent, however deep.
+    A stack instead of recursion: a server may send a very deep schema.
     """
     stack: list[tuple[Any, tuple[str, ...], bool, str]] = [(schema, (), True, "#")]
     while stack:

@@ -47,9 +47,9 @@ __all__ = [
 END_OF_BODY: Final = b"0\r\n\r\n"
 
 _NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_MAX_FIELDS: Final = 100  # what Apache and Node allow
+_MAX_FIELDS: Final = 100  # the limit of Apache and Node
 _MAX_EMPTY_BYTES: Final = 4  # two empty lines: some old clients send one behind a body
-# Chunks of one byte take five more; extensions and trailers, which nobody reads, must not take without bounds.
+# A chunk of one byte takes five more; extensions and trailers, which are ignored, must be bounded.
 _MAX_FRAMING_BYTES: Final = 64 * 1024
 _MAX_FRAMING_RATIO: Final = 8
 
@@ -61,7 +61,7 @@ _LOWER_NAMES: Final[dict[bytes, str]] = {}
 _MAX_NAMES: Final = 1024
 
 _KNOWN_BYTES: Final = 2048  # of a head that is kept to compare the next one with
-# What frames a request or decides who may send it. `KnownHead` leaves these to the parser when they change.
+# Headers that frame a request or decide who may send it. If one changes, `KnownHead` leaves the head to the parser.
 _DECISIVE: Final = frozenset(
     {
         "accept",
@@ -129,7 +129,7 @@ class Head:
 
 @final
 class RequestReader:
-    """Reads the requests of one connection, in whatever pieces their bytes come.
+    """Reads the requests of one connection from pieces of any size.
 
     `feed` puts each whole request into `requests`, with its body, or `TOO_LARGE` in place of one over the limit; nothing
     is read after that. llhttp does the reading. What it lets through and we refuse is checked as it is read: the
@@ -162,7 +162,7 @@ class RequestReader:
         """A request was refused or abandoned: the bytes after it mean nothing."""
         self.known: KnownHead | None = None
         """For the next request, where one is not being read."""
-        self._is_last = False  # a request announced that it is the last, so nobody reads further bytes
+        self._is_last = False  # a request announced that it is the last, so further bytes are ignored
         self._max_head = max_head
         self._max_body = max_body
         self._parser: HttpRequestParser | None = None
@@ -302,7 +302,7 @@ class RequestReader:
             if self._wire > self._max_head:
                 raise self._head_too_large()
         elif head.is_chunked and self._wire > _MAX_FRAMING_BYTES + _MAX_FRAMING_RATIO * len(self._body):
-            raise self._refusal("the chunks are larger than what they carry")
+            raise self._refusal("the chunk headers are larger than the data")
 
     def _measure(self) -> int:
         """The size of a head that has been read, blanks aside."""
@@ -321,7 +321,7 @@ class RequestReader:
     # Called by the parser
 
     def on_message_begin(self) -> None:
-        if self._head is None:  # else it is the head that `_go_on` made up
+        if self._head is None:  # else it is the artificial head of `_go_on`
             self.is_reading = True
 
     def on_url(self, url: bytes) -> None:
@@ -329,7 +329,7 @@ class RequestReader:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._head is not None:
-            return  # a trailer, or a head we made up: it means nothing
+            return  # a trailer, or an artificial head: ignored
         key = _LOWER_NAMES.get(name)
         if key is None:
             key = name.decode().lower()
@@ -432,7 +432,7 @@ class RequestReader:
         head.expects_continue = head.minor == 1 and headers.get("expect", "").lower() == "100-continue"
 
     def _give_up(self, head: Head) -> None:
-        """Leave a body unread. Who may know how large one may be is for the server to find out first."""
+        """Leave a body unread: the server first authenticates the caller, on whom the size limit depends."""
         self.abandon()
         self.requests.append((head, TOO_LARGE))
         raise _Stop
@@ -558,7 +558,7 @@ def _garbled(reason: str) -> RemoteProtocolError:
 
 @final
 class ResponseReader:
-    """Reads one answer as it comes: for a client, who may be reading a stream.
+    """Reads one response piece by piece: for a client, which may be reading a stream.
 
     `feed` returns the pieces of the body, those of one read joined. `head` is there once it is read; interim answers (1xx)
     before it are skipped. Once `is_done`, `has_rest` says whether something followed. Where neither length nor coding
@@ -618,7 +618,7 @@ class ResponseReader:
         self._payload += size
         self._framing += read - size
         if self._framing > _MAX_FRAMING_BYTES + _MAX_FRAMING_RATIO * self._payload:
-            raise _garbled("the chunks are larger than what they carry")
+            raise _garbled("the chunk headers are larger than the data")
 
     def _check_head(self, size: int) -> None:
         if size > self._max_head:
@@ -649,7 +649,7 @@ class ResponseReader:
                 if headers[key] != text:
                     raise _garbled(f"{key} is given twice")
             else:
-                # set-cookie is the one field whose values hold commas of their own.
+                # The values of set-cookie, and of no other field, contain commas.
                 text = f"{headers[key]}{chr(10) if key == 'set-cookie' else ', '}{text}"
         headers[key] = text
 
@@ -661,7 +661,7 @@ class ResponseReader:
             raise _garbled("the status line is malformed")
         self._check_head(sum(len(name) + len(value) + 4 for name, value in self._headers.items()))
         if status == 101:
-            raise _garbled("it switches to a protocol nobody asked for")
+            raise _garbled("it switches to a protocol that was not requested")
         if status < 200 and self._max_interim:
             self._interim += 1
             if self._interim > self._max_interim:
@@ -682,7 +682,7 @@ class ResponseReader:
 
 
 def _framed(status: int, reason: str, headers: Mapping[str, str], *, is_old: bool) -> ResponseHead:
-    """A head, with what its fields say about the body."""
+    """A head, and the framing of its body."""
     coding, length = headers.get("transfer-encoding"), None
     if status < 200 or status in (204, 304):
         length, coding = 0, None
@@ -718,7 +718,9 @@ def request_head(verb: str, target: str, host: str, headers: Mapping[str, str]) 
     try:
         return ("\r\n".join(lines) + "\r\n").encode("latin-1")
     except UnicodeEncodeError:
-        raise LocalProtocolError.invalid_params("a header holds what no header can carry; encode it first") from None
+        raise LocalProtocolError.invalid_params(
+            "a header has characters that no header can carry; encode it first"
+        ) from None
 
 
 def chunk(data: bytes) -> bytes:

@@ -1,6 +1,6 @@
 """Read one message: bytes (and, over HTTP, headers) in, `IncomingCall`, `IncomingNotification`, `IncomingReply` or `Batch` out.
 
-Pure: no I/O and no clock; all that is kept between messages is the memo of `MetaReader`. HTTP passes its headers,
+Pure: no I/O and no clock; the only state between messages is the cache of `MetaReader`. HTTP passes its headers,
 stdio and memory pass None and walk the same ladder without the header rungs.
 
 The modern ladder, first failure wins, so that a peer that contradicts itself hears that before "unsupported":
@@ -77,7 +77,7 @@ class IncomingCall:
     session: CallSession | None = None
     """The legacy session, if the call belongs to one."""
     state: Any = None
-    """What middleware and handlers keep for the length of the call."""
+    """Data of middleware and handlers for the length of the call."""
     versions: tuple[str, ...] = SUPPORTED
     """The revisions served where this call came in."""
     timeout: float | None = None
@@ -101,7 +101,7 @@ class IncomingCall:
         self.params = params
         """Typed params, by the method's row."""
         self.peer: Any = peer
-        """Who calls; set from the session by `legacy/` where the request itself does not say."""
+        """The calling program. If the request does not describe it, `legacy/` sets it from the session."""
         self.raw_meta = raw_meta
         self.reserved = reserved
         self.headers = headers
@@ -169,7 +169,7 @@ _MOST_IN_BATCH: Final = 100
 
 
 def read_cancellation(notification: IncomingNotification) -> tuple[RequestId | None, str | None]:
-    """What a `notifications/cancelled` says: the id of the request, None if there is no proper one, and the reason."""
+    """The content of a `notifications/cancelled`: the id of the request, None if it is not valid, and the reason."""
     reason = notification.params.get("reason")
     return as_request_id(notification.params.get("requestId")), reason[:MAX_NAME] if isinstance(reason, str) else None
 
@@ -209,7 +209,7 @@ class MessageReader:
     """Reads messages for one server.
 
     `served` is the live table of the methods that exist for a modern caller: a method whose capability is not
-    advertised is not in it, and so is answered as an unknown one. `rows` is that of all methods, whoever may use them.
+    advertised is not in it, and so is answered as an unknown one. `rows` is the table of all methods.
     """
 
     def __init__(

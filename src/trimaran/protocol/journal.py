@@ -3,7 +3,7 @@
 On 2026-07-28 a call that needs input ends as `input_required` and comes back as a new request; the body runs from its
 beginning. The journal is what it meets there:
 
-    asked      every ask that went out, by key, with a digest of what it said
+    asked      every ask that was sent, by key, with a digest of its content
     answers    the client's results for asks, by the same key
     steps      the results of side effects that are done, by name, so that they are not done twice
 
@@ -36,7 +36,7 @@ __all__ = [
     "write_journal",
 ]
 
-# Sealed and in base64 it grows by a third, to what `seal.MAX_TEXT` lets through.
+# Sealed and in base64 it grows by a third, to `seal.MAX_TEXT`.
 MAX_JOURNAL_BYTES: Final = 48 * 1000
 
 _KINDS: Final = {"elicitation/create": "elicit", "sampling/createMessage": "sample", "roots/list": "roots"}
@@ -62,7 +62,7 @@ class Journal(msgspec.Struct, frozen=True, omit_defaults=True):
     offered: dict[str, Any] = {}
     """Answers to questions that were never asked. Only a question with `early=True` takes one. Not written either."""
     stateless: bool = False
-    """Answers came without the state of the call that they answer: what the body did before it asked is not known.
+    """Answers came without the state of their call: the earlier steps of the body are not known.
 
     It speaks of this request only and is not written.
     """
@@ -77,7 +77,7 @@ def ask_key(order: int, method: str, name: str | None = None) -> str:
 
 
 def digest(method: str, params: Any) -> str:
-    """Digest what an ask says; the order of keys does not count."""
+    """The digest of an ask's content; the order of keys does not count."""
     content = method.encode() + b"\0" + msgspec.json.encode(params, order="sorted")
     return hashlib.sha256(content).hexdigest()[:16]
 
@@ -142,12 +142,12 @@ def check_same_ask(journal: Journal, ask: InputRequest) -> None:
     raise ProtocolError.internal_error(
         f"the call was resumed but asked something else: {ask.key!r} was {before.method} ({before.digest}) and is now "
         f"{ask.method} ({ask.digest}); ask in the same order with the same content each time the body runs, "
-        f"name asks that may be skipped, and keep what changes (time, chance, I/O) inside a step"
+        f"name asks that may be skipped, and put time, randomness and I/O inside a step"
     )
 
 
 def require_answer(key: str, response: Any) -> None:
-    """Refuse an answer that cannot be one, whatever was asked."""
+    """Refuse an answer that is invalid for any question."""
     if not isinstance(response, Mapping):
         kind = "null" if response is None else type(cast("object", response)).__name__
         raise ProtocolError.invalid_params(f"inputResponses[{key!r}] must be a result object, not {kind}")
@@ -158,7 +158,7 @@ def _unwritable(journal: Journal) -> str:
         try:
             msgspec.msgpack.encode(result)
         except (TypeError, ValueError, OverflowError, RecursionError):
-            return f"the result of step {name!r} cannot be kept: return plain data from a step"
+            return f"the result of step {name!r} cannot be stored: return plain data from a step"
     return "the journal of this call cannot be written: return plain data from steps"
 
 

@@ -1,6 +1,6 @@
 """Frame newline-delimited JSON, the way stdio carries messages.
 
-Pure: bytes in, whole lines out; it neither decodes JSON nor decides what a bad line deserves. `transports/stdio.py`
+Pure: bytes in, whole lines out; it neither decodes JSON nor decides about bad lines. `transports/stdio.py`
 and `transports/process.py` feed it.
 
 A line ends at LF, with or without a CR before it; blank lines are skipped. Each byte is looked at once and copied

@@ -51,7 +51,7 @@ def _whole(text: str) -> str:
 
 
 def mask_url(text: str, hide: Hide = _whole) -> str:
-    """A URL without user, password, the values of its query, and what looks like a token in its path."""
+    """A URL without user, password, the values of its query, and words in its path that look like tokens."""
     text = re.sub(r"://[^/?#\s]*@", f"://{MASK}@", text)
     head, mark, query = text.partition("?")
     head = _OPAQUE.sub(lambda match: f"/{MASK}", head)

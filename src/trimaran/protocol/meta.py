@@ -103,7 +103,7 @@ _decode_info = msgspec.json.Decoder(Implementation).decode
 
 @final
 class MetaReader:
-    """Reads `_meta`, remembering what identical bytes meant."""
+    """Reads `_meta`, with a cache by its raw bytes."""
 
     def __init__(self) -> None:
         self._memo: dict[bytes, RequestMeta] = {}

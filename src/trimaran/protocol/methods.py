@@ -1,7 +1,7 @@
 """The methods table: everything the library knows about a method, in one row.
 
-Whoever needs to know how a method's params decode, in which revisions it exists, which header must repeat its name,
-whether its result carries cache hints or may be `input_required`, and which capability it hangs on, looks here.
+It says how a method's params decode, in which revisions it exists, which header must repeat its name,
+whether its result carries cache hints or may be `input_required`, and which capability it depends on.
 A protocol extension adds rows; nothing else changes.
 """
 

@@ -1,4 +1,4 @@
-"""What older revisions do not know: taken out of a value before it goes to a peer that would choke on it.
+"""Values for peers of older revisions: fields that the revision does not have are removed.
 
 Pure. The language inside the library is the newest revision; `revise` translates a *result* or *params* mapping down.
 Two tables carry the facts (protocol.md 1.8): `_SINCE` says since when each field of each kind of object exists, `_UNTIL`
@@ -170,7 +170,7 @@ def _form_field(field: Object) -> Object:
         plain["enum"] = [c["const"] for c in choices]
         plain["enumNames"] = [c.get("title", str(c["const"])) for c in choices]
     if plain.get("type") == "array":
-        # No list fields before 2025-11-25: a comma-separated string is what a person can still type.
+        # No list fields before 2025-11-25: a person types a comma-separated string instead.
         title = plain.get("title") or plain.get("description") or "choices"
         return {"type": "string", "title": title, "description": "several values, separated by commas"}
     return plain

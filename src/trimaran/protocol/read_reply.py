@@ -193,7 +193,7 @@ def _refusal(message: bytes, error: Exception) -> RemoteProtocolError:
             CODE_INVALID_REQUEST, f"the server sent JSON that is no JSON-RPC message ({error}): {excerpt(message)}"
         )
     reason = TooDeep() if isinstance(error, RecursionError) else error
-    problem = "JSON that is not read" if isinstance(reason, TooDeep) else "what is not JSON"
+    problem = "JSON that is too deep" if isinstance(reason, TooDeep) else "no JSON"
     return RemoteProtocolError(CODE_PARSE, f"the server sent {problem} ({reason}): {excerpt(message)}")
 
 

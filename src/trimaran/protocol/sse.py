@@ -1,6 +1,6 @@
 """Write and read server-sent events (WHATWG HTML, section 9.2).
 
-Pure: bytes in, events out. Reconnecting, resuming and what an event means belong to the transports.
+Pure: bytes in, events out. The transports reconnect, resume and interpret events.
 
 The reader takes lines ended by CR, LF or CRLF, cut anywhere. Data stays bytes: the JSON decoder behind it is the one
 that judges UTF-8. Each byte is looked at once, and what is held is bounded by `max_event_bytes`.

@@ -5,7 +5,7 @@
     {/x} {.x} {#x}   may be absent, and is then missing from the result; exploded ({/x*}, {.x*}) it is a list
     {;x} {?x} {&x}   parameters in any order, each may be absent, unknown ones are ignored; exploded it is a list
 
-Values come percent-decoded, so even `{x}` may hold a slash sent as %2F: whoever builds a file path must check it.
+Values are percent-decoded, so even `{x}` may contain a slash that was sent as %2F: check it before you build a file path.
 Earlier expressions take as much as they can, but leave an optional expression behind them its part.
 
 Matching cannot backtrack. Where each end is forced (`a/{x}/b/{y}`), one pass forward finds them. Otherwise, from the

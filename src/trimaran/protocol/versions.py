@@ -51,6 +51,6 @@ def negotiate(requested: str) -> str:
     """The revision that a server answers to an `initialize` which asks for `requested` (R18).
 
     That one, if it begins with a handshake; else the newest that does. 2026-07-28 is not negotiated: every request names it,
-    and whoever asks for it in a handshake is answered like one that asks for the unknown.
+    and a handshake that asks for it is answered like one for an unknown revision.
     """
     return requested if is_legacy(requested) else LATEST_LEGACY

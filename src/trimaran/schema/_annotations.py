@@ -52,7 +52,7 @@ _NUMERIC: Final = frozenset(("gt", "ge", "lt", "le", "multiple_of"))
 
 @final
 class Notes(msgspec.Struct):
-    """The metadata of an `Annotated`, from whichever library."""
+    """The metadata of an `Annotated`, of any library."""
 
     bounds: dict[str, Any] = {}
     """The constraints, by msgspec's names."""
@@ -215,7 +215,7 @@ def is_alias(core: Any) -> bool:
 
 
 def alias_value(core: Any) -> Any:
-    """What an alias stands for, its arguments put in and its quoted names looked up where it was written."""
+    """The value of an alias, with its arguments, and with quoted names resolved in its module."""
     alias = get_origin(core) or core
     value = alias.__value__
 
@@ -238,7 +238,7 @@ def is_pydantic(core: Any) -> bool:
 
 
 def is_field_info(item: Any) -> bool:
-    """Whether it is what `pydantic.Field(...)` returns."""
+    """Whether it is a result of `pydantic.Field(...)`."""
     kind = cast("type[Any]", type(item))
     return kind.__name__ == "FieldInfo" and kind.__module__ == "pydantic.fields"
 
@@ -418,7 +418,7 @@ def _named_tuple(cls: type[Any], core: Any) -> Record:
 
 
 def unquoted(annotation: Any) -> Any:
-    """Refuse what `get_type_hints` would have resolved: a bare string has no module to be looked up in."""
+    """Refuse a bare string: it has no module to resolve names in."""
     if isinstance(annotation, str | ForwardRef):
         raise DeclarationError(f"the annotation {annotation!r} is text: give the type itself")
     return annotation

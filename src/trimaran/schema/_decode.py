@@ -47,7 +47,7 @@ class _Marker(type):
 
 @final
 class Natives:
-    """Compiles annotations into what msgspec can decode; one instance per signature, for shared definitions."""
+    """Compiles annotations into types that msgspec can decode; one instance per signature, for shared definitions."""
 
     def __init__(self) -> None:
         self._markers: dict[Hashable, Any] = {}
@@ -59,7 +59,7 @@ class Natives:
         return bool(self._markers)
 
     def hook(self, cls: Any, value: Any) -> Any:
-        """msgspec's `dec_hook`: builds what `native` marked, and foreign types inside records msgspec builds."""
+        """msgspec's `dec_hook`: builds the types that `native` marked, and foreign types inside records."""
         if isinstance(cls, _Marker):
             return cls.decode(value)
         return self.decoder(cls)(value)
@@ -77,7 +77,7 @@ class Natives:
         return self._decoders[key]
 
     def native(self, annotation: Any) -> Any:
-        """What to give msgspec in place of `annotation`."""
+        """The type for msgspec in place of `annotation`."""
         core, metadata = peel(annotation)
         notes = Notes.read(metadata)
         if _level(annotation, set()) == _PLAIN:
@@ -343,7 +343,7 @@ def _bounded(core: Any, notes: Notes) -> Any:
     """`core` under the constraints of `notes`, or None when msgspec does not take them there."""
     try:
         bounded = Annotated[core, notes.meta()]
-    except Exception:  # TypeError and ValueError, but a pattern raises what `re` does
+    except Exception:  # TypeError and ValueError, and re.error from a pattern
         return None
     return bounded if _is_accepted(bounded) else None
 

@@ -97,7 +97,7 @@ _FORMATS: Final = frozenset(("date-time", "date", "uuid", "ipv4", "hostname"))
 
 
 def _portable(node: Any, mode: Mode, root: Schema) -> Any:
-    """What pydantic wrote, minus the words that are not JSON Schema's, and those a value may break."""
+    """pydantic's schema without keywords that JSON Schema does not have, and without those that a value may break."""
     if not isinstance(node, dict):
         return node
     schema = rebuild(cast("Schema", node), lambda _, child: _portable(child, mode, root))

@@ -113,7 +113,7 @@ def _block(lines: list[str], start: int, is_numpy: bool) -> tuple[int, list[str]
         line = lines[at]
         if line.strip():
             ends = _header(lines, at) is not None or _sphinx_field(line) is not None
-            # A Google body is indented under its header; prose back at the margin belongs to nobody.
+            # A Google body is indented under its header; prose back at the margin belongs to no argument.
             if (ends and _indent(line) <= margin) or (
                 not is_numpy and body and _indent(line) <= margin and _is_loose(body)
             ):

@@ -60,7 +60,7 @@ class References:
     def _note(self, node: Schema, base: str) -> None:
         document, anchors = self._documents.setdefault(base, (node, {}))
         id = node.get(self._id)
-        if isinstance(id, str) and id.startswith("#"):  # what older drafts have for `$anchor`
+        if isinstance(id, str) and id.startswith("#"):  # the `$anchor` of older drafts
             anchors[id[1:]] = node
         for keyword in _ANCHORS:
             if keyword in node:

@@ -56,7 +56,7 @@ class _Parameter(msgspec.Struct):
 
 @final
 class ExplicitArguments:
-    """Reads arguments by a schema the author wrote; the very dict given is the one advertised.
+    """Reads arguments by a schema that the author wrote; clients see exactly this dict.
 
     Raises:
         DeclarationError: the schema is invalid or its root is not an object.
@@ -168,8 +168,8 @@ def compile_signature(
             out of the schema and named in `context_params`.
         is_content: whether a return annotation is ready content, which has no output schema.
         skip: parameters the caller fills in itself.
-        name: what to call the function in messages.
-        returns: take this for the return annotation, whatever the function says.
+        name: the function's name in messages.
+        returns: replaces the return annotation.
 
     Raises:
         DeclarationError: it cannot be called with named JSON arguments; the message says what to write instead.

@@ -149,7 +149,7 @@ def json_ready(value: Any) -> Any:
     try:
         ready = to_jsonable(value)
         msgspec.json.encode(ready)
-    except Exception:  # a default that cannot be shown is simply not shown
+    except Exception:  # a default without a JSON form is left out
         return MISSING
     return ready
 
@@ -192,7 +192,7 @@ class Describer:
         return _spelled_out({**closed, "$defs": definitions} if definitions else closed, self.mode)
 
     def _keep(self, node: Schema, single: set[str], definitions: dict[str, Schema], seen: set[str]) -> None:
-        """Put what `node` refers to into `kept`, and before it what that refers to: some clients read in this order."""
+        """Put the definitions that `node` refers to into `kept`, each after those it refers to: some clients need this order."""
         used: dict[str, int] = {}
         _count(node, used)
         for name in used:
@@ -377,7 +377,7 @@ class Describer:
         return self.defaulted(shape, field.default) if self.mode != "output" else shape
 
     def defaulted(self, shape: Schema, value: Any) -> Schema:
-        """`shape` with its default shown, if JSON can show it. None for what is never null only means: may be left out."""
+        """`shape` with its default, if JSON can express it. The default None of a value that is never null only means: optional."""
         default = MISSING if value is MISSING else json_ready(value)
         if default is MISSING or (default is None and null_verdict({"$defs": self._defs}, shape) is False):
             return shape
@@ -392,7 +392,7 @@ class Describer:
     def _component(self, key: Hashable, name: str, make: Callable[[], Schema]) -> Schema:
         if key not in self._names:
             self._names[key] = name = self._free(name)
-            # The place is taken before the body is made, so a type that contains itself finds its own name.
+            # The name is taken before the body is built, so a type that contains itself finds its own name.
             self._defs[name] = {}
             self._defs[name] = make()
         return {"$ref": _PREFIX + self._names[key]}

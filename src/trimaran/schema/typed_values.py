@@ -1,9 +1,9 @@
 """Read typed words by a schema: `key=value` and `key:=JSON`, for the command line and the console.
 
-The schema decides what a text means, not its look: where a string is allowed it stays a string, where only an integer, a
-boolean or JSON fits it is read as that. What the schema says about size or pattern is left to the server to judge.
+The schema decides the meaning of a text: where a string is allowed it stays a string; where only an integer, a
+boolean or JSON fits, it is read as that. The server checks sizes and patterns.
 
-Pure. The schema is a peer's: whatever it holds, reading it ends, and ends soon.
+Pure. The schema comes from a peer, so the work is bounded for any schema.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def read_words(words: Iterable[str]) -> list[Word]:
     """Split `key=value` and `key:=JSON`.
 
     Raises:
-        WordError: a word is neither, or a key is given twice.
+        WordError: a word is neither, or a key occurs twice.
     """
     by_key: dict[str, Word] = {}
     for word in words:
@@ -73,7 +73,7 @@ def read_words(words: Iterable[str]) -> list[Word]:
         if not equals or not key:
             raise WordError(f"{word!r} is not an argument: write key=value, or key:=JSON")
         if key in by_key:
-            raise WordError(f"{key!r} is given twice; for a list, write {key}:='[1, 2]'")
+            raise WordError(f"{key!r} occurs twice; for a list, write {key}:='[1, 2]'")
         by_key[key] = Word(key, text, is_json)
     return list(by_key.values())
 
@@ -120,7 +120,7 @@ def fit(words: Sequence[Word], schema: Schema) -> dict[str, Any]:
 def unknown_key(words: Iterable[Word], schema: Schema) -> str | None:
     """The first key that a schema does not have. None where it declares no property, or says that it takes others.
 
-    A schema that says nothing about others takes them; a person who types a name that is not declared means another.
+    A schema without additionalProperties accepts any name; but a person who types an undeclared name mistyped it.
     """
     known = properties_of(schema)
     takes_others = schema.get("additionalProperties", False) is not False or "patternProperties" in schema

@@ -36,7 +36,7 @@ _MAX_REASON: Final = 400
 _MAX_DEPTH: Final = 1000
 _CONTAINERS: Final = frozenset((dict, list, tuple))
 
-# What compiles in a tenth of a second. The largest schemas of real tools have some hundreds of objects in 100 KB.
+# This much compiles in a tenth of a second. The largest schemas of real tools have some hundreds of objects in 100 KB.
 _MAX_SCHEMA_BYTES: Final = 1024 * 1024
 _MAX_SCHEMA_OBJECTS: Final = 5_000
 # Tries of a pattern with look-around or back references, each up to the length of the text. Honest ones need a few.
@@ -45,7 +45,7 @@ _MAX_BACKTRACKS: Final = 1_000
 _MAX_VISITS: Final = 2_000_000
 # Parts of a value that are gone through in Python to count the visits, at 0.4 us each.
 _MAX_COUNTED: Final = 200_000
-# With so few visits to a part, checking a value takes no longer than reading it did, however large it is.
+# With so few visits to each part, checking a value takes no longer than decoding it did.
 _FEW_VISITS: Final = 8
 # An error costs 20 us, and all of a value can be wrong.
 _MAX_EXPLAINED: Final = 4_000
@@ -207,7 +207,7 @@ def validate(value: object, schema: Schema | bool | None) -> list[Violation]:
 
 
 def check_object_schema(schema: object, label: str) -> None:
-    """Refuse a schema whose root does not describe an object; `what` names its owner in the message (R9)."""
+    """Refuse a schema whose root does not describe an object; `label` names its owner in the message (R9)."""
     if not isinstance(schema, dict):
         raise DeclarationError(
             f"{label} must be a JSON Schema object, not {type(schema).__name__}: write {{'type': 'object', ...}}"

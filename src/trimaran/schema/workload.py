@@ -31,7 +31,7 @@ __all__ = ["Workload", "check_patterns", "pattern_size"]
 _MULTIPLE: Final = 1 << 40  # where multiplicities stop: far past any budget, and cheap to add
 # Steps of the analysis when compiling, some 2 us each. A schema that needs more is looked at value by value.
 _MAX_STEPS: Final = 20_000
-# Entries of all states that are kept. Strange values make ever new ones.
+# The most entries of all remembered states. Unusual values make ever new ones.
 _MAX_KEPT: Final = 200_000
 # Which keywords hold schemas, and for what: the same part of the value, its items, or its members.
 _LISTS: Final = {
@@ -75,7 +75,7 @@ _STATES_PER_VISIT: Final = 4
 # Look-around and back references backtrack, up to the limit that the validator sets; it costs about as much as this.
 _FANCY: Final = re.compile(r"\(\?<?[=!]|\\[1-9]|\\k<")
 _FANCY_SIZE: Final = 300
-# What compiles in some 50 ms.
+# This much compiles in some 50 ms.
 _MAX_PATTERN_SIZE: Final = 200_000
 _UNICODE_CLASS: Final = 300
 _TOKENS: Final = re.compile(

@@ -137,7 +137,7 @@ def test_the_largest_journal_still_fits_into_a_sealed_state() -> None:
 
 @pytest.mark.parametrize("result", [object(), 2**70, {1: object()}], ids=shown)
 def test_a_step_result_that_is_no_plain_data_is_named(result: object) -> None:
-    with pytest.raises(Error, match="result of step 'charge' cannot be kept: .*return plain data"):
+    with pytest.raises(Error, match="result of step 'charge' cannot be stored: .*return plain data"):
         write_journal(Journal(steps={"fine": 1, "charge": result}))
 
 
