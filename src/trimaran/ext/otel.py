@@ -46,10 +46,10 @@ T = TypeVar("T")
 _SCOPE: Final = "trimaran"
 # The buckets of the conventions, in seconds.
 _BUCKETS: Final = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300]
-_MAX_NAME: Final = 200  # of what came over the wire, in an attribute or a line of the log
+_MAX_NAME: Final = 200  # characters of a remote name in an attribute or a line of the log
 # A stream of changes lasts as long as its client; among durations of calls it would say nothing.
 _STREAMS: Final = frozenset({"subscriptions/listen"})
-# A field of `Gauges`, and as what it is observed. What adds up over processes is a counter, as the conventions want it.
+# Fields of `Gauges` and their instruments. Values that add up over processes are counters, by the conventions.
 _GAUGES: Final = (
     ("sessions", "up_down_counter", "trimaran.server.session_info", "{session}", "Legacy sessions."),
     ("streams", "up_down_counter", "trimaran.server.streams", "{stream}", "Open response streams."),
@@ -104,7 +104,7 @@ class _Outcome:
 
 @final
 class Telemetry:
-    """Spans and durations by OpenTelemetry. Providers are the global ones unless given."""
+    """Spans and durations by OpenTelemetry. By default it uses the global providers."""
 
     def __init__(
         self, *, tracer_provider: TracerProvider | None = None, meter_provider: MeterProvider | None = None
@@ -129,7 +129,7 @@ class Telemetry:
     def attach(self, server: Server) -> None:
         """Record every call of this server, and what its HTTP endpoints have open and at work.
 
-        Attach it before other middleware, to see what that does too.
+        Attach it before other middleware, to include that in the spans.
         """
         if not self._servers:
             self._create_gauges()
@@ -323,7 +323,7 @@ class TracedClient:
     ) -> Any:
         """`Client.read_resource`, recorded. With `fresh=True` the trace goes along in `_meta`.
 
-        Without, it does not: the client keeps what it has read by what it asked, and no two traces are the same.
+        Otherwise it does not: the client caches by request, and no two traces are the same.
         """
         return await self._telemetry.observe(
             self._client,
@@ -440,7 +440,7 @@ async def _whole(call_next: Serve, call: IncomingCall) -> Any:
 
 @types.coroutine
 def _within(context: contextvars.Context, coroutine: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
-    """Run every step of a coroutine in its own context, whichever task runs the step."""
+    """Run every step of a coroutine in its own context, in any task."""
     step: Callable[..., Any] = coroutine.send
     argument: Any = None
     while True:

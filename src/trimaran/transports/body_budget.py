@@ -63,5 +63,5 @@ class BodyBudget:
             oldest.refuse_body(ProtocolError.internal_error(_REFUSAL, status=503))
 
     def remove(self, body: IncomingBody) -> None:
-        """Forget a body: it has arrived, or nobody waits for the rest."""
+        """Forget a body: it is complete, or its request has ended."""
         self._total -= self._sizes.pop(body, 0)

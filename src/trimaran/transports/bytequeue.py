@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ByteQueue"]
 
-# Four times the buffers of a socket: nobody waits for a client that is a little late.
+# Four times the buffers of a socket, so a slightly slow client does not block the sender.
 _MOST_BYTES: Final = 1024 * 1024
 
 

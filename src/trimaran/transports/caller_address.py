@@ -8,7 +8,7 @@ __all__ = ["place_of"]
 
 
 def place_of(address: str | None) -> str:
-    """A network address as a place: IPv6 by its first 64 bits, which is what one customer of a provider has. Empty if unknown."""
+    """An address as a key for limits: of IPv6 the first 64 bits, the network of one customer. Empty if unknown."""
     if address is None:
         return ""
     try:

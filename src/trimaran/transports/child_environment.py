@@ -61,7 +61,7 @@ _PLATFORMS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
 }
 _SECRET_NAME: Final = re.compile(r"TOKEN|SECRET|PASSW|_AUTH|CREDENTIAL|USERNAME|PUBLISH|COOKIE|_OTP|KEY(?!RING)")
-# A user in a URL, a query behind one, or what looks like the token of a service.
+# A user in a URL, a query, or a word that looks like the token of a service.
 _CREDENTIALS: Final = re.compile(rf"://[^/?#\s]*@|://[^\s?]*\?[^\s=]*=|{TOKEN.pattern}")
 _VARIABLE: Final = re.compile(r"(?<![\w$])[A-Z][A-Z0-9]*_[A-Z0-9_]+(?!\w)")
 
@@ -94,7 +94,7 @@ def missing_variables(text: str, environ: Mapping[str, str], passed: Container[s
 
 
 def describe_missing(names: Iterable[str]) -> str:
-    """What to tell a person about them; empty for none."""
+    """A warning about them for a person; empty for none."""
     listed = list(names)
     if not listed:
         return ""

@@ -159,7 +159,7 @@ def _receiver(body: bytes, gone: asyncio.Event | None = None) -> Any:
 
 
 async def _run_app(app: Any, scope: dict[str, Any], body: bytes, request: HttpRequestHead) -> None:
-    """Run an ASGI response, and put what it sends on our responder."""
+    """Run an ASGI response, and send its output with our responder."""
     status, pairs = 200, list[tuple[str, str]]()
     is_streaming = False
 

@@ -116,7 +116,7 @@ class LegacyEndpoint(Protocol):
     """Serves everything that a modern peer never sends."""
 
     def attach(self, engine: Engine) -> None:
-        """Called once, when the engine is made."""
+        """Called once, when the engine is created."""
         ...
 
     async def call(self, request: HttpRequestHead, call: IncomingCall) -> None: ...
@@ -132,7 +132,7 @@ class LegacyEndpoint(Protocol):
 
 
 class Authenticator(Protocol):
-    """Decides who is calling; `trimaran.auth` has ready ones.
+    """Authenticates callers; `trimaran.auth` has providers.
 
     It may also have: `start(fetch)` and `close()`; `header_names`, the headers it reads beside Authorization;
     `document(request)`, the reply to a request for a public document, or None; and `step_up(request, scopes)`, the
@@ -221,7 +221,7 @@ class HttpRequestHead:
 
     @property
     def caller_address(self) -> str | None:
-        """The address of the caller: the peer's, or what a trusted proxy of the rate limit says."""
+        """The address of the caller: the peer's, or the one that a trusted proxy of the rate limit reports."""
         return self.believed_address or self.address
 
     @property
@@ -407,7 +407,7 @@ class Engine:
 
     @property
     def asks_who(self) -> bool:
-        """Are callers authenticated or counted?"""
+        """Whether callers are authenticated or counted."""
         return self._admission is not None
 
     @property
@@ -418,7 +418,7 @@ class Engine:
         return path in self._paths
 
     def takes(self, path: str) -> bool:
-        """Is this path the endpoint, or a route of its legacy part?"""
+        """Whether this path is the endpoint, or a route of its legacy part."""
         return path in self._paths or path in self._route_paths
 
     def count_streams(self) -> int:
@@ -705,7 +705,7 @@ class Engine:
         await self.refuse(request, error)
 
     async def refuse_failure(self, request: HttpRequestHead, error: Exception, message: Message | None = None) -> None:
-        """Answer what serving the request raised: a protocol error as it is, anything else as an incident."""
+        """Answer an exception: a protocol error with its own text, any other as an incident."""
         if isinstance(error, ProtocolError):
             await self.refuse(request, error)
             return

@@ -17,7 +17,7 @@ __all__ = ["TOO_MANY_FILES", "connection_hint", "connection_reason", "is_not_tls
 # asyncio joins the failures of several addresses in one text, and leaves the number out of the exception.
 _NUMBER: Final = re.compile(r"\[Errno (\d+)\]")
 
-# What OpenSSL calls an answer that is no TLS record, such as "HTTP/1.1 400 Bad Request"; it depends on the version.
+# OpenSSL's names for an answer that is no TLS record, such as "HTTP/1.1 400 Bad Request"; they depend on the version.
 _NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST", "UNKNOWN_PROTOCOL"})
 
 
@@ -28,7 +28,7 @@ TOO_MANY_FILES: Final = {
 
 
 def is_not_tls(error: BaseException) -> bool:
-    """Did something answer without TLS where TLS was expected?"""
+    """Whether the peer answered without TLS."""
     inner: Any = getattr(error, "os_error", None) or error
     return isinstance(inner, ssl.SSLError) and getattr(inner, "reason", None) in _NOT_TLS
 

@@ -7,7 +7,7 @@ up the name once, and connects to an address that passed the check: a name that 
 How far a request may reach:
 
     public      any address of the internet; the rule
-    loopback    this machine: for an MCP server on this machine, or on nobody's behalf (an operator's own setting)
+    loopback    this machine: for an MCP server on this machine, or for a setting of the operator
     anywhere    the MCP server's own host, which is connected to anyway; everything, with `allow_private=True`
 
 Redirects are followed for GET alone, and the reach of a request never grows on the way. Nothing is retried, decompressed or
@@ -76,7 +76,7 @@ class Fetcher:
         self._is_closed = False
 
     async def __call__(self, request: HttpRequest) -> HttpReply:
-        """Fetch the whole answer, whatever its status.
+        """Fetch the whole response, of any status.
 
         Raises:
             UnsafeUrl: it, or where it redirects to, must not be fetched.
@@ -91,7 +91,7 @@ class Fetcher:
             ) from None
 
     async def close(self) -> None:
-        """End what is under way. Idempotent."""
+        """End running requests. Idempotent."""
         self._is_closed = True
         session, self._session = self._session, None
         if session is not None:
@@ -128,7 +128,7 @@ class Fetcher:
         proxy = proxy_for(url)
         via = f" through the proxy {bare_proxy(proxy)}" if proxy else ""
         if proxy is not None:
-            errand = _Destination(step, url, "anywhere")  # what is looked up here is the proxy
+            errand = _Destination(step, url, "anywhere")  # the proxy is looked up here
         token = _errand.set(errand)
         try:
             async with session.request(

@@ -1,4 +1,4 @@
-"""Who may talk to this endpoint from where: Origin, Host and CORS, by structure, never by prefix.
+"""The checks of Origin, Host and CORS. Hosts are compared as parsed values, never by prefix.
 
 A browser sends Origin; a page elsewhere must not reach a server on this machine through it (DNS rebinding). So a foreign
 Origin is refused on every verb, and so is a foreign Host, unless the endpoint was bound to a public address. What an
@@ -54,12 +54,12 @@ Origin = tuple[str, str, int | None]
 
 
 def is_loopback(host: str) -> bool:
-    """Is this address or name one that only this machine can reach?"""
+    """Whether only this machine can reach this address or name."""
     bare = host.strip("[]").lower()
     if bare == "localhost":
         return True
     try:
-        # An address, not a name that looks like one: 127.0.0.1.evil.example resolves wherever its owner likes.
+        # An address, not a name that looks like one: the owner of 127.0.0.1.evil.example decides where it resolves.
         return ip_address(bare).is_loopback
     except ValueError:
         return False
@@ -179,7 +179,7 @@ class Guard:
             self._good_hosts.add(host)
 
     def _log_host(self, name: str) -> None:
-        """For the operator, who does not see the replies that callers get."""
+        """Log a refusal for the operator, who does not see the replies."""
         if name and name not in self._logged and len(self._logged) < _MOST_LOGGED:
             self._logged.add(name)
             logger.warning(

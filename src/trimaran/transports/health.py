@@ -1,6 +1,6 @@
 """Probes for balancers and operators: is this process alive, is it ready, how much is at work in it.
 
-    /livez     200 while the event loop turns, whatever else is wrong
+    /livez     200 while the event loop runs, whatever else is wrong
     /readyz    200 while requests may come; 503 while it starts or stops
     /gauges    figures of open and running work, as JSON; only with `gauges=True`
 
@@ -41,9 +41,9 @@ LIVE: Final = "/livez"
 READY: Final = "/readyz"
 GAUGES: Final = "/gauges"
 
-# Probes come every few seconds; anything that comes more often is answered from what was found.
+# Probes come every few seconds; more frequent ones get the last result.
 _FRESH_SECONDS: Final = 1.0
-# What a probe waits for a start or a store. Kubernetes gives up after a second, and must have heard our verdict by then.
+# How long a probe waits for a start or a store. Kubernetes gives up after a second, and must have our answer by then.
 _PATIENCE: Final = 0.5
 _HEADERS: Final = [("content-type", "application/json"), ("cache-control", "no-store")]
 _ALLOW: Final = "GET, HEAD"
@@ -85,11 +85,11 @@ class Gauges(msgspec.Struct, frozen=True, kw_only=True):
     bus_poisoned: int
     """Messages of other workers that could not be read, since the start."""
     bus_overflowed: int
-    """Messages of other workers that were dropped because nobody read them in time, since the start."""
+    """Messages of other workers that were dropped because their reader was too slow, since the start."""
     tls_failures: int
     """TLS connections that failed, most of them in the handshake, since the start."""
     store_up: bool | None
-    """Whether the store could be read and written when it was last asked; None where there is none, or nobody asked."""
+    """Whether the store could be read and written at the last check; None without a store or a check."""
 
 
 # Every gauge reads live objects, takes no lock and may be read in any thread. Anything that can change is copied before
@@ -101,7 +101,7 @@ def _uptime(server: Server, engines: Iterable[Engine]) -> float:
 
 
 def _tasks(server: Server, what: str) -> int:
-    # The extension stands above this layer; what it left with the server is all that is known of it here.
+    # The extension stands above this layer, so it is reached through the announcer that it registered.
     keeper: Any = getattr(server.changes.announcers.get("task"), "__self__", None)
     return getattr(keeper, what, 0)
 
@@ -160,9 +160,9 @@ class HealthRoutes:
     store_up: bool | None = None
     """Whether the store could be used when it was last asked."""
     is_crowded: Callable[[], bool] | None = None
-    """Whether new connections are refused, as far as whoever listens can tell."""
+    """Whether new connections are refused, if the listener knows."""
     _store_fault = _NO_STORE
-    """What is wrong with it, for anyone to read; the log says more."""
+    """The problem, in words for the public; the log says more."""
 
     def __init__(self, *, gauges: bool = False, ready_needs_store: bool = False) -> None:
         self._ready_needs_store = ready_needs_store
@@ -189,7 +189,7 @@ class HealthRoutes:
             logger.warning("%s is a path of the endpoint, so there is no health route there", path)
 
     def takes(self, path: str) -> bool:
-        """Is this one of our routes?"""
+        """Whether this is one of our routes."""
         return path in self._routes and not self._engine.takes(path)
 
     async def serve(self, request: HttpRequestHead) -> bool:
@@ -210,7 +210,7 @@ class HealthRoutes:
         return True
 
     async def close(self) -> None:
-        """Give up what is under way. Probes are still answered."""
+        """End running checks. Probes are still answered."""
         tasks = {task for task in (self._starting, self._checking) if task is not None}
         self._starting = self._checking = None
         for task in tasks:
@@ -234,7 +234,7 @@ class HealthRoutes:
         if self.is_crowded is not None and self.is_crowded():
             return _say(503, "unavailable", _NO_DESCRIPTOR)
         if engine.server.fleet is None or await self._is_store_up():
-            # What is async is served as ever, so this is no reason to send requests elsewhere.
+            # Async handlers are not affected, so requests need not go elsewhere.
             short = [words for shortage in engine.server.shortages if (words := shortage()) is not None]
             if engine.server.threads.stalled > STALLED_SECONDS:
                 short.append(_NO_THREADS)
@@ -252,7 +252,7 @@ class HealthRoutes:
             self._measure_again = now + _FRESH_SECONDS
         return 200, self._measured
 
-    # What they find out: one attempt at a time, for all who ask meanwhile; whoever goes away stops it for nobody else.
+    # Checks: one at a time for all probes. A probe that goes away does not stop it for the others.
 
     async def _start(self) -> None:
         now = asyncio.get_running_loop().time()

@@ -176,7 +176,7 @@ class _Line(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._response is None:
             if self._head is None or self._head.done():
-                self.abort()  # nobody asked
+                self.abort()  # no request is open
                 return
             if self._reader is None and self._take_known(data):
                 return
@@ -184,7 +184,7 @@ class _Line(asyncio.Protocol):
         try:
             pieces = reader.feed(data)
         except RemoteProtocolError as error:
-            self._answer(reader)  # also where the body goes wrong at once: who reads it hears of that
+            self._answer(reader)  # also if the body fails at once: its reader gets the error
             self._fail(RemoteProtocolError(error.code, f"{self._url} answered what is not HTTP: {error.message}"))
             return
         response = self._answer(reader)
@@ -214,7 +214,7 @@ class _Line(asyncio.Protocol):
         return True
 
     def _answer(self, reader: ResponseReader) -> PlainResponse | None:
-        """The answer, given to whoever waits for it once its head is there."""
+        """The response, available to its waiter once its head is complete."""
         if self._response is None and reader.head is not None and self._head is not None:
             self._response = PlainResponse(self._url, reader.head, self)
             waiting, self._head = self._head, None
@@ -293,7 +293,7 @@ class _Line(asyncio.Protocol):
 
 @final
 class PlainPool:
-    """Connections to one host. Requests to it may be made from many tasks at once."""
+    """Connections to one host. Many tasks may send requests at once."""
 
     def __init__(self, url: str, *, connect_seconds: float, cookies: bool = False) -> None:
         parts = urlsplit(url)
@@ -304,7 +304,7 @@ class PlainPool:
         self._idle: deque[_Line] = deque()
         self._lines: set[_Line] = set()
         self.known: dict[bytes, ResponseHead] = {}
-        """What identical bytes meant before."""
+        """A cache of parsed heads by their bytes."""
         self._heads: dict[tuple[str | tuple[str, str], ...], bytes] = {}
         """Request heads by what they say: a client says much the same each time."""
         self._url = url
@@ -317,9 +317,9 @@ class PlainPool:
         """Make a request; its answer, head first.
 
         Raises:
-            ConnectFailed: no connection could be made, so nothing was sent.
+            ConnectFailed: no connection was possible, so nothing was sent.
             ConnectionLost: the connection ended before an answer began.
-            RemoteProtocolError: what came is not HTTP.
+            RemoteProtocolError: the response is not HTTP.
         """
         target = self._target if url == self._url else _target_of(url)
         length = len(body) if body is not None else 0 if verb == "POST" else None
@@ -445,7 +445,7 @@ class PlainPool:
         self._lines.discard(line)
 
     async def close(self) -> None:
-        """End all connections; what is under way on them fails."""
+        """End all connections; their requests fail."""
         self._is_closed = True
         for line in tuple(self._lines):
             line.abort()
@@ -465,7 +465,7 @@ def _patience(header: str | None) -> float:
 
 
 def _target_of(url: str) -> str:
-    """What stands in the request line: path and query, nothing but ASCII."""
+    """Path and query for the request line, in ASCII."""
     parts = urlsplit(url)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return quote(target, safe="!#$%&'()*+,/:;=?@[]~")

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Http1Server"]
 
-IDLE_SECONDS: Final = 75.0  # what nginx keeps an idle connection
+IDLE_SECONDS: Final = 75.0  # as nginx keeps an idle connection
 READ_SECONDS: Final = 30.0  # for a whole request: slower is a stuck client or a slow attack
 _SWEEP_SECONDS: Final = 5.0
 # When the server stops: seconds, and turns of the loop, for requests that are on their way.
@@ -127,7 +127,7 @@ class Http1Server:
             self._ticker.cancel()
         self.stop_listening()
         await asyncio.sleep(_LAST_LOOK)
-        for _ in range(_LAST_TURNS):  # read the bytes that have arrived, however busy the loop is
+        for _ in range(_LAST_TURNS):  # read the bytes that have arrived, even if the loop is busy
             await asyncio.sleep(0)
         for connection in tuple(self.connections):
             connection.end_soon()
@@ -303,7 +303,7 @@ class _Connection(asyncio.Protocol):
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _refuse(self, error: ProtocolError) -> None:
-        """Refuse a request that cannot be read, and close: nobody knows where the next one begins."""
+        """Refuse an unreadable request, and close: the start of the next one is unknown."""
         data = self._engine.writer.error(None, error)
         headers = BUSY if error.status == 503 else JSON
         head = self._server.head(error.status, headers, f"content-length: {len(data)}\r\nconnection: close")
@@ -311,7 +311,7 @@ class _Connection(asyncio.Protocol):
         self._linger()
 
     def _linger(self) -> None:
-        """End our side, and drop what the client still sends, until it ends its side or the time is up."""
+        """End our side, and drop further bytes of the client, until it ends its side or the time is up."""
         self._lingers_since = self._since = self._server.now
         self._pending = self._reader.known = None
         if self._transport.is_closing():
@@ -465,7 +465,7 @@ class _Connection(asyncio.Protocol):
                 self._transport.close()
 
     def _is_stuck(self, now: float) -> bool:
-        """Has the client read nothing for as long as an idle connection is kept?"""
+        """Whether the client has read nothing for as long as an idle connection stays open."""
         size = self._transport.get_write_buffer_size()
         if size != self._stuck[0]:
             self._stuck = (size, now)
@@ -476,7 +476,7 @@ class _Connection(asyncio.Protocol):
         return since is not None and (now - self._since > LINGER_QUIET or now - since > LINGER_SECONDS)
 
     def spare_memory(self) -> None:
-        """Drop what helps to read the next request: a stream begins, and may last long."""
+        """Free the buffers for the next request: a stream begins, and may last long."""
         if not self._reader.is_reading:
             self._reader.close()
 

@@ -66,7 +66,7 @@ _PIECE: Final = 256  # bytes that are read at once, at most 28 frames; more whil
 _LARGE_PIECE: Final = 8192
 _TURN_SECONDS: Final = 0.001  # of reading, after which others get their turn
 _SLOW_SECONDS: Final = 0.02  # until the next turn of a connection that has used up most of its credit
-_TABLE: Final = 4096  # bytes of the table of headers that we keep for the client, whatever it would allow
+_TABLE: Final = 4096  # bytes of the header table that we keep for the client, even if it allows more
 
 _CREDIT: Final = 32 * 1024  # bytes that a client may send without asking for anything
 _CREDIT_PER_BYTE: Final = 2  # of a body: ten bytes and more in a frame pay for it
@@ -96,7 +96,7 @@ _PSEUDO: Final = {b":method": "method", b":scheme": "scheme", b":path": "path", 
 _OF_CONNECTIONS: Final = {"connection", "proxy-connection", "keep-alive", "transfer-encoding", "upgrade"}
 _ONCE: Final = {"host", "content-length"}
 _NAMES: Final[dict[bytes, str]] = {}
-_MAX_NAMES: Final = 1024  # clients have few; the bound is for those who make them up
+_MAX_NAMES: Final = 1024  # real clients have few; the bound is for hostile ones
 
 
 class _Goodbye(Event):
@@ -116,7 +116,7 @@ class _Frames(H2Connection):
 
 @final
 class Http2Connection(asyncio.Protocol):
-    """One connection: its streams, and what they may take."""
+    """One connection: its streams, and their limits."""
 
     _transport: asyncio.Transport = cast("Any", None)
     _is_paused = False
@@ -186,7 +186,7 @@ class Http2Connection(asyncio.Protocol):
         if self._lingers_since is not None:
             self._since = self.server.now
         elif self._is_waiting:
-            self._backlog += data  # at most what was read before reading was paused
+            self._backlog += data  # at most the bytes that were read before the pause
         else:
             self._read(data)
 
@@ -313,7 +313,7 @@ class Http2Connection(asyncio.Protocol):
             self._drop(stream)
 
     def _widen(self, event: WindowUpdated | RemoteSettingsChanged) -> None:
-        """`_flush`, at the end of reading, sends what the wider window allows."""
+        """The window is wider: `_flush`, at the end of reading, sends more."""
         if isinstance(event, RemoteSettingsChanged) and self.h2.encoder.header_table_size > _TABLE:
             self.h2.encoder.header_table_size = _TABLE
 
@@ -350,7 +350,7 @@ class Http2Connection(asyncio.Protocol):
         self.flush_soon()
 
     def _drop(self, stream: _Stream) -> None:
-        """Drop a stream whose answer nobody reads."""
+        """Drop a stream that the client does not read."""
         self._queues.pop(stream.number, None)
         stream.lose()
         self.settle(stream)
@@ -364,7 +364,7 @@ class Http2Connection(asyncio.Protocol):
             stream.body = bytearray()
 
     def settle(self, stream: _Stream) -> None:
-        """Forget a stream once its call has ended, and its request and answer too, or nobody waits for it."""
+        """Forget a stream once its call has ended and its request and answer are complete, or the client is gone."""
         if stream.is_running or not (stream.is_gone or (stream.is_sent and stream.has_ended)):
             return
         if self._streams.pop(stream.number, None) is not None and not self._streams:

@@ -1,4 +1,4 @@
-"""What goes into `Authorization`, and what happens when a server wants something else there.
+"""The `Authorization` header of a client, and its renewal when a server refuses it.
 
 `HttpWire` asks an authority for the headers of each request and tells it of every refusal; the authority says whether
 trying again makes sense. A fixed token never does. A user's own object is asked for `header()` and `refresh()`. A grant
@@ -35,7 +35,7 @@ NOTHING: Final = SentCredentials({})
 
 
 class HttpAuth(Protocol):
-    """Whose right it is that requests are made by."""
+    """The credentials of requests."""
 
     async def credentials(self, verb: str, url: str) -> SentCredentials:
         """For one request."""
@@ -44,7 +44,7 @@ class HttpAuth(Protocol):
     async def refused(
         self, status: int, headers: Mapping[str, str], sent: SentCredentials, url: str, round_number: int
     ) -> bool:
-        """The server refused them. Is there a point in trying again, with what `credentials` gives now?
+        """The server refused them. Returns whether to try again with the present `credentials`.
 
         `round_number` counts the refusals of this request from 0.
         """
@@ -100,7 +100,7 @@ class CallbackAuth:
         if status != 401 or round_number:
             return False
         async with self._refreshing:
-            # Whoever was refused with the old ones finds the new ones here; one refresh serves them all.
+            # Other requests that were refused with the old credentials use the new ones: one refresh serves all.
             if (await self.credentials("", url)).token != sent.token:
                 return True
             return bool(await self._ask("refresh", headers.get("www-authenticate", "")))
@@ -110,7 +110,7 @@ class CallbackAuth:
     async def close(self) -> None: ...
 
     async def _ask(self, what: str, *args: str) -> Any:
-        """What the object raises is told with the step that failed."""
+        """An exception of the object becomes an error that names the failed step."""
         try:
             value = getattr(self._handle, what)(*args)
             return await value if hasattr(value, "__await__") else value
@@ -124,7 +124,7 @@ class CallbackAuth:
 
 
 def authority_for(auth: Any, server_url: str, ssl: Any = None) -> HttpAuth | None:
-    """What `connect(auth=...)` means for this server."""
+    """The credentials for `connect(auth=...)`."""
     if auth is None:
         return None
     if isinstance(auth, str):

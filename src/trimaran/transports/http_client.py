@@ -63,7 +63,7 @@ _SLICE: Final = 16 * 1024  # of a stream, read at once: some milliseconds where 
 
 
 def origin_of(url: str) -> tuple[str, str, int | None]:
-    """Scheme, host and port: what makes two URLs the same place."""
+    """The origin of a URL: scheme, host and port."""
     parts = urlsplit(url)
     scheme = parts.scheme.lower()
     port = parts.port or {"http": 80, "https": 443}.get(scheme)
@@ -234,7 +234,7 @@ class HttpWire:
         challenge = response.headers.get("www-authenticate", "")
         body = await self.error_body(response)
         for value in (*sent.headers.values(), *self._secrets):
-            # Some servers repeat what they refuse.
+            # Some servers quote the refused credentials.
             for secret in (value, value.partition(" ")[2]):
                 body = body.replace(secret.encode(), b"***") if secret else body
         wants = "does not allow this"
@@ -417,7 +417,7 @@ async def read_body(response: Response, limit: int, url: str) -> bytes:
     """A whole body within the limit. The connection goes back to the pool.
 
     Raises:
-        RemoteProtocolError: it is longer than the limit, or encoded in a way nobody asked for.
+        RemoteProtocolError: it is longer than the limit, or has an encoding that was not requested.
         ConnectionLost: it ended too early.
     """
     _check_coding(response, url)

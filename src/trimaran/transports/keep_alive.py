@@ -18,7 +18,7 @@ class KeepAliveStream(Protocol):
     """An open stream."""
 
     has_sent: bool
-    """Has it sent anything since the last look?"""
+    """Whether it has sent anything since the last check."""
 
     async def send_comment(self) -> None:
         """Send a sign of life, unless the stream has ended."""

@@ -121,7 +121,7 @@ class Listener:
                 self._spares.append(os.open(os.devnull, os.O_RDONLY))
 
     def is_crowded(self) -> bool:
-        """Would a new connection be extra?"""
+        """Whether a new connection would use one of the spare descriptors."""
         self.refresh()
         try:
             descriptor = os.open(os.devnull, os.O_RDONLY)
@@ -131,7 +131,7 @@ class Listener:
         return descriptor >= self._ceiling or len(self._spares) < _SPARES
 
     def is_extra(self, descriptor: int) -> bool:
-        """Is this connection for health probes only?"""
+        """Whether this connection is for health probes only."""
         return descriptor in self._extra_descriptors
 
     def _accept(self, listening: socket.socket) -> bool:

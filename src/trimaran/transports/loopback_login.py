@@ -40,7 +40,7 @@ PORT_VARIABLE: Final = "TRIMARAN_MCP_OAUTH_PORT"
 _HOST: Final = "127.0.0.1"  # not `localhost`, which may mean something else to the browser than to us (RFC 8252, 8.3)
 _PATH: Final = "/callback"
 _MAX_LINE: Final = 8 * 1024  # of the request: a code that is a JWT takes 2 KB
-_MAX_HEAD: Final = 64 * 1024  # a browser shows every cookie of 127.0.0.1, whichever port set it
+_MAX_HEAD: Final = 64 * 1024  # a browser sends every cookie of 127.0.0.1, from any port
 _MAX_FIELDS: Final = 50
 _VISIT_SECONDS: Final = 10.0  # for a request to come in, and for its page to go out
 _MAX_VISITS: Final = 32  # a browser opens a few at once; beyond that the oldest must go
@@ -52,7 +52,7 @@ class LoopbackLogin:
     """A person with a browser on this machine.
 
     Args:
-        port: where to listen; from TRIMARAN_MCP_OAUTH_PORT if not given, else any free one.
+        port: where to listen; by default TRIMARAN_MCP_OAUTH_PORT, else any free port.
         likely_port: tried first where any free one will do: one that a client was registered with.
         open_browser: try to open the page; it is shown either way.
         show: called with the URL of the page (sync or async); by default it is written to standard error.
@@ -98,7 +98,7 @@ class LoopbackLogin:
 
         Raises:
             UnsafeUrl: this is not a URL to open in a browser.
-            AuthorizationFailed: nobody came back in time, or the login was closed meanwhile.
+            AuthorizationFailed: the browser did not come back in time, or the login was closed.
         """
         check_browser_url(url)
         if not state:
@@ -126,7 +126,7 @@ class LoopbackLogin:
             ) from None
         finally:
             self._waiting.pop(state, None)
-            came_back.cancel()  # also if `close` has failed it already: what it says is no longer anybody's loss
+            came_back.cancel()  # also if `close` has failed it already
 
     async def close(self) -> None:
         """Stop listening. A page on its way out may get there; a login that still waits fails. Idempotent."""
@@ -327,9 +327,9 @@ def _print(url: str) -> None:
 
 
 def _open(url: str) -> None:
-    """Best effort, in a thread that nobody waits for: some browsers return only when their window is closed."""
+    """Try to open it in a thread without waiting: some browsers return only when their window is closed."""
     if _has_display():
-        with contextlib.suppress(RuntimeError):  # no thread to be had: the page has been shown
+        with contextlib.suppress(RuntimeError):  # no thread can be started; the URL was printed already
             threading.Thread(target=_open_now, args=(url,), name="trimaran-browser", daemon=True).start()
 
 
@@ -344,7 +344,7 @@ def _open_now(url: str) -> None:
 
 
 def _has_display() -> bool:
-    """Could a browser window appear where somebody sees it?"""
+    """Whether a browser can open a window on this machine."""
     if os.environ.get("BROWSER"):
         return True
     if sys.platform in ("win32", "darwin"):

@@ -96,7 +96,7 @@ class MemoryLink:
         self._duplex.feed(message)
 
     def _write(self, data: bytes) -> object:
-        """What the server says beside its replies. There is nothing to wait for."""
+        """Deliver a message other than a reply. It never waits."""
         if not self._is_closed:
             if self._tap is not None:
                 self._tap("in", data)

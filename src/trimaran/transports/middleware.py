@@ -34,7 +34,7 @@ def _request(scope: Scope, receive: Receive, send: Send) -> HttpRequestHead:
 
 @final
 class AuthMiddleware:
-    """Lets in whoever a provider knows, and leaves the principal in the scope: `scope["trimaran.principal"]`.
+    """Authenticates callers with a provider, and puts the principal into `scope["trimaran.principal"]`.
 
     Everybody else gets the refusal, with its challenge. Public documents of the provider and CORS preflights need no
     credentials. `public_url` is the URL of this application as clients write it, where a proxy stands between.
@@ -69,7 +69,7 @@ class AuthMiddleware:
         await self._app({**scope, PRINCIPAL: principal}, receive, send)
 
     async def aclose(self) -> None:
-        """End what the provider has going on; for hosts that run no lifespan."""
+        """Close the provider; for hosts that run no lifespan."""
         await self._admission.close()
 
 

@@ -1,4 +1,4 @@
-"""Runs a grant of `trimaran.oauth`: fetches what its flow asks for, shows pages to a person, and stores the tokens.
+"""Runs a grant of `trimaran.oauth`: does its requests, shows pages to a person, and stores the tokens.
 
 One flow runs at a time. Other refused requests wait for it: in this process they share its task, in other processes they
 wait for the store's lock. A flow that talks to a token endpoint goes on when its caller is cancelled, because a refresh
@@ -46,7 +46,7 @@ EARLY_SECONDS: Final = 60.0
 _AGAIN_SECONDS: Final = 30.0  # between two tries to refresh ahead of time, when the first failed
 _REST_SECONDS: Final = 5.0  # after a failure: calls that were refused for the same reason do not all try again
 _STEP_UPS: Final = 3  # rounds of one request; a server that wants more each time wants something else
-_FUTILE_SECONDS: Final = 300.0  # after a login whose token was refused at once: nobody is asked again for a while
+_FUTILE_SECONDS: Final = 300.0  # after a login whose token was refused at once: no person is asked again for a while
 _CLOSE_SECONDS: Final = 5.0
 _DEFAULT_REDIRECT: Final = "http://127.0.0.1/callback"
 
@@ -54,7 +54,7 @@ _Origin = Literal["kept", "refreshed", "issued"]
 
 
 async def perform(flow: Flow[T], fetch: Fetch, agent: UserAgent | None = None) -> T:
-    """Run a flow to its end: fetch what it wants fetched, and send a person where it wants one sent."""
+    """Run a flow to its end: carry out its effects and send it the results."""
     answer: Any = None
     failure: Exception | None = None
     try:
@@ -117,7 +117,7 @@ class _FunctionUserAgent:
         except (Error, asyncio.CancelledError):
             raise
         except Exception as error:
-            # Its text may quote the URL, and that a code. Who wants to know follows the cause.
+            # Its text may quote the URL, which holds a code. The cause has it.
             raise AuthorizationFailed(
                 f"the login at {bare_url(url)} failed: login() raised {type(error).__name__}; try again, or mend it",
                 step="login",
@@ -164,16 +164,16 @@ class OAuthDriver:
         self._flight: asyncio.Task[None] | None = None
         self._flight_why = ""
         self._waiting: set[Suspension] = set()
-        """The clocks of those who wait for the flow under way."""
+        """The deadlines of callers that wait for the running flow."""
         self._behind: set[Suspension] = set()
-        """And of those who wait until it is over."""
+        """The deadlines of callers that wait for its end."""
         self._ending: set[asyncio.Task[None]] = set()
         self._is_with_person = False
         self._persons_asked = 0
         self._futile_until = -inf
         """Until when no person is asked, since a login did not help."""
         self._may_be_cut = True
-        """Is the flow under way only waiting, for its turn or for a person, so that nothing is lost with it?"""
+        """Whether the running flow only waits, for its turn or for a person, so that it can be dropped."""
 
     # --- what HttpWire asks
 
@@ -210,7 +210,7 @@ class OAuthDriver:
                 return self._world.nonces.get(url) not in (None, sent.nonce)
         current = self._held.access_token if self._held is not None else None
         if current not in (None, sent.token):
-            return True  # others have got new ones meanwhile
+            return True  # another caller has got new ones already
         need = self._need(status, header, challenge_for(challenges, "bearer", "dpop"))
         if need is None or (need.why == "scopes" and round_number >= _STEP_UPS):
             return False
@@ -232,12 +232,12 @@ class OAuthDriver:
     # --- decisions
 
     def _need(self, status: int, header: str, challenge: Challenge | None) -> CredentialNeed | None:
-        """What a refusal calls for; None if nothing can be done about it."""
+        """The need that follows from a refusal; None if nothing can be done."""
         credentials = self._held
         if status == 403:
             parameters: Mapping[str, str] = challenge.parameters if challenge is not None else {}
             scopes = set(parameters.get("scope", "").split())
-            # What was asked for and not given will not be given for asking again.
+            # Scopes that were requested and not granted are not requested again.
             is_hopeless = not scopes or (credentials is not None and scopes <= set(credentials.scopes))
             if parameters.get("error") != "insufficient_scope" or is_hopeless:
                 return None
@@ -274,7 +274,7 @@ class OAuthDriver:
         return self._now() >= held.expires_at - early
 
     async def _renew(self, held: Credentials) -> None:
-        """Ahead of expiry. What fails here is not the caller's trouble yet: the server's 401 will say."""
+        """Renew before expiry. A failure is ignored: the server's 401 decides."""
         flight = self._flight
         if flight is not None and not flight.done() and self._flight_why != "expiring":
             return  # somebody is at it already, and may have to wait for a person
@@ -330,7 +330,7 @@ class OAuthDriver:
                 self._waiting.discard(clocks)
 
     def _cut(self, flight: asyncio.Task[None]) -> None:
-        """Give up a flow that nobody waits for any more. Whoever comes now begins anew."""
+        """Drop a flow without waiters. The next caller begins a new one."""
         if self._flight is flight:
             self._flight = None
         self._ending.add(flight)
@@ -358,7 +358,7 @@ class OAuthDriver:
                 try:
                     fresh = await self._run(self._grant.acquire(need, self._world, stored or self._held))
                 except LoginRequired as error:
-                    if error.is_final and stored is not None:  # R255: nobody is to try them again
+                    if error.is_final and stored is not None:  # R255: never try them again
                         await self._keep(stored.without_tokens())
                     raise
                 if fresh is None:
@@ -376,7 +376,7 @@ class OAuthDriver:
         try:
             await self._shelf.save(made)
         except Error as error:
-            # They are good for now; that they cannot be kept is a matter for later.
+            # They are valid now, even if they cannot be stored.
             logger.warning("the credentials for %s could not be kept: %s", mask_url(self._server_url), error)
 
     def _origin_of(self, need: CredentialNeed, *, by_person: bool) -> _Origin:
@@ -395,7 +395,7 @@ class OAuthDriver:
                 await watched.close()
 
     async def meet_person(self) -> None:
-        """A person is about to be asked. Others need not wait for that: whoever has it first is read by the rest."""
+        """A person is about to be asked. Release the lock meanwhile: others read the result from the store."""
         self._persons_asked += 1
         self._may_be_cut = self._is_with_person = True
         for clocks in (*self._waiting, *self._behind):
@@ -403,7 +403,7 @@ class OAuthDriver:
         await self._shelf.unlock()
 
     def leave_person(self) -> None:
-        """From here on the flow is not given up any more."""
+        """From here on the flow is not dropped any more."""
         self._may_be_cut = self._is_with_person = False
         for clocks in (*self._waiting, *self._behind):
             clocks.leave_person()
@@ -434,7 +434,7 @@ class OAuthDriver:
 
 @final
 class _CredentialStore:
-    """Where a grant's credentials for one server are kept: in its store, or with the grant itself."""
+    """The storage of a grant's credentials for one server: its store, or the grant itself."""
 
     def __init__(self, grant: Grant, server_url: str) -> None:
         from trimaran.state.token_storage import MemoryTokens, token_key
@@ -460,7 +460,7 @@ class _CredentialStore:
 
     @contextlib.asynccontextmanager
     async def lock(self) -> AsyncGenerator[None, None]:
-        """Nobody else gets credentials for this server meanwhile: by this grant, nor, through the store, in any process."""
+        """A lock on getting credentials for this server: for this grant, and through the store for all processes."""
         async with self._memory.lock(self._key), contextlib.AsyncExitStack() as stack:
             if self._store is not self._memory:
                 await stack.enter_async_context(self._store.lock(self._key))
@@ -542,4 +542,4 @@ def _store_of(grant: Grant) -> Any:
 
 def _look_at(task: asyncio.Task[None]) -> None:
     if not task.cancelled():
-        task.exception()  # whoever waits has it; nobody may be waiting
+        task.exception()  # mark it as retrieved: perhaps no caller waits any more

@@ -1,11 +1,11 @@
-"""What a command's own files say about the age of its server, before it is started.
+"""The age of a server's SDK, read from the command's files before it is started.
 
 The official Python SDK before 1.9 dies of a first message that it does not know, such as `server/discover`, and only when
 the next line comes: each meeting would cost a second start. Which SDK a console script or an interpreter would load stands
 in the name of a directory beside it.
 
 Nothing is run and nothing is imported. What cannot be told is None, and what is told is a guess: a server on another library
-may live in the same environment, so whoever relies on it compares it with the server's answer.
+may live in the same environment, so callers compare it with the server's answer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["newest_revision"]
 _HEAD_BYTES: Final = 1024
 _PYTHON: Final = re.compile(r"pythonw?[\d.]*(?:\.exe)?", re.IGNORECASE)
 _SDK: Final = re.compile(r"mcp-(\d+)\.(\d+)[\w.]*\.dist-info")
-# The first release that answers what it does not know, and the newest revision that those before it speak.
+# The first release that answers unknown requests, and the newest revision of the releases before it.
 _ANSWERS_SINCE: Final = (1, 9)
 _THEIR_NEWEST: Final = "2025-03-26"
 

@@ -56,8 +56,8 @@ _log: Final = logging.getLogger("trimaran.child")
 _IS_WINDOWS: Final = os.name == "nt"
 
 _STDERR_LINES: Final = 200  # enough for a few chained tracebacks
-_STDERR_LINE_BYTES: Final = 8 * 1024  # a line is for reading; times the number above, what all of them may hold
-_TOLD_PER_TURN: Final = 500  # stderr lines given away before stdout has its turn again: a millisecond or so
+_STDERR_LINE_BYTES: Final = 8 * 1024  # for each line; the number above bounds all of them
+_TOLD_PER_TURN: Final = 500  # stderr lines before stdout has its turn again: about a millisecond
 # Between the signs of one end (EOF, exit), and for the last words: all come together unless somebody else holds a pipe.
 _SETTLE_SECONDS: Final = 0.5
 # A killed process that is still there after this hangs in the kernel, or is not ours to kill.
@@ -81,12 +81,12 @@ class ChildChannel:
 
     Args:
         command: The program and its arguments, apart.
-        env: What to add to, or change in, the environment.
+        env: Variables to add to the environment, or to change in it.
         inherit_env: Pass on our whole environment, with every secret in it.
-        cwd: The directory to run in; ours unless said.
+        cwd: The directory to run in; by default ours.
         max_message_bytes: How long an inbound message may be.
         grace: Seconds between the rungs of `close`: EOF, SIGTERM, SIGKILL.
-        on_stderr: Is given each line of stderr. They are also logged, as DEBUG, to "trimaran.child".
+        on_stderr: Called with each line of stderr. They are also logged, as DEBUG, to "trimaran.child".
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class ChildChannel:
         return [] if self._child is None else self._child.tail.lines()
 
     def describe(self) -> str:
-        """The command, as one would type it, without what looks like a secret."""
+        """The command as one would type it, with secrets masked."""
         return mask_command(self._command)
 
     def postmortem(self) -> ExitReport:
@@ -130,7 +130,7 @@ class ChildChannel:
         return ExitReport(exit_code=code, stderr=tuple(self.stderr))
 
     def unread(self) -> int | None:
-        """How many bytes of what was sent the child has not read yet; None where the system does not tell."""
+        """The number of sent bytes that the child has not read yet; None if the system cannot tell."""
         return None if self._child is None else self._child.unread()
 
     def is_working(self) -> bool:
@@ -175,7 +175,7 @@ class ChildChannel:
             raise NotReady(f"the channel to {_short(self.describe())} is not open: await open() first")
 
     async def close(self) -> None:
-        """End the child and its group. All who call this, from whatever task, wait for the same end.
+        """End the child and its group. All callers, from any task, wait for the same end.
 
         If this is cancelled, the group is killed at once and the rest, a few milliseconds, goes on behind.
         """
@@ -184,7 +184,7 @@ class ChildChannel:
             await self._child.end()
 
     def _locate(self, path: str) -> str:
-        """The program's file, or a ConnectFailed that says what is wrong with it."""
+        """The program's file. Raises ConnectFailed with the reason if it cannot be run."""
         cwd, name = self._cwd, self._command[0]
         if cwd is not None and not os.path.isdir(cwd):
             fault = "is not a directory" if os.path.exists(cwd) else "does not exist"
@@ -281,7 +281,7 @@ class _Child:
         """Lines of stderr for the log and `on_stderr`; while there are any, stderr is not read."""
         self._sent = 0
         self._is_deaf = False
-        """Did it end without having read a byte of what it was sent?"""
+        """Whether it ended without reading a byte of its input."""
         self._turns = asyncio.Lock()
         self._blocked: asyncio.Future[None] | None = None
         self._over: asyncio.Future[None] = self._loop.create_future()
@@ -310,7 +310,7 @@ class _Child:
             self._begin_end("was not wanted any more")
             raise
         except Exception:
-            # Of what was started before it failed, nothing is left to the caller.
+            # Clean up everything that was started before the failure.
             self._grace = 0.0
             await self.end()
             raise
@@ -344,7 +344,7 @@ class _Child:
 
     def _look_at_exit(self, process: subprocess.Popen[bytes]) -> None:
         self._stop_watching()
-        # It is not collected yet: as long as it lies there, nobody else gets its number, which is the group's too.
+        # It is not reaped yet: until then no other process gets its number, which is the group's too.
         code = None
         with contextlib.suppress(ChildProcessError):  # somebody else has collected it
             status = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -372,7 +372,7 @@ class _Child:
                 self._owner.odd(f"sent a line on stdout that is longer than {self._limit} bytes")
 
     def _take_lines(self, *, to_the_end: bool = False) -> None:
-        """Deal with what was read, for a turn. A child that floods its stdout waits for us, and nobody else does."""
+        """Handle the bytes that were read, for one turn of the loop. A child that floods its stdout delays only itself."""
         turn = FairTurn()
         while self._untaken and (to_the_end or not turn.is_over):
             line = self._untaken.popleft()
@@ -399,7 +399,7 @@ class _Child:
             self._owner.odd(f"sent a line on stdout that is no message: {_excerpt(line)}")
 
     def _take_rest(self) -> None:
-        """stdout has ended; what came after its last newline may be a message all the same."""
+        """stdout has ended; the bytes after its last newline may be a message."""
         self._take_lines(to_the_end=True)
         rest = self._lines.close()
         if rest is None or self._over.done():
@@ -473,7 +473,7 @@ class _Child:
         return None if in_pipe is None else waiting + in_pipe
 
     def _note_deafness(self) -> None:
-        """At each sign of the end, as long as the pipe is there: what lies in it now was never read."""
+        """Measure the unread bytes at each sign of the end, while the pipe exists."""
         if not self._over.done():
             self._is_deaf = self._is_deaf or (self._sent > 0 and self.unread() == self._sent)
 
@@ -589,7 +589,7 @@ class _Child:
     async def _ask_to_end(self) -> None:
         if self._starting is not None:
             await asyncio.wait([self._starting])
-            # Whoever cancelled the start does not ask how it went.
+            # The start was cancelled, so its outcome does not matter.
             if not self._starting.cancelled():
                 self._starting.exception()
         if self._stdin is None:
@@ -648,7 +648,7 @@ def _popen(words: list[str], environment: dict[str, str], cwd: str | None) -> su
 
 @final
 class _Tail:
-    """The last lines of a stream that may be long: neither many lines nor long ones are kept."""
+    """The last lines of a stream, bounded in number and length."""
 
     __slots__ = ("_partial", "_ring")
 
@@ -673,7 +673,7 @@ class _Tail:
         return self.feed(b"\n") if self._partial else []
 
     def lines(self) -> list[str]:
-        """The lines kept, and the one that has not ended."""
+        """These lines, and the unfinished one."""
         lines = [*self._ring, self._partial] if self._partial else self._ring
         return [_decode(line) for line in lines][-_STDERR_LINES:]
 
@@ -687,7 +687,7 @@ _is_fork_watched = False
 def _set_guardian(group: int) -> subprocess.Popen[bytes] | None:
     """Start the shell that ends this process group when we are gone; None where there is no shell to do it.
 
-    Its stdin is a pipe whose other end nobody has but us. We never write to it: an orderly end is to kill the guardian first.
+    Its stdin is a pipe whose other end only we have. We never write to it: an orderly end kills the guardian first.
     """
     global _is_fork_watched
     if sys.platform == "win32":
@@ -840,7 +840,7 @@ def _decode(line: bytes) -> str:
 
 
 async def _within(event: asyncio.Event, seconds: float) -> bool:
-    """Wait for it, but no longer than that; has it happened?"""
+    """Wait for it, at most this long. Returns whether it happened."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()

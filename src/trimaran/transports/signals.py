@@ -1,4 +1,4 @@
-"""Which signals end a process of ours, and how a loop hears of them. It decides nothing else: what an end is, its caller says."""
+"""The signals that end our processes, and their delivery to an event loop. The caller decides how to end."""
 
 from __future__ import annotations
 

@@ -34,9 +34,9 @@ __all__ = ["StdioPipes", "run_stdio", "serve_stdio", "take_stdio"]
 
 _CHUNK: Final = 64 * 1024
 _PARENT_POLL_SECONDS: Final = 1.0
-_STDERR_BUFFER: Final = 1024 * 1024  # what a slow reader of stderr may miss before lines are dropped
+_STDERR_BUFFER: Final = 1024 * 1024  # bytes that wait for a slow reader of stderr; further lines are dropped
 _EOF_PATIENCE: Final = 5.0
-# Longer than calls, tasks and the lifespan have to end; what takes longer hangs.
+# Longer than the time that calls, tasks and the lifespan have to end.
 _ORPHAN_SECONDS: Final = 15.0
 _SIGNAL_PATIENCE: Final = 0.5
 _HIGH_WATER: Final = 4 * 1024 * 1024  # bytes waiting for a client that does not read, before calls wait with them
@@ -68,7 +68,7 @@ def take_stdio() -> StdioPipes:
         os.dup2(2, 1)
         os.set_inheritable(stdin, False)
         os.set_inheritable(stdout, False)
-        # What was printed before and is still buffered goes where everything printed goes now.
+        # Output that is still buffered goes to the new place, too.
         sys.stdout.flush()
         _taken = StdioPipes(stdin, stdout)
         _relieve_stderr()
@@ -139,7 +139,7 @@ class _StderrBuffer:
                 return
 
     def flush(self) -> None:
-        """At exit: give what was written a moment to get through."""
+        """At exit: wait a moment for the output."""
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
@@ -185,8 +185,8 @@ async def serve_stdio(
         if watch is not None:
             watch.cancel()
         stop_reading()
-        # At EOF what was asked is still answered (`printf ... | server`); a signal means soon.
-        # A client that does not read what it asked for waits for nothing.
+        # At EOF running calls are still answered (`printf ... | server`); a signal means to end soon.
+        # Do not wait for a client that does not read its answers.
         await duplex.close(_EOF_PATIENCE if ended.is_set() and not gate.is_shut else _SIGNAL_PATIENCE)
         await finish()
         await server.stop()
@@ -263,7 +263,7 @@ class _ReadGate:
 
 
 def _has_ended(descriptor: int) -> bool:
-    """Has the other end of this pipe been closed, whatever is still in it?"""
+    """Whether the other end of this pipe is closed, even if it still holds data."""
     import select
 
     if not hasattr(select, "poll"):
@@ -312,14 +312,14 @@ async def _open_writer(
         transport.set_write_buffer_limits(high=_HIGH_WATER)
 
         async def write(data: bytes) -> None:
-            # Wait before, not after: what is not written yet is not buffered yet.
+            # Wait before writing, so that nothing is buffered.
             await outgoing.drained()
             if not outgoing.closed:
                 transport.write(write_line(data))
                 await outgoing.drained()
 
         async def finish() -> None:
-            # close() flushes what is buffered; a client that never reads must not keep us here.
+            # close() flushes the buffer; a client that never reads must not block it.
             transport.close()
             await outgoing.wait_closed(_SIGNAL_PATIENCE if gate.is_shut else 2.0)
             if not outgoing.closed:

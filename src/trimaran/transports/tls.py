@@ -34,7 +34,7 @@ _HANDSHAKE_SECONDS: Final = 10.0  # from the accept on: a client far away needs 
 _HALF_CLOSED_SECONDS: Final = 1.0  # to finish an answer to a client that has ended its side
 _PIECE: Final = 16 * 1024  # a TLS record; OpenSSL's buffers keep the size of the largest piece they ever held
 _UNASKED_BYTES: Final = 64 * 1024  # of TLS's own messages to a client that does not read: a flood of key updates
-# A record takes 22 bytes more than it carries. One byte in each is nobody's way to write, and costs the processor.
+# A record has 22 bytes of overhead. No real client sends one byte in each, which costs much time.
 _OVERHEAD_RATIO: Final = 8
 _OVERHEAD_BYTES: Final = 64 * 1024
 _MANY_RECORDS: Final = 64
@@ -61,7 +61,7 @@ Stamp = tuple[tuple[int, int, int], ...]
 
 @final
 class Certificates:
-    """What a TLS bind shows to its clients, and asks of them.
+    """The certificate of a TLS bind, and its rules for client certificates.
 
     Args:
         tls: (certificate, key), a mapping with certfile, keyfile, cacertfile, password, or a ready context.
@@ -166,7 +166,7 @@ class Certificates:
         return certificate.not_valid_before_utc, certificate.not_valid_after_utc
 
     def _warn(self) -> None:
-        """Say what works, and yet is wrong. A certificate that is out of date can be replaced while it is served."""
+        """Warn of faults that do not prevent serving. An expired certificate can be replaced meanwhile."""
         good = self._expiry()
         now = datetime.datetime.now(datetime.UTC)
         if good is not None and not good[0] <= now <= good[1]:
@@ -216,7 +216,7 @@ class TlsOwner(Protocol):
     engine: Engine
 
     def converse(self, protocol: str | None) -> asyncio.Protocol:
-        """Who speaks what was chosen by ALPN."""
+        """The protocol class for the ALPN result."""
         ...
 
 
@@ -250,10 +250,10 @@ class TlsConnection(asyncio.Protocol):
         self._outgoing: ssl.MemoryBIO = cast("Any", None)
         self._above: asyncio.Protocol | None = None
         self._has_heard_end = False  # the client's close_notify
-        self._is_over = False  # our own was sent, or the handshake failed: what comes in is not decrypted
+        self._is_over = False  # we have ended, or the handshake failed: further bytes are not decrypted
         self._is_paused = False
         self._unasked = 0
-        self._overhead = 0  # bytes of records beyond what they carry
+        self._overhead = 0  # bytes of records beyond their content
 
     # asyncio's side
 
@@ -372,7 +372,7 @@ class TlsConnection(asyncio.Protocol):
             pass
 
     def _send_unasked(self) -> None:
-        """Send what TLS itself has to say: tickets, answers to key updates."""
+        """Send messages of TLS itself: tickets, answers to key updates."""
         data = self._outgoing.read()
         self._raw.write(data)
         if self._is_paused:
@@ -389,12 +389,12 @@ class TlsConnection(asyncio.Protocol):
         self._raw.close()
 
     def _note_failure(self, why: str) -> None:
-        """Scanners and clients that do not trust us do this all day: count it, and tell who asks for it."""
+        """Count a failed handshake, and log it at DEBUG: scanners cause many."""
         self._listener.engine.tls_failures += 1
         logger.debug("TLS with %s failed: %s", self._raw.get_extra_info("peername"), why)
 
     def _refuse_plain(self, data: bytes) -> None:
-        """No TLS at all. To whoever speaks HTTP it can be told."""
+        """The client does not use TLS. If it speaks HTTP, answer with an explanation."""
         self._is_over = True
         if not data[:1].isalpha():
             self._note_failure("it does not begin with a handshake")
@@ -402,7 +402,7 @@ class TlsConnection(asyncio.Protocol):
             return
         self._note_failure("it is plain HTTP")
         self._raw.write(_PLAIN_REFUSAL)
-        self._raw.write_eof()  # what still comes is dropped, until the client ends or time is up
+        self._raw.write_eof()  # further bytes are dropped until the client ends or time is up
 
     # The transport of the protocol above
 

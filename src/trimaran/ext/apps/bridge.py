@@ -5,7 +5,7 @@
         ...act on it, then bridge.answer(event, result) or bridge.refuse(event, why)
     for message in bridge.outgoing(): post(message)
 
-The states, and what moves between them:
+The states and their transitions:
 
     new      --ui/initialize-->  greeted  --ui/notifications/initialized-->  ready
     ready    --teardown()-->     leaving  --its answer, or close()-->        closed
@@ -215,7 +215,7 @@ class Bridge:
         granted: Iterable[str] = (),
         context: Mapping[str, Json] | None = None,
     ) -> None:
-        """Make one for each view that is shown.
+        """Create one for each open view.
 
         Args:
             tools: The tools of the view's own server, as listed. The view can call no other.
@@ -223,7 +223,7 @@ class Bridge:
             view: The view. Needed if a sandbox proxy loads it: the proxy gets the HTML when it is ready.
             host_info: The name and version the host gives itself.
             capabilities: The requests of views that the host serves; others are refused.
-            granted: The permissions the host grants, of those the view asks for. None unless said.
+            granted: The permissions that the host grants, of those the view asks for; by default none.
             context: The host's theme, locale, displayMode, availableDisplayModes and so on.
         """
         self.server = server
@@ -414,7 +414,7 @@ class Bridge:
     # To the view
 
     def outgoing(self) -> list[dict[str, Json]]:
-        """The messages to post to the frame, in order; each is given out once."""
+        """The messages to post to the frame, in order; each is returned once."""
         out, self._out = self._out, []
         return out
 
@@ -510,7 +510,7 @@ class Bridge:
             raise _Refusal(CODE_INVALID_PARAMS, "tools/call needs a name (text) and arguments (an object)")
         visibility = self._tools.get(name)
         if visibility is None:
-            # Also what another server has: a view knows its own server only.
+            # Also the tools of other servers: a view knows only its own.
             raise _Refusal(CODE_INVALID_PARAMS, f"the view's server has no tool {name[:80]!r}")
         if "app" not in visibility:
             raise _Refusal(DENIED, f"the tool {name[:80]!r} is not for views to call")
@@ -610,7 +610,7 @@ async def forward(bridge: Bridge, request: ViewToolCall | ResourceRead, client: 
         log.warning("a view's request failed: %s", error)
         bridge.refuse(request, "the server cannot be reached", code=CODE_INTERNAL)
     else:
-        # The dialect of views has the results of MCP without what 2026-07-28 wraps around them.
+        # Views get results without the fields that 2026-07-28 adds.
         bridge.answer(request, {k: v for k, v in result.raw.items() if k not in ("resultType", "ttlMs", "cacheScope")})
 
 

@@ -39,7 +39,7 @@ __all__ = ["Apps", "supports_ui"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_NOBODY: Final[frozenset[str]] = frozenset()
+_NO_TOOLS: Final[frozenset[str]] = frozenset()
 
 
 class ViewOptions(AnyResourceOptions, total=False):
@@ -52,7 +52,7 @@ class ViewOptions(AnyResourceOptions, total=False):
 
 
 def supports_ui(ctx: Context | Peer) -> bool:
-    """Can the client of this call show views? If not, say it all in text."""
+    """Whether the client of this call can show views. If not, put everything into the text."""
     peer = ctx.peer if isinstance(ctx, Context) else ctx
     settings = peer.extension(IDENTIFIER)
     types: Any = None if settings is None else settings.get("mimeTypes")
@@ -67,7 +67,7 @@ class Apps:
         self._server: Server | None = None
         self._waiting: list[tuple[str, Callable[..., Any], ResourceOptions]] = []
         self._is_filtering = False
-        self._app_only: tuple[int, frozenset[str]] = (-1, _NOBODY)
+        self._app_only: tuple[int, frozenset[str]] = (-1, _NO_TOOLS)
 
     def attach(self, server: Server) -> None:
         """Offer the views on this server, and tell clients that there are some."""
@@ -167,7 +167,7 @@ class Apps:
         return hidden
 
     def _follow(self) -> None:
-        # Not before there is something to hide: a list that nobody filters is encoded once and served as bytes.
+        # Only when there is something to hide: an unfiltered list is encoded once and served as bytes.
         if not self._is_filtering and self._hidden():
             self._is_filtering = True
             self._attached().middleware("tools/list")(self._filter)

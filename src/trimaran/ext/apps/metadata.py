@@ -1,8 +1,8 @@
 """`_meta.ui`: the declaration of a tool about its view, and of a view about itself.
 
 Two readers of one shape. A server's author hears at once what is wrong (`DeclarationError`). A host must live with what
-a server sent: `ui_of` reads what it can and decides the doubtful case against the view, so that a tool whose visibility
-makes no sense is open to nobody.
+a server sent: `ui_of` reads the valid parts and decides doubtful cases against the view. A tool with an invalid visibility
+can be called by neither the model nor the view.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ Visibility: TypeAlias = Literal["model", "app"]
 _EVERYONE: Final = frozenset({"model", "app"})
 _FLAT_KEY: Final = "ui/resourceUri"  # of the drafts; deprecated, still seen
 _URI: Final = re.compile(r"ui://[!-~]+")
-_URI_LENGTH: Final = 2048  # what everything that handles URIs can take
-# Hosts have rules of their own; this is what all of them must be able to put into a URL.
+_URI_LENGTH: Final = 2048  # a length that all software can handle
+# Hosts have their own rules; all of them can put these characters into a URL.
 _DOMAIN: Final = re.compile(r"[a-z0-9](?:[a-z0-9.\-]{0,251}[a-z0-9])?", re.IGNORECASE)
 
 
@@ -55,7 +55,7 @@ def ui_tool(
     Args:
         resource_uri: The view that shows the tool's results; None for a tool that a view only calls.
         visibility: Who may call it: the model, the app (the view), or both.
-        meta: What else stands in the tool's `_meta`.
+        meta: Other members of the tool's `_meta`.
     """
     if isinstance(visibility, str):
         raise DeclarationError(f"visibility is a list: write visibility=[{visibility!r}]")
@@ -85,7 +85,7 @@ class UiTool(Struct, frozen=True):
 
 
 def ui_of(tool: Tool | Mapping[str, Json]) -> UiTool:
-    """The `_meta.ui` of a listed tool. A part that makes no sense counts as "no": no view, nobody may call it."""
+    """The `_meta.ui` of a listed tool. An invalid part counts as "no": no view, or no caller."""
     meta = as_object(tool.get("_meta") if isinstance(tool, Mapping) else tool.meta) or {}
     ui = meta.get("ui")
     settings = as_object(ui)
@@ -181,5 +181,5 @@ def _permissions(value: object) -> tuple[tuple[str, ...], list[str]]:
         return (), [f"permissions is a mapping, not {type(value).__name__}"]
     unknown = [str(name)[:80] for name in listed if name not in PERMISSIONS]
     problems = [f"there is no permission {name!r}; there are {', '.join(PERMISSIONS)}" for name in unknown]
-    # Asked for by an object. `false` and `null` are no way to ask, whatever a sloppy host makes of them.
+    # Only an object asks for a permission; `false` and `null` do not.
     return tuple(name for name in PERMISSIONS if as_object(listed.get(name)) is not None), problems

@@ -2,7 +2,7 @@
 
 Pure, and used on both sides: a server's declaration is checked with the same eyes as a host's reading of it. A policy
 starts from nothing and gains only origins that were declared and are origins, so that no spelling of a domain can end a
-directive, start another one or stand for a keyword. What does not fit is never passed on.
+directive, start another one or act as a keyword. Invalid sources are never passed on.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Csp(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel")
             "frame-src": " ".join(safe.frame_domains) or "'none'",
             "object-src": "'none'",
             "base-uri": " ".join(safe.base_uri_domains) or "'self'",
-            # Not covered by default-src: without it a form could carry away what connect-src keeps in.
+            # default-src does not cover forms: without this, a form could send out data that connect-src protects.
             "form-action": "'none'",
         }
 

@@ -1,4 +1,4 @@
-"""The host's side: who may call which tool, and a view read from a server, checked before anything shows it.
+"""The host's side: who may call which tool, and the checks of a view before a host shows it.
 
 A view comes from a server that may be hostile, so what cannot be used is refused (`RemoteProtocolError`), and what it asks
 for too much is left out and noted. To show it, put `html` into a sandboxed frame of another origin, with `policy` as its
@@ -90,7 +90,7 @@ async def read_view(
     Args:
         client: The client of the server that listed the tool, and of no other.
         of: The tool, or the URI of the view.
-        listed: The view's entry in `resources/list`, for servers that say there what it needs. The contents win.
+        listed: The view's entry in `resources/list`, for servers that declare its needs there. The contents win.
 
     Raises:
         LocalProtocolError: the tool has no view.
@@ -118,7 +118,7 @@ def view_from(uri: str, contents: Sequence[Any], *, listed: Resource | Mapping[s
     if item.get("mimeType") != MIME_TYPE:
         raise _refused(uri, f"its type is {str(item.get('mimeType'))[:80]!r}; a view has the type {MIME_TYPE!r}")
     html = _html(uri, item)
-    # The contents win as a whole: a mixture of both would be a declaration that nobody has made.
+    # The contents win as a whole: a mixture of both would be nobody's declaration.
     ui = (as_object(item.get("_meta")) or {}).get("ui")
     if ui is None and listed is not None:
         entry = as_object(listed.get("_meta") if isinstance(listed, Mapping) else listed.meta) or {}

@@ -74,7 +74,7 @@ class SkillTampered(SkillRejected):
     def __init__(self, uri: str, reason: Reason, message: str) -> None:
         super().__init__(uri, message)
         self.reason: Reason = reason
-        """What differs: digest, size, frontmatter, unlisted (not part of the entry) or contents (not one file)."""
+        """The difference: digest, size, frontmatter, unlisted (not part of the entry) or contents (not one file)."""
 
 
 @final
@@ -87,7 +87,7 @@ class SkillContent(Struct, frozen=True):
     mime_type: str | None
     """As the server says."""
     origin: str | None
-    """The label of the server it came from: to be shown to a model beside the content."""
+    """The label of its server. Show it to a model beside the content."""
 
     @property
     def text(self) -> str:
@@ -106,13 +106,13 @@ class Skill:
         self.uri: str = entry.uri
         """Of its SKILL.md. With the server it came from, this is what identifies the skill; a name may occur twice."""
         self.frontmatter: Mapping[str, Json] = entry.frontmatter
-        """What its author wrote at the head of SKILL.md. Nothing in it grants a permission."""
+        """The frontmatter of SKILL.md. It grants no permission."""
         self.resources: tuple[SkillResource, ...] | None = None
         """Every file, the SKILL.md included; None for a skill that is made on demand, which this client does not read."""
         if entry.resources != "dynamic":
             self.resources = tuple(entry.resources)
         self.origin: str | None = owner.label
-        """The label that its SkillsClient was given."""
+        """The label of its SkillsClient."""
         self._files = {file.uri: file for file in self.resources or ()}
 
     @property

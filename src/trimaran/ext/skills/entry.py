@@ -1,4 +1,4 @@
-"""What both sides know of a skill: its entry on the wire, the methods' params and results, the rules of names and sizes.
+"""The wire types of skills: entries, params and results of the methods, and the rules of names and sizes.
 
 Pure. An entry is a complete manifest: the frontmatter of a SKILL.md, and every file with its digest and size.
 """
@@ -46,7 +46,7 @@ DIRECTORY_READ: Final = "directoryRead"
 MANIFEST: Final = "SKILL.md"
 MARKDOWN: Final = "text/markdown"
 
-# The extension's own limits: what every host must take. A larger skill may be refused anywhere, so we serve and take none.
+# The extension's own limits, which every host must accept. Hosts may refuse larger skills, so we serve and accept none.
 MOST_FILES: Final = 512
 MOST_BYTES: Final = 16 * 1024 * 1024
 LONGEST_DESCRIPTION: Final = 1024  # by the Agent Skills specification, as the rule of names is

@@ -100,7 +100,7 @@ class File(Struct, frozen=True):
 
 @final
 class Snapshot(Struct, frozen=True):
-    """What there was to serve at one moment."""
+    """The files to serve at one moment."""
 
     skills: dict[str, SkillEntry]
     """By URI, in the order of URIs."""
@@ -120,7 +120,7 @@ class Snapshot(Struct, frozen=True):
 
 @final
 class _Node:
-    """A directory, its files and subdirectories by name, and what in it cannot be served."""
+    """A directory: its files and subdirectories by name, and its problems."""
 
     def __init__(self, path: Path, segments: tuple[str, ...]) -> None:
         self.path = path
@@ -160,7 +160,7 @@ class Folder:
 
         Args:
             strict: Raise DeclarationError for a skill that cannot be served, instead of leaving it out.
-            afresh: Read every file, whatever the file system says.
+            afresh: Read every file, even if its times have not changed.
         """
         top = self._walk()
         stamps = [node.stamps() for node in top.below()]

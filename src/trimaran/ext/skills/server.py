@@ -144,7 +144,7 @@ class Skills:
     # --- the server's resources --------------------------------------------------------------------------------------
 
     def _publish(self, server: Server, before: Snapshot, *, replace: bool = True) -> bool:
-        """Make the server's list of resources follow, and tell who listens."""
+        """Update the server's list of resources, and notify listeners."""
         now = self._snapshot
         changed = now.changed_since(before)
         version = server.resources.version

@@ -2,13 +2,13 @@
 
 A caller with a name has its own limit, in the store (`most_per_caller`). Without one, callers are told apart by the network
 address they come from, an IPv6 network of 64 bits being one; all who come by way of one proxy are one, unless the server was told to
-believe that proxy (`RateLimit(trusted_proxies=...)`). Whoever has no address, as on stdio, shares one place.
+trust that proxy (`RateLimit(trusted_proxies=...)`). Callers without an address, as on stdio, share one place.
 
 A place has room for `most_per_caller` bodies at work in this process, and all of them together for ten times that. Where a
 place is full, its task that has waited longest for an answer of its client gives way: it fails, with the reason. Where all
 is full, that of the place which has most. A body that works never gives way; if none waits, the newcomer is refused.
 
-That there is no room is said once in the log, and once when it is over; `/readyz` says so meanwhile.
+The log has one line when there is no room, and one when there is room again; `/readyz` reports it meanwhile.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class AnonymousLimits:
             raise ProtocolError.internal_error(
                 f"{most} tasks of anonymous callers are at work already; wait until some are done", status=503
             )
-        self.drop(victim)  # at once: the next one who comes must choose another
+        self.drop(victim)  # at once: the next caller must choose another
         return victim
 
     def _held(self, place: str) -> int:

@@ -10,11 +10,11 @@ the task first, and who comes second does nothing.
 
 - A task is on the docket after its record is durable. If the docket cannot take it, the client hears so and there is no task; if
   the server dies in between, whoever finds the task puts it there.
-- A docket with `most_waiting` ids on it refuses what is new, with 503. What a client was promised before is never refused.
+- A docket with `most_waiting` ids refuses new tasks with 503. A task that a client has already is never refused.
 - A body is not retried by the docket. A task whose worker died is found by any process when its lease is over, and put on the
   docket again, or failed with the reason (see `scheduler.py`); so a worker never runs more than its `concurrency`.
 
-Messages of a docket are pickles. Who can write to that Redis can run code in the workers: keep it to yourself.
+Messages of a docket are pickles. Anyone who can write to that Redis can run code in the workers: protect it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["Docket"]
 
 _JOB: Final = "run_task"
-# A record that was made and handed over has been written twice. Any other has waited before, for us or for its worker.
+# A new record that was put on the docket has been written twice. Any other has waited before.
 _FRESH: Final = 2
 _HEARTBEAT: Final = 2.0
 # Seconds between two tries to reach a store that is away: doubled from the first to the second.
@@ -79,8 +79,8 @@ class Docket:
     """A queue between a server, which puts tasks on it, and workers, which run them.
 
     Args:
-        url: the Redis of the docket; the server's store, if not given.
-        name: what its keys there begin with. Servers and workers have the same.
+        url: the Redis of the docket; by default the server's store.
+        name: the prefix of its keys. Servers and workers must use the same.
         most_waiting: tasks that may wait for a worker; more are refused, with 503.
         redelivery: seconds after which a task that was delivered to a worker which died is delivered to another.
     """
@@ -213,7 +213,7 @@ class Docket:
             if self._closed:
                 raise StoreClosed("the server has stopped, and with it its docket")
             if self._queue is None:
-                # Nothing is kept of a finished job: its result is in the record.
+                # A finished job leaves nothing: its result is in the record.
                 queue: Queue = self._library.Docket(
                     name=self.name,
                     url=self.where(),
@@ -338,7 +338,7 @@ class Docket:
                         await redis.xdel(stream, id)
 
     async def _watch(self, queue: Queue, worker: Worker) -> None:
-        """See that the docket's worker is not kept from its work.
+        """Keep the docket's worker able to work.
 
         When it loses Redis, it takes nothing more until all that it has begun has ended, which may be hours. So it is told that
         this has happened; the bodies go on, and still count.
@@ -380,7 +380,7 @@ class Docket:
             pause = min(2 * pause, _PAUSES[1])
 
     async def _is_handed(self, tasks: Tasks, id: str) -> bool:
-        """So it is when what ran it in this process has lost it, but not yet ended."""
+        """Whether the task is on the docket again: a body of this process has lost it, and has not ended yet."""
         record = await tasks.records.tasks.get(id)
         return record is not None and not record.is_terminal and record.worker == HANDED
 

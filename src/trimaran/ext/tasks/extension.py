@@ -109,9 +109,9 @@ class Tasks:
     """Tasks for a server's long-running tools, and for the host's own work (R73-R81).
 
     Args:
-        ttl: seconds a task is promised to be kept, from its beginning; None without end.
+        ttl: seconds that a task is kept, from its beginning; None without end.
         poll: seconds a client should let pass between two looks.
-        most_per_caller: how many tasks of one caller are kept.
+        most_per_caller: the most tasks of one caller.
         lease: seconds after which a task whose process is gone, or has lost the store, may be taken by another.
         runner: takes tasks to be run by another process; None runs them in this one.
     """
@@ -228,14 +228,14 @@ class Tasks:
             return await call_next(call)
         assert entry is not None
         if owner_text(call.principal) != owner_text(call.principal):
-            # It would be a task that nobody can ever look at.
+            # No caller could ever read such a task.
             if wish is None and support != "required":
                 return await call_next(call)
             raise ProtocolError.internal_error(
                 "tasks need a caller that can be known again: the principal its authenticator gives has no subject"
             )
         ttl_ms = wish.ttl if wish is not None else None
-        # A client that asks for a task gets one, however quick the body is.
+        # A client that asks for a task gets one, even if the body is quick.
         at_once = support != "on_detach" or wish is not None
         if at_once and self.runner is not None and self.records.is_shared:
             draft = self._draft(call, entry, ttl_ms, is_handed=True)
@@ -416,7 +416,7 @@ class Tasks:
                             asking[key].add_done_callback(lambda _: bell.set())
                     for task in asking.values():
                         if task.done() and not task.cancelled():
-                            task.result()  # raise its error here: nobody else would
+                            task.result()  # raises its error
                     if self._scheduler.closings != closings:
                         raise ProtocolError.internal_error("the server stops; ask again for the result", status=503)
                     self._look_after(record)
@@ -471,7 +471,7 @@ class Tasks:
             reply = JournalReply.raised(error)  # the body's to deal with, as on a plain call
         except (Disconnected, TimedOut):
             return  # this client cannot be asked; another one that waits may be
-        # The client has answered, and will not do so again: it is kept until it can be written.
+        # The client does not answer twice: retry until the answer is stored.
         while True:
             try:
                 await self._answer(id, {key: reply})
@@ -484,7 +484,7 @@ class Tasks:
                 if reply.code is not None:
                     raise
                 if error.code == CODE_INVALID_PARAMS:
-                    reply = JournalReply.raised(error)  # that it cannot be kept is an answer too
+                    reply = JournalReply.raised(error)  # an answer that cannot be stored fails the question
                 else:
                     await asyncio.sleep(0.05)
 
@@ -547,17 +547,17 @@ class Tasks:
     # --- for the host (R78)
 
     async def begin(self, name: str, *, owner: object = None, session: object = None, ttl: float | None = None) -> str:
-        """Begin a task whose work is done elsewhere; its id.
+        """Begin a task whose work is done elsewhere. Returns its id.
 
         Args:
-            name: what it is.
+            name: the name of the task.
             owner: the principal that may see it, `ctx.auth` in a tool.
             session: a legacy session, or its id (`ctx.session_id`). Its client hears of the task; if the client is anonymous,
-                the task belongs to the session. With neither owner nor session, whoever knows the id may see it.
+                the task belongs to the session. With neither owner nor session, anyone with the id may see it.
             ttl: seconds it is kept.
 
         Raises:
-            ConfigError: nobody could ever see it.
+            ConfigError: no caller could ever see it.
         """
         check_seconds("ttl", ttl)
         key, session_id = await self._place(owner, session)
@@ -571,9 +571,9 @@ class Tasks:
         return (await self._scheduler.begin_for_host(draft)).id
 
     async def _place(self, owner: object, session: object) -> tuple[str, str]:
-        """Whose a task of the host is, and the session that hears of it; both as text."""
+        """The owner of a host's task, and the session to notify; both as text."""
         key = owner_text(owner)
-        if key != owner_text(owner):  # equal to nobody, not even to itself when it comes again
+        if key != owner_text(owner):  # the text differs each time, so no later caller could match it
             raise ConfigError(
                 f"owner={type(owner).__name__} can be matched by nobody, so nobody could see the task: pass the principal "
                 "of the caller, ctx.auth, which has a subject; for an anonymous caller pass session=ctx.session_id"
@@ -591,7 +591,7 @@ class Tasks:
         return key, known.id
 
     async def get(self, id: str) -> TaskRecord:
-        """The state of a task, whoever owns it."""
+        """The state of a task of any owner."""
         with store_errors():
             await self.records.ready()
             return await self.records.get(id)
@@ -603,11 +603,11 @@ class Tasks:
         return await self._end_for_host(id, "completed", result=data)
 
     async def fail(self, id: str, reason: str) -> bool:
-        """It failed, for this reason."""
+        """Fail a task with this reason."""
         return await self._end_for_host(id, "failed", reason, error=ProtocolError.internal_error(reason))
 
     async def cancel(self, id: str, reason: str | None = None) -> bool:
-        """It is not wanted any more."""
+        """Cancel a task."""
         return await self._end_for_host(id, "cancelled", reason)
 
     async def _end_for_host(self, id: str, status: Any, message: str | None = None, **changes: Any) -> bool:
@@ -617,7 +617,7 @@ class Tasks:
             return await self._end(id, status, message, **changes) is not None
 
     async def count(self) -> int:
-        """How many tasks are kept."""
+        """The number of tasks."""
         with store_errors():
             await self.records.ready()
             return await self.records.tasks.count()

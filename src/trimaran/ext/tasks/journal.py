@@ -1,8 +1,8 @@
 """The questions and steps of a resumable task, kept in its record, so that its body can run again after a crash.
 
-    begun      steps whose effect may have begun, and of which nothing more is known
-    steps      what became of those that ended: a result, or what they raised
-    asked      every question, by key, with a digest of what it said
+    begun      steps that may have begun, with an unknown outcome
+    steps      the outcome of steps that ended: a result or an exception
+    asked      every question, by key, with a digest of its content
     answers    the client's answers to them, by the same key
 
 A step is written into `begun` before it runs and moves to `steps` when it has. So a body that runs again meets the results of

@@ -115,7 +115,7 @@ def _common(record: TaskRecord) -> dict[str, Any]:
 
 
 def modern_form(record: TaskRecord, *, details: bool) -> dict[str, Any]:
-    """A task in the words of the extension; with details, what its status brings along."""
+    """A task as the extension has it; with details, the fields of its status."""
     fields = {**_common(record), "ttlMs": record.ttl_ms, "pollIntervalMs": record.poll_ms}
     if not details:
         return fields

@@ -138,7 +138,7 @@ class TaskRecords:
             return await self.tasks.create(draft, most=most)
         except StoreFull as full:
             if full.limit is None:
-                raise  # the database has no room: to throw away what callers have yet to fetch would not make any
+                raise  # the database has no room, and dropping results of callers would not help
             last = full
         # First tasks of the caller; tasks without an owner only if the store itself is full.
         for owner in dict.fromkeys((draft.owner, "")):
@@ -171,21 +171,21 @@ class TaskRecords:
         )
 
     async def get(self, id: str) -> TaskRecord:
-        """The task with this id, whoever owns it."""
+        """The task with this id, of any owner."""
         record = await self.tasks.get(id) if is_task_id(id) else None
         if record is None:
             raise unknown(id)
         return record
 
     async def find(self, id: str, owner: str) -> TaskRecord:
-        """The task of this id, if it is this owner's; -32602 otherwise, whatever the reason (R80, R102)."""
+        """The task of this id, if it is this owner's; otherwise -32602, for every reason (R80, R102)."""
         record = await self.get(id)
         if record.owner != owner:
             raise unknown(id)
         return record
 
     async def page(self, owner: str, cursor: str | None, limit: int) -> TasksPage:
-        """An owner's tasks, oldest first. Tasks without an owner are listed to nobody."""
+        """An owner's tasks, oldest first. Tasks without an owner are in no list."""
         if cursor is not None:
             _, id = read_cursor(cursor)
             try:
@@ -246,7 +246,7 @@ class TaskRecords:
         )
 
     async def change(self, id: str, make: Callable[[TaskRecord], TaskRecord | None]) -> TaskRecord | None:
-        """Change a task, whoever runs it; None if it has ended or is gone. `make` returns None for no change."""
+        """Change a task, in any process; None if it has ended or is gone. `make` returns None for no change."""
         for _ in range(TRIES):
             record = await self.tasks.get(id)
             if record is None or record.is_terminal:
@@ -264,9 +264,9 @@ class TaskRecords:
     # --- telling
 
     async def tell(self, record: TaskRecord) -> None:
-        """A record has changed: say so to all who care, in whatever process.
+        """Announce a changed record to this process and the others.
 
-        Its session first: whoever hears the news may make the next change.
+        Its session first: a receiver of the announcement may make the next change.
         """
         server = self.server
         if server is not None and record.session and server.sessions is not None:
@@ -276,7 +276,7 @@ class TaskRecords:
                     session.send(STATUS, legacy_form(record))
             except StoreError as error:
                 logger.info("a session was not told of its task: %s", error)
-            except Exception as error:  # it has changed all the same, and whoever changed it goes on
+            except Exception as error:  # the change is written, so its author goes on
                 incident("telling a session of its task", error)
         self.ring(record.id)
         if server is not None:
@@ -328,7 +328,7 @@ class TaskRecords:
             await asyncio.wait(errands)
 
     def undo(self, id: str, seconds: float) -> None:
-        """Take back a task that nobody was told of, for as long as that can make a difference."""
+        """Delete a task that no client knows; retry while that can matter."""
         if len(self._undone) >= _MOST_UNDONE:
             return
         self._undone[id] = time.monotonic() + seconds
@@ -337,7 +337,7 @@ class TaskRecords:
             self.spawn(self._undo())
 
     async def _undo(self) -> None:
-        # One after the other, whatever their number: a store that comes back has other things to do.
+        # One after the other: a store that comes back must not be flooded.
         try:
             while self._undone:
                 id, deadline = next(iter(self._undone.items()))

@@ -63,7 +63,7 @@ class TaskRun:
     starts = 1
     """How often the body has begun, this time included, since it last got further."""
     worker: str = ""
-    """Whose the lease is: a name for this run alone."""
+    """The holder of the lease: a name for this run alone."""
     renewed: float = 0.0
     """When the lease was last asked for, by our clock: it lasts at least from then."""
     is_ours: bool = True
@@ -97,7 +97,7 @@ class TaskRun:
         """Whether the time to live ends the task even while it works."""
         self.place = place
         """Where an anonymous call came from."""
-        # The request's own exchange ends with its answer; what goes on has one to itself.
+        # The request's own exchange ends with its answer, so the task has another.
         self.call: IncomingCall = copy.copy(call)
         self.voice: TaskVoice = TaskVoice(inner, self, is_modern=call.modern)
         self.exchange: Exchange = Exchange(self.call, TaskSink(call.session), self.voice)
@@ -117,14 +117,14 @@ class TaskRun:
         return self._read[1]
 
     async def become_task(self) -> None:
-        """From here on it is a task."""
+        """Create the record: from here on the call is a task."""
         async with self._lock:
             if self.record is None:
                 assert self._draft is not None
                 if self._is_given_up():
                     raise Disconnected("the call is over; it cannot become a task any more")
                 await self._scheduler.create(self, self._draft(self))
-                if self._is_given_up():  # a body that cannot be stopped did this: nobody would end it
+                if self._is_given_up():  # by a body that ignores cancellation: nothing would end the task
                     self._scheduler.take_back(self)
                     raise Disconnected("the call is over; it cannot become a task any more")
                 self.exchange.sink = TaskSink(self.call.session)  # the request's own may be gone with its client
@@ -150,7 +150,7 @@ class TaskRun:
         return asyncio.get_running_loop().call_later(left, end)
 
     async def fail(self, reason: str) -> None:
-        """End it from outside, whatever it does, and stop the body."""
+        """End it from outside, and stop the body."""
         record = self.record
         if record is None or not self.is_ours or self.is_ending:
             return
@@ -165,7 +165,7 @@ class TaskRun:
         self.lose()
 
     async def write(self, make: Make, *, is_told: bool = True) -> TaskRecord:
-        """Change the task, however long that takes; the record as it is then.
+        """Change the task, and retry as long as necessary. Returns the new record.
 
         Raises:
             Lost: it is not ours any more, and nothing was written.
@@ -184,7 +184,7 @@ class TaskRun:
                     pause = min(2.0, 2 * pause)
 
     async def _write(self, make: Make, is_told: bool, is_unsure: bool) -> TaskRecord:
-        """`is_unsure`: it may have been written before, and nobody told of it."""
+        """`is_unsure`: an earlier attempt may have written it without an announcement."""
         while True:
             if not self.is_ours:
                 raise TaskLost("the task is over, or another process has it; nothing more can be said for it here")
@@ -222,7 +222,7 @@ class TaskRun:
     # --- the lease
 
     async def renew(self, seconds: float) -> bool:
-        """Keep the lease; is there a reason to look at the record again?
+        """Renew the lease. Returns whether the record should be read again.
 
         Raises:
             StoreUnavailable: The lease may run out.
@@ -250,7 +250,7 @@ class TaskRun:
         self.voice.let_go()
 
     async def hold(self, exchange: Exchange) -> None:
-        """Let only those pass who may begin something new for the task. The others are about to be cancelled."""
+        """Pass only if the task may begin something new; otherwise the body is about to be cancelled."""
         if self.is_ours and not self.is_leaving:
             return
         if exchange.loop is None:  # a thread would wait for ever
@@ -261,7 +261,7 @@ class TaskRun:
 
     def begin(self) -> asyncio.Task[Any]:
         self.body = asyncio.ensure_future(self._run())
-        self.body.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be waiting
+        self.body.add_done_callback(lambda done: done.cancelled() or done.exception())  # mark it as retrieved
         self.exchange.task = self.body
         return self.body
 
@@ -396,7 +396,7 @@ class TaskRun:
 
     async def _leave(self, id: str) -> None:
         self.is_leaving = True
-        # If a step were cut short, nobody would know whether it was done.
+        # A step that is cut short has an unknown outcome.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_HELD_SECONDS):
                 await self.voice.is_quiet.wait()

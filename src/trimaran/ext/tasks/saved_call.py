@@ -72,7 +72,7 @@ def read_extra(data: bytes) -> RunnerNotes:
 
 
 def started(record: TaskRecord, starts: int) -> TaskRecord:
-    """A record whose body has begun so often."""
+    """The record with the number of starts."""
     extra = read_extra(record.extra)
     return record if extra.starts == starts else replace(record, extra=write_extra(replace(extra, starts=starts)))
 

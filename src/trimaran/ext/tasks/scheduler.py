@@ -1,4 +1,4 @@
-"""The bodies that run in this process, their leases, and the tasks that nobody runs.
+"""The bodies that run in this process, their leases, and the search for abandoned tasks.
 
 **Leases.** In a shared store a task runs under a lease. All leases are renewed together, after each third of their length. A
 process that cannot renew cancels its bodies when three quarters of the lease are over, by its own clock from before the
@@ -70,9 +70,9 @@ class Runner(Protocol):
     """Takes tasks that another process runs by calling `Tasks.run_record`."""
 
     async def begin(self, record: TaskRecord) -> None:
-        """Take a task that nobody runs.
+        """Take an abandoned task.
 
-        The same task may come again, if nobody ran it or its process ended; `f"{record.id}:{record.stamp}"` differs then.
+        The same task may come again, if it was not run or its process ended; then `f"{record.id}:{record.stamp}"` differs.
         Running it once too often is harmless.
         """
         ...
@@ -508,7 +508,7 @@ class Scheduler:
 
 
 def _was_never_claimed(record: TaskRecord) -> bool:
-    """Whether nobody has ever claimed the task: a claim changes the stamp."""
+    """Whether the task was never claimed: a claim changes the stamp."""
     return not record.worker and record.stamp <= 1
 
 

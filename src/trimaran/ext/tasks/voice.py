@@ -1,4 +1,4 @@
-"""How a task speaks while nobody holds a request open for it: not at all, except to ask.
+"""The voice of a task without an open request: it is silent, except for questions.
 
 A question parks the task as `input_required` until its answer is in the record: brought by `tasks/update` (2026-07-28), or by
 somebody who came for the result and could be asked (2025-11-25), in whatever process. Progress becomes the status message.
@@ -91,7 +91,7 @@ class TaskVoice:
         return bool(self._waiting)
 
     async def detach(self) -> None:
-        """From here on nobody waits for the answer on the request itself."""
+        """From here on the request itself does not wait for the answer."""
         await self._run.become_task()
         if not self.detached.done():
             self.detached.set_result(None)
@@ -283,7 +283,7 @@ class TaskVoice:
 
         def done(record: TaskRecord, reply: JournalReply) -> TaskRecord:
             journal = _done(work.journal_of(record), key, reply)
-            work.starts = 1  # it got further than ever, so whatever ended its processes was not this
+            work.starts = 1  # it got further than before, so this step did not end its processes
             return work.records.moved(started(record, 1), journal=write_journal(journal))
 
         try:
