@@ -1,4 +1,4 @@
-"""The host hull: what turns a model into an agent that may use tools. Configuration, permissions, one catalog of many servers.
+"""The host: configuration, permissions, and one catalog of many servers, for a program that lets a model use tools.
 
 Importing this loads nothing: each name is resolved when it is first used.
 """

@@ -1,7 +1,7 @@
 """Approve calls of tools, questions of servers, and servers' use of our model.
 
 The rules decide (`permissions/`), a person answers where the rules say ask (`consent.py`), and the audit log records both.
-Only a yes allows anything: no answer, a late answer, nobody to ask and a person who left all deny.
+Only a yes allows anything. No answer, a late answer, no person to ask, and a person who left all deny.
 
 An answer is about one server. If another server takes its name before the answer comes, the answer allows nothing. A person
 is asked to visit web pages only, because other kinds of URL may start any program.
@@ -36,7 +36,7 @@ _WEB: Final = re.compile(r"https?://[^\s/?#\\]", re.IGNORECASE)
 
 
 class PermissionDenied(Error):
-    """A call was not made: a rule forbids it, a person said no, or nobody could be asked. The message is for the model."""
+    """A call was not made: a rule forbids it, a person refused, or there was no person to ask. The message is for the model."""
 
     kind = "permission_denied"
 
@@ -71,7 +71,7 @@ class Approvals:
         self._sampling: dict[str, bool] = {}
         """A person's "always" answers to servers that want to use our model."""
         self._replaced: dict[str, int] = {}
-        """How often each name was given up. A change while a question is open means that its server is gone."""
+        """The number of times that each name was freed. A change while a question is open means that its server is gone."""
         self._lost: dict[str, ConsentLost] = {}
         """For each server, the last of its questions whose person left."""
 
@@ -91,7 +91,7 @@ class Approvals:
 
         Raises:
             PermissionDenied: it may not.
-            ConsentLost: whoever was asked left.
+            ConsentLost: the person left before answering.
             LocalProtocolError: another server took the name while a person was asked.
         """
         decision = self._decide(act, arguments, approved=approved)
@@ -104,7 +104,7 @@ class Approvals:
                 act.server,
                 f"Call {act.name}?",
                 tool=act.name,
-                arguments=copy.deepcopy(arguments),  # a dialog cannot change what is sent
+                arguments=copy.deepcopy(arguments),  # a dialog must not change the sent arguments
                 decision=decision,
                 request=tool,
             )
@@ -152,7 +152,7 @@ class Approvals:
         return self._gate.settle(decision, answer, arguments, pattern=question.pattern)
 
     def forget(self, server: str) -> None:
-        """Forget what was allowed for good under this name, since another server may take it. Denials stand."""
+        """Forget the standing permissions under this name, since another server may take it. Denials stay."""
         self._replaced[server] = self._replaced.get(server, 0) + 1
         self._lost.pop(server, None)
         self._gate.standing.forget(server, action="allow")
@@ -258,6 +258,6 @@ def _is_web(url: str) -> bool:
     if _WEB.match(url) is None or not url.isprintable():
         return False
     try:
-        return bool(urlsplit(url).hostname)  # the person must see whose page it is
+        return bool(urlsplit(url).hostname)  # the person must see the host of the page
     except ValueError:
         return False

@@ -39,7 +39,7 @@ __all__ = ["CAP", "MOST_WAITING", "ConsentBridge", "ConsentLost", "Question", "Q
 log: Final = logging.getLogger("trimaran.host")
 
 CAP: Final = 300.0  # R259: seconds until a question counts as declined
-MOST_WAITING: Final = 64  # R259: questions without an answer, shown or not
+MOST_WAITING: Final = 64  # R259: questions without an answer
 _LAST_WORDS: Final = 2.0  # seconds for a dialog to put its things away
 
 Kind: TypeAlias = Literal["elicit", "url", "permission", "sampling"]
@@ -99,7 +99,7 @@ class Question:
         self.pattern: str = ""
         """The rule of an "always", if it is about more than this tool."""
         self.note: str = ""
-        """Why nobody answered, if nobody did."""
+        """Why there was no answer, if there was none."""
         self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def __repr__(self) -> str:
@@ -107,9 +107,9 @@ class Question:
 
     @property
     def host(self) -> str:
-        """The host of the page to visit: what to look at before saying yes. Punycode stays as it is."""
+        """The host of the page to visit, for the person's decision. Punycode stays as it is."""
         try:
-            # To a browser "\\" is "/": what follows it is no part of the host, whatever "@" comes later.
+            # A browser reads "\\" as "/": the text after it is not part of the host, even if "@" follows.
             return urlsplit((self.url or "").replace("\\", "/")).netloc.rpartition("@")[2]
         except ValueError:
             return ""
@@ -208,14 +208,14 @@ class Question:
     # --- for the bridge ----------------------------------------------------------------------------------------------
 
     def refuse(self, note: str) -> None:
-        """Decline because nobody answered; `note` says why."""
+        """Decline because there was no answer; `note` says why."""
         if self.decline():
             self.note = note
 
     def fail(self, error: Error) -> None:
         if self.is_open:
             self._future.set_exception(error)
-            self._future.exception()  # marks it as retrieved, since nobody may be waiting any more
+            self._future.exception()  # mark it as retrieved
 
     async def answered(self) -> None:
         """Wait for the answer. Cancelling the wait withdraws the question."""
@@ -391,7 +391,7 @@ class ConsentBridge:
             work.cancel()
             await asyncio.wait((work,), timeout=_LAST_WORDS)
             if work.done() and not work.cancelled():
-                work.exception()  # logged above, or nobody waits for it any more
+                work.exception()  # logged above, or not needed any more
 
     async def close(self) -> None:
         """Fail all open questions, end the subscriber, and take no more questions."""

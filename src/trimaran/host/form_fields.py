@@ -1,4 +1,4 @@
-"""Forms: from the flat schema of a question to fields a person fills in, and from what they typed to the answer.
+"""Forms: from the flat schema of a question to fields for a person, and from the typed texts to the answer.
 
     form = Form(question.schema)
     content, problems = form.read({"nights": "3", "power": True})
@@ -35,7 +35,7 @@ Typed: TypeAlias = str | bool | list[str]
 _EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S+")
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
-# format -> what is expected, and what it is called where something else came
+# format -> the hint, and the words for an error
 _FORMATS: Final = {
     "email": ("e-mail address", "an e-mail address such as ada@example.org"),
     "uri": ("URL", "a URL such as https://example.org/"),
@@ -44,9 +44,9 @@ _FORMATS: Final = {
 }
 _WORDS: Final[dict[Kind, str]] = {"integer": "whole number", "number": "number", "boolean": "yes or no"}
 _NEEDED: Final = "an answer is needed here"
-_MOST_CHOICES: Final = 1000  # nobody looks through more; what is typed is still judged by the schema
+_MOST_CHOICES: Final = 1000  # no person reads more; the schema still checks the typed text
 _MOST_STEPS: Final = 16  # from one reference to the next
-_MOST_INTEGER: Final = 2**63  # what every JSON reader can take
+_MOST_INTEGER: Final = 2**63  # every JSON reader can read smaller ones
 
 
 class InvalidAnswer(ValueError):
@@ -55,10 +55,10 @@ class InvalidAnswer(ValueError):
 
 @final
 class Field:
-    """One field of a form: how it is shown, and what a typed text means in it.
+    """One field of a form: its labels, and the meaning of a typed text.
 
-    Title, description, hint and the titles of choices can be shown as they are; the name and the values are the server's
-    own, whatever characters they hold.
+    Title, description, hint and the titles of choices are safe to show; the name and the values are the server's
+    own and may have any characters.
     """
 
     def __init__(self, name: str, schema: Mapping[str, Json], *, is_required: bool = False) -> None:
@@ -74,7 +74,7 @@ class Field:
         self.has_default: Final = "default" in schema
         self.default: Final[Any] = schema.get("default")
         self.hint: Final = _hint(schema, self.kind)
-        """What is expected, in a few words: `whole number, 1 to 14`."""
+        """The expected value, in a few words: `whole number, 1 to 14`."""
 
     def __repr__(self) -> str:
         return f"<Field {self.name!r}: {self.hint}{', required' if self.required else ''}>"
@@ -92,7 +92,7 @@ class Field:
         return safe(default if isinstance(default, str) else _json(default))
 
     def is_empty(self, typed: Typed | None) -> bool:
-        """Was nothing said? A text or a list that held a default, and was emptied, says something."""
+        """Whether the field is empty. A text or list that had a default and was emptied is not."""
         if isinstance(typed, str):
             return not typed.strip() and not (self.kind == "text" and isinstance(self.default, str) and self.default)
         if isinstance(typed, list):
@@ -186,7 +186,7 @@ class Form:
     """The fields of a flat object schema, in their order.
 
     Args:
-        schema: As the server sent it; what is no object schema is a form without fields.
+        schema: As the server sent it. Anything but an object schema is a form without fields.
     """
 
     def __init__(self, schema: object) -> None:
@@ -210,7 +210,7 @@ class Form:
         return f"<Form: {', '.join(field.name for field in self.fields) or 'no fields'}>"
 
     def read(self, texts: Mapping[str, Typed]) -> tuple[dict[str, Json], dict[str, str]]:
-        """The answer, and what is wrong with it: a sentence for each field's name, and "" for the form as a whole.
+        """The answer, and its problems: a sentence by field name, and "" for the form as a whole.
 
         A field that is not there, or is empty and may be, is left out of the answer; its default, if it has one, holds then.
         """
@@ -229,7 +229,7 @@ class Form:
         return content, problems or self._judge(content)
 
     def _judge(self, content: Mapping[str, Json]) -> dict[str, str]:
-        """What only the whole form knows: references, conditions, fields it wants and does not declare."""
+        """Problems of the form as a whole: references, conditions, required fields that it does not declare."""
         if not self.schema:
             return {}
         try:
@@ -261,7 +261,7 @@ class Form:
 
 
 def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A field's schema with what it refers to in its place: a form is flat, but generators write an enum once and point."""
+    """A field's schema with its references resolved: a form is flat, but generators refer to an enum."""
     resolved: Mapping[str, Any] = schema
     for _ in range(_MOST_STEPS):
         if not isinstance(reference := resolved.get("$ref"), str):
@@ -269,7 +269,7 @@ def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str
         target: Any = target_of(reference, root)
         if not isinstance(target, Mapping):
             return schema
-        # Not its default: `Question.accept` fills in what stands in the form itself.
+        # Not its default: `Question.accept` fills in the defaults of the form itself.
         known = {key: value for key, value in cast("Mapping[str, Any]", target).items() if key != "default"}
         resolved = {**known, **{key: value for key, value in resolved.items() if key != "$ref"}}
     items: Any = resolved.get("items")
@@ -347,7 +347,7 @@ def _range(schema: Mapping[str, Any], low: str, high: str, unit: str = "") -> st
 
 
 def _plain(bound: Any) -> str:
-    """A bound as a word; nothing for what is no number, or too long for one."""
+    """A bound as a word; empty if it is no number, or too long."""
     if isinstance(bound, bool) or not isinstance(bound, (int, float)) or abs(bound) > _MOST_INTEGER:
         return ""
     return str(bound)
@@ -357,7 +357,7 @@ def _plain(bound: Any) -> str:
 
 
 def _number(text: str, wanted: str, *, is_whole: bool = False) -> int | float:
-    """What is whole stays so: a float would lose digits. `3.0` is whole, as JSON Schema has it."""
+    """An integer if the text is a whole number, since a float would lose digits. `3.0` is whole, as in JSON Schema."""
     try:
         value = _whole_or_not(text)
     except ValueError:
@@ -416,7 +416,7 @@ def _json(value: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A server's value as a word, be it what it may."""
+    """Any value of a server as a word."""
     try:
         return str(value)
     except (ValueError, RecursionError):

@@ -130,7 +130,7 @@ class Host:
         on_question: Called with each question; see `ConsentBridge`.
         on_sample: Called with (server, Sampling) after a person allows it; returns the text, or a CreateMessageResult. Make
             it a coroutine function, unless it is quick.
-        auto_allow: When nobody can be asked, allow instead of deny (R245): calls, and the use of our model. Dangerous.
+        auto_allow: Without a person to ask, allow instead of deny (R245): calls, and the use of our model. Dangerous.
         separator: The text between server and tool in the catalog's names, as in `github:search`. None uses the names for
             providers, `mcp__github__search`.
         limits: The largest result that is passed on. A configured server's `output_limit` replaces its bytes.
@@ -312,7 +312,7 @@ class Host:
         for name in names:
             server = self._servers[name]
             if server.reason != UNTRUSTED:
-                continue  # a person disabled it meanwhile
+                continue  # a person has disabled it
             server.reason = ""
             if self._is_open and not self._environment.no_servers:
                 self._begin(name)
@@ -997,7 +997,7 @@ class Host:
         the arguments are no object, a rule or a person refuses, the server fails or is too slow.
 
         Args:
-            reply: What the provider's library returned, or its JSON; the whole response or its message.
+            reply: The object of the provider's library, or its JSON; the whole response or its message.
             format: The format of the reply; None detects it.
             timeout: Seconds for each call, as for `call`.
             media: For "openai": add a user message with the pictures, sounds and PDF files of the results. For models that
@@ -1142,7 +1142,7 @@ def _guessed(listed: _CatalogTool, arguments: Mapping[str, Any]) -> Mapping[str,
 
 
 def _object(name: str, arguments: Any) -> dict[str, Any]:
-    """A copy of the arguments as plain JSON, so that the host sends exactly what the rules decided about."""
+    """A copy of the arguments as plain JSON, so that the host sends exactly those that the rules have checked."""
     if arguments is None:
         return {}
     if not isinstance(arguments, Mapping):

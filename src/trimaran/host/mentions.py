@@ -35,7 +35,7 @@ __all__ = ["Expansion", "Mention", "Mentions", "ResourceUnknown", "TemplateArity
 
 log: Final = logging.getLogger("trimaran.host")
 
-# What may be a mention of a server that is not there; those that are there are looked for by their names.
+# A possible mention of an unknown server; known servers are found by their names.
 _ANY_SERVER: Final = r"[A-Za-z0-9_-]{1,64}"
 _NAME: Final = re.compile(r"[^\s@]+")
 _WORD: Final = re.compile(r"""[ \t]+(?:"([^"\n]*)"|'([^'\n]*)'|(\S+))""")
@@ -44,8 +44,8 @@ _PUNCTUATION: Final = ".,;:!?)]}>'\""
 _MOST: Final = 50  # mentions in one message
 _MOST_PAGES: Final = 200
 _PATIENCE: Final = 30.0  # seconds for a server's lists
-_SOON: Final = 5.0  # seconds for a completion: whoever types has gone on by then
-_MOST_COMPLETIONS: Final = 100  # what the specification lets a server send
+_SOON: Final = 5.0  # seconds for a completion: by then a person types on
+_MOST_COMPLETIONS: Final = 100  # the limit of the specification
 
 
 class ResourceUnknown(Error):
@@ -55,7 +55,7 @@ class ResourceUnknown(Error):
 
 
 class TemplateArity(Error):
-    """A template was given more or fewer words than it has placeholders. Nothing was sent."""
+    """A template got more or fewer words than it has placeholders. Nothing was sent."""
 
     kind = "resource_template_arity"
 
@@ -362,7 +362,7 @@ async def _templates(client: Client) -> list[tuple[ResourceTemplate, UriTemplate
         try:
             templates.append((listed_template, UriTemplate(listed_template.uri_template)))
         except DeclarationError:
-            continue  # what cannot be filled in cannot be mentioned
+            continue  # it cannot be filled in, so it cannot be mentioned
     return templates
 
 
@@ -373,7 +373,7 @@ def _expand(template: UriTemplate, words: Sequence[str]) -> str:
 
 
 def _is_word(text: str) -> bool:
-    """Can it stand after `@server:`, and be seen?"""
+    """Whether it can stand after `@server:` and is visible."""
     return text.isprintable() and _NAME.fullmatch(text) is not None
 
 

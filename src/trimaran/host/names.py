@@ -53,7 +53,7 @@ __all__ = [
 
 PREFIX: Final = "mcp__"
 _BETWEEN: Final = "__"
-# What Anthropic, OpenAI and Gemini all accept: ^[a-zA-Z0-9_-]{1,64}$, and Gemini wants a letter or "_" first.
+# Names that Anthropic, OpenAI and Gemini all accept: ^[a-zA-Z0-9_-]{1,64}$, and for Gemini a letter or "_" first.
 MAX_NAME: Final = 64
 _MOST_SERVER: Final = 200  # characters of a server's name; it stands in every line about the server
 # Of its safe name: with "mcp__" and "__" around it, 17 characters are left for the tool, and most tools need no more.
@@ -124,7 +124,7 @@ def check_server_name(name: str) -> str:
 
 
 def safe_name(server: str) -> str:
-    """What stands for a server in rules and towards models: its name, or one made of it."""
+    """The name of a server in rules and for models: its own name, or one derived from it."""
     if _SAFE.fullmatch(server):
         return server
     plain = "".join(letter for letter in unicodedata.normalize("NFKD", server) if not unicodedata.combining(letter))

@@ -71,7 +71,7 @@ _HEALTH: Final = 30.0  # seconds of quiet after which a server is asked for a si
 _SOON: Final = 1.0  # seconds until a list that a busy server did not give is asked for again
 _REST: Final = 0.2  # seconds between two readings of a list that keeps changing
 _SILENT: Final = 2  # signs of life that a child may miss; one may be a machine that was asleep
-_STEADY: Final = 60.0  # seconds: what was connected for less has not lasted
+_STEADY: Final = 60.0  # seconds; a shorter connection counts as a failed start
 _TO_LISTEN: Final = 2.0  # seconds for a server to agree to tell of changes; it is not worth a start
 _MOST_PAGES: Final = 200
 _MOST_TOOLS: Final = 10_000  # of one server; one that lists on and on is not one to use
@@ -105,11 +105,11 @@ class ServerStatus(Struct, frozen=True, kw_only=True):
     reason: str = ""
     """Why it is not connected. While it starts: the last lines that it wrote to stderr."""
     kind: str = ""
-    """What went wrong, in one word for programs (R280); empty if nothing did."""
+    """The kind of failure, for programs (R280); empty if there is none."""
     where: str = ""
     """Where it is configured."""
     retries: bool = False
-    """Is it being tried again, without anybody's help?"""
+    """Whether it is retried automatically."""
 
     @property
     def glyph(self) -> str:
@@ -148,7 +148,7 @@ class SupervisedServer:
         startup_timeout: seconds that `tried` waits for a start; the start goes on after that.
         startup_limit: seconds after which a start is given up; None: 180 for a child, 30 for another.
         can_log_in: could a person's login help where the server wants credentials?
-        mask: what may be told of a text that may hold a secret of the configuration.
+        mask: removes secrets of the configuration from a text.
         missing: the variables that a text names, that are set here, and that the server did not get.
         changed: called whenever state or tools are others than before.
         forgotten: called when the server's resources are, or may be, others than before.
@@ -249,7 +249,7 @@ class SupervisedServer:
         return list(self._stderr)
 
     def _latest_lines(self) -> str:
-        """What the server wrote to stderr since this start began, its end."""
+        """The end of the server's stderr since this start began."""
         lines = list(self._stderr)[-min(_LAST_LINES, self._lines_heard - self._lines_before) :]
         return (
             self._mask("\n".join(line for line in lines if line.strip()))
@@ -259,14 +259,14 @@ class SupervisedServer:
 
     @property
     def is_healing(self) -> bool:
-        """Is it away, but on its way back by itself, so that a call may wait for it?"""
+        """Whether it is away but comes back by itself, so that a call may wait for it."""
         return self.client is not None and self.client.state in ("ready", "reconnecting")
 
     def require(self) -> Client:
         """A client to call through. One whose connection heals will do: the call waits for it, within its time.
 
         Raises:
-            ServerUnavailable: there is none; says why, and what to do.
+            ServerUnavailable: there is none. The message says why, and what to do.
         """
         if self.client is not None and self.state in ("connected", "failed") and self.is_healing:
             return self.client
@@ -302,7 +302,7 @@ class SupervisedServer:
         self._task = asyncio.create_task(self._run(), name=f"trimaran-host-{self.name}")
 
     def rest(self) -> None:
-        """Wait to be needed: whoever needs it calls `start`. One that could not be started has failed, as ever."""
+        """Wait until it is needed: then `start` is called. If it could not be started, it has failed."""
         if self._dial is None:
             self.start()
         elif self._task is None and not self._is_retired:
@@ -341,7 +341,7 @@ class SupervisedServer:
             await self._end(state, reason)
 
     async def _in_turn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Whoever gives up waiting does not leave the server half ended: what was begun is finished."""
+        """End the server completely, even if the caller is cancelled."""
         task = asyncio.create_task(work)
         self._turns.add(task)
         task.add_done_callback(self._turns.discard)
@@ -356,7 +356,7 @@ class SupervisedServer:
             self._telling.cancel()
             self._telling = None
         self._retries = False
-        if state != "starting":  # else whoever waits for the first attempt waits for that of the next life
+        if state != "starting":  # else callers that wait for the first attempt go on waiting
             self._settled.set()
         self._enter(state, reason)
 
@@ -378,7 +378,7 @@ class SupervisedServer:
     # --- inside ------------------------------------------------------------------------------------------------------
 
     def _enter(self, state: State, reason: str = "", kind: str = "") -> None:
-        reason = shortened(self._mask(reason), _LONGEST)  # it may be what a server said, in whatever words
+        reason = shortened(self._mask(reason), _LONGEST)  # it may quote the server
         if (state, reason) == (self.state, self.reason):
             return
         if state == "failed" and self.state != "failed":
@@ -424,7 +424,7 @@ class SupervisedServer:
                 lived = await self._once(self.startup_limit)
             except Error as error:
                 if self._task is not asyncio.current_task():
-                    return  # it was ended, and this is what came of it
+                    return  # it was ended on purpose
                 lived = 0.0
                 self._fail(error)
             except Exception as error:
@@ -492,7 +492,7 @@ class SupervisedServer:
         try:
             await asyncio.shield(closing)
         except asyncio.CancelledError:
-            await asyncio.wait((closing,))  # who ends us is told that the child is gone when it is
+            await asyncio.wait((closing,))  # return only when the child is gone
             if not closing.cancelled() and (error := closing.exception()) is not None:
                 log.warning("the server %r could not be closed in good order: %s", self.name, self._mask(str(error)))
             raise
@@ -588,7 +588,7 @@ class SupervisedServer:
                     return
 
     async def _look(self, client: Client) -> Error | None:
-        """Is it there? Read its list, if that may have changed; what went wrong, if anything did."""
+        """Check the server, and read its list if it may have changed. Returns the failure, if any."""
         if (refusal := self._refusal) is not None:
             self._refusal = None
             return refusal
@@ -620,7 +620,7 @@ def _kind_of(error: Error | None) -> str:
 
 
 def _kind_of_start(error: Error) -> str:
-    """What went wrong with a start (R280): the same error is another thing before the first answer than after it."""
+    """The kind of a failed start (R280): the same error has another kind before the first answer than after it."""
     if isinstance(error, TimedOut):
         return "handshake_timeout"
     is_early = isinstance(error, ProtocolError) or getattr(error, "exit_code", None) is not None
@@ -628,7 +628,7 @@ def _kind_of_start(error: Error) -> str:
 
 
 def _is_passing(error: Error) -> bool:
-    """Credentials without a person could not be had: may the issuer only be away?"""
+    """Whether machine credentials failed only because the issuer may be away."""
     if not isinstance(error, AuthorizationFailed) or isinstance(error, (LoginRequired, UnsafeUrl)):
         return False
     return error.code in (None, "server_error", "temporarily_unavailable")

@@ -1,8 +1,8 @@
-"""A server's words on a person's terminal: what is not text is made visible, and nothing is longer than it may be.
+"""A server's text for a person's terminal: control characters are escaped, and long texts are cut.
 
-What a server says is not trusted with the terminal. Control characters would move its cursor and change its title; marks
-that turn the direction of writing, and characters that nobody sees, would make a text look like another. Here they become
-what they are written as in source code. Whether what is left is a truth or a lie is not judged.
+A server's text is not trusted. Control characters would move the cursor and change the title; marks
+that turn the direction of writing, and invisible characters, would make a text look like another. They are written
+as escapes, as in source code.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _CONTROL: Final = re.compile(
 
 
 def safe(text: str) -> str:
-    """The text with control characters made visible."""
+    """The text with control characters escaped."""
     return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text.replace("\r\n", "\n"))
 
 
 def safe_json(text: str) -> str:
-    """JSON with control characters as JSON writes them: it means what it meant."""
+    """JSON with control characters as JSON escapes: it has the same meaning."""
 
     def escape(found: re.Match[str]) -> str:
         units = found[0].encode("utf-16-be", "surrogatepass").hex()
@@ -45,13 +45,13 @@ def visible(text: str) -> str:
 
 def in_one_line(text: str, most: int = 200) -> str:
     """The same, short and without line ends: for the middle of a sentence of ours."""
-    # Cut first, so that a text of megabytes costs no more than what is shown of it; blanks may shrink to nothing.
+    # Cut first, so that a text of megabytes costs little; blanks may shrink to nothing.
     line = " ".join(safe(text[: 4 * most]).split())
     return line if len(line) <= most and len(text) <= 4 * most else f"{line[: most - 3]}..."
 
 
 def shortened(text: str, most: int) -> str:
-    """The text made safe, and its end left out if it is longer than that; says how much."""
+    """The safe text, cut to a length; the end says how much is missing."""
     if len(text) <= most:
         return safe(text)
     return f"{safe(text[:most])}\n... and {len(text) - most:,} more characters"

@@ -23,7 +23,7 @@ __all__ = ["FormattedTools", "ToolFormats"]
 log: Final = logging.getLogger("trimaran.host")
 
 _MOST_NAMED: Final = 10  # tools in one warning
-_MOST_KEPT: Final = 32  # formats with their options; nobody uses as many
+_MOST_KEPT: Final = 32  # formats with their options; real programs use fewer
 
 
 @final

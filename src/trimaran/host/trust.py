@@ -55,11 +55,11 @@ class Trust:
         return f"Trust({str(self.path)!r})"
 
     def is_trusted(self, file: str, digest: str) -> bool:
-        """Does the person trust this file with this content, as `trust_digest` has it?"""
+        """Whether the person trusts this file with this content, by `trust_digest`."""
         return bool(digest) and self.files().get(_place(file)) == digest
 
     def add(self, file: str, digest: str) -> None:
-        """Trust this file, as long as it says what it says now.
+        """Trust this file with its present content.
 
         Raises:
             ConfigError: that cannot be kept.
@@ -69,7 +69,7 @@ class Trust:
         self._write({**known, _place(file): digest})
 
     def remove(self, file: str) -> bool:
-        """Trust this file no more; was it trusted, with whatever content?
+        """Stop trusting this file. Returns whether it was trusted, with any content.
 
         Raises:
             ConfigError: that cannot be kept.
@@ -81,7 +81,7 @@ class Trust:
         return True
 
     def files(self) -> dict[str, str]:
-        """The files that are trusted, and the digest of what each said."""
+        """The trusted files, and the digest of each."""
         try:
             status = os.stat(self.path)
             if wrong := _suspicion(status):
@@ -111,7 +111,7 @@ class Trust:
 
 
 def _place(file: str) -> str:
-    """One name for a project's file, `<project>/.trimaran/mcp.toml`, however the project was come by."""
+    """The canonical path of a project's file, `<project>/.trimaran/mcp.toml`."""
     folder, name = os.path.split(Path(file).absolute())
     project, inner = os.path.split(folder)
     inside = os.path.join(os.path.realpath(project), inner) if inner != os.pardir else os.path.realpath(folder)

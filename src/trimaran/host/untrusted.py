@@ -1,4 +1,4 @@
-"""What a project's `mcp.toml` does once it is trusted, for the question that a person is asked; and the digest of that.
+"""A summary of what a project's `mcp.toml` does once it is trusted, for the question to the person; and its digest.
 
 Pure. A command is shown as it is written and not masked: what looks like a secret may be what it is all about,
 `--auth-hook ./steal.sh`. So is the host of a URL. Variables stay `${NAME}`; a secret that stands in the file itself is no
@@ -50,20 +50,20 @@ class Untrusted(Struct, frozen=True, kw_only=True):
     """`file:line`."""
     transport: str = ""
     env: tuple[str, ...] = ()
-    """What is set for the process, `NAME=value` as it is written; and whether it gets the whole environment."""
+    """The variables of the process, `NAME=value` as written; and whether it gets the whole environment."""
     headers: tuple[str, ...] = ()
-    """What is sent with each request, and what `oauth` says of a login: names, and the variables in the values."""
+    """The headers of each request, and the login of `oauth`: names, and the variables in the values."""
     cwd: str = ""
     inherits: tuple[str, ...] = ()
-    """What of the user's own a server would get by its name: rules that allow, answers that stand, a login."""
+    """Rights of the user's own server that this one would get by its name: rules that allow, standing answers, a login."""
     replaces: str = ""
     """The user's own server of the same name, which would not be used here."""
     alike: str = ""
-    """Whom its name could be taken for."""
+    """The servers that its name resembles."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is more than the file itself says, in words: show these so that they are seen."""
+        """Warnings beyond the file itself. Show them prominently."""
         return (
             *((f"replaces {self.replaces}",) if self.replaces else ()),
             *(f"inherits {item}" for item in self.inherits),
@@ -82,13 +82,13 @@ class Untrusted(Struct, frozen=True, kw_only=True):
 def untrusted_in(
     config: HostConfig, sources: tuple[Source, ...], *, rules: Iterable[Rule] | None = None, logins: Container[str] = ()
 ) -> tuple[Untrusted, ...]:
-    """All that these files of a configuration start, and what they allow.
+    """Everything that these files of a configuration start and allow.
 
     Also what is disabled, or cannot be used as things are: it can once a variable is set, and the file is the same then.
 
     Args:
         rules: All rules that hold; None for those of the configuration.
-        logins: The servers for which a login is kept.
+        logins: The servers for which a login is stored.
     """
     servers: list[Untrusted] = []
     allowed = [
@@ -119,7 +119,7 @@ def untrusted_in(
 
 
 def trust_digest(config: HostConfig, source: Source) -> str:
-    """What is trusted when this file is: its text, and what its servers inherit and replace; empty if the text is unknown."""
+    """The digest of this file's text and of the settings that its servers inherit and replace; empty if the text is unknown."""
     text = config.digests.get(source.file, "")
     granted, names = _grants(read_config_rules(config).rules), configured_names(config)
     past: list[str] = []
@@ -165,7 +165,7 @@ def _replaced(entry: Entry | None) -> str:
 
 
 def _alike(name: str, others: Iterable[str], names: Mapping[str, str]) -> str:
-    """Whom a person could take this server for. Letters that merely look like others have no other sign than not being ASCII."""
+    """The servers that a person could mistake this one for. Letters that look like others are found by not being ASCII."""
     near = next((other for other in others if other != name and _skeleton(other) == _skeleton(name)), None)
     if near is not None:
         return visible(f"is not your server {near}, though its name is much like it; rules know it as {names[name]}")
@@ -225,7 +225,7 @@ def _url(text: str) -> str:
 
 
 def _oauth(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Where a login leads, and what is told there."""
+    """The place of a login, and the data sent there."""
     for key in ("oauth", "oauth_config"):
         yield from _table(table.get(key)).items()
 

@@ -1,8 +1,8 @@
 """How other programs write a server's entry, and how it reads here: both ways, pure.
 
-A form turns an entry of theirs into a table of `mcp.toml`, and back. What cannot be said on the other side either matters,
+A format turns an entry of theirs into a table of `mcp.toml`, and back. If a setting has no counterpart, it either matters,
 and then the server is not carried over (`NotExpressible`), or it does not, and then a note says so. Nothing is dropped silently,
-and no permission is granted on the way: what a program may do unasked elsewhere is asked here.
+and no permission is carried over: here a person is asked again.
 
 Variables are spelt differently by everybody:
 
@@ -44,23 +44,23 @@ _BRACED: Final = re.compile(r"\$\{([^}]*)\}")
 _DOLLAR: Final = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([^}]+)\})")
 _BRACE: Final = re.compile(r"\{(env|file):([^}]+)\}")
 _WORKSPACE: Final = "CLAUDE_PROJECT_DIR"
-# What other programs know about a server that means nothing here.
+# Keys of other programs that have no meaning here.
 _QUIET: Final = frozenset({"name", "description", "display_name", "bundled", "source", "$schema", "gallery", "version"})
 
 
 class NotExpressible(ValueError):
-    """This entry cannot be carried over; why, and what to do."""
+    """This entry cannot be converted. The message says why, and what to do."""
 
 
 class ReadEntry(NamedTuple):
-    """A table of `mcp.toml`, and what was left behind."""
+    """A table of `mcp.toml`, and notes on what was left out."""
 
     table: dict[str, Any]
     notes: list[str]
 
 
 class WrittenEntry(NamedTuple):
-    """An entry in another program's words, and what was left behind."""
+    """An entry of another program, and notes on what was left out."""
 
     entry: dict[str, Any]
     notes: list[str]
@@ -141,7 +141,7 @@ def _has_authorization(table: Mapping[str, Any]) -> bool:
 
 
 def _left_behind(table: Mapping[str, Any], title: str, said: set[str]) -> list[str]:
-    """Notes on what a table of ours says and the other side cannot."""
+    """Notes on settings of a table that the other program does not have."""
     notes = [
         f"{title} has no {key} for a server; it is left out"
         for key in (
@@ -173,7 +173,7 @@ def _left_behind(table: Mapping[str, Any], title: str, said: set[str]) -> list[s
 # --- variables -------------------------------------------------------------------------------------------------------
 
 
-# What a program fills in, and we do not: a text of ours must not hold it.
+# Placeholders that only the other program fills in: our texts must not contain them.
 _MISTAKEN: Final[Mapping[Style, re.Pattern[str]]] = {"bare": _DOLLAR, "shell": _DOLLAR, "brace": _BRACE}
 
 
@@ -280,7 +280,7 @@ class _Translated:
 
 @final
 class JsonKeys(Struct, frozen=True, kw_only=True):
-    """In which words a program of the JSON family says what they all say."""
+    """The key names of one program of the JSON family."""
 
     title: str
     style: Style = "none"
@@ -294,7 +294,7 @@ class JsonKeys(Struct, frozen=True, kw_only=True):
     type_for: Literal["all", "remote", "none"] = "none"
     cwd: bool = False
     folder: bool = False
-    """Does it know ${workspaceFolder}?"""
+    """Whether it knows ${workspaceFolder}."""
     milliseconds: str | None = None
     """The key for a call's time limit."""
     off: tuple[str, bool] | None = None
@@ -508,7 +508,7 @@ _OAUTH_OUT: Final[Mapping[str, Mapping[str, str]]] = {
         "audience": "audiences",
     },
 }
-"""What each program can be told of a login, by our keys."""
+"""The login settings of each program, by our keys."""
 _COPILOT_OAUTH: Final = {"oauthClientId": "clientId", "oauthScopes": "scopes"}
 _OAUTH_WORDS: Final = {
     "client_id": ("clientId", "CLIENT_ID", "client_id"),
@@ -669,7 +669,7 @@ def _split_env(env: Mapping[str, str], title: str) -> tuple[list[str], dict[str,
 
 @final
 class Goose(ClientFormat):
-    """An extension in `config.yaml`. Secrets are named by `env_keys` and kept elsewhere."""
+    """An extension in `config.yaml`. `env_keys` names the secrets, which are stored elsewhere."""
 
     _USED: Final = frozenset({"type", "cmd", "args", "envs", "env_keys", "timeout", "enabled", "uri", "headers"})
     _OURS: Final = {"stdio": "stdio", "streamable_http": "http", "sse": "sse"}
@@ -736,7 +736,7 @@ class Goose(ClientFormat):
             named = sorted({p.name for v in headers.values() for p in parts_of(v) if isinstance(p, Reference)})
             envs = {}
         entry |= {"envs": envs, "env_keys": named}
-        # Goose wants one; 300 s is what it writes itself.
+        # Goose needs one, and writes 300 s itself.
         entry["timeout"] = max(1, round(read_duration(table["timeout"]))) if "timeout" in table else 300
         return WrittenEntry(entry, _left_behind(table, "Goose", {"timeout"}))
 

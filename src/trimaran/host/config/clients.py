@@ -54,7 +54,7 @@ class ClientApp(Struct, frozen=True, kw_only=True):
     others: tuple[str, ...] = ()
     """Other names of the file: where one of these is there and the first is not, it is taken."""
     after: str = "Restart it"
-    """What makes the program see a change."""
+    """How to make the program notice a change."""
 
     def __repr__(self) -> str:
         return f"<Client {self.name}>"
@@ -71,7 +71,7 @@ class ClientApp(Struct, frozen=True, kw_only=True):
         return self.user(machine)
 
     def files(self, machine: Machine, *, project: bool = False) -> list[PurePath]:
-        """The file, and what it may be called instead."""
+        """The file, and its alternative names."""
         first = self.file(machine, project=project)
         return [first, *(first.with_name(name) for name in self.others)]
 
@@ -109,7 +109,7 @@ class ClientApp(Struct, frozen=True, kw_only=True):
         return line_numbers
 
     def inputs(self, content: Mapping[str, Any]) -> Inputs:
-        """What VS Code asks a person for, by id."""
+        """The inputs that VS Code asks a person for, by id."""
         listed: Any = content.get("inputs")
         if listed is None and isinstance(content.get("mcp"), Mapping):
             listed = content["mcp"].get("inputs")
@@ -128,7 +128,7 @@ class ClientApp(Struct, frozen=True, kw_only=True):
 
 
 def _is_nested(servers: Any) -> bool:
-    """Does opencode's next version have its servers here, and not a server of this name?"""
+    """Whether opencode's next version has its servers here, rather than a server of this name."""
     return isinstance(servers, Mapping) and "type" not in servers
 
 
@@ -327,7 +327,7 @@ def read_content(text: str, language: str, file: str) -> dict[str, Any]:
 
 
 def client_of(file: PurePath, text: str) -> ClientApp:
-    """Whose file this is, by its name and what is in it; ConfigUnusable if nobody's."""
+    """The program that a file belongs to, by its name and content; ConfigUnusable if it is unknown."""
     if file.suffix == ".toml":
         content = read_content(text, "toml", str(file))
         if "server" in content:

@@ -38,7 +38,7 @@ __all__ = ["NAME", "OAUTH_KEYS", "name_problem", "read_entry", "read_rules"]
 
 T = TypeVar("T")
 
-# What every other program takes, for `trimaran install`; here a server may be called as people like (`names.py`).
+# A name that every other program accepts, for `trimaran install`; here a server may have any name (`names.py`).
 NAME: Final = re.compile(r"[a-z0-9_-]{1,32}")
 
 _TRANSPORTS: Final[tuple[Transport, ...]] = ("stdio", "http", "sse")
@@ -102,7 +102,7 @@ _LOOPBACK: Final = re.compile(r"localhost|127(?:\.[0-9]{1,3}){3}|::1")
 
 
 def name_problem(name: str) -> str:
-    """What is wrong with a server's name; empty if nothing is."""
+    """The problem of a server's name; empty if there is none."""
     if NAME.fullmatch(name):
         return ""
     better = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-")[:32]
@@ -112,7 +112,7 @@ def name_problem(name: str) -> str:
 
 @final
 class _Notes:
-    """Where the keys of a table stand, and what was found wrong with them."""
+    """The lines of a table's keys, and the problems found."""
 
     def __init__(self, source: Source, path: str, lines: Mapping[str, int]) -> None:
         self._source = source
@@ -182,7 +182,7 @@ def read_entry(
 
 @final
 class _Reading:
-    """One entry being read. What cannot be read is noted, and stands as if it had not been written."""
+    """One entry being read. An unreadable key is noted as a problem and otherwise ignored."""
 
     def __init__(self, table: Mapping[str, Any], machine: Machine, notes: _Notes) -> None:
         self._table = table
@@ -374,7 +374,7 @@ class _Reading:
             oauth = details.get("mode", "manual" if {"auth_url", "token_url"} & details.keys() else "auto")
             details = {name: value for name, value in details.items() if name != "mode"}
         by_hand = next((name for name in headers if name.lower() == "authorization"), None)
-        if oauth is None:  # C31: who brings credentials along needs no others
+        if oauth is None:  # C31: with credentials of its own it needs no login
             oauth = "off" if by_hand is not None and not details else "auto"
         if oauth not in OAUTH_KEYS:
             at = "oauth.mode" if key == "oauth" else "oauth"
@@ -429,7 +429,7 @@ class _Reading:
         return values
 
     def _require_oauth(self, mode: OAuthMode, details: Mapping[str, Any], values: dict[str, Any], key: str) -> None:
-        """What a mode cannot do without: keys, and of some groups one key."""
+        """The required keys of a mode, and groups of which one key is required."""
         incomplete: ProblemKind = "oauth_manual_incomplete" if mode == "manual" else "oauth_incomplete"
         for name in _NEEDED.get(mode, ()):
             kind: ProblemKind = "oauth_no_client_id" if name == "client_id" else incomplete
@@ -511,7 +511,7 @@ def read_rules(
     line_of: Callable[[str], int | None],
     key: str = "permissions",
 ) -> tuple[RuleEntry, ...]:
-    """The rules of a `permissions` table; what is wrong goes to `complain(key, message)`."""
+    """The rules of a `permissions` table; problems go to `complain(key, message)`."""
     rules: list[RuleEntry] = []
     for name, listed in table.items():
         at = f"{key}.{name}"

@@ -1,7 +1,7 @@
 """Variables in a configuration: `${NAME}` and `${NAME:-default}`, anywhere in a text (R232).
 
-Pure. A text is taken apart once, into what stands there and what is referred to; filling in, masking and writing it in
-another program's spelling work on the parts. There is no escape: what must hold a `${` comes from a variable.
+Pure. A text is split once into literal parts and references; filling in, masking and writing it in
+another program's spelling work on the parts. There is no escape: put a text with `${` into a variable.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 __all__ = ["Part", "Reference", "Unexpandable", "expand", "parts_of", "text_of"]
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# What other programs write in braces, and what it is here.
+# References of other programs, and their names here.
 _FOREIGN: Final = {"env": "${{{}}}", "input": "${{{}}} and set that variable"}
 
 
 class Unexpandable(ValueError):
-    """The text refers to what is not there, or cannot be read. Says which, never what other variables hold."""
+    """The text has an unknown or unreadable reference. The message names it, never the values of other variables."""
 
     kind: Literal["missing_env", "invalid_reference"] = "invalid_reference"
 

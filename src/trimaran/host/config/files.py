@@ -1,9 +1,9 @@
 """Files of configuration on the disk: read as text, replaced as a whole.
 
-What is replaced is first copied beside itself, `NAME.trimaran-bak`; the new text is written beside it, flushed to the
-disk and renamed, so that whoever reads finds the old file or the new one, never half of one. A symbolic link stays one:
-what it leads to is replaced. A file that changed between reading and writing is not written over. What is new is for its
-owner alone, since it may hold secrets; what was there keeps its mode.
+Before a file is replaced it is copied to `NAME.trimaran-bak`. The new text is written to another file, flushed to the
+disk and renamed, so a reader finds the old file or the new one, never half of one. A symbolic link stays:
+its target is replaced. A file that changed between reading and writing is not overwritten. A new file is for its
+owner alone, since it may hold secrets; an existing file keeps its mode.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def read_text(path: PurePath) -> str | None:
 
 
 def replace_text(path: PurePath, text: str, before: str | None) -> Path | None:
-    """Put the text in place of `before`, what the file held when it was read; the backup, if there was a file."""
+    """Replace `before`, the text that was read, by the new text. Returns the backup, if there was a file."""
     file = Path(path)
     try:
         file = file.resolve() if file.is_symlink() else file
@@ -73,7 +73,7 @@ def replace_text(path: PurePath, text: str, before: str | None) -> Path | None:
 
 
 def write_whole(file: Path, data: bytes, mode: int | None = None) -> None:
-    """Replace a file, or make it, in one step; for its owner alone unless a mode is given."""
+    """Replace or create a file in one step; by default for its owner alone."""
     descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)  # mode 0600
     try:
         with os.fdopen(descriptor, "wb") as stream:

@@ -2,7 +2,7 @@
 
 Pure. VS Code and Zed let people write comments in their settings; a change that lost them would be the last they let us
 make. So the text is walked over once, into a tree that knows where each value stands, and only the member is spliced in.
-What comes out is read again: everything but the member must be what it was, else nothing is changed.
+The result is parsed again: everything but the member must be unchanged, otherwise nothing is written.
 """
 
 from __future__ import annotations

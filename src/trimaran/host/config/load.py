@@ -30,7 +30,7 @@ __all__ = ["load_config", "read_config"]
 log: Final = logging.getLogger("trimaran.host")
 
 _TOP: Final = ("server", "permissions")
-# What servers are called in the files of others.
+# The keys of servers in other programs' files.
 _MISNOMERS: Final = frozenset({"servers", "mcpServers", "mcp_servers", "mcp", "context_servers", "mcp-servers"})
 
 
@@ -69,7 +69,7 @@ def load_config(
 
 
 def _as_toml(text: str, place: PurePath, machine: Machine) -> str:
-    """The text of an `mcp.toml` that says what this file says."""
+    """The text of an `mcp.toml` with the same content as this file."""
     if place.suffix != ".json":
         return text
     from .clients import CLIENTS

@@ -28,18 +28,18 @@ class _AnyCase(dict[str, str]):
 
 @final
 class Machine(Struct, frozen=True, kw_only=True):
-    """What paths and variables depend on."""
+    """The values that paths and variables depend on."""
 
     home: str
     workspace: str
-    """The directory of the project; also what ${CLAUDE_PROJECT_DIR} stands for (R232)."""
+    """The directory of the project, and the value of ${CLAUDE_PROJECT_DIR} (R232)."""
     environ: Mapping[str, str]
     platform: str = "linux"
     """As `sys.platform` has it: `win32`, `darwin`, else a Unix."""
 
     @classmethod
     def here(cls, workspace: str | os.PathLike[str] | None = None) -> Machine:
-        """This machine, now. The workspace is the current directory unless given."""
+        """This machine, now. The workspace is by default the current directory."""
         try:
             home = str(Path.home())
         except RuntimeError:
@@ -57,7 +57,7 @@ class Machine(Struct, frozen=True, kw_only=True):
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """What ${NAME} is looked up in; on Windows in whatever case it is written."""
+        """The variables for ${NAME}; on Windows their case does not matter."""
         known = {**self.environ, "CLAUDE_PROJECT_DIR": self.workspace}
         return _AnyCase({name.upper(): value for name, value in known.items()}) if self.is_windows else known
 
@@ -74,7 +74,7 @@ class Machine(Struct, frozen=True, kw_only=True):
         return self.path(self.workspace, *parts)
 
     def named_by(self, variable: str) -> PurePath | None:
-        """The directory a variable names. The XDG specification: what is not absolute is ignored."""
+        """The directory that a variable names. XDG: a relative path is ignored."""
         named = self.environ.get(variable, "")
         path = self.path(named)
         return path if named and path.is_absolute() else None

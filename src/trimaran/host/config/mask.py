@@ -1,4 +1,4 @@
-"""What a person may see of a configuration: names and places, not secrets.
+"""A configuration as a person may see it: names and places, not secrets.
 
 Pure. Masked are the values of headers and of environment variables, secrets of OAuth, credentials and query values in
 URLs, and arguments that look like a secret: how, `trimaran.protocol.mask` knows. A `${NAME}` stays: it names a secret,
@@ -51,7 +51,7 @@ def _value(key: str, value: Any) -> Any:
 
 
 def is_secret_key(key: str) -> bool:
-    """Does a value under this key belong to nobody's eyes?"""
+    """Whether a value under this key is secret."""
     return _SECRET_KEY.search(key) is not None
 
 
@@ -77,5 +77,5 @@ def mask_text(text: str) -> str:
 
 
 def mask_url(text: str) -> str:
-    """A URL without user, password, the values of its query, and what looks like a token in its path."""
+    """A URL without user, password, the values of its query, and words in its path that look like tokens."""
     return mask.mask_url(text, mask_text)

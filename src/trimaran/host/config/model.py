@@ -1,9 +1,9 @@
-"""What a configuration is, once read: values, and where each of them came from.
+"""The types of a configuration: values, and the place of each.
 
 Nothing here reads or checks anything; `entry.py` makes entries, `load.py` makes the whole. What a file left open is None
 where the environment or the host decides (R269), and the default where this file alone does.
 
-An entry prints without what is secret in it. `table` is the entry as it was written, variables unexpanded.
+The repr of an entry has no secrets. `table` is the entry as it was written, variables unexpanded.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ ProblemKind: TypeAlias = Literal[
     "invalid_rule",
     "spawn",
 ]
-"""What is wrong, for programs (R280); docs/reference/errors.md has the table."""
+"""The kind of problem, for programs (R280); docs/reference/errors.md has the table."""
 
 
 @final
@@ -82,7 +82,7 @@ class Source(Struct, frozen=True):
 
 @final
 class Problem(Struct, frozen=True):
-    """What is wrong, where, and what to do. Its text begins as editors and terminals know it: `file:line:`.
+    """A problem, its place, and the remedy. Its text begins with `file:line:`, which editors and terminals understand.
 
     It is one line, and safe to print: a key may hold anything, and the file may be somebody else's.
     """
@@ -93,7 +93,7 @@ class Problem(Struct, frozen=True):
     """The dotted path of the key, `server.linear.command`; empty if it is about the file."""
     line: int | None = None
     kind: ProblemKind = "invalid_value"
-    """What is wrong, for programs (R280)."""
+    """The kind of problem, for programs (R280)."""
 
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"
@@ -121,7 +121,7 @@ class ConfigUnusable(ConfigError):
 
 @final
 class RuleEntry(Struct, frozen=True, kw_only=True):
-    """A permission rule as written; what its pattern means is for the permissions to say (R244)."""
+    """A permission rule as written; `permissions` interprets its pattern (R244)."""
 
     action: Action
     pattern: str
@@ -147,7 +147,7 @@ class ToolSettings(Struct, frozen=True, kw_only=True):
 
 @final
 class OAuthEntry(Struct, frozen=True, kw_only=True):
-    """What `[server.X.oauth_config]` says (R211, R212, R231). Which keys go with which mode, `entry.py` knows.
+    """The table `[server.X.oauth_config]` (R211, R212, R231). `entry.py` knows the keys of each mode.
 
     A `*_file` is the path of a file that holds the value.
     """
@@ -222,7 +222,7 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     startup_limit: float | None = None
     """Seconds after which a start is given up; None leaves it to the environment, then 180 for a process, else 30."""
     output_limit: int = 2 * 1024 * 1024
-    """Bytes of a result that are kept."""
+    """The most bytes of a result."""
     lazy: bool = False
     include: tuple[str, ...] | None = None
     """Names, patterns and tags of the tools that are shown; None is all."""
@@ -247,7 +247,7 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
         return self.source.file if line is None else f"{self.source.file}:{line}"
 
     def target(self) -> dict[str, Json]:
-        """What `connect` takes: the same call, whatever the transport (R236)."""
+        """The target for `connect`, for every transport (R236)."""
         if self.transport == "stdio":
             return {
                 "command": self.command,
@@ -285,12 +285,12 @@ class FailedEntry(Struct, frozen=True, kw_only=True):
 
 @final
 class HostConfig(Struct, frozen=True, kw_only=True):
-    """All that a host was told: the files it was read from, and what they make together."""
+    """A host's whole configuration: its files, and their merged content."""
 
     sources: tuple[Source, ...] = ()
     """The files that are there, the weakest first."""
     digests: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The SHA-256 of each file's text, as it was read: what a person trusts is this text, not the name of a file."""
+    """The SHA-256 of each file's text, as it was read: a person trusts the text, not the name of a file."""
     servers: Mapping[str, ServerEntry] = field(default_factory=dict[str, ServerEntry])
     failed: Mapping[str, FailedEntry] = field(default_factory=dict[str, FailedEntry])
     replaced: Mapping[str, ServerEntry | FailedEntry] = field(default_factory=dict[str, "ServerEntry | FailedEntry"])
@@ -298,7 +298,7 @@ class HostConfig(Struct, frozen=True, kw_only=True):
     rules: tuple[RuleEntry, ...] = ()
     """The global permission rules, those of the strongest file first (R244)."""
     problems: tuple[Problem, ...] = ()
-    """What belongs to no server: keys at the top that nobody knows."""
+    """Problems that belong to no server: unknown keys at the top."""
 
     def __repr__(self) -> str:
         return f"<HostConfig: {len(self.servers)} servers, {len(self.failed)} failed>"

@@ -2,7 +2,7 @@
 
 Pure. `tomllib` decides what is TOML; the scanner here only walks over text that it accepted, and finds where things are.
 A change of a file is made in its text, so that comments and order stay, and is then read again: everything but the table
-must be what it was, else nothing is changed.
+must be unchanged, otherwise nothing is written.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MAX_TOML: Final = 512 * 1024
 two at worst. A hundred servers take 20 KiB."""
 _MOST_PARTS: Final = 16
 _DEEPEST: Final = 32
-# Strings and comments: what is in them is no structure.
+# Strings and comments: their content is no structure.
 _OPAQUE: Final = re.compile("|".join(part.pattern for part in (*_MULTI, *_SINGLE)) + r"|#[^\n]*", re.DOTALL)
 _LONG_KEY: Final = re.compile(rf"(?:\.[^=,\n\[\]{{}}.]*){{{_MOST_PARTS}}}")
 _NO_BRACKET: Final = bytes(code for code in range(256) if code not in b"[]{}")
@@ -66,7 +66,7 @@ def read_toml(text: str, file: str) -> dict[str, Any]:
 
 
 def _check_size(text: str, file: str) -> None:
-    """Refuse what would take `tomllib` long: its time grows with the square of a key's parts."""
+    """Refuse a text that would take `tomllib` long: its time grows with the square of a key's parts."""
     if len(text) > MAX_TOML:
         _refuse(file, f"this has {len(text)} characters, and at most {MAX_TOML} are read: is it the right file?", None)
     bare = _OPAQUE.sub(lambda opaque: "\n" * opaque[0].count("\n"), text)
@@ -199,7 +199,7 @@ def lines_of(text: str) -> dict[Path, int]:
 
 
 def write_table(path: Path, table: Mapping[str, Any]) -> str:
-    """A table under its header, and its inner tables under theirs. What is None is left out."""
+    """A table under its header, and its inner tables under theirs. Values of None are left out."""
     written = {key: value for key, value in table.items() if value is not None}
     inner = {key: cast("Mapping[str, Any]", v) for key, v in written.items() if isinstance(v, Mapping)}
     inline = {key: text for key, value in inner.items() if (text := _inline(key, value)) is not None}
@@ -285,7 +285,7 @@ def _joined(text: str, block: str, end_of_line: str) -> str:
 
 
 def _regions(statements: list[_Statement], path: Path) -> list[tuple[int, int, bool]]:
-    """What in the text belongs to the table: a header with all up to its last key, or single keys."""
+    """The parts of the text that belong to the table: a header with everything up to its last key, or single keys."""
     regions: list[tuple[int, int, bool]] = []
     for statement in statements:
         if statement.path[: len(path)] != path:

@@ -29,13 +29,13 @@ __all__ = ["Exported", "Imported", "export_servers", "import_servers", "merge_se
 
 @final
 class Imported(Struct, frozen=True, kw_only=True):
-    """What a file of another program holds, as tables of `mcp.toml`."""
+    """The servers in a file of another program, as tables of `mcp.toml`."""
 
     tables: dict[str, dict[str, Any]]
     skipped: dict[str, str]
     """Servers that cannot be brought, by their own names, and why."""
     notes: dict[str, list[str]]
-    """What to know about those that can."""
+    """Notes about the servers that can be imported."""
     lines: dict[str, int]
     """Where each stands, by the name here, or its own if it is skipped."""
 
@@ -97,7 +97,7 @@ def import_servers(client: ClientApp, text: str, file: str, machine: Machine) ->
 
 
 def _doubts(name: str, table: Mapping[str, Any], machine: Machine) -> list[str]:
-    """What would fail here: unset variables are for later, everything else is said now."""
+    """The problems of an imported entry. Unset variables are no problem yet."""
     variables = dict.fromkeys(_references(table), "x")
     set_here = Machine(
         home=machine.home,
@@ -220,7 +220,7 @@ def _put(client: ClientApp, text: str, name: str, entry: Mapping[str, Any], file
 
 
 def _filled(table: Mapping[str, Any], machine: Machine) -> dict[str, Any]:
-    """The table with what its variables hold; only where variables are filled in at all (R232)."""
+    """The table with the values of its variables, in the fields that allow variables (R232)."""
     variables = machine.variables
 
     def fill(value: Any) -> Any:

@@ -1,6 +1,6 @@
 """Durations and sizes as people write them: `60s`, `1m30s`, `500ms`, `90`; `2 MiB`, `500KB`, `4096`.
 
-Pure. A bare number is seconds, or bytes. What cannot be read is a ValueError whose text says what can.
+Pure. A bare number is seconds, or bytes. An unreadable value is a ValueError that says what is allowed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def read_duration(value: Any, *, longest: float | None = LONGEST) -> float:
 
 
 def _is_bare(value: Any) -> bool:
-    """Is this a number without a unit?"""
+    """Whether this is a number without a unit."""
     if isinstance(value, str):
         return re.fullmatch(r"[0-9]+(\.[0-9]+)?", value.strip()) is not None
     return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -43,7 +43,7 @@ logger: logging.Logger = logging.getLogger("trimaran.permissions")
 
 _MOST_WAITING: Final = 10_000  # lines; some 4 MB, and minutes of a busy agent
 _BATCH: Final = 256  # lines written under one lock
-_MOST_ARGUMENTS: Final = 65536  # bytes of them in a line; what is longer is a document, not evidence
+_MOST_ARGUMENTS: Final = 65536  # bytes of arguments in a line; of longer ones only the digest is written
 _MOST_NAME: Final = 300  # characters; a server chooses the names of its tools
 _PATIENCE: Final = 2.0  # seconds that the end of a program waits for the disk
 _NO_FOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
@@ -72,7 +72,7 @@ class AuditLog:
         Args:
             max_bytes: how large a file may get.
             keep: how many full files are kept beside the one that is written.
-            arguments: what is written of a call's arguments.
+            arguments: how much of a call's arguments is written.
             key: makes digests comparable between runs; without one, each log has a secret of its own (at most 64 bytes).
         """
         if max_bytes < 1 or keep < 0:
@@ -107,11 +107,11 @@ class AuditLog:
             self._writer.put(line)
 
     def flush(self, timeout: float = _PATIENCE) -> bool:
-        """Wait until what was recorded so far is written, or lost; False if that takes too long."""
+        """Wait until all records so far are written or lost; False if that takes too long."""
         return self._writer.flush(timeout)
 
     def close(self) -> None:
-        """Write what is waiting, for two seconds at most. What is recorded later is lost."""
+        """Write the waiting records, for two seconds at most. Later records are lost."""
         self._stop()
 
     def __enter__(self) -> Self:
@@ -158,7 +158,7 @@ def _stamp(moment: datetime) -> str:
 
 @final
 class _Writer:
-    """The thread, and what waits for it. It starts with the first line and knows nothing of the log that feeds it."""
+    """The writing thread and its queue. It starts with the first line."""
 
     def __init__(self, file: _File, clock: Callable[[], datetime]) -> None:
         self.lost = 0
@@ -250,7 +250,7 @@ class _Writer:
         try:
             written = self._file.append(lines)
             reason = self._file.reason
-        except Exception as error:  # whatever it is, the thread goes on
+        except Exception as error:  # the thread must go on
             written, reason = 0, str(error)
         is_reported = bool(untold and written)
         if is_reported:
@@ -321,7 +321,7 @@ class _File:
 
     def _open(self) -> None:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # O_NONBLOCK: opening a pipe that nobody reads must fail, not wait.
+        # O_NONBLOCK: opening a pipe without a reader must fail, not wait.
         descriptor = os.open(self.path, _FLAGS | _NO_FOLLOW, 0o600)
         try:
             status = os.fstat(descriptor)

@@ -1,7 +1,7 @@
-"""What is wrong with rules that can be read: those that match nothing, and those that never get to speak (R243).
+"""Warnings about valid rules: those that match nothing, and those that never decide (R243).
 
-Pure. Without a catalog only what holds for every catalog is said; with one, names are compared with the tools there are.
-Everything here is a warning: the rules do what they say, which is less than somebody thinks.
+Pure. Without a catalog, only warnings that hold for every catalog; with one, names are compared with its tools.
+The rules work as written, but probably not as meant.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _reached(policy: Policy, acts: Iterable[Subject]) -> set[int]:
 
 
 def _may_be_of(rule: Rule, server: str, safe: str) -> bool:
-    """Could it match a tool of this server, of which nothing is known?"""
+    """Whether it could match a tool of this server, whose tools are unknown."""
     if rule.server is not None:
         return rule.server == server
     return rule.pattern.may_be_of(server, safe)

@@ -1,4 +1,4 @@
-"""Why an act is allowed, asked about or denied: which rule decides, and what the others would have said (R240).
+"""Why an act is allowed, asked about or denied: the rule that decides, and the decisions of the others (R240).
 
 Pure. For people as text, for programs as JSON. Without arguments it is about the tool as such: what then depends on
 arguments is shown as that, and the decision is the one that holds where no such rule matches.
@@ -25,7 +25,7 @@ _MATCHES: Final[dict[Match, MatchWord]] = {Match.YES: "yes", Match.PERHAPS: "per
 
 
 class Verdict(Struct, frozen=True):
-    """What one rule says about the act; `rule` is None for the default."""
+    """The decision of one rule about the act; `rule` is None for the default."""
 
     tier: Tier
     action: Action
@@ -36,7 +36,7 @@ class Verdict(Struct, frozen=True):
 
     @property
     def holds(self) -> bool:
-        """Would it decide, if it came first? What fits perhaps restricts, and does not permit."""
+        """Whether it would decide, if it came first. A possible match restricts, and does not permit."""
         return self.match == "yes" or (self.match == "perhaps" and self.action != "allow")
 
 
@@ -52,7 +52,7 @@ class Explanation(Struct, frozen=True):
 
     @property
     def depends(self) -> bool:
-        """Can arguments change the decision?"""
+        """Whether arguments can change the decision."""
         for verdict in self.verdicts:
             if verdict.decides:
                 return False

@@ -1,7 +1,7 @@
-"""The one place that everything passes on its way to a server: rules, answers that stand, nobody there to ask, the audit log.
+"""The one place that every act passes on its way to a server: rules, remembered answers, the case without a person, the audit log.
 
-It decides and records; it asks nobody. Whoever gets an ask from it puts the question to a person, and comes back with the
-answer to `settle`. Nothing may be sent to a server for an act whose last decision is not an allow.
+It decides and records; it does not ask. If its decision is an ask, the caller asks a person and passes the
+answer to `settle`. Nothing may be sent to a server unless the last decision is an allow.
 
     decision = gate.decide(act, arguments)
     if decision.action == "ask":
@@ -48,7 +48,7 @@ class Gate:
         """
         Args:
             attended: is there a person to ask? It may change at any time, as they come and go.
-            auto_allow: without one, allow what would be asked about (R245). Dangerous, and never the default.
+            auto_allow: without a person, allow instead of asking (R245). Dangerous, and never the default.
         """
         self.policy = policy
         self.standing: RememberedAnswers = standing if standing is not None else RememberedAnswers()
@@ -57,7 +57,7 @@ class Gate:
         self._audit = audit
 
     def decide(self, act: Subject, arguments: Mapping[str, object] | None = None) -> Decision:
-        """What is to happen. An ask is a question to be put to the person, and comes only while there is one."""
+        """The decision about an act. It is an ask only while there is a person."""
         decision = self._decide(act, arguments)
         if self._audit is not None:
             self._audit.record(decision, arguments)
@@ -66,14 +66,14 @@ class Gate:
     def settle(
         self, decision: Decision, answer: Answer, arguments: Mapping[str, object] | None = None, *, pattern: str = ""
     ) -> Decision:
-        """What is to happen now that the person has answered; see `RememberedAnswers.settle`."""
+        """The decision after a person's answer; see `RememberedAnswers.settle`."""
         settled = self.standing.settle(decision, answer, arguments, pattern=pattern)
         if self._audit is not None:
             self._audit.record(settled, arguments)
         return settled
 
     def explain(self, act: Subject, arguments: Mapping[str, object] | None = None) -> Explanation:
-        """What the rules say, and what a person said that stands. Records nothing."""
+        """The rules and remembered answers about an act. Records nothing."""
         denies: list[Rule] = [rule for rule in self.standing.rules if rule.action == "deny"]
         explanation = explain(Policy([*denies, *self.policy.rules]) if denies else self.policy, act, arguments)
         return structs.replace(explanation, decision=self.standing.allows(explanation.decision, arguments))

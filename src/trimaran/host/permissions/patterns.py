@@ -28,7 +28,7 @@ from .subjects import NAME_CHARACTERS, Subject, plain_name
 
 __all__ = ["Pattern", "RuleError", "parse_pattern", "parse_tool_glob", "pointed_at"]
 
-_MOST: Final = 1000  # characters; nobody reads a longer rule
+_MOST: Final = 1000  # characters; no person reads a longer rule
 _MOST_STEPS: Final = 16  # of a dotted key
 _ESCAPABLE: Final = frozenset("\\*?[]{}(),=:")
 _NOT_IN_KEYS: Final = frozenset("*?()[]{}\\:/\"'")
@@ -53,7 +53,7 @@ class RuleError(ConfigError):
 
 
 def pointed_at(text: str, at: int) -> list[str]:
-    """Two lines: the text, with what cannot be seen made visible, and a mark under one of its characters."""
+    """Two lines: the text with invisible characters escaped, and a mark under one character."""
 
     def shown(part: str) -> str:
         return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in part)
@@ -65,7 +65,7 @@ def pointed_at(text: str, at: int) -> list[str]:
 
 
 class Pattern(Struct, frozen=True):
-    """What a rule is about. `str` writes it in one form of the several there may be."""
+    """The pattern of a rule. `str` writes it in its canonical form."""
 
     kind: Literal["all", "tool", "elicit"]
     name: Glob
@@ -77,7 +77,7 @@ class Pattern(Struct, frozen=True):
 
     @property
     def has_conditions(self) -> bool:
-        """Does it look at arguments?"""
+        """Whether it depends on arguments."""
         return self.main is not None or bool(self.keys)
 
     def fits_name(self, act: Subject) -> bool:
@@ -99,7 +99,7 @@ class Pattern(Struct, frozen=True):
         return act.kind == "tool" and self.name.fits_loosely(act.own or act.names[-1])
 
     def may_be_of(self, server: str, safe: str = "") -> bool:
-        """Could it match a tool of this server, or its questions?
+        """Whether it could match a tool of this server, or its questions.
 
         Args:
             safe: its safe name, where that is not `safe_name(server)`.
@@ -120,7 +120,7 @@ class Pattern(Struct, frozen=True):
         return name
 
     def covers(self, other: Pattern) -> bool:
-        """Does it match whatever the other matches? False where that cannot be told."""
+        """Whether it matches everything that the other matches. False if unknown."""
         if self.has_conditions and (self.main, self.keys) != (other.main, other.keys):
             return False
         if self.kind == "all":
@@ -307,7 +307,7 @@ class _Reader:
 
 
 def parse_pattern(text: str) -> Pattern:
-    """Read a rule; RuleError points at what is wrong with it."""
+    """Read a rule; RuleError points at the fault."""
     return _Reader(text).read()
 
 

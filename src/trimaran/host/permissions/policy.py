@@ -1,4 +1,4 @@
-"""Who may do what: rules in, a decision out. The order of R239 stands here, once.
+"""The decision about an act by the rules, in the order of R239.
 
 Pure: no I/O, no clock, nothing remembered but what follows from the rules.
 
@@ -66,7 +66,7 @@ By = Literal["rule", "default", "person", "remembered", "nobody", "auto-allow"]
 
 
 class Decision(Struct, frozen=True):
-    """What is to happen with an act, and why."""
+    """The decision about an act, and its reason."""
 
     act: Subject
     action: Action
@@ -90,7 +90,7 @@ class Decision(Struct, frozen=True):
     def unattended(self, *, auto_allow: bool = False) -> Decision:
         """The same where no person can be asked (R245): an ask becomes a deny, or an allow if that was asked for.
 
-        What a server wants to ask a person is never answered by a setting.
+        A setting never answers a server's question to a person.
         """
         if self.action != "ask":
             return self
@@ -108,7 +108,7 @@ class Decision(Struct, frozen=True):
 
     @property
     def refusal(self) -> str:
-        """What to tell the model, and whoever reads along, about a call that does not take place."""
+        """The message for the model about a call that is not made."""
         if self.by == "nobody" and self.act.kind != "tool":
             return f"{self.act} needs a person to answer, and nobody is here."
         if self.by == "nobody":
@@ -151,7 +151,7 @@ def rule_to_json(rule: Rule) -> dict[str, Any]:
 
 
 class _Candidate(NamedTuple):
-    """A rule whose name fits, and the two decisions it can lead to."""
+    """A rule whose name matches, and its two possible decisions."""
 
     rule: Rule
     certain: Decision
@@ -161,7 +161,7 @@ class _Candidate(NamedTuple):
 
 
 class _KnownRules(NamedTuple):
-    """What the rules say about one act: those that look at its arguments, in order, then what holds whatever they are."""
+    """The rules about one act: those that depend on its arguments, in order, then the decision without them."""
 
     conditional: tuple[_Candidate, ...]
     otherwise: Decision
@@ -180,7 +180,7 @@ class Policy:
         self._known: dict[Subject, _KnownRules] = {}
 
     def decide(self, act: Subject, arguments: Mapping[str, object] | None = None) -> Decision:
-        """What is to happen with a call of these arguments; None is none, as in a call (R276)."""
+        """The decision about a call with these arguments; None means no arguments (R276)."""
         known = self._known.get(act)
         if known is None:
             known = self._learn(act)
@@ -201,7 +201,7 @@ class Policy:
         return known.otherwise
 
     def deciding(self, act: Subject) -> tuple[Rule, ...]:
-        """The rules that can decide about it, whatever the arguments are, in order."""
+        """The rules that can decide about it with some arguments, in order."""
         conditional, otherwise = self._known.get(act) or self._learn(act)
         last = () if otherwise.rule is None else (otherwise.rule,)
         return (*(candidate.rule for candidate in conditional), *last)

@@ -1,4 +1,4 @@
-"""What a person answered, for as long as it stands: "allow always", "deny always".
+"""A person's standing answers: "allow always", "deny always".
 
 No I/O: it lives and ends with the session, and nothing of it is written anywhere. The order of R239 stays as it is. An
 answer settles a question: an allow counts only where the rules end in ask, so it never outvotes a deny; a deny counts

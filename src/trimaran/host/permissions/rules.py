@@ -45,7 +45,7 @@ ACTIONS: Final[tuple[Action, ...]] = ("allow", "ask", "deny")
 
 SourceKind = Literal["session", "cli", "file", "project", "user", "code", "built-in"]
 
-# Who is heard first within a tier (R244). A tier has one answer, so this says which rule is named, and whose reason is told.
+# The order within a tier (R244). A tier has one decision, so the order says which rule and reason are reported.
 _RANKS: Final[dict[SourceKind, int]] = {kind: rank for rank, kind in enumerate(get_args(SourceKind))}
 _FIELDS: Final = ("pattern", "comment", "reason", "expires_at")
 
@@ -75,20 +75,20 @@ class RuleSource(Struct, frozen=True):
 
 
 class Rule(Struct, frozen=True):
-    """One rule: what to do, about what, and who says so."""
+    """One rule: an action, a pattern, and the source."""
 
     action: Action
     pattern: Pattern
     source: RuleSource = RuleSource("code")
     server: str | None = None
-    """Whose own rule it is; None for one that is global."""
+    """The server of the rule; None for a global rule."""
     written: str = ""
     """As it stands in the file."""
     comment: str = ""
     reason: str = ""
     """Told to the model when the rule denies (R244)."""
     expires_at: str = ""
-    """Reserved (R244): kept, and not acted on."""
+    """Reserved (R244): stored, without effect."""
 
     @classmethod
     def of(cls, action: Action, text: str, *, server: str | None = None, source: RuleSource | None = None) -> Rule:
@@ -100,19 +100,19 @@ class Rule(Struct, frozen=True):
         return cls(action, pattern, source or RuleSource("code"), server, text)
 
     def fits_name(self, act: Subject) -> bool:
-        """Is it about this act, as far as names go? A server's own rule is about no other server, whatever the names."""
+        """Whether its names match this act. A server's own rule never matches another server."""
         if self.server is None:
             return self.pattern.fits_name(act)
         return self.server == act.server and self.pattern.fits_own(act)
 
     @property
     def text(self) -> str:
-        """As written; a rule of a server's also as what it was compiled to."""
+        """The rule as written; a server's own rule also in its compiled form."""
         return self.written or str(self.pattern)
 
 
 class RuleProblem(Struct, frozen=True):
-    """Something to tell whoever wrote the rules. After an "error" the rule is not there; after a "warning" it is, as written."""
+    """A problem for the author of the rules. After an "error" the rule is ignored; after a "warning" it works as written."""
 
     severity: Literal["error", "warning"]
     source: RuleSource
@@ -122,11 +122,11 @@ class RuleProblem(Struct, frozen=True):
     """Which character of the text is meant, from 0."""
     hint: str = ""
     server: str | None = None
-    """Whose own rules it is about, if they are a server's."""
+    """The server whose rules have the problem, if they are a server's own."""
 
     @property
     def kind(self) -> Literal["invalid_rule", "rule_without_effect"]:
-        """What is wrong, for programs (R280)."""
+        """The kind of problem, for programs (R280)."""
         return "invalid_rule" if self.severity == "error" else "rule_without_effect"
 
     def __str__(self) -> str:
@@ -152,7 +152,7 @@ class RuleProblem(Struct, frozen=True):
 
 
 class RulesRead(Struct, frozen=True):
-    """What was found in one place or several; add them up with `+`."""
+    """The rules and problems of one place or several; `+` joins them."""
 
     rules: tuple[Rule, ...] = ()
     problems: tuple[RuleProblem, ...] = ()
@@ -176,7 +176,7 @@ def read_rules(table: object, source: RuleSource, *, server: str | None = None) 
 
     Args:
         source: the table itself; each rule gets its own key under it.
-        server: whose table it is, for one that holds globs over a server's tools (R238).
+        server: the server of the table, if its rules are globs over that server's tools (R238).
     """
     collected = _Collected(server)
     if not isinstance(table, Mapping):
@@ -262,7 +262,7 @@ class _Collected:
         return ""
 
     def _look_for_slips(self, text: str, pattern: Pattern, place: RuleSource) -> None:
-        """What can be meant as it is written, and hardly is."""
+        """A warning about a rule that is valid but probably a mistake."""
         unseen = next((at for at, c in enumerate(text) if unicodedata.category(c) in ("Cf", "Cc")), None)
         if unseen is not None:
             message = f"the rule holds a character that cannot be seen, U+{ord(text[unseen]):04X}"

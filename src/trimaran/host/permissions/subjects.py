@@ -1,4 +1,4 @@
-"""What needs permission: a tool that is to be called, a server that wants to ask the person something, or use our model.
+"""The acts that need permission: a tool call, a server's question to the person, and the use of our model.
 
 Pure. Rules know a tool as `mcp__<server>__<tool>` (R271), with the safe name of the server, and by the name that the
 catalog gave it where that is another. A server's own rules are about that server, whatever its safe name is.
@@ -22,7 +22,7 @@ _OTHER: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def plain_name(name: str) -> str:
-    """A name with every character that names here cannot hold made `_` (R271)."""
+    """A name with `_` in place of every character that is not allowed (R271)."""
     return _OTHER.sub("_", name)
 
 
@@ -48,15 +48,15 @@ class Subject(Struct, frozen=True):
     """No rule is about a `sample`: it is a person's to decide, and is an act so that it can be recorded."""
     server: str
     name: str
-    """As it is shown; for an elicitation `Elicit(<server>)`, for sampling `Sample(<server>)`."""
+    """The label; for an elicitation `Elicit(<server>)`, for sampling `Sample(<server>)`."""
     names: tuple[str, ...]
-    """What global rules compare, any of these: the names of a tool; of an elicitation the server's, and its safe name."""
+    """The names that global rules compare: those of a tool; of an elicitation those of the server."""
     main: str | None = None
     """The argument that `Tool(<glob>)` looks at; where it is not known, all of them are looked at."""
     definition: str = ""
-    """A digest of what the tool says about itself. What a person allowed for good holds for this definition only."""
+    """A digest of the tool's definition. A standing permission holds for this definition only."""
     own: str = ""
-    """What a server's own rules compare: the name of the tool, with the safe name that the server has by itself."""
+    """The names that a server's own rules compare: the tool's name, with the safe name that the server has by itself."""
 
     @classmethod
     def tool(
@@ -73,9 +73,9 @@ class Subject(Struct, frozen=True):
 
         Args:
             safe: the safe name of the server, where that is not `safe_name(server)`.
-            schema: its input schema, which says what its main argument is.
+            schema: its input schema, which decides its main argument.
             definition: a digest of all it says about itself.
-            name: what the catalog calls it, where that is not `mcp__<server>__<tool>`.
+            name: its name in the catalog, if that is not `mcp__<server>__<tool>`.
         """
         own = rule_name(safe_name(server), tool)
         usual = rule_name(safe, tool) if safe else own
