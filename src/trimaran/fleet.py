@@ -405,18 +405,18 @@ class Fleet:
             self.seen_change += 1
             self._ahead.discard(self.seen_change)
         if self._ahead and self._waiting_for is None:
-            self._waiting_for = self.spawn(self._mind_the_hole())
+            self._waiting_for = self.spawn(self._wait_for_missing_changes())
 
     def _is_news(self, number: int) -> bool:
         return number > self.seen_change and number not in self._ahead
 
     def _settle(self, last: int) -> None:
-        """All up to this one is known."""
+        """Every change up to `last` is known."""
         self.seen_change = last
         self._ahead = {number for number in self._ahead if number > last}
 
-    async def _mind_the_hole(self) -> None:
-        """Something was told that we did not hear, with no gap to show for it: its process died in the middle, perhaps."""
+    async def _wait_for_missing_changes(self) -> None:
+        """Read changes from the log that did not arrive, although no gap was reported: perhaps their process died."""
         try:
             while self._ahead:
                 seen = self.seen_change

@@ -33,7 +33,7 @@ from .refusal import Refused, challenge
 __all__ = ["Basic"]
 
 _REMEMBERED_SECONDS = 60.0
-_NOBODY = "\0"
+_NEVER_SENT = "\0"
 """A password that no request can carry."""
 
 
@@ -114,7 +114,7 @@ class Basic(Provider):
         return principal
 
     def _check(self, name: str, password: str) -> Principal | None:
-        user = self._users.get(name) or _User(_NOBODY, False, 0, None)
+        user = self._users.get(name) or _User(_NEVER_SENT, False, 0, None)
         if user.is_hashed:
             matches = verify_password(password, user.password)
         else:

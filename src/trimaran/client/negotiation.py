@@ -388,15 +388,15 @@ def _told(error: Error, first: Error | None, dialer: Dialer, manner: Manner) -> 
     """The error for the caller. A server that ended while being greeted could not be connected to."""
     if isinstance(error, ConnectionLost):
         # What the first of two children died of is the cause, unless it died of being asked what it does not know.
-        if isinstance(first, ConnectionLost) and first.stderr and not _died_of_the_probe(first):
+        if isinstance(first, ConnectionLost) and first.stderr and not _ended_by_the_probe(first):
             error = first
         return ended_early(dialer.describe(), error)
     # HTTP+SSE was the last straw to clutch at: where there is no such endpoint, what was said before tells more.
     return first if first is not None and manner == "sse" and isinstance(error, UnexpectedStatus) else error
 
 
-def _died_of_the_probe(error: ConnectionLost) -> bool:
-    """Do its last words quote the modern greeting?"""
+def _ended_by_the_probe(error: ConnectionLost) -> bool:
+    """Whether the end of its stderr quotes the modern probe."""
     return any("server/discover" in line for line in error.stderr)
 
 

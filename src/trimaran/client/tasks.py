@@ -177,7 +177,7 @@ class TaskHandle(Generic[D]):
     @classmethod
     def ended(cls, result: ToolResult[D]) -> TaskHandle[D]:
         """A handle for a call that the server answered at once."""
-        handle = cls(_NOBODY, "", _never)
+        handle = cls(_NO_CLIENT, "", _never)
         handle.status = "completed"
         handle._result = result
         return handle
@@ -337,7 +337,7 @@ def _never(*_: Any, **__: Any) -> Any:
     raise AssertionError("a task that has ended asks nobody")
 
 
-_NOBODY: Final = TaskClient(_never, _never, _never, _never)
+_NO_CLIENT: Final = TaskClient(_never, _never, _never, _never)
 
 
 def _pace(known: _Wire | None) -> float:

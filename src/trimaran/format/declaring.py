@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from .definitions import AnyTools, Definition, is_one, read_tools
-from .fit import Fit, fit_as_far
+from .fit import Fit, fit_up_to
 from .profiles import profile_named
 from .results import Shape
 from .trees import Schema
@@ -27,7 +27,7 @@ def declare(tools: AnyTools, write: Callable[[Definition], Shape]) -> Any:
 
 
 def fit_tool_schema(schema: Schema, profile: str, fit: Fit) -> Schema:
-    return schema if fit is None else fit_as_far(schema, profile, fit).schema
+    return schema if fit is None else fit_up_to(schema, profile, fit).schema
 
 
 def fit_description(tool: Definition, profile: str, fit: Fit) -> str:
@@ -43,7 +43,7 @@ def strict_schema_of(schema: Schema, profile: str, fit: Fit, *, wanted: bool) ->
     """The schema for strict mode, or None where strict mode is not wanted, or not possible as far as it may be changed."""
     if not wanted:
         return None
-    fitted = fit_as_far(schema, profile, fit or "exact")
+    fitted = fit_up_to(schema, profile, fit or "exact")
     if fitted.left or (fit is None and fitted.schema is not schema):
         return None
     return fitted.schema

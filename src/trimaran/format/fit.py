@@ -53,7 +53,7 @@ from .trees import (
     types_of,
 )
 
-__all__ = ["Fit", "Fitted", "fit_as_far", "fit_schema"]
+__all__ = ["Fit", "Fitted", "fit_schema", "fit_up_to"]
 
 Fit: TypeAlias = Literal["exact", "loose", "auto"] | None
 """How far a schema may be changed for a provider. "auto" is loose only where exact is not enough; None: not at all."""
@@ -97,7 +97,7 @@ class Fitted(Struct, frozen=True):
     """Rules that the provider would still refuse or ignore."""
 
 
-def fit_as_far(schema: Schema, profile: str | Profile, fit: Fit) -> Fitted:
+def fit_up_to(schema: Schema, profile: str | Profile, fit: Fit) -> Fitted:
     """As `fit_schema`, as far as `fit` lets it."""
     chosen = profile_named(profile)
     if fit is None:

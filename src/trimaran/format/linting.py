@@ -7,7 +7,7 @@ import re
 from msgspec.structs import replace
 
 from .definitions import AnyTools, Definition, read_tools
-from .fit import Fit, fit_as_far
+from .fit import Fit, fit_up_to
 from .profiles import Profile, profile_named
 from .rules import Finding
 
@@ -64,7 +64,7 @@ def _lint_one(definition: Definition, profile: Profile, fit: Fit) -> list[Findin
                 weight="refused" if fit is None else "ignored",
             )
         )
-    findings += fit_as_far(schema, profile, fit).left
+    findings += fit_up_to(schema, profile, fit).left
     return [replace(finding, tool=name, profile=profile.name) for finding in findings]
 
 

@@ -288,7 +288,7 @@ def null_verdict(root: Schema, schema: Any, known: dict[str, bool | None] | None
             known[ref] = None
             known[ref] = null_verdict(root, resolve(root, ref), known, depth + 1)
         verdicts.append(known[ref])
-    for key, judge in (("anyOf", _any_is), ("oneOf", _one_is), ("allOf", _all_are)):
+    for key, judge in (("anyOf", _any_is), ("oneOf", _exactly_one), ("allOf", _all_are)):
         if branches := list_of(node.get(key)):
             verdicts.append(judge([null_verdict(root, branch, known, depth + 1) for branch in branches]))
     return _all_are(verdicts)
@@ -302,6 +302,6 @@ def _any_is(verdicts: list[bool | None]) -> bool | None:
     return True if True in verdicts else None if None in verdicts else False
 
 
-def _one_is(verdicts: list[bool | None]) -> bool | None:
+def _exactly_one(verdicts: list[bool | None]) -> bool | None:
     yes = verdicts.count(True)
     return False if yes > 1 else None if None in verdicts else yes == 1

@@ -359,7 +359,7 @@ def _plain(bound: Any) -> str:
 def _number(text: str, wanted: str, *, is_whole: bool = False) -> int | float:
     """An integer if the text is a whole number, since a float would lose digits. `3.0` is whole, as in JSON Schema."""
     try:
-        value = _whole_or_not(text)
+        value = _parse_number(text)
     except ValueError:
         raise InvalidAnswer(f"{_quoted(text)} is not {wanted}") from None
     if not math.isfinite(value) or (isinstance(value, int) and abs(value) > _MOST_INTEGER):
@@ -371,7 +371,7 @@ def _number(text: str, wanted: str, *, is_whole: bool = False) -> int | float:
     return int(value)
 
 
-def _whole_or_not(text: str) -> int | float:
+def _parse_number(text: str) -> int | float:
     try:
         return int(text)
     except ValueError:

@@ -136,7 +136,7 @@ class OAuth(Grant):
         if held is not None and held.issuer not in (None, place.metadata.issuer):
             self._check_migration(held, place.metadata)
         if held is not None and need.why == "refused" and _can_refresh(held, need):
-            fresh, held = yield from self._refresh_or_not(need, world, held, place)
+            fresh, held = yield from self._refresh_after_401(need, world, held, place)
             if fresh is not None:
                 return fresh
         if self.login is not None and not need.may_ask:
@@ -255,7 +255,7 @@ class OAuth(Grant):
         except AuthorizationFailed:
             return None
 
-    def _refresh_or_not(
+    def _refresh_after_401(
         self, need: CredentialNeed, world: FlowEnvironment, held: Credentials, place: GrantSite
     ) -> Flow[tuple[Credentials | None, Credentials]]:
         """After a 401: fresh credentials or None, and the old ones without the parts that failed.

@@ -292,7 +292,7 @@ class Dispatcher:
             for middleware in reversed([*gates, *wrapping]):
                 serve = _around(middleware, serve)
             # A tool's own errors are dealt with inside; middleware may raise them too.
-            self.handlers[name] = _telling_the_model(serve) if wrapping and name == "tools/call" else serve
+            self.handlers[name] = _report_errors_to_model(serve) if wrapping and name == "tools/call" else serve
 
     def reader(self, *, legacy: bool = True) -> MessageReader:
         return MessageReader(self.served, rows=self.table, legacy=legacy)
@@ -331,7 +331,7 @@ def _typed(serve: Serve) -> Serve:
     return call_tool
 
 
-def _telling_the_model(serve: Serve) -> Serve:
+def _report_errors_to_model(serve: Serve) -> Serve:
     async def call_tool(call: IncomingCall) -> Any:
         try:
             return await serve(call)

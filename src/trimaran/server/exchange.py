@@ -180,10 +180,10 @@ class Exchange:
         """The handler has had its time."""
         self.expired = True
         if self.task is not None:
-            asyncio.get_running_loop().call_later(STUCK_SECONDS, self._answer_for_it)
+            asyncio.get_running_loop().call_later(STUCK_SECONDS, self._answer_for_stuck_handler)
             self.task.cancel()
 
-    def _answer_for_it(self) -> None:
+    def _answer_for_stuck_handler(self) -> None:
         if self.task is not None and self.on_stuck is not None:
             self.is_answered = True
             self.on_stuck()

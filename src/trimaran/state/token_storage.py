@@ -253,7 +253,7 @@ def _unlock(descriptor: int) -> None:
             fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
-async def _to_the_end(work: Coroutine[Any, Any, T]) -> T:
+async def _finish_despite_cancel(work: Coroutine[Any, Any, T]) -> T:
     """The result of work in a thread. If the caller is cancelled, wait for the thread first, since it relies on the caller's locks."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
@@ -377,7 +377,7 @@ class FileTokens:
         records = await asyncio.to_thread(self._read)
         if records is None:  # damaged; read again under the lock, since another process may be repairing it
             async with self._alone():
-                records = await _to_the_end(asyncio.to_thread(self._read_or_move_aside))
+                records = await _finish_despite_cancel(asyncio.to_thread(self._read_or_move_aside))
         return records
 
     async def _update(self, change: Callable[[dict[str, bytes]], bool]) -> bool:
@@ -389,7 +389,7 @@ class FileTokens:
             return is_changed
 
         async with self._alone():
-            return await _to_the_end(asyncio.to_thread(work))
+            return await _finish_despite_cancel(asyncio.to_thread(work))
 
     @asynccontextmanager
     async def _alone(self) -> AsyncGenerator[None]:
@@ -419,7 +419,9 @@ class FileTokens:
         if os.name == "nt" and self.path.is_symlink():
             raise self._refused_link()
         try:
-            descriptor = _patiently(lambda: os.open(self.path, os.O_RDONLY | _NO_FOLLOW | _CLOSE_ON_EXEC | _NO_WAIT))
+            descriptor = _retry_on_windows(
+                lambda: os.open(self.path, os.O_RDONLY | _NO_FOLLOW | _CLOSE_ON_EXEC | _NO_WAIT)
+            )
         except FileNotFoundError:
             return {}
         except OSError as error:
@@ -489,7 +491,7 @@ class FileTokens:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
-            _patiently(lambda: os.replace(beside, self.path))
+            _retry_on_windows(lambda: os.replace(beside, self.path))
             _flush_directory(self.path.parent)
         except OSError as error:
             with contextlib.suppress(OSError):
@@ -509,8 +511,8 @@ def _check(record: bytes) -> bytes:
     return bytes(record).strip()
 
 
-def _patiently(action: Callable[[], T]) -> T:
-    """On Windows a file that somebody has open cannot be replaced, and one being replaced not be opened."""
+def _retry_on_windows(action: Callable[[], T]) -> T:
+    """Retry: on Windows an open file cannot be replaced, and a file cannot be opened while it is replaced."""
     for _ in range(50 if os.name == "nt" else 0):
         try:
             return action()
@@ -616,7 +618,7 @@ class KeyringTokens:
         """Run `work` with the keyring under its lock; if the keyring refuses and there is a fallback, return None."""
         try:
             async with self._files.lock(f"{SERVICE} {_INDEX}"):
-                return await _to_the_end(_in_daemon_thread(action))
+                return await _finish_despite_cancel(_in_daemon_thread(action))
         except StoreUnusable:
             raise
         except Exception as error:

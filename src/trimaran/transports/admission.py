@@ -119,7 +119,7 @@ class Admission:
 
     async def close(self) -> None:
         """Close the authenticator; it may start again."""
-        self.identify = self._identify_no_more
+        self.identify = self._refuse_while_stopping
         starting, self._starting = self._starting, None
         if starting is not None:
             starting.cancel()
@@ -147,7 +147,7 @@ class Admission:
 
     # Authentication
 
-    async def _identify_no_more(self, request: HttpRequestHead) -> Any:
+    async def _refuse_while_stopping(self, request: HttpRequestHead) -> Any:
         raise _stopping()
 
     async def _identify(self, request: HttpRequestHead) -> Any:

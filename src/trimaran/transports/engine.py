@@ -406,7 +406,7 @@ class Engine:
         _remember(self)
 
     @property
-    def asks_who(self) -> bool:
+    def has_admission(self) -> bool:
         """Whether callers are authenticated or counted."""
         return self._admission is not None
 

@@ -117,7 +117,7 @@ def _flush_output(code: int) -> int:
 
 
 def _report_lost_output(error: OSError) -> int:
-    sys.stdout = None  # what it still holds cannot be written either
+    sys.stdout = None  # its buffer cannot be written either
     if not isinstance(error, BrokenPipeError):  # else the reader has read enough, and need not be told
         with contextlib.suppress(OSError):
             print(f"trimaran: cannot write the output: {error.strerror or error}", file=sys.stderr)

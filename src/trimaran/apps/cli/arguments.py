@@ -1,6 +1,6 @@
 """Arguments of a command: `key=value` read by a schema, `key:=JSON`, and `--args JSON|@file|-`.
 
-What a word means is decided in `trimaran.schema.typed_values`; here is what only a command line has: files, stdin, and errors that
+`trimaran.schema.typed_values` decides the meaning of a word; this module adds the parts of a command line: files, stdin, and errors that
 are usage errors.
 """
 

@@ -267,7 +267,7 @@ def trust(workspace: Path | None) -> int:
 @command.command("untrust", short_help="Let the project's file start nothing any more.")
 @_WORKSPACE
 def untrust(workspace: Path | None) -> int:
-    """Trust the project's mcp.toml no more. Whoever starts a host that asks is asked again."""
+    """Stop trusting the project's mcp.toml. The next host asks again."""
     screen = Screen()
     machine = Machine.here(workspace)
     store = Trust(machine.trust_file)

@@ -1,4 +1,4 @@
-"""`trimaran console`: a host in the terminal. What it does is in `trimaran.apps.console`; here are its options."""
+"""`trimaran console`: a host in the terminal. `trimaran.apps.console` has the application; this module has its options."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def offers_login(www_authenticate: str) -> bool:
 
 
 def carries_credentials(headers: Mapping[str, str], challenges: Iterable[Challenge]) -> bool:
-    """Do these headers hold credentials, good or bad, of a kind that is asked for?"""
+    """Whether these headers hold credentials, valid or not, of a kind that the server asks for."""
     key_headers = {header.lower() for challenge in challenges if (header := key_header(challenge)) is not None}
     names = {"authorization"} | (key_headers or {USUAL_KEY_HEADER.lower()})
     return not names.isdisjoint(name.lower() for name in headers)

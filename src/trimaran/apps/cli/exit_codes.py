@@ -67,7 +67,7 @@ MEANINGS: Final = {
 
 EPILOG: Final = "\b\nExit codes:\n" + "\n".join(f"  {code:>3}  {meaning}" for code, meaning in MEANINGS.items())
 
-# Most specific first. What is not listed broke the protocol, or went on for too long: the server's side.
+# Most specific first. Other errors are the server's: it broke the protocol, or took too long.
 _CODES: Final[tuple[tuple[type[Error], Exit], ...]] = (
     (ConfigError, Exit.USAGE),
     (LocalProtocolError, Exit.USAGE),
@@ -90,7 +90,7 @@ _OPTIONS: Final = (
 )
 
 
-# What a write to a pipe, a terminal or a redirected file can fail with.
+# Errors of a write to a pipe, a terminal or a redirected file.
 _OUTPUT_ERRORS: Final = frozenset({errno.EPIPE, errno.EIO, errno.ENOSPC, errno.EFBIG, errno.EDQUOT})
 
 
@@ -125,7 +125,7 @@ def in_our_words(error: Error) -> str:
 
 
 def advice(error: Error, target: str, *, is_http: bool) -> str:
-    """What to do about an error, in one or two sentences; empty where its own message says so already."""
+    """The remedy for an error, in one or two sentences; empty if its own message has it."""
     doctor = f"`trimaran doctor {target}` looks closer."
     if isinstance(error, UrlElicitationRequired):
         urls = [str(e.get("url", "")) for e in error.elicitations if isinstance(e, dict)]  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]

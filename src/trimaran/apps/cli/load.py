@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BrokenFile", "ServerFile", "load", "load_module", "parse"]
 
-# What authors call their server, most explicit first, when a module has several.
+# Common names of a server, most explicit first, for a module that has several.
 USUAL_NAMES: Final = ("server", "mcp", "app")
 _MOST_LISTED: Final = 12
 
@@ -200,11 +200,11 @@ def _named(module: ModuleType, target: ServerFile) -> Server:
     if _is_server(value):
         return value
     raise BrokenFile(
-        f"{target.obj!r} in {_origin(target)} is a {_kind(value)}, not a trimaran.Server" + _call_it(target, value)
+        f"{target.obj!r} in {_origin(target)} is a {_kind(value)}, not a trimaran.Server" + _hint_to_call(target, value)
     )
 
 
-def _call_it(target: ServerFile, found: Any) -> str:
+def _hint_to_call(target: ServerFile, found: Any) -> str:
     if callable(found) and not isinstance(found, type):
         return f"; if it makes one, write server = {target.obj}() in the file and serve that"
     return ""
@@ -232,7 +232,7 @@ def _servers(module: ModuleType) -> dict[str, Server]:
 
 
 def _is_server(value: Any) -> bool:
-    # Imported here: whoever only parses a target needs none of the library behind it.
+    # Imported here: parsing a target needs none of this.
     from trimaran.server.server import Server
 
     return isinstance(value, Server)

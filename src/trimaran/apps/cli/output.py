@@ -1,6 +1,6 @@
 """Output for a person: results on stdout; progress, log lines and errors on stderr.
 
-What a server says is not trusted with the terminal: control characters in it are shown, not obeyed. On a pipe, text goes
+A server's text is not trusted: its control characters are escaped. On a pipe, text goes
 through as it came, and nothing is coloured, wrapped by us, or drawn.
 """
 
@@ -156,7 +156,7 @@ class Screen:
                 self.value(block)
 
     def contents(self, resource: Any, saver: Saver) -> None:
-        """What a resource holds."""
+        """The contents of a resource."""
         match resource:
             case TextResourceContents():
                 self.text(resource.text)
@@ -208,7 +208,7 @@ _COLUMNS: Final = (TextColumn("{task.description}", markup=False, table_column=C
 
 @final
 class _Count(ProgressColumn):
-    """`3/5`, or `3` where nobody knows how many."""
+    """`3/5`, or `3` if the total is unknown."""
 
     def render(self, task: Task) -> Text:
         done = f"{task.completed:g}"
@@ -245,7 +245,7 @@ class ProgressView:
             return
         label = in_one_line(message or name, 60)
         if not self._screen.err.is_terminal:
-            self._say_in_a_line(progress, total, label)
+            self._print_progress_line(progress, total, label)
             return
         if self._waiting is not None:
             self.stop()
@@ -258,7 +258,7 @@ class ProgressView:
             return
         self._bar.update(self._bar.task_ids[0], completed=progress, total=total, description=label)
 
-    def _say_in_a_line(self, progress: float, total: float | None, said: str) -> None:
+    def _print_progress_line(self, progress: float, total: float | None, said: str) -> None:
         # A thousand steps of one text are a hundred lines at most.
         mark = (said, int(100 * progress / total) if total else int(progress))
         if mark != self._said:

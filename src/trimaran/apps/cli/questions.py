@@ -4,7 +4,7 @@ A form is asked field by field: what is wanted, what is offered, what an empty l
 explained and asked again. Before anything is sent the person sees it whole and may refuse. A URL is shown in full with
 its host; it is never opened from here. Ctrl-D cancels the question, Ctrl-C the call.
 
-Without a terminal nobody can be asked: the question is declined, and stderr says so (R258).
+Without a terminal there is no person to ask: the question is declined, and stderr says so (R258).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Terminal(Protocol):
 class Answerer:
     """`answer` is the `on_elicit` of the command line. Questions that come at once are put one after the other.
 
-    `terminal` is None where nobody can be asked; `answers` is `ask`, `yes` or `decline`.
+    `terminal` is None if there is no person to ask; `answers` is `ask`, `yes` or `decline`.
     """
 
     def __init__(self, screen: Screen, terminal: Terminal | None, answers: str = "ask") -> None:
@@ -223,7 +223,7 @@ class TerminalLines:
 
     @staticmethod
     def is_there(screen: Screen) -> bool:
-        """Can a person both read the question and answer it?"""
+        """Whether a person can both read the question and answer it."""
         return sys.stdin is not None and sys.stdin.isatty() and screen.err.is_terminal  # pyright: ignore[reportUnnecessaryComparison]
 
     async def line(self, prompt: str) -> str | None:

@@ -509,7 +509,7 @@ class StdioFront:
             messages = _read(line)
             if worker is self._starting:
                 for message in messages:
-                    self._heard_of_replay(worker, message)
+                    self._take_replayed_reply(worker, message)
                 return
             if worker is not self._current:
                 return
@@ -533,7 +533,7 @@ class StdioFront:
                 return _write("notifications/cancelled", params={**params, "requestId": label})
         return line
 
-    def _heard_of_replay(self, worker: _Worker, message: _Message) -> None:
+    def _take_replayed_reply(self, worker: _Worker, message: _Message) -> None:
         if message.is_reply and message.id in worker.awaited:
             worker.awaited.discard(message.id)
             self._session.learn(message.result)

@@ -39,11 +39,11 @@ Work = Callable[["Client"], Awaitable[int]]
 
 _NUMBER: Final = re.compile(r"under error ([0-9a-f]{8})\b")  # as `server/tools.py` says it
 _LOGGED: Final = re.compile(r"failed \[([0-9a-f]{8})\]$")  # as `server/handlers.py` logs it
-# Where nobody's own code lies: packages, the standard library, and this library.
+# Code that is not the user's: packages, the standard library, and this library.
 _INSTALLED: Final = ("site-packages", "/lib/python", str(Path(__file__).parents[1]))
 _STDERR_LINES: Final = 200  # as many as the transport of children keeps
 _POLITE: Final = 0.3  # seconds for a child to end after Ctrl-C: a person who waits longer presses it again
-_TERMINATED: Final = 128 + 15  # what a shell says of a process that SIGTERM ended
+_TERMINATED: Final = 128 + 15  # a shell's exit code for a process that SIGTERM ended
 
 
 def connect_target(target: Target) -> Any:

@@ -105,7 +105,7 @@ def allow_private() -> bool:
 
 
 async def headers_of(login: Any, url: str) -> Mapping[str, str]:
-    """What a request with this login carries, refreshed if that is due; empty if there is no token."""
+    """The headers of a request with this login, refreshed if that is due; empty if there is no token."""
     from trimaran.transports.http_auth import authority_for
 
     authority = authority_for(login, url, None)

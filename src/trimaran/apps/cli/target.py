@@ -255,7 +255,7 @@ def split_words(ctx: click.Context, words: Sequence[str]) -> tuple[Target, list[
     command: list[str] | None = ctx.meta.get(_COMMAND)
     if command is None:
         if not words:
-            raise click.UsageError(f"TARGET is missing: {FORMS}{_told_nearby()}")
+            raise click.UsageError(f"TARGET is missing: {FORMS}{_list_nearby_servers()}")
         return parse_target(words[0]), list(words[1:])
     if not command:
         raise click.UsageError("there is no command after --: write -- npx -y some-server")
@@ -359,7 +359,7 @@ def _of_words(text: str) -> Target:
             if text in names:
                 return _of_config(text, file, text)
         raise click.UsageError(
-            f"{text!r} is neither a URL, nor a file, nor a command that can be found: {FORMS}{_told_nearby()}"
+            f"{text!r} is neither a URL, nor a file, nor a command that can be found: {FORMS}{_list_nearby_servers()}"
         )
     return _of_command(words, shlex.quote(text))
 
@@ -436,7 +436,7 @@ def names_nearby() -> list[str]:
     return list(dict.fromkeys(name for _, names in _nearby() for name in names))
 
 
-def _told_nearby() -> str:
+def _list_nearby_servers() -> str:
     """The servers in the configuration files of the current directory, as the end of an error message."""
     return "".join(
         f"; {file} has {', '.join(in_one_line(name, 60) for name in names[:12])}{', ...' if len(names) > 12 else ''}"

@@ -1,7 +1,7 @@
 """`trimaran worker`: a process that runs the tasks of a server, which others serve (`trimaran serve ... --tasks docket`).
 
-It loads the same file and has the same store, but listens to nobody. One line on stderr says that it is ready. SIGTERM,
-Ctrl-C or the end of its terminal lets what runs end, for a while; a second one does not wait. Whatever it leaves behind, another worker finds.
+It loads the same file and uses the same store, but does not listen. One line on stderr says that it is ready. After SIGTERM,
+Ctrl-C or the end of its terminal, running tasks have a while to end; a second signal does not wait. Another worker takes over the rest.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-# What a worker may take to stop bodies that do not want to, and to say so. Its tasks are taken over when it is gone.
+# How long a worker tries to stop bodies that ignore cancellation. When it is gone, others take its tasks over.
 _LAST_SECONDS: Final = 20.0
 
 

@@ -74,7 +74,7 @@ class ConsoleApp(App[None]):
         history: The file for the lines that were typed; None keeps them in memory.
         settle: Seconds without a key until a question takes an answer.
         open_page: Opens a page in a browser; True if it could.
-        typed_ahead: What the person typed before the console was there.
+        typed_ahead: The text that the person typed before the console was ready.
     """
 
     TITLE: str | None = "trimaran"
@@ -410,7 +410,7 @@ def _open_in_browser(url: str) -> bool:
         return False
     if type(browser) is webbrowser.GenericBrowser and not os.environ.get("BROWSER"):
         return False
-    # Some return only when their window is closed, so nobody waits for it.
+    # Some browsers return only when their window is closed, so this does not wait.
     threading.Thread(target=browser.open, args=(url,), name="trimaran-browser", daemon=True).start()
     return True
 

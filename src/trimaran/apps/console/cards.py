@@ -6,7 +6,7 @@ was typing there, and nowhere else (`ConsoleApp.on_event`). A person who thinks 
 while an unfinished line stands in the prompt, the card does not take the first key after the pause either, and says so.
 The answer that does nothing has the focus, and Enter alone allows nothing.
 
-What does not fit is scrolled to, and the card says that there is more: nobody is to say yes to what they took for the whole.
+A long text is scrolled, and the card says that there is more: a person must not agree to a part that looks like the whole.
 On a small terminal the answers stay on the card, and what is asked gets the lines that are left.
 """
 
@@ -99,8 +99,8 @@ class Card(ModalScreen[T], Generic[T]):
     def on_mount(self) -> None:
         self.call_after_refresh(self.touch)
         body = self.query_one(".card-body")
-        self.watch(body, "scroll_y", self._look_below, init=False)
-        self.watch(body, "virtual_size", self._look_below)
+        self.watch(body, "scroll_y", self._update_more_mark, init=False)
+        self.watch(body, "virtual_size", self._update_more_mark)
         self.focus_first()
 
     def focus_first(self) -> None:
@@ -119,9 +119,9 @@ class Card(ModalScreen[T], Generic[T]):
         for button in self.query(".card-keys Button").results(Button):
             button.styles.line_pad = 0 if is_narrow else 1
             button.styles.width = len(str(button.label)) if is_narrow else "auto"
-        self._look_below()
+        self._update_more_mark()
 
-    def _look_below(self) -> None:
+    def _update_more_mark(self) -> None:
         self.call_after_refresh(self._tell_more)
 
     def _tell_more(self) -> None:
@@ -145,7 +145,7 @@ class Card(ModalScreen[T], Generic[T]):
         return bool(app.screen_stack) and app.screen is self
 
     def takes_key(self) -> bool:
-        """A key was pressed: was it meant for this card?"""
+        """Whether a pressed key was meant for this card."""
         is_settled = self.is_settled
         if is_settled and self.is_armed:
             return True

@@ -229,7 +229,7 @@ class Commands:
     ) -> None:
         """List the entries of all servers, or of the named one. A server that fails does not hide the others."""
         clients = self._clients(words, what)
-        # All at once, so that one that is slow holds nobody up but the list.
+        # All at once, so that a slow server does not delay the others.
         results = await asyncio.gather(*(list_one(*pair) for pair in clients), return_exceptions=True)
         rows: list[tuple[str, str]] = []
         for (server, _), listed in zip(clients, results, strict=True):

@@ -63,7 +63,7 @@ async def complete(line: str, cursor: int, host: Host, *, is_message_default: bo
     cursor = max(0, min(cursor, len(line)))
     try:
         menu = await _Line(line[:cursor], host, is_message_default=is_message_default).complete()
-    except Exception:  # a server's lists, names and schemas: whatever is wrong with them, typing goes on
+    except Exception:  # a fault in a server's lists, names or schemas must not stop the typing
         menu = None
     return CompletionMenu(cursor, cursor) if menu is None else menu
 
@@ -167,7 +167,7 @@ class _Line:
     def _tools(self, start: int) -> CompletionMenu:
         word = self._head[start:].lstrip("\"'")
         options = [Option(quote(tool.name), tool.description or tool.title or "") for tool in tools_of(self._host)]
-        # What a server that was never up has is not known, but that it is there is.
+        # The tools of a server that was never up are unknown, but its name is known.
         options += [
             Option(quote(f"{status.name}:"), status.text) for status in self._host.status() if status.state == "idle"
         ]

@@ -181,7 +181,7 @@ class FormCard(QuestionCard):
 
     def focus_first(self) -> None:
         if self._rows:
-            self._rows[0].widget.focus(scroll_visible=False)  # what the server says stands above it
+            self._rows[0].widget.focus(scroll_visible=False)  # the server's text stands above it
         else:
             super().focus_first()
 

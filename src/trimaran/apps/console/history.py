@@ -75,7 +75,7 @@ class History:
         self._draft = ""
 
     def older(self, draft: str) -> str | None:
-        """The line before; None at the beginning. What was being typed is kept for the way back."""
+        """The line before; None at the beginning. The typed text comes back at the end of the history."""
         if self._at == 0:
             return None
         if self._at == len(self._lines):

@@ -208,7 +208,7 @@ def _whole(rest: str, name: str) -> dict[str, Any]:
         value = parse_json(rest, f"what follows {in_one_line(name, 100)}")
     except WordError as error:
         raise LineError(f'{in_one_line(str(error), 300)}; write one object, such as {{"key": "value"}}') from None
-    return cast("dict[str, Any]", value)  # what begins with a brace, and is JSON, is an object
+    return cast("dict[str, Any]", value)  # JSON that begins with a brace is an object
 
 
 def _named(tokens: list[Token], name: str, known: list[Argument]) -> list[Word]:

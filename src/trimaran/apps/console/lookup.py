@@ -136,7 +136,7 @@ def _values(schema: Any, root: Mapping[str, Any], depth: int) -> list[Any]:
         if isinstance(branches, list):
             values: list[Any] = []
             for branch in cast("list[Any]", branches)[:_MOST_VALUES]:
-                values += _values(branch, root, depth + 4)  # a union of unions is nobody's list of choices
+                values += _values(branch, root, depth + 4)  # deeper unions are not meant as choices
             return values
     if isinstance(node.get("$ref"), str):
         return _values(target_of(node["$ref"], root), root, depth + 1)

@@ -39,7 +39,7 @@ _graphics: Any = None
 
 
 def prepare_pictures() -> str:
-    """Ask the terminal what it can draw; call it while nobody else reads from the terminal.
+    """Ask the terminal for its graphics support. Call it while nothing else reads from the terminal.
 
     Returns "tgp" where it draws by itself, "halfblocks" where it does not, "" where that could not be found out; then, too,
     pictures are half blocks.
@@ -152,7 +152,7 @@ def _decode(data: str, easel: DrawingBudget) -> Any:
         raise _Unshowable("pip install 'trimaran[console]' brings what draws it") from None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what Pillow thinks of its size and its metadata
+            warnings.simplefilter("ignore")  # Pillow warns of sizes and metadata
             with Image.open(io.BytesIO(octets), formats=_FORMATS) as opened:
                 width, height = opened.size
                 if width * height > _MOST_PIXELS:
@@ -179,7 +179,7 @@ def _decode(data: str, easel: DrawingBudget) -> Any:
 
 
 def _on_white(image: Any) -> Any:
-    """Plain colours. What is transparent is white: most pictures that are were drawn for a page."""
+    """Plain colours. Transparent parts become white: most such pictures were drawn for a page."""
     from PIL import Image
 
     if image.mode not in ("RGBA", "LA", "PA", "P") and "transparency" not in image.info:

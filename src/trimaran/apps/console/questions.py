@@ -102,7 +102,7 @@ class _YesNoCard(QuestionCard):
 
 
 class PermissionCard(_YesNoCard):
-    """May this tool be called with these arguments?"""
+    """Asks whether a tool may be called with these arguments."""
 
     title_text = "May this call be made?"
 
@@ -123,7 +123,7 @@ class PermissionCard(_YesNoCard):
 
 
 class SamplingCard(_YesNoCard):
-    """May this server use our model?"""
+    """Asks whether a server may use our model."""
 
     title_text = "May this server use your model?"
 
@@ -302,7 +302,7 @@ class QuestionQueue:
         try:
             card = card_for(question, self._open_page, settle=self._settle)
         except Exception:
-            # A form that cannot even be drawn is one that nobody fills in.
+            # A form that cannot be drawn cannot be filled in.
             log.exception("a question of the server %r cannot be shown, and is declined", question.server)
             question.refuse("it cannot be shown")
             self._told(question)

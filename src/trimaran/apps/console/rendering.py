@@ -5,7 +5,7 @@ use, and a link is its address. A table is drawn where a value is one: a flat ob
 out where a text is plainly that; anything else stays line by line as it came.
 
 Pictures are drawn in half blocks, which every terminal with colours can show, or by the terminal itself where it can and
-`prepare_pictures` was called before anything took the terminal over. What cannot be drawn is a line that says why.
+`prepare_pictures` was called before anything took the terminal over. A picture that cannot be drawn becomes a line that says why.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Three screens, one behind the other: the servers; the tools of one of them; what one of them wrote to stderr. Each is a list
 on the left and, on the right, what there is to say about the line that is chosen. Every key is named at the bottom.
 
-What takes time happens behind, so that the list can be used meanwhile.
+Slow work happens in the background, so that the list stays usable.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class _Split(Screen[None]):
         self.set_interval(_EVERY, self._look_again)
 
     def on_screen_resume(self) -> None:
-        self.look()  # what was answered on a card meanwhile changes rules, and nothing tells of that
+        self.look()  # an answer on a card may have changed rules, which is not announced
 
     def heading(self) -> str:
         return ""

@@ -86,7 +86,7 @@ def _in_double(line: str, at: int) -> tuple[str, int, bool]:
         return line[at], at + 1, False
     end = match.end()
     if not match[2]:
-        end = len(line)  # what is left is a backslash at most
+        end = len(line)  # at most a backslash is left
     return _IN_DOUBLE.sub(r"\1", line[at + 1 : end - len(match[2])]), end, not match[2]
 
 

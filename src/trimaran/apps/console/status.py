@@ -1,7 +1,7 @@
 """The state of the servers: one line at the bottom, and a line in the transcript for each change.
 
 Every state has its own word beside its glyph, for R273 has three glyphs for five states, and colour alone says nothing to
-some people and some terminals. What does not fit into the line is counted.
+some people and some terminals. Servers that do not fit into the line are counted.
 """
 
 from __future__ import annotations

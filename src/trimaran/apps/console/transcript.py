@@ -136,14 +136,14 @@ class TranscriptView(ScrollView, can_focus=False):
 
     def _draw(self, entry: TranscriptEntry) -> None:
         if not self._width:
-            return  # nobody has said yet how wide it is
+            return  # its width is not known yet
         margin = _MARGINS[entry.kind]
         console = self.app.console  # pyright: ignore[reportUnknownMemberType] - of whatever application this is
         width = max(self._width - margin.cell_length - 1, 10)
         options = console.options.update_width(width)
         try:
             drawn = list(Segment.split_lines(console.render(entry.part, options)))
-        except Exception as error:  # what servers send is drawn by libraries that may not be ready for it
+        except Exception as error:  # a library may fail to draw a server's content
             log.exception("something cannot be drawn")
             problem = Text(f"(cannot be drawn: {type(error).__name__})", style="yellow")
             drawn = list(Segment.split_lines(console.render(problem, options)))
@@ -205,27 +205,27 @@ class TranscriptView(ScrollView, can_focus=False):
         """Scroll by this many screens; two lines of the old screen stay in sight."""
         step = max(self.size.height - 2, 1) * pages
         self.scroll_to(y=self.scroll_offset.y + step, animate=False, immediate=True, force=True)
-        self._look_around()
+        self._follow_if_at_end()
 
     def scroll_first(self) -> None:
         """To the beginning."""
         self.scroll_to(y=0, animate=False, immediate=True, force=True)
-        self._look_around()
+        self._follow_if_at_end()
 
-    def _look_around(self) -> None:
+    def _follow_if_at_end(self) -> None:
         """After the person scrolled: follow new entries only from the end."""
         self._follows = self.scroll_offset.y >= self.max_scroll_y
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         self._follows = False
-        self.call_after_refresh(self._look_around)
+        self.call_after_refresh(self._follow_if_at_end)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        self.call_after_refresh(self._look_around)
+        self.call_after_refresh(self._follow_if_at_end)
 
     def on_scroll_to(self, event: ScrollTo) -> None:
         self._follows = False
-        self.call_after_refresh(self._look_around)
+        self.call_after_refresh(self._follow_if_at_end)
 
 
 @final

@@ -1,4 +1,4 @@
-"""A project's `mcp.toml` that nobody here has looked at yet: what it would start, and may it?
+"""The card for a project's `mcp.toml` that is not trusted yet: it shows what the file would start, and asks.
 
 It names programs that run with all rights of the person, so it is asked about before anything of it is started. No is the
 answer that Enter gives, and Esc. The servers of the user's own file start meanwhile.

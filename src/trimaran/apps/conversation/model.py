@@ -454,7 +454,7 @@ def open_model(
         environ: The variables to read; None for those of this process.
         max_tokens: The longest answer to one request.
         max_turns: How many requests one message may lead to.
-        system: What the model is told before all else.
+        system: The system prompt.
 
     Raises:
         ModelUnavailable: the name tells no provider, or its library or key is missing.

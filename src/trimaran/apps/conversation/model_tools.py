@@ -19,7 +19,7 @@ from trimaran.types import Tool
 __all__ = ["ModelToolList", "ModelTools"]
 
 _DOTS: Final = "..."
-# The schema of schemas, by itself: a validator made for each schema would fetch whatever address a server names as `$schema`.
+# One validator for the schema of schemas: a validator for each schema would fetch any address that a server names as `$schema`.
 _SCHEMA_OF_SCHEMAS: Final = jsonschema_rs.Draft202012Validator({"$ref": "https://json-schema.org/draft/2020-12/schema"})
 
 
@@ -32,7 +32,7 @@ class ModelToolList(NamedTuple):
 
 @final
 class ModelTools:
-    """What a host has for a model, now. Judging hundreds of schemas takes a tenth of a second, so that is done once for each list."""
+    """The tools of a host for a model, now. Checking hundreds of schemas takes a tenth of a second, so it is done once for each list."""
 
     def __init__(self, host: Host, format: Format) -> None:
         self._host = host

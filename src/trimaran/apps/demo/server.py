@@ -63,7 +63,7 @@ class Boat:
 
 @dataclass
 class Harbour:
-    """What the harbour master remembers, as long as the server runs."""
+    """The harbour master's records, as long as the server runs."""
 
     boats: dict[str, Boat]
     berths: dict[int, str] = field(default_factory=dict[int, str])
@@ -192,7 +192,7 @@ async def listen_in(channel: Annotated[int, msgspec.Meta(ge=1, le=88)] = 16) -> 
 
 @dataclass
 class Stay:
-    """What the harbour master asks before a boat may tie up."""
+    """The harbour master's questions before a boat may tie up."""
 
     nights: Annotated[int, msgspec.Meta(ge=1, le=14, description="How many nights?")]
     power: Annotated[bool, "Shore power?"] = False

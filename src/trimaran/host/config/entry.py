@@ -193,7 +193,7 @@ class _Reading:
     def entry(self, name: str, source: Source, lines: Mapping[str, int]) -> ServerEntry:
         self._notes.unknown(self._table, (*_STDIO, *_HTTP, *_COMMON))
         transport = self._transport()
-        self._refuse_the_other(transport)
+        self._refuse_keys_of_other_transport(transport)
         reach = self._child() if transport == "stdio" else self._remote()
         return ServerEntry(
             name=name,
@@ -288,7 +288,7 @@ class _Reading:
         self._notes.add(key, f'{quoted} is no transport: "stdio", "http" and "sse" are{hint}', "invalid_transport")
         return "http" if "url" in self._table else "stdio"
 
-    def _refuse_the_other(self, transport: Transport) -> None:
+    def _refuse_keys_of_other_transport(self, transport: Transport) -> None:
         """R228, R229: a key of another transport is a mistake, not decoration."""
         is_chosen = "transport" in self._table or "type" in self._table
         for key in _HTTP if transport == "stdio" else _STDIO:

@@ -126,7 +126,7 @@ def test_words_are_split_at_the_first_equals_sign() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"), [(["a"], "write key=value"), (["=x"], "write key=value"), (["a=1", "a=2"], "given twice")]
+    ("words", "said"), [(["a"], "write key=value"), (["=x"], "write key=value"), (["a=1", "a=2"], "occurs twice")]
 )
 def test_words_that_are_no_arguments_are_refused(words: list[str], said: str) -> None:
     with pytest.raises(click.UsageError, match=said):

@@ -1,6 +1,6 @@
 """`trimaran auth logout`: forget a login here, and have its tokens withdrawn where they came from (RFC 7009).
 
-Forgotten first: whatever the authorization server does or does not answer, the tokens are gone from this machine.
+The tokens are deleted from this machine first, before the authorization server is asked to withdraw them.
 """
 
 from __future__ import annotations

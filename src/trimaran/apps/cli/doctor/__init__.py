@@ -79,7 +79,7 @@ def command(ctx: click.Context, words: Sequence[str], as_json: bool, waived: Seq
 
     report = Report(target.text, None if as_json else show, waived=waived)
     try:
-        # What the library warns of meanwhile is what the report is about.
+        # The report covers the library's own warnings.
         with heard(screen, settings, least=logging.CRITICAL):
             run_loop(examine())
     except (click.ClickException, KeyboardInterrupt):

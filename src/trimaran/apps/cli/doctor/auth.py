@@ -63,7 +63,7 @@ async def examine_authorization(report: Report, wire: ProbeConnection, url: str,
 
 
 async def report_admission(report: Report, wire: ProbeConnection, url: str) -> None:
-    """Report on a server that has let us in: does it ask for the credentials that were passed?"""
+    """Report on a server that accepted us: whether it asks for the credentials that were passed."""
     if not wire.headers:  # a header of any name may hold a key
         report.skip("authorization", "authorization", "the server asks for no credentials")
         return

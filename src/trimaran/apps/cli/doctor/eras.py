@@ -90,7 +90,7 @@ def _describe(client: Client, seconds: float) -> str:
 
 
 def _report_absence(report: Report, era: str, error: Error, *, other_works: bool) -> None:
-    # A page of HTML in the middle of a sentence tells nobody anything.
+    # A page of HTML in the middle of a sentence is unreadable.
     summary, *more = in_our_words(error).partition(": <")[0].splitlines()
     summary, details = safe(summary), [safe(line.strip()) for line in more]
     if not other_works:

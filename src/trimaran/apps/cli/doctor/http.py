@@ -237,7 +237,7 @@ class Endpoint:
         return has_answered
 
     async def _find_path(self, answer: ProbeReply) -> None:
-        """No MCP at this path; is it at one of the usual ones?"""
+        """There is no MCP at this path: look at the usual ones."""
         parts = urlsplit(self._url)
         own = parts.path or "/"
         endpoints: list[str] = []

@@ -45,7 +45,7 @@ _INFO: Final = {"name": "trimaran-doctor", "version": "1.0.0"}
 
 
 def modern_meta() -> dict[str, Any]:
-    """What a modern request says about its client."""
+    """The `_meta` of a modern request."""
     return {_META + "protocolVersion": MODERN, _META + "clientInfo": _INFO, _META + "clientCapabilities": {}}
 
 
@@ -107,7 +107,7 @@ async def examine_process(report: Report, target: Target, settings: Settings) ->
     async with contextlib.aclosing(child):
         greeting = await child.greet(patience)
         if greeting.is_silent and child.has_ended:
-            return await _retry_in_the_old_way(report, child, command, env, target.cwd, patience)
+            return await _retry_with_initialize(report, child, command, env, target.cwd, patience)
         if greeting.is_silent:
             _report_mute(report, child, patience)
             return None
@@ -116,7 +116,7 @@ async def examine_process(report: Report, target: Target, settings: Settings) ->
                 await child.ask("initialize", hello(), patience)
             child.tell("notifications/initialized")
         _report_start(report, child)
-        # Whoever prints in a handler is caught here.
+        # Finds prints in handlers.
         await child.ask("tools/list", {"_meta": modern_meta()} if greeting.is_modern else {}, patience)
         await _report_end(report, child)
     return ReachableProcess("" if greeting.is_modern else greeting.refusal())
@@ -145,7 +145,7 @@ def _resolve(report: Report, target: Target, env: Mapping[str, str]) -> str | No
     return program
 
 
-async def _retry_in_the_old_way(
+async def _retry_with_initialize(
     report: Report, first: _Child, command: Sequence[str], env: Mapping[str, str], cwd: str | None, patience: float
 ) -> ReachableProcess | None:
     """The child died of `server/discover`, or of itself: start another and begin with `initialize`."""
@@ -153,7 +153,7 @@ async def _retry_in_the_old_way(
     async with contextlib.aclosing(child):
         shaken = await child.ask("initialize", hello(), patience)
         if shaken is None:
-            # What the first died of is the cause, unless it died of being asked what it does not know.
+            # The first child's error is the cause, unless an unknown request ended it.
             is_about_the_question = any("server/discover" in line for line in first.stderr)
             _report_death(report, child if is_about_the_question and child.has_ended else first)
             return None
@@ -290,7 +290,7 @@ class _Child:
             env=dict(env),
             cwd=cwd,
             limit=_LINE,
-            # A group of its own, so that whatever it starts can be ended with it.
+            # A group of its own, so that its children can be ended with it.
             start_new_session=sys.platform != "win32",
         )
         return cls(process, frozenset(env))
@@ -327,7 +327,7 @@ class _Child:
         return reply
 
     async def _wait(self, replies: list[asyncio.Future[dict[str, Any]]], seconds: float) -> bool:
-        """Wait for one of these replies, or for the end of the child: was there one?"""
+        """Wait for one of these replies, or for the end of the child. Returns whether a reply came."""
         await asyncio.wait([*replies, self._readers[0]], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         is_answered = any(reply.done() for reply in replies)
         if not is_answered and self._readers[0].done():

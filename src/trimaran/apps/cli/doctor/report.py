@@ -42,7 +42,7 @@ class Check(Struct, frozen=True, kw_only=True):
     why: str = ""
     """Why it matters, where something is amiss."""
     fix: str = ""
-    """What to do about it."""
+    """The remedy."""
     details: tuple[str, ...] = ()
     """The places, or the lines, it is about."""
 

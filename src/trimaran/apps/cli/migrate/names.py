@@ -1,4 +1,4 @@
-"""What each name of FastMCP and of the official SDK is called in Trimaran: tables, and nothing else.
+"""The names of FastMCP and of the official SDK, and their counterparts in Trimaran. Tables only.
 
 A name stands here under its full path, as an import resolves it. `rewrite.py` applies the tables; the page "Coming from
 FastMCP or the official SDK" is the same for people.
@@ -136,7 +136,7 @@ def replacement(name: str, *, is_annotation: bool = False) -> tuple[str, str] | 
 
 
 def is_foreign(name: str) -> bool:
-    """Does a full name belong to one of the libraries that we replace?"""
+    """Whether a full name belongs to one of the replaced libraries."""
     return name.partition(".")[0] in ("fastmcp", "mcp", "mcp_types")
 
 
@@ -145,7 +145,7 @@ def is_type(name: str) -> bool:
     return home in _TYPE_HOMES and last in _TYPES
 
 
-# What is left to the person, by the beginning of the full name: the first that fits.
+# Notes for the person, by the beginning of the full name: the first match counts.
 _LEFT: Final = (
     ("fastmcp.server.auth", "authentication: pass a provider of trimaran.auth as run(auth=...)"),
     ("mcp.server.auth", "authentication: pass a provider of trimaran.auth as run(auth=...)"),
@@ -304,7 +304,7 @@ CONTEXT_ATTRIBUTES: Final[Mapping[str, str]] = {
     "request_context.meta": "meta",
     "request_context.session": "session",
 }
-"""What the Context has under another name."""
+"""Attributes of the Context that have another name here."""
 
 LEFT_CONTEXT: Final[Mapping[str, str]] = {
     "request_context": "use ctx.meta, ctx.request_id, ctx.server.lifespan_state",

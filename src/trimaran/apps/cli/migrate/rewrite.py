@@ -178,7 +178,7 @@ class _Survey(_Named, cst.CSTVisitor):
         self.run_options: dict[str, list[cst.Arg]] = {}
         """Server to the options of its constructor that belong to `run`."""
         self.keeps_types = False
-        """Does it use a type of mcp.types that we do not have?"""
+        """Whether it uses a type of mcp.types that we do not have."""
         self._makers: set[str] = set()
 
     def visit_Attribute(self, node: cst.Attribute) -> None:
@@ -561,7 +561,7 @@ def _snake(arg: cst.Arg) -> cst.Arg:
 
 
 def _tidy(args: Sequence[cst.Arg]) -> Sequence[cst.Arg]:
-    """Arguments with commas between them, whatever was dropped."""
+    """The arguments with commas between them, after some were dropped."""
     if not args:
         return args
     commas = [

@@ -132,7 +132,7 @@ class _Answer:
         return ""
 
     def _count(self, usage: Any) -> None:
-        """Later figures include earlier ones. What was read from the cache, or written to it, is input too."""
+        """Later figures include earlier ones. Tokens read from the cache, or written to it, are input too."""
         counts = [getattr(usage, f"{kind}input_tokens", None) for kind in ("", "cache_creation_", "cache_read_")]
         if counts[0] is not None:
             self._input_tokens = sum(count or 0 for count in counts)

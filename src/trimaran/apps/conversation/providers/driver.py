@@ -69,7 +69,7 @@ class ModelProvider(Struct, frozen=True, kw_only=True):
     key: str = ""
 
     def __repr__(self) -> str:
-        return f"<Provider {self.title} at {self.host}>"  # a key is for nobody's log
+        return f"<Provider {self.title} at {self.host}>"  # without the key
 
     @property
     def host(self) -> str:
@@ -132,7 +132,7 @@ class Driver(Protocol):
         """The messages that answer all calls of a reply.
 
         Args:
-            answers: What `Host.to_result` made, in the order in which the calls were asked for.
+            answers: The results of `Host.to_result`, in the order of the calls.
             results: The result behind each; None where the call failed.
         """
         ...
@@ -167,7 +167,7 @@ class StreamCut(Exception):
 
 # --- failures --------------------------------------------------------------------------------------------------------
 
-# What providers call an error that comes in the middle of a stream, where there is no status any more.
+# The codes of errors in the middle of a stream, which have no HTTP status.
 _WORDS: Final[Mapping[str, int]] = {
     "invalid_request_error": 400,
     "authentication_error": 401,

@@ -80,7 +80,7 @@ class OpenAIChat:
 
     def ask(self, role: str, blocks: Sequence[Mapping[str, Any]]) -> Message:
         parts = [_part(block) for block in blocks]
-        if all(part["type"] == "text" for part in parts):  # what every server and every role takes
+        if all(part["type"] == "text" for part in parts):  # every server and every role accepts it
             return {"role": role, "content": "\n".join(part["text"] for part in parts)}
         return {"role": role, "content": parts}
 
@@ -154,7 +154,7 @@ class _Answer:
         text = sound(self._text or self._refusal)
         message: Message | None = {"role": "assistant", "content": text or None}
         if calls:
-            message["tool_calls"] = [_sayable(call) for call in calls]
+            message["tool_calls"] = [_with_valid_arguments(call) for call in calls]
         elif not text.strip():
             message = None
         reason = "refusal" if self._refusal else _REASONS.get(self._reason, self._reason)
@@ -178,7 +178,7 @@ class _Answer:
         return self._calls
 
 
-def _sayable(call: dict[str, Any]) -> dict[str, Any]:
+def _with_valid_arguments(call: dict[str, Any]) -> dict[str, Any]:
     """The call as the history holds it: servers read the arguments again, and fail on what is no JSON object."""
     function = call["function"]
     try:
