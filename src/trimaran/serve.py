@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from trimaran.state import Store
     from trimaran.transports.admission import RateLimiter
     from trimaran.transports.asgi import AsgiApp
+    from trimaran.transports.endpoints import Endpoints
     from trimaran.transports.middleware import AuthMiddleware, MetadataMiddleware
     from trimaran.transports.tls import Certificates
     from trimaran.workers import WorkerChannel
@@ -296,6 +297,7 @@ class HttpServer:
         self.tls: bool = tls is not None
         certificates = _certificates(tls, http2)
         self.engine: Engine = engine(server, path, host=host, **options)
+        self._endpoints: Endpoints | None = None
         from trimaran.transports.http1_server import Http1Server
 
         self._carrier = Http1Server(self.engine, host, port, backlog=backlog, reuse_port=reuse_port, tls=certificates)
@@ -305,23 +307,38 @@ class HttpServer:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'https' if self.tls else 'http'}://{host}:{self.port}{self.engine.path}"
 
+    def open_endpoints(self) -> Endpoints:
+        """Let the port serve more endpoints than this one: `endpoints.add(other.engine("/other"))`. Call it before `start`.
+
+        Whoever adds an endpoint while the port is open starts its engine before, and whoever removes one ends it.
+        """
+        if self._endpoints is None:
+            from trimaran.transports.endpoints import Endpoints
+
+            self._endpoints = self._carrier.engine = Endpoints(self.engine)
+        return self._endpoints
+
     async def start(self) -> None:
         """Listen. Returns once connections are accepted; an authenticator that cannot start keeps it from that (R166)."""
         try:
-            await self.engine.start()
+            await self._carrier.engine.start()
             await self._carrier.start()
         except BaseException:
-            await self.engine.drain(0.0)
-            await self.server.stop()
+            await self._carrier.engine.drain(0.0)
+            await self._stop_servers()
             raise
         self.port = self._carrier.port
 
     async def stop(self) -> None:
         """Take no more connections, end open streams properly, let calls finish for a moment, close."""
         self._carrier.stop_listening()
-        await self.engine.drain(DRAIN_SECONDS)
+        await self._carrier.engine.drain(DRAIN_SECONDS)
         await self._carrier.stop()
-        await self.server.stop()
+        await self._stop_servers()
+
+    async def _stop_servers(self) -> None:
+        for server in self._carrier.engine.servers:
+            await server.stop()
 
     async def __aenter__(self) -> HttpServer:
         await self.start()

@@ -31,7 +31,7 @@ LAYERS = [
     {"proxy"},
     {"sync", "testing", "host"},
     {"apps.conversation"},
-    {"apps.inspector", "apps.console", "apps.demo"},
+    {"apps.inspector", "apps.console", "apps.demo", "apps.gateway"},
     {"apps.cli"},
 ]
 

@@ -16,6 +16,7 @@ from trimaran.errors import DeclarationError
 from trimaran.protocol.envelope import decide_envelope
 from trimaran.protocol.headers import compile_param_headers
 from trimaran.protocol.uritemplate import UriTemplate
+from trimaran.schema.references import check_references, lost_reference
 from trimaran.server.completions import CompletionEntry, compile_completion
 from trimaran.server.context import Context
 from trimaran.server.handlers import Handler, logger
@@ -66,7 +67,12 @@ def _tool(tool: Tool, forward: Forward) -> ToolEntry:
     schema = as_object(tool.input_schema)
     if schema is None:
         raise DeclarationError("its input schema is not an object")
+    check_references(schema, "its input schema")
     output = as_object(tool.output_schema)
+    if output is not None and (lost := lost_reference(output)) is not None:
+        # Clients compile every output schema when they list the tools: a broken one would cost them all tools.
+        logger.warning("the output schema of %.100s is left out: %r leads nowhere (at %s)", name, lost[1], lost[0])
+        output = None
     support = (tool.execution or {}).get("taskSupport")
     entry = ToolEntry()
     entry.key, entry.place = name, 0

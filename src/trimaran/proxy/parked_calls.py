@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Coroutine, Mapping
+import weakref
+from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, Final, final
 
 import msgspec
@@ -40,6 +41,9 @@ _MOST: Final = 1000
 _KEEP_RESULT: Final = 60.0  # seconds for a retry that is sent twice
 _GATHER: Final = 0.005  # seconds in which questions that are asked together arrive
 _REMOTE_WAIT: Final = 10.0  # seconds that another process waits for the owner before it asks again
+
+# A fleet has one answer to questions of a kind, and several targets may be mounted on its server.
+_joined: Final[weakref.WeakKeyDictionary[Fleet, weakref.WeakSet[ParkedCalls]]] = weakref.WeakKeyDictionary()
 
 
 class RoundEnd(msgspec.Struct):
@@ -174,9 +178,14 @@ class ParkedCalls:
 
     def join(self, fleet: Fleet) -> None:
         """Let the other processes of this fleet resume our calls."""
-        if fleet is not self._fleet:
-            self._fleet = fleet
-            fleet.on_ask(_TOPIC, self._resume_for_another)
+        if fleet is self._fleet:
+            return
+        self._fleet = fleet
+        joined = _joined.get(fleet)
+        if joined is None:
+            joined = _joined[fleet] = weakref.WeakSet()
+            fleet.on_ask(_TOPIC, lambda question: _resume_for_another(joined, question))
+        joined.add(self)
 
     def new(self, call: IncomingCall) -> ParkedCall:
         return ParkedCall(call, f"{'here' if self._fleet is None else self._fleet.name}.{secrets.token_urlsafe(12)}")
@@ -221,12 +230,10 @@ class ParkedCalls:
             if not end.is_waiting:
                 return end
 
-    async def _resume_for_another(self, question: Any) -> Any:
-        id, answers, seconds = question
+    async def resume_for_another(self, id: str, answers: Mapping[str, Any], seconds: float) -> RoundEnd | None:
+        """Go on with a call of ours for another process; None if there is no such call."""
         parked = self._calls.get(id)
-        if parked is None:
-            return None
-        return msgspec.to_builtins(await self._resume(parked, answers, seconds), builtin_types=(bytes,))
+        return None if parked is None else await self._resume(parked, answers, seconds)
 
     async def _resume(self, parked: ParkedCall, answers: Mapping[str, Any], seconds: float | None) -> RoundEnd:
         self._stop_timer(parked)
@@ -259,6 +266,15 @@ class ParkedCalls:
         for parked in calls:
             self._stop_timer(parked)
             await _cancel(parked)
+
+
+async def _resume_for_another(joined: Iterable[ParkedCalls], question: Any) -> Any:
+    id, answers, seconds = question
+    for parked_calls in tuple(joined):
+        end = await parked_calls.resume_for_another(id, answers, seconds)
+        if end is not None:
+            return msgspec.to_builtins(end, builtin_types=(bytes,))
+    return None
 
 
 async def _cancel(parked: ParkedCall) -> None:

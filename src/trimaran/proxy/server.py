@@ -5,7 +5,7 @@ It is an ordinary Server: it can be run, mounted, guarded and given middleware. 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -16,9 +16,9 @@ from trimaran.option_names import check_options
 from trimaran.server.server import Server
 
 from .connections import MOST
-from .upstream import Upstream
+from .upstream import CallControl, Upstream
 
-__all__ = ["build_proxy"]
+__all__ = ["build_proxy", "open_proxy"]
 
 _OWN: Final = {
     "name": None,
@@ -31,6 +31,23 @@ _OWN: Final = {
 def build_proxy(target: Target, **options: Any) -> Server:
     """A server that stands for `target`."""
     check_options(options, Options.names() | _OWN.keys(), "Server.proxy")
+    return open_proxy(target, **options)[0]
+
+
+def open_proxy(
+    target: Target,
+    *,
+    server_options: Mapping[str, Any] | None = None,
+    control: CallControl | None = None,
+    **options: Any,
+) -> tuple[Server, Upstream]:
+    """The same, with what a gateway needs beside it: the connection itself, and a say in every call.
+
+    Args:
+        server_options: Keywords of `Server`.
+        control: Decides about each call.
+        options: Those of `Server.proxy`.
+    """
     own = {key: options.pop(key, default) for key, default in _OWN.items()}
     if own["isolation"] not in ("shared", "caller"):
         raise ConfigError(f'isolation is "shared" or "caller", not {own["isolation"]!r}')
@@ -43,8 +60,9 @@ def build_proxy(target: Target, **options: Any) -> Server:
         finally:
             await upstream.close()
 
-    server = Server(own["name"] or "proxy", lifespan=live)
-    upstream = Upstream(server, target, **own, **options)
+    keywords: dict[str, Any] = dict(server_options or {})
+    server = Server(own["name"] or "proxy", lifespan=live, **keywords)
+    upstream = Upstream(server, target, control=control, **own, **options)
     server.read_undeclared = upstream.read_undeclared
     server.tools.expect_reset()
-    return server
+    return server, upstream

@@ -11,8 +11,8 @@ Resource subscriptions follow the callers: the target is asked to watch exactly 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, final
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, final
 
 import msgspec
 from msgspec import Raw
@@ -39,7 +39,9 @@ from .parked_calls import ParkedCalls, RoundEnd, raise_error
 if TYPE_CHECKING:
     from trimaran.server.server import Server
 
-__all__ = ["Upstream"]
+__all__ = ["CallControl", "Upstream"]
+
+E = TypeVar("E")
 
 _STEP: Final = "parked"
 _PAUSES: Final = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)  # seconds between attempts to connect
@@ -51,6 +53,18 @@ _CAPABILITIES: Final[dict[str, Any]] = {
 }
 
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class CallControl(Protocol):
+    """Decides about the calls of a proxy: who may see and use what, and over which connection."""
+
+    def adapt(self, kind: str, entry: Any) -> None:
+        """Set who sees an entry of the catalog, and how long it may take; `kind` is tool, prompt, resource or template."""
+        ...
+
+    async def call(self, upstream: Upstream, ctx: Context, method: str, params: dict[str, Any], name: str) -> Any:
+        """Serve one call, by `upstream.send` if it may be served."""
+        ...
 
 
 @final
@@ -66,9 +80,11 @@ class Upstream:
         name: str | None,
         isolation: Isolation,
         max_connections: int,
+        control: CallControl | None = None,
         **options: Any,
     ) -> None:
         self._server = server
+        self._control = control
         self._target = target
         self._options: dict[str, Any] = {"capabilities": _CAPABILITIES, "on_state": self._hear_state, **options}
         self._start_timeout = start_timeout
@@ -192,21 +208,38 @@ class Upstream:
         if kind not in capabilities:
             return
         if kind == "tools":
-            server.tools.reset(tool_entries(await client.list_tools_all(fresh=True), self.forward, self.name))
+            tools = await client.list_tools_all(fresh=True)
+            server.tools.reset(self._adapted("tool", tool_entries(tools, self.forward, self.name)))
             server.refresh_tasks()
             return
         if kind == "prompts":
             prompts = await client.list_prompts_all(fresh=True)
-            server.prompts.reset(prompt_entries(prompts, self.forward, self.name))
+            server.prompts.reset(self._adapted("prompt", prompt_entries(prompts, self.forward, self.name)))
         else:
             resources = await client.list_resources_all(fresh=True)
             templates = await _optional(client.list_resource_templates_all)
-            server.resources.reset(resource_entries(resources, self.forward, self.name))
-            server.templates.reset(template_entries(templates, self.forward, self.name))
+            server.resources.reset(self._adapted("resource", resource_entries(resources, self.forward, self.name)))
+            server.templates.reset(self._adapted("template", template_entries(templates, self.forward, self.name)))
         if "completions" in capabilities:
             prompts = [entry.definition for entry in server.prompts.entries()]
             templates = [entry.definition for entry in server.templates.entries()]
             server.completions.reset(completion_entries(prompts, templates, self.forward, self.name))
+
+    def _adapted(self, kind: str, entries: Iterable[E]) -> Iterable[E]:
+        for entry in entries:
+            if self._control is not None:
+                self._control.adapt(kind, entry)
+            yield entry
+
+    @property
+    def client(self) -> Client | None:
+        """The connection that all callers share, while there is one."""
+        return self._client
+
+    @property
+    def parked(self) -> int:
+        """Calls that wait for an answer of their caller."""
+        return len(self._parked)
 
     @property
     def status(self) -> str:
@@ -219,8 +252,16 @@ class Upstream:
 
     async def forward(self, ctx: Context, method: str, params: dict[str, Any], name: str) -> Any:
         """Have the target serve a call."""
+        if self._control is not None:
+            return await self._control.call(self, ctx, method, params, name)
+        return await self.send(ctx, method, params, name)
+
+    async def send(
+        self, ctx: Context, method: str, params: dict[str, Any], name: str, client: Client | None = None
+    ) -> Any:
+        """Send a call to the target, by the connection that all share unless another is given."""
         call = ctx.call
-        client = self._client
+        client = client or self._client
         if client is None:
             raise describe_failure(self._failure or Error("not connected"), self.name)
         caller = None if self._own is None else self._own.caller_of(call)

@@ -168,7 +168,8 @@ class Server:
         self._sealer: Sealer | None = None
         self._startup = _Startup(self, lifespan, wait_for)
         self._holders = 0
-        self._is_serving = False
+        self._users: set[Server] = set()
+        """Who has started this server: itself, and the servers that it is mounted on. The last one stops it."""
 
         self.threads: ThreadPool = ThreadPool(self.limits.tool_threads)
         self.changes: Changes = Changes()
@@ -688,12 +689,15 @@ class Server:
 
     async def release(self) -> None:
         self._holders -= 1
-        if self._holders == 0 and not self._is_serving:
+        if self._holders == 0 and not self._users:
             await self._startup.stop()
 
     async def start(self) -> None:
         """Run `lifespan` and wait for `wait_for`, once. Serving does it; calling it earlier does no harm."""
-        self._is_serving = True
+        await self._start_for(self)
+
+    async def _start_for(self, user: Server) -> None:
+        self._users.add(user)
         await self.get_ready()
 
     async def get_ready(self) -> None:
@@ -705,8 +709,13 @@ class Server:
             begin()
 
     async def stop(self) -> None:
-        """Leave `lifespan`; the server may be started again."""
-        self._is_serving = False
+        """Leave `lifespan`; the server may be started again. While it is mounted on a server that runs, it goes on."""
+        await self._stop_for(self)
+
+    async def _stop_for(self, user: Server) -> None:
+        self._users.discard(user)
+        if self._users:
+            return
         for put_away in self.on_stop:
             await put_away()
         await self._startup.stop()
@@ -815,7 +824,7 @@ class _Startup:
             self._entered = entered
         try:
             for mounted in server.mounted:
-                await mounted.start()
+                await mounted._start_for(server)  # pyright: ignore[reportPrivateUsage]
             await self._get_ready(server)
         except BaseException as error:
             entered, self._entered = self._entered, None
@@ -846,7 +855,7 @@ class _Startup:
             task.cancel()
             await asyncio.wait({task})
         for mounted in reversed(self._server.mounted):
-            await mounted.stop()
+            await mounted._stop_for(self._server)  # pyright: ignore[reportPrivateUsage]
         if entered is not None:
             await entered.__aexit__(None, None, None)
 

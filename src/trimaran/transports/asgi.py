@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from trimaran.errors import ProtocolError
 from trimaran.protocol.http1_framing import read_length
 
 from .engine import Engine, Headers, HttpRequestHead, Pairs, watch_by_task
+
+if TYPE_CHECKING:
+    from .endpoints import Endpoints
 
 __all__ = ["AsgiApp", "AsgiResponder"]
 
@@ -119,7 +122,7 @@ class _Parts:
 class AsgiApp:
     """`app(scope, receive, send)`."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine | Endpoints) -> None:
         self.engine = engine
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -208,16 +211,19 @@ class AsgiApp:
                     return
                 await send({"type": "lifespan.startup.complete"})
             elif message["type"] == "lifespan.shutdown":
-                await self.engine.drain(patience=1.0)
-                await self.engine.server.stop()
+                await self._stop()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
     async def aclose(self) -> None:
         """End open streams and calls; for hosts that run no lifespan."""
         async with asyncio.timeout(10):
-            await self.engine.drain(patience=1.0)
-            await self.engine.server.stop()
+            await self._stop()
+
+    async def _stop(self) -> None:
+        await self.engine.drain(patience=1.0)
+        for server in self.engine.servers:
+            await server.stop()
 
 
 _GONE: Final = b"\0gone"

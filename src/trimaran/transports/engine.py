@@ -414,6 +414,16 @@ class Engine:
     def max_body_bytes(self) -> int:
         return self._limits.max_body_bytes
 
+    @property
+    def servers(self) -> tuple[Server, ...]:
+        """All servers that are served, for a carrier that stops them."""
+        return (self.server,)
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """All paths of the endpoint, those of its legacy part included."""
+        return self._route_paths.union(self._paths)
+
     def owns(self, path: str) -> bool:
         return path in self._paths
 

@@ -32,6 +32,7 @@ from .listener import Listener
 if TYPE_CHECKING:
     from asyncio import Task
 
+    from .endpoints import Endpoints
     from .tls import Certificates
 
 __all__ = ["Http1Server"]
@@ -55,7 +56,7 @@ class Http1Server:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Engine | Endpoints,
         host: str,
         port: int,
         *,
@@ -63,7 +64,7 @@ class Http1Server:
         reuse_port: bool = False,
         tls: Certificates | None = None,
     ) -> None:
-        self.engine = engine
+        self.engine: Engine | Endpoints = engine
         self.host = host
         self.port: int = port
         self._tls = tls

@@ -52,6 +52,7 @@ from .http1_server import HIGH_WATER, IDLE_SECONDS, LINGER_QUIET, LINGER_SECONDS
 if TYPE_CHECKING:
     from asyncio import Task
 
+    from .endpoints import Endpoints
     from .http1_server import Http1Server
 
 __all__ = ["Http2Connection"]
@@ -135,7 +136,7 @@ class Http2Connection(asyncio.Protocol):
     def __init__(self, server: Http1Server, loop: asyncio.AbstractEventLoop) -> None:
         self.server = server
         self.loop = loop
-        self.engine: Engine = server.engine
+        self.engine: Engine | Endpoints = server.engine
         self._since = self._credited = server.now
         self._credit = _CREDIT
         self._resets = _RESETS

@@ -26,6 +26,7 @@ from trimaran.errors import ConfigError
 from trimaran.server.handlers import logger
 
 if TYPE_CHECKING:
+    from .endpoints import Endpoints
     from .engine import Engine
 
 __all__ = ["Certificates", "TlsConnection"]
@@ -213,7 +214,7 @@ class TlsOwner(Protocol):
 
     connections: set[Any]
     now: float
-    engine: Engine
+    engine: Engine | Endpoints
 
     def converse(self, protocol: str | None) -> asyncio.Protocol:
         """The protocol class for the ALPN result."""
