@@ -41,6 +41,7 @@ COMMANDS: Final = {
         "trimaran.apps.cli.install",
         "Register a server of yours in Claude Desktop, Cursor, VS Code and others.",
     ),
+    "gateway": ("trimaran.apps.cli.gateway", "Serve the servers of an mcp.toml behind one port, for many callers."),
     "console": ("trimaran.apps.cli.console", "Use the tools of many servers in the terminal, by hand or with a model."),
     "ask": ("trimaran.apps.cli.ask", "Let a model answer one prompt with the tools of many servers, and end."),
     "config": ("trimaran.apps.cli.config", "Check, show, import and export which servers the host uses."),

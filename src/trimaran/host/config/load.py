@@ -30,6 +30,8 @@ __all__ = ["load_config", "read_config"]
 log: Final = logging.getLogger("trimaran.host")
 
 _TOP: Final = ("server", "permissions")
+# Tables that applications read by themselves: `trimaran gateway`.
+_APPLICATIONS: Final = ("gateway", "view")
 # The keys of servers in other programs' files.
 _MISNOMERS: Final = frozenset({"servers", "mcpServers", "mcp_servers", "mcp", "context_servers", "mcp-servers"})
 
@@ -87,6 +89,7 @@ def read_config(texts: Sequence[tuple[Source, str]], machine: Machine) -> HostCo
     replaced: dict[str, ServerEntry | FailedEntry] = {}
     rules: list[RuleEntry] = []
     problems: list[Problem] = []
+    applications: dict[str, Any] = {}
     for source, text in texts:
         whole = read_toml(text, source.file)
         # Of a translation the lines say nothing.
@@ -94,6 +97,7 @@ def read_config(texts: Sequence[tuple[Source, str]], machine: Machine) -> HostCo
         lines_by_server = _by_server(lines)
         problems += _unknown(whole, source, lines)
         rules = [*_global_rules(whole, source, lines), *rules]
+        applications |= {key: whole[key] for key in _APPLICATIONS if key in whole}
         for name, table in _servers(whole, source, lines).items():
             if name in read:
                 replaced[name] = read[name]
@@ -108,6 +112,7 @@ def read_config(texts: Sequence[tuple[Source, str]], machine: Machine) -> HostCo
         replaced=replaced,
         rules=tuple(rules),
         problems=tuple(problems),
+        applications=applications,
     )
 
 
@@ -150,9 +155,9 @@ def _global_rules(whole: Mapping[str, Any], source: Source, lines: Mapping[KeyPa
 def _unknown(whole: Mapping[str, Any], source: Source, lines: Mapping[KeyPath, int]) -> list[Problem]:
     problems: list[Problem] = []
     for key in whole:
-        if key in _TOP:
+        if key in _TOP or key in _APPLICATIONS:
             continue
-        near = difflib.get_close_matches(key, _TOP, n=1)
+        near = difflib.get_close_matches(key, (*_TOP, *_APPLICATIONS), n=1)
         if key in _MISNOMERS:
             hint = "servers are written as [server.NAME] here"
         else:

@@ -299,6 +299,8 @@ class HostConfig(Struct, frozen=True, kw_only=True):
     """The global permission rules, those of the strongest file first (R244)."""
     problems: tuple[Problem, ...] = ()
     """Problems that belong to no server: unknown keys at the top."""
+    applications: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    """The tables that applications read by themselves: `gateway` and `view`. Those of the stronger file count."""
 
     def __repr__(self) -> str:
         return f"<HostConfig: {len(self.servers)} servers, {len(self.failed)} failed>"

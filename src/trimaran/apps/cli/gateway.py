@@ -1,0 +1,68 @@
+"""`trimaran gateway`: the servers of an `mcp.toml` behind one port. What it does is in `trimaran.apps.gateway`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from .logs import log_to_stderr
+from .serve import FILE, LEVELS
+
+if TYPE_CHECKING:
+    from trimaran.host import HostConfig
+
+__all__ = ["command"]
+
+_NEARBY: Final = Path("mcp.toml")
+
+
+@click.command("gateway", short_help="Serve the servers of an mcp.toml behind one port, for many callers.")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), required=False)
+@click.option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Where to listen.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0 takes a free one.")
+@click.option("--store", metavar="URL", help="Where several gateways share their state, in place of the file's.")
+@click.option("--tls-cert", type=FILE, metavar="FILE", help="The certificate chain, PEM; with --tls-key.")
+@click.option("--tls-key", type=FILE, metavar="FILE", help="The certificate's private key, PEM.")
+@click.option(
+    "--log-level",
+    type=click.Choice(LEVELS, case_sensitive=False),
+    default="info",
+    show_default=True,
+    help="What goes to stderr.",
+)
+def command(
+    file: Path | None,
+    host: str,
+    port: int,
+    store: str | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    log_level: str,
+) -> int:
+    """Serve all servers of an mcp.toml behind one port: many callers, both eras, any transport behind.
+
+    \b
+      trimaran gateway                        mcp.toml here, or the user's
+      trimaran gateway mcp.toml --port 8080
+      trimaran gateway mcp.toml --store redis://localhost    one of several processes
+
+    \b
+      /mcp                 all servers as one catalog; names begin with the server's
+      /servers/NAME/mcp    each by itself
+    """
+    if (tls_cert is None) != (tls_key is None):
+        raise click.UsageError("--tls-cert and --tls-key go together: give both, or neither")
+    log_to_stderr(log_level)
+    from trimaran.apps.gateway.run import run_gateway
+
+    tls: Any = None if tls_cert is None else (tls_cert, tls_key)
+    run_gateway(lambda: _load(file), host=host, port=port, tls=tls, store=store)
+    return 0
+
+
+def _load(file: Path | None) -> HostConfig:
+    from trimaran.host.config import load_config
+
+    return load_config(file or (_NEARBY if _NEARBY.exists() else None))

@@ -1,0 +1,10 @@
+"""`trimaran gateway`: the servers of an `mcp.toml` behind one port, for many callers.
+
+settings.py     what `[gateway]` and `[view.NAME]` say
+gateway.py      all endpoints of one port: what is served, and its life
+control.py      one call to a server: rules, limits, the audit line, figures
+access.py       who is calling, and what rules let a caller do
+routes.py       health of each server, `/metrics`
+metrics.py      figures for Prometheus
+logs.py         log lines as JSON, without secrets
+"""

@@ -1,0 +1,222 @@
+"""A gateway: every server of a configuration at a path of its own, and all of them as one catalog at `/mcp`.
+
+    /mcp                   all servers; tools and prompts have the name of their server before them: github_search
+    /servers/NAME/mcp      one server, as it is
+
+Each server is one proxy (`trimaran.proxy`), started once and mounted wherever it is shown. A server that cannot be reached
+stops nothing: it has no tools until it answers, and its state is told by the log, by `/readyz` and by `/health`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, Final, final
+
+from trimaran.auth.limits import RateLimit
+from trimaran.errors import ConfigError, Error, ResourceMissing
+from trimaran.host.config.machine import Machine
+from trimaran.host.config.model import HostConfig, ServerEntry
+from trimaran.host.connect_plan import ConnectPlan, plan_for
+from trimaran.host.environment import Environment, read_environment
+from trimaran.host.names import safe_names
+from trimaran.host.oauth_config import unattended_grant
+from trimaran.proxy.server import open_proxy
+from trimaran.proxy.upstream import Upstream
+from trimaran.serve import HttpServer, Tls
+from trimaran.server.context import Context
+from trimaran.server.server import Server
+from trimaran.transports.engine import Engine
+from trimaran.transports.guard import is_loopback
+
+from .settings import GatewaySettings, read_settings
+
+__all__ = ["Gateway", "ServedUpstream"]
+
+log: Final = logging.getLogger("trimaran.gateway")
+
+_MOST_INSTRUCTIONS: Final = 4000  # characters of each server's; a host shows them to a model with every request
+
+
+@final
+class ServedUpstream:
+    """One server of the configuration, as the gateway serves it."""
+
+    def __init__(self, plan: ConnectPlan, safe: str, server: Server, upstream: Upstream, engine: Engine) -> None:
+        self.plan = plan
+        self.name = plan.name
+        self.safe = safe
+        """The name in paths, prefixes and rules."""
+        self.server = server
+        self.upstream = upstream
+        self.engine = engine
+
+    @property
+    def is_up(self) -> bool:
+        return self.upstream.client is not None
+
+
+@final
+class Gateway:
+    """The endpoints of one port, as an async context manager: `async with Gateway(config, port=0) as gateway: gateway.url`.
+
+    Args:
+        store: In place of the store that the configuration names.
+    """
+
+    def __init__(
+        self,
+        config: HostConfig,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 8080,
+        tls: Tls | None = None,
+        store: str | None = None,
+        machine: Machine | None = None,
+    ) -> None:
+        self._machine = machine or Machine.here()
+        self._environment: Environment = read_environment(self._machine.variables)
+        self.settings = read_settings(config, self._machine)
+        self._store = store or self.settings.store
+        self._host = host
+        self._rate_limit = _rate_limit(self.settings)
+        _check_reach(host, self.settings)
+        self.server = Server("gateway", title="Gateway", secret_keys=self.settings.secret_keys or None)
+        self.server.read_undeclared = self._read_undeclared
+        self.server.shortages.append(self._name_those_down)
+        self.served: dict[str, ServedUpstream] = {}
+        """By the name of the configuration."""
+        self.failed: dict[str, str] = {name: entry.reason for name, entry in config.failed.items()}
+        """Servers whose entry cannot be used, and why."""
+        options = self._endpoint_options("mcp", "/mcp")
+        self.http = HttpServer(self.server, host=host, port=port, tls=tls, **options)
+        self._endpoints = self.http.open_endpoints()
+        enabled = {name: entry for name, entry in config.servers.items() if entry.enabled}
+        safe = safe_names(config.servers)
+        for name, entry in enabled.items():
+            self._add(self._serve_entry(entry, safe[name]))
+        for name, reason in self.failed.items():
+            log.error("the server %r cannot be used: %s", name, reason)
+
+    # --- its life
+
+    @property
+    def url(self) -> str:
+        """The address of all servers together."""
+        return self.http.url
+
+    async def start(self) -> None:
+        """Connect to all servers at the same time, then listen. One that does not answer is waited for a moment only."""
+        await asyncio.gather(*(served.server.start() for served in self.served.values()))
+        await self.http.start()
+        down = [served.name for served in self.served.values() if not served.is_up]
+        log.info("%d servers at %s; not reached yet: %s", len(self.served), self.url, ", ".join(down) or "none")
+
+    async def stop(self) -> None:
+        await self.http.stop()
+
+    async def __aenter__(self) -> Gateway:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.stop()
+
+    # --- servers
+
+    def _serve_entry(self, entry: ServerEntry, safe: str) -> ServedUpstream:
+        plan = plan_for(entry.name, entry, self._environment)
+        connect: dict[str, Any] = {"auth": unattended_grant(entry, allow_private=self._environment.allow_private)}
+        if plan.startup_limit is not None:
+            connect["connect_timeout"] = plan.startup_limit
+        server, upstream = open_proxy(
+            plan.target,
+            name=entry.name,
+            start_timeout=plan.startup_timeout,
+            server_options={
+                "secret_keys": self.settings.secret_keys or None,
+                "request_timeout": plan.call_timeout,
+            },
+            timeout=plan.call_timeout,
+            **connect,
+        )
+        path = f"/servers/{safe}/mcp"
+        engine = server.engine(path, host=self._host, health=False, **self._endpoint_options(f"servers.{safe}", path))
+        return ServedUpstream(plan, safe, server, upstream, engine)
+
+    def _add(self, served: ServedUpstream) -> None:
+        self.served[served.name] = served
+        self.server.mount(served.server, prefix=served.safe)
+        served.server.tools.watch(self._describe)
+        self._endpoints.add(served.engine)
+
+    def _endpoint_options(self, label: str, path: str) -> dict[str, Any]:
+        settings = self.settings
+        return {
+            "rate_limit": self._rate_limit,
+            "public_url": None if settings.public_url is None else settings.public_url.rstrip("/") + path,
+            "store": None if self._store is None else _store_of(self._store, label),
+            "allowed_origins": settings.allowed_origins,
+            "allow_missing_origin": settings.allow_missing_origin,
+            "allowed_hosts": settings.allowed_hosts,
+        }
+
+    def _describe(self) -> None:
+        """Say which servers stand behind `/mcp`, in their own words."""
+        texts = [
+            f"# {served.name} (names begin with {served.safe}_)\n{(served.server.instructions or '')[:_MOST_INSTRUCTIONS]}"
+            for served in self.served.values()
+            if served.server.instructions
+        ]
+        self.server.instructions = "\n\n".join(texts) or None
+
+    def _name_those_down(self) -> str | None:
+        count = sum(not served.is_up for served in self.served.values())
+        return f"{count} of {len(self.served)} servers cannot be reached" if count else None
+
+    async def _read_undeclared(self, uri: str, ctx: Context) -> Any:
+        """A resource that no server lists: tools may return links to such. The first server that has it answers."""
+        for served in self.served.values():
+            try:
+                contents = await served.upstream.read_undeclared(uri, ctx)
+            except (ResourceMissing, Error):
+                continue
+            if contents is not None:
+                return contents
+        return None
+
+
+def _rate_limit(settings: GatewaySettings) -> RateLimit | None:
+    rates = settings.rate_limit
+    if rates is None:
+        return None
+    return RateLimit(
+        principal=rates.principal, address=rates.address, burst=rates.burst, trusted_proxies=rates.trusted_proxies
+    )
+
+
+def _store_of(url: str, label: str) -> str:
+    """The store of one endpoint: its own namespace on the Redis of all, or its own SQLite file beside the others."""
+    if url == "memory://":
+        return url
+    if url.startswith("sqlite://"):
+        stem, dot, ending = url.rpartition(".")
+        return f"{stem}-{label}.{ending}" if dot and "/" not in ending else f"{url}-{label}"
+    if "namespace=" in url:
+        return url.replace("namespace=", f"namespace={label}.")
+    return f"{url}{'&' if '?' in url else '?'}namespace={label}"
+
+
+def _check_reach(host: str, settings: GatewaySettings) -> None:
+    if is_loopback(host):
+        return
+    if settings.auth is None:
+        raise ConfigError(
+            f"{host} can be reached from other machines, and the gateway would lend its credentials to all of them: say in "
+            '[gateway.auth] who may call, or write auth = "none" if something else decides'
+        )
+    if settings.allowed_origins is None:
+        raise ConfigError(
+            f"{host} can be reached from other machines, so say which web pages may call: allowed_origins = [] or "
+            '["https://app.example.com"] in [gateway]; programs that are not browsers need allow_missing_origin = true'
+        )
