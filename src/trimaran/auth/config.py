@@ -22,7 +22,8 @@ def provider_from(config: Mapping[str, Json] | Provider | Iterable[Mapping[str, 
 
     `{"provider": "bearer", "provider_opts": {"secret": ...}, "required_scopes": ["read"], "realm": "mcp"}`
 
-    `provider` is none, bearer, introspection, apikey, basic or custom; a list of configurations tries several.
+    `provider` is none, bearer, introspection, apikey, basic, oauth (`ProtectedResource`) or custom; a list of
+    configurations tries several.
     """
     from .anonymous import Anonymous
     from .any_of import AnyOf
@@ -69,6 +70,7 @@ def _kinds() -> Mapping[str, Callable[..., Provider]]:
     from .bearer import Bearer
     from .custom import Custom
     from .introspection import Introspection
+    from .resource import ProtectedResource
 
     return {
         "none": Anonymous,
@@ -76,5 +78,6 @@ def _kinds() -> Mapping[str, Callable[..., Provider]]:
         "introspection": Introspection,
         "apikey": ApiKey,
         "basic": Basic,
+        "oauth": ProtectedResource,
         "custom": Custom,
     }

@@ -21,6 +21,7 @@ from trimaran.host.connect_plan import ConnectPlan, plan_for
 from trimaran.host.environment import Environment, read_environment
 from trimaran.host.names import safe_names
 from trimaran.host.oauth_config import unattended_grant
+from trimaran.host.permissions import AuditLog, check, read_config_rules
 from trimaran.proxy.server import open_proxy
 from trimaran.proxy.upstream import Upstream
 from trimaran.serve import HttpServer, Tls
@@ -29,6 +30,9 @@ from trimaran.server.server import Server
 from trimaran.transports.engine import Engine
 from trimaran.transports.guard import is_loopback
 
+from .access import Access
+from .authentication import Authentication, read_provider
+from .control import OTHER_SUBJECTS, Controls, ServerControl
 from .settings import GatewaySettings, read_settings
 
 __all__ = ["Gateway", "ServedUpstream"]
@@ -80,6 +84,11 @@ class Gateway:
         self._store = store or self.settings.store
         self._host = host
         self._rate_limit = _rate_limit(self.settings)
+        provider = read_provider(self.settings)
+        self._auth = None if provider is None else Authentication(provider)
+        audit = self.settings.audit
+        self._audit = None if audit is None else AuditLog(audit, arguments=self.settings.audit_arguments)
+        self.controls = Controls(Access(read_config_rules(config).checked(), self.settings), self.settings, self._audit)
         _check_reach(host, self.settings)
         self.server = Server("gateway", title="Gateway", secret_keys=self.settings.secret_keys or None)
         self.server.read_undeclared = self._read_undeclared
@@ -109,11 +118,14 @@ class Gateway:
         """Connect to all servers at the same time, then listen. One that does not answer is waited for a moment only."""
         await asyncio.gather(*(served.server.start() for served in self.served.values()))
         await self.http.start()
+        self.report_rules()
         down = [served.name for served in self.served.values() if not served.is_up]
         log.info("%d servers at %s; not reached yet: %s", len(self.served), self.url, ", ".join(down) or "none")
 
     async def stop(self) -> None:
         await self.http.stop()
+        if self._audit is not None:
+            self._audit.close()
 
     async def __aenter__(self) -> Gateway:
         await self.start()
@@ -121,6 +133,18 @@ class Gateway:
 
     async def __aexit__(self, *exc: object) -> None:
         await self.stop()
+
+    def report_rules(self) -> list[str]:
+        """Log the rules that can match nothing, as far as the servers that answer tell, and return them."""
+        catalog = {
+            name: [*served.server.tools.view, *OTHER_SUBJECTS] if served.is_up else None
+            for name, served in self.served.items()
+        }
+        safe = {name: served.safe for name, served in self.served.items()}
+        problems = [str(problem) for problem in check(self.controls.access.rules, catalog, safe)]
+        for problem in problems:
+            log.warning("%s", problem)
+        return problems
 
     # --- servers
 
@@ -137,6 +161,7 @@ class Gateway:
                 "secret_keys": self.settings.secret_keys or None,
                 "request_timeout": plan.call_timeout,
             },
+            control=ServerControl(plan, safe, self.controls),
             timeout=plan.call_timeout,
             **connect,
         )
@@ -153,6 +178,7 @@ class Gateway:
     def _endpoint_options(self, label: str, path: str) -> dict[str, Any]:
         settings = self.settings
         return {
+            "auth": self._auth,
             "rate_limit": self._rate_limit,
             "public_url": None if settings.public_url is None else settings.public_url.rstrip("/") + path,
             "store": None if self._store is None else _store_of(self._store, label),

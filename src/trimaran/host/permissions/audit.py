@@ -98,11 +98,20 @@ class AuditLog:
         """Why lines are being lost at present; empty while all is well."""
         return self._writer.problem
 
-    def record(self, decision: Decision, arguments: Mapping[str, object] | None = None) -> None:
-        """Keep one decision. It neither raises nor waits for the disk."""
-        line = self._line(decision, arguments)
+    def record(self, decision: Decision, arguments: Mapping[str, object] | None = None, **more: object) -> None:
+        """Keep one decision, with more fields if there are any. It neither raises nor waits for the disk."""
+        line = self._line(decision, arguments, more)
         if line is None:
             self._writer.lose(1, "a decision could not be written as JSON")
+        else:
+            self._writer.put(line)
+
+    def note(self, event: str, **fields: object) -> None:
+        """Keep something else that happened, as a line with its time. It neither raises nor waits for the disk."""
+        try:
+            line = msgspec.json.encode({"time": _stamp(self._clock()), "event": event, **fields}) + b"\n"
+        except (TypeError, ValueError):
+            self._writer.lose(1, "an event could not be written as JSON")
         else:
             self._writer.put(line)
 
@@ -120,7 +129,7 @@ class AuditLog:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _line(self, decision: Decision, arguments: Mapping[str, object] | None) -> bytes | None:
+    def _line(self, decision: Decision, arguments: Mapping[str, object] | None, more: Mapping[str, object]) -> bytes | None:
         rule = decision.rule
         entry: dict[str, Any] = {
             "time": _stamp(self._clock()),
@@ -132,6 +141,7 @@ class AuditLog:
             "rule": None if rule is None else rule.text,
             "source": None if rule is None else str(rule.source),
         }
+        entry.update(more)
         if not decision.is_certain:
             entry["certain"] = False
         if arguments is not None and self._arguments != "none":

@@ -30,6 +30,7 @@ def check(
         catalog: The tools that exist. Without it, only rules that are hidden for every catalog are found.
         safe: The safe name of each server, as the host uses them; without it, those of `safe_names`.
     """
+    rules = tuple(rules)
     policy = Policy(rules)
     hidden = {id(rule): by for rule, by in _hidden(policy)}
     problems = [_hides(rule, [hidden[id(rule)]]) for rule in policy.rules if id(rule) in hidden]
@@ -40,7 +41,7 @@ def check(
     problems += _collisions(policy, known, safe)
     acts = [Subject.tool(server, tool, safe=safe[server]) for server, tools in known.items() for tool in tools]
     acts += [Subject.elicit(server, safe=safe[server]) for server in catalog]
-    reached = _reached(policy, acts)
+    reached = _reached(rules, acts)
     unknown = [server for server in catalog if server not in known]
     for rule in policy.rules:
         if id(rule) in hidden or id(rule) in reached:
@@ -59,14 +60,19 @@ def _hidden(policy: Policy) -> Iterator[tuple[Rule, Rule]]:
     """Rules that an earlier one always forestalls. A server's own rules hide none but its own: names can be of two servers."""
     for at, rule in enumerate(policy.rules):
         for earlier in policy.rules[:at]:
-            if earlier.server in (None, rule.server) and earlier.pattern.covers(rule.pattern):
+            is_for_all = not earlier.callers or earlier.callers == rule.callers
+            if is_for_all and earlier.server in (None, rule.server) and earlier.pattern.covers(rule.pattern):
                 yield rule, earlier
                 break
 
 
-def _reached(policy: Policy, acts: Iterable[Subject]) -> set[int]:
-    """The rules that can decide about one of these."""
-    return {id(rule) for act in acts for rule in policy.deciding(act)}
+def _reached(rules: Iterable[Rule], acts: Iterable[Subject]) -> set[int]:
+    """The rules that can decide about one of these, for some caller."""
+    reached: set[int] = set()
+    for callers in {(), *(rule.callers for rule in rules)}:
+        policy = Policy(rules, applies=lambda rule, callers=callers: rule.callers == callers)
+        reached |= {id(rule) for act in acts for rule in policy.deciding(act)}
+    return reached
 
 
 def _may_be_of(rule: Rule, server: str, safe: str) -> bool:

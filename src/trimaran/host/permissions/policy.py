@@ -13,7 +13,7 @@ What a rule says about names is worked out once per act and kept; a decision the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Any, Final, Literal, NamedTuple, final
 
@@ -169,11 +169,18 @@ class _KnownRules(NamedTuple):
 
 @final
 class Policy:
-    """The rules, in order. Immutable; safe to use from several threads."""
+    """The rules, in order. Immutable; safe to use from several threads.
 
-    __slots__ = ("_known", "rules")
+    Args:
+        applies: Whether a rule that names its callers is for the caller of this policy; None where nobody knows.
+    """
 
-    def __init__(self, rules: Iterable[Rule] = ()) -> None:
+    __slots__ = ("_known", "_knows_caller", "rules")
+
+    def __init__(self, rules: Iterable[Rule] = (), *, applies: Callable[[Rule], bool] | None = None) -> None:
+        self._knows_caller = applies is not None
+        if applies is not None:
+            rules = [rule for rule in rules if not rule.callers or applies(rule)]
         # Stable: within tier and source the written order stays.
         self.rules: Final = tuple(sorted(rules, key=lambda rule: (tier_of(rule), rule.source.rank)))
         """In the order they are asked."""
@@ -215,9 +222,10 @@ class Policy:
     def _work_out(self, act: Subject) -> _KnownRules:
         conditional: list[_Candidate] = []
         for rule in self.rules:
-            if not rule.fits_name(act):
+            is_certain = self._knows_caller or not rule.callers
+            if not rule.fits_name(act) or (rule.action == "allow" and not is_certain):
                 continue
-            certain = Decision(act, rule.action, tier_of(rule), rule)
+            certain = Decision(act, rule.action, tier_of(rule), rule, is_certain)
             if not rule.pattern.has_conditions:
                 return _KnownRules(tuple(conditional), certain)
             perhaps = None if rule.action == "allow" else structs.replace(certain, is_certain=False)

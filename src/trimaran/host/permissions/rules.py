@@ -25,6 +25,7 @@ from trimaran.errors import ConfigError
 from trimaran.types import Json
 
 from ..terminal_text import visible
+from .callers import split_callers
 from .patterns import Pattern, RuleError, parse_pattern, parse_tool_glob, pointed_at
 from .subjects import Subject
 
@@ -89,6 +90,8 @@ class Rule(Struct, frozen=True):
     """Told to the model when the rule denies (R244)."""
     expires_at: str = ""
     """Reserved (R244): stored, without effect."""
+    callers: tuple[str, ...] = ()
+    """Whom it is for (`to group:dev`); empty for everybody."""
 
     @classmethod
     def of(cls, action: Action, text: str, *, server: str | None = None, source: RuleSource | None = None) -> Rule:
@@ -96,8 +99,9 @@ class Rule(Struct, frozen=True):
 
         `Rule.of("deny", "mcp__fs__write(/etc/**)")`, and of one server: `Rule.of("ask", "delete_*", server="fs")`.
         """
-        pattern = parse_pattern(text) if server is None else parse_tool_glob(text, server)
-        return cls(action, pattern, source or RuleSource("code"), server, text)
+        bare, callers = split_callers(text)
+        pattern = parse_pattern(bare) if server is None else parse_tool_glob(bare, server)
+        return cls(action, pattern, source or RuleSource("code"), server, text, callers=callers)
 
     def fits_name(self, act: Subject) -> bool:
         """Whether its names match this act. A server's own rule never matches another server."""
@@ -246,12 +250,16 @@ class _Collected:
         if texts["reason"] and action != "deny":
             self.warn(place.at("reason"), f"only a deny tells its reason, and this is {action}")
         try:
-            pattern = parse_pattern(text) if self._server is None else parse_tool_glob(text, self._server)
+            bare, callers = split_callers(text)
+            pattern = parse_pattern(bare) if self._server is None else parse_tool_glob(bare, self._server)
         except RuleError as error:
             self.error(place, error.problem, error.text, error.at, error.hint)
             return
-        self._look_for_slips(text, pattern, place)
-        self._rules.append(Rule(action, pattern, place, self._server, text, **texts))
+        except ConfigError as error:
+            self.error(place, str(error), text)
+            return
+        self._look_for_slips(bare, pattern, place)
+        self._rules.append(Rule(action, pattern, place, self._server, text, **texts, callers=callers))
 
     def _told(self, key: str, value: Any, place: RuleSource) -> str:
         if key == "expires_at" and isinstance(value, (date, datetime)):

@@ -3,8 +3,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
 from tests.support.until import soon, until
+
 from trimaran import Server, connect
 from trimaran.errors import CallError, ConfigError
 from trimaran.serve import HttpServer

@@ -1,0 +1,276 @@
+"""One call to a server behind the gateway: may it be made, how often, what came of it, and a line about each.
+
+    rules -> limit of the tool -> the server -> limit of the result -> figures and the audit line
+
+A call that is refused never reaches the server. What is refused to a caller for any arguments is not listed to it either.
+Rules are about tools. Reading resources and getting prompts go by the rules for the tools `resources_read` and
+`prompts_get` of the same server, so that `mcp__github__*` is about the whole server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeAlias, final
+
+import msgspec
+from msgspec import Raw
+
+from trimaran.auth.limits import Buckets, read_rate
+from trimaran.errors import CODE_INVALID_REQUEST, ProtocolError, ToolError
+from trimaran.host.connect_plan import ConnectPlan
+from trimaran.host.output_limits import OutputLimits, limit_output
+from trimaran.host.permissions.audit import AuditLog
+from trimaran.host.permissions.patterns import Pattern, parse_pattern
+from trimaran.host.permissions.policy import Decision
+from trimaran.host.permissions.subjects import Subject
+from trimaran.protocol.mask import MASK, secrets_in
+from trimaran.proxy.upstream import Upstream
+from trimaran.server.access import owner_text
+from trimaran.server.context import Context
+from trimaran.server.results import decode_result
+from trimaran.types import CallToolResult, as_object
+
+from .access import Access, caller_name
+from .settings import GatewaySettings, ToolLimit
+
+__all__ = ["OTHER_SUBJECTS", "Controls", "ServerControl", "Status"]
+
+log: Final = logging.getLogger("trimaran.gateway")
+
+Status: TypeAlias = Literal["ok", "tool_error", "input_required", "error", "denied", "limited", "cancelled"]
+
+OTHER_SUBJECTS: Final = ("resources_read", "prompts_get")
+"""The tools whose rules are about resources and prompts."""
+_BY_METHOD: Final = {
+    "resources/read": "resources_read",
+    "prompts/get": "prompts_get",
+    "completion/complete": "prompts_get",
+}
+_BY_KIND: Final = {"resource": "resources_read", "template": "resources_read", "prompt": "prompts_get"}
+
+
+class _Flags(msgspec.Struct):
+    is_error: bool | None = msgspec.field(name="isError", default=None)
+
+
+_decode_flags = msgspec.json.Decoder(_Flags).decode
+_decode = msgspec.json.Decoder().decode
+
+
+@final
+class _Limit:
+    """How often each caller may call each of some tools."""
+
+    def __init__(self, limit: ToolLimit) -> None:
+        self._pattern: Pattern = parse_pattern(limit.tools)
+        self.text = limit.rate
+        self._buckets = Buckets(*read_rate("rate", limit.rate), limit.burst)
+
+    def fits(self, act: Subject) -> bool:
+        return self._pattern.fits_name(act)
+
+    def check(self, act: Subject, owner: str) -> float:
+        return self._buckets.check((owner, act.name))
+
+
+@final
+class Controls:
+    """What all servers of a gateway have in common: rules, limits, the audit log. Replaced as a whole by a reload."""
+
+    def __init__(self, access: Access, settings: GatewaySettings, audit: AuditLog | None) -> None:
+        self.access = access
+        self.audit = audit
+        self._limits = tuple(_Limit(limit) for limit in settings.limit)
+
+    def limits_of(self, act: Subject) -> tuple[_Limit, ...]:
+        return tuple(limit for limit in self._limits if limit.fits(act))
+
+
+@final
+class _Finished(msgspec.Struct):
+    """A call that is over."""
+
+    server: str
+    tool: str
+    caller: str
+    status: Status
+    seconds: float
+    kind: str = ""
+    """What went wrong, for programs."""
+
+
+@final
+class ServerControl:
+    """The calls of one server."""
+
+    def __init__(self, plan: ConnectPlan, safe: str, controls: Controls) -> None:
+        self.name = plan.name
+        self._safe = safe
+        self.controls = controls
+        self._timeouts = plan.tool_timeouts
+        self._output = OutputLimits(bytes=plan.output_limit, tokens=None)
+        self._mask = plan.mask
+        self._secrets = [secret.encode() for secret in secrets_of(plan)]
+        self._subjects: dict[str, Subject] = {}
+
+    def adapt(self, kind: str, entry: Any) -> None:
+        """Let those see an entry who may use it."""
+        if kind == "tool":
+            act = self._subject(entry.key, entry.definition.input_schema)
+            entry.timeout = self._timeouts.get(entry.key, entry.timeout)
+            entry.is_gated = True
+        else:
+            act = self._subject(_BY_KIND[kind])
+        entry.visible_to = lambda principal: self.controls.access.may_see(principal, act)  # pyright: ignore[reportUnknownLambdaType]
+
+    def _subject(self, tool: str, schema: object = None) -> Subject:
+        act = self._subjects.get(tool)
+        if act is None or schema is not None:
+            act = self._subjects[tool] = Subject.tool(self.name, tool, schema=schema, safe=self._safe)
+        return act
+
+    async def call(self, upstream: Upstream, ctx: Context, method: str, params: dict[str, Any], name: str) -> Any:
+        act = self._subject(_BY_METHOD.get(method, name))
+        principal = ctx.call.principal
+        started = time.perf_counter()
+        status: Status = "error"
+        kind = ""
+        size: int | None = None
+        try:
+            self._admit(act, ctx, method, params)
+            result = self._redact(await upstream.send(ctx, method, params, name))
+            size = len(bytes(result)) if isinstance(result, Raw) else None
+            status, result = self._judge(result, method, name)
+            return result
+        except _Stopped as stopped:
+            status, kind = stopped.status, stopped.status
+            raise stopped.error from None
+        except asyncio.CancelledError:
+            status = "cancelled"
+            raise
+        except ProtocolError as error:
+            kind = str((as_object(error.data) or {}).get("kind") or error.code)
+            error.message = self._mask(error.message)
+            raise
+        finally:
+            self._note(act, caller_name(principal), method, status, kind, time.perf_counter() - started, size)
+
+    # --- before
+
+    def _admit(self, act: Subject, ctx: Context, method: str, params: Mapping[str, Any]) -> None:
+        """Raise _Stopped unless rules and limits let the call pass."""
+        controls, principal = self.controls, ctx.call.principal
+        access, audit = controls.access, controls.audit
+        arguments = None
+        if audit is not None or (access.rules and access.needs_arguments(principal, act)):
+            arguments = _arguments(params)
+        decision = access.decide(principal, act, arguments)
+        if audit is not None:
+            audit.record(decision, arguments, event="decision", caller=caller_name(principal), method=method)
+        if not decision.is_allowed:
+            raise _Stopped("denied", _refusal(decision, method))
+        rounds = ctx.call.exchange.rounds
+        if rounds is not None and (rounds.steps or rounds.answers):
+            return  # the same call goes on with an answer
+        for limit in controls.limits_of(act):
+            wait = limit.check(act, _owner(ctx))
+            if wait > 0:
+                raise _Stopped("limited", _limited(act, limit.text, wait))
+
+    # --- after
+
+    def _redact(self, result: Any) -> Any:
+        """A result without the secrets that the server was given: some print their whole environment."""
+        if not isinstance(result, Raw):
+            return result
+        data = bytes(result)
+        for secret in self._secrets:
+            if secret in data:
+                data = data.replace(secret, MASK.encode())
+        return result if len(data) == len(bytes(result)) else Raw(data)
+
+    def _judge(self, result: Any, method: str, name: str) -> tuple[Status, Any]:
+        """How a call ended, and its result within the limit."""
+        if result is None:
+            return "input_required", None
+        if method != "tools/call":
+            return "ok", result
+        most = self._output.bytes
+        if isinstance(result, Raw):
+            try:
+                failed = _decode_flags(result).is_error
+            except msgspec.DecodeError:
+                failed = None  # whoever reads it finds out what is wrong
+            if most is not None and len(bytes(result)) > most:
+                result = limit_output(decode_result(result), self._output, source=f"{self.name}: {name}").result
+            return "tool_error" if failed else "ok", result
+        if isinstance(result, CallToolResult):
+            limited = limit_output(result, self._output, source=f"{self.name}: {name}").result if most else result
+            return "tool_error" if result.is_error else "ok", limited
+        return "ok", result
+
+    def _note(
+        self, act: Subject, caller: str, method: str, status: Status, kind: str, seconds: float, size: int | None
+    ) -> None:
+        audit = self.controls.audit
+        if audit is None:
+            return
+        fields = {"caller": caller, "act": act.name, "server": self.name, "method": method, "status": status}
+        more = {"kind": kind} if kind else {}
+        audit.note("call", **fields, **more, seconds=round(seconds, 6), bytes=size)
+
+
+def secrets_of(plan: ConnectPlan) -> list[str]:
+    """The secrets that a server is given: in headers, variables and credentials."""
+    entry = plan.entry
+    if entry is None:
+        return []
+    details = entry.oauth_config
+    own = details.secrets if details is not None else ()
+    return [*secrets_in(entry.headers), *secrets_in(entry.env), *own]
+
+
+class _Stopped(Exception):
+    def __init__(self, status: Status, error: Exception) -> None:
+        self.status: Status = status
+        self.error = error
+
+
+def _arguments(params: Mapping[str, Any]) -> dict[str, Any]:
+    value = params.get("arguments")
+    if isinstance(value, Raw):
+        try:
+            value = _decode(value)
+        except msgspec.DecodeError:
+            value = None
+    known = as_object(value)
+    return known if known is not None else {key: params[key] for key in ("uri",) if key in params}
+
+
+def _refusal(decision: Decision, method: str) -> Exception:
+    """What the caller is told. Which rule it was is for the audit log."""
+    reason = decision.rule.reason if decision.rule is not None else ""
+    text = f"{decision.act} is not allowed to you here.{f' {reason}' if reason else ''}"
+    if method == "tools/call":
+        return ToolError(text)  # for the model, which may choose another way
+    return ProtocolError(CODE_INVALID_REQUEST, text, {"kind": "denied"}, status=200)
+
+
+def _limited(act: Subject, rate: str, wait: float) -> Exception:
+    seconds = max(1, round(wait + 0.5))
+    return ProtocolError(
+        CODE_INVALID_REQUEST,
+        f"{act} may be called {rate}, and you have done so; try again in {seconds} s",
+        {"kind": "rate_limited", "retry_after": seconds},
+        status=200,
+    )
+
+
+def _owner(ctx: Context) -> str:
+    principal = ctx.call.principal
+    if principal is not None:
+        return owner_text(principal)
+    return str(getattr(ctx.call.exchange.sink, "address", None) or "")

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trimaran import connect
+from trimaran.errors import CallError, ConfigError, Unauthorized
+
+from .conftest import child, gateway_of
+
+pytestmark = pytest.mark.slow
+
+KEYS = """
+[gateway.auth]
+provider = "apikey"
+[gateway.auth.provider_opts.keys]
+ann-key-123 = { subject = "ann", scopes = ["boats:read"], groups = ["crew"] }
+bob-key-123 = { subject = "bob" }
+[gateway.groups]
+dev = ["bob"]
+"""
+
+
+def client_of(gateway: Any, key: str, **options: Any) -> Any:
+    return connect(gateway.url, headers={"X-API-Key": key}, **options)
+
+
+async def test_who_has_no_credentials_is_refused_at_every_endpoint() -> None:
+    async with gateway_of(child("boats") + KEYS) as gateway:
+        for path in ("/mcp", "/servers/boats/mcp"):
+            with pytest.raises(Unauthorized):
+                await connect(gateway.url.removesuffix("/mcp") + path).open()
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_rules_name_their_callers_and_hide_what_is_denied(era: Any) -> None:
+    rules = """
+[permissions]
+allow = ["mcp__boats__sail to group:crew", "mcp__boats__s* to user:bob", "mcp__boats__prompts_get to scope:boats:*"]
+deny = ["mcp__boats__sail(Titanic) to group:crew"]
+"""
+    async with gateway_of(child("boats") + KEYS + rules) as gateway:
+        async with client_of(gateway, "ann-key-123", era=era) as ann:
+            assert [tool.name for tool in await ann.list_tools_all()] == ["boats_sail"]
+            assert [prompt.name for prompt in await ann.list_prompts_all()] == ["boats_plan"]
+            assert (await ann.call_tool("boats_sail", {"boat": "Ida"})).data == "Ida sails"
+            refused = await ann.call_tool("boats_sail", {"boat": "Titanic"})
+            assert refused.is_error
+            assert refused.content[0].text == "mcp__boats__sail is not allowed to you here."
+            with pytest.raises(CallError, match="boats_sink"):
+                await ann.call_tool("boats_sink", {"boat": "Ida"})
+        async with client_of(gateway, "bob-key-123", era=era) as bob:
+            assert {tool.name for tool in await bob.list_tools_all()} == {"boats_sail", "boats_sink"}
+            assert (await bob.call_tool("boats_sail", {"boat": "Titanic"})).data == "Titanic sails"
+            assert await bob.list_prompts_all() == []
+            assert await bob.list_resources_all() == []
+
+
+async def test_each_caller_has_a_limit_of_its_own_for_a_tool() -> None:
+    limit = '[[gateway.limit]]\ntools = "mcp__boats__s*"\nrate = "2/hour"\n'
+    async with gateway_of(child("boats") + KEYS + limit) as gateway:
+        async with client_of(gateway, "ann-key-123") as ann, client_of(gateway, "bob-key-123") as bob:
+            for _ in range(2):
+                await ann.call_tool("boats_sail", {"boat": "Ida"})
+            with pytest.raises(CallError, match="may be called 2/hour") as raised:
+                await ann.call_tool("boats_sail", {"boat": "Ida"})
+            data: Any = raised.value.data
+            assert data["kind"] == "rate_limited"
+            assert data["retry_after"] > 60
+            assert (await ann.call_tool("boats_sink", {"boat": "Ida"})).is_error
+            assert (await bob.call_tool("boats_sail", {"boat": "Ida"})).data == "Ida sails"
+
+
+async def test_the_audit_log_has_a_line_for_every_decision_and_every_call(tmp_path: Path) -> None:
+    audit = tmp_path / "audit.jsonl"
+    text = f'[gateway]\naudit = "{audit}"\n' + child("boats") + KEYS + '[permissions]\ndeny = ["mcp__boats__sink"]\n'
+    async with gateway_of(text) as gateway, client_of(gateway, "ann-key-123") as ann:
+        await ann.call_tool("boats_sail", {"boat": "the secret boat"})
+        with pytest.raises(CallError):
+            await ann.call_tool("boats_sink", {"boat": "Ida"})
+        await ann.get_prompt("boats_plan", {"harbour": "Kiel"})
+    assert "the secret boat" not in audit.read_text()
+    lines = [json.loads(line) for line in audit.read_text().splitlines()]
+    seen = [(line["event"], line["act"], line["caller"], line.get("action") or line["status"]) for line in lines]
+    assert seen == [
+        ("decision", "mcp__boats__sail", "ann", "allow"),
+        ("call", "mcp__boats__sail", "ann", "ok"),
+        ("decision", "mcp__boats__prompts_get", "ann", "allow"),
+        ("call", "mcp__boats__prompts_get", "ann", "ok"),
+    ]
+    assert lines[0]["arguments_digest"]
+    assert lines[1]["seconds"] > 0
+
+
+async def test_a_result_over_the_limit_is_cut_and_says_so() -> None:
+    text = child("boats") + 'output_limit = "2KB"\n'
+    async with gateway_of(text) as gateway, connect(gateway.url) as client:
+        result = await client.call_tool("boats_flood", {"size": 5000})
+        assert len(result.content[0].text) < 2100  # pyright: ignore[reportAttributeAccessIssue]
+        assert "Ask for less at a time." in result.content[-1].text  # pyright: ignore[reportAttributeAccessIssue]
+        assert (await client.call_tool("boats_flood", {"size": 10})).data == "x" * 10
+
+
+async def test_a_secret_that_a_server_was_given_does_not_come_back() -> None:
+    text = child("boats", "boats.py") + 'env = { API_TOKEN = "${TOKEN}" }\n'
+    token = "sesame-open-0123456789"
+    async with gateway_of(text, variables={"TOKEN": token}) as gateway, connect(gateway.url) as client:
+        result = await client.call_tool("boats_sail", {"boat": token})
+        assert result.data == "*** sails"
+
+
+async def test_a_rule_that_can_match_nothing_is_reported_at_load() -> None:
+    rules = '[permissions]\nallow = ["mcp__boats__sail", "mcp__boats__sial to group:crew", "mcp__ships__*"]\n'
+    async with gateway_of(child("boats") + rules) as gateway:
+        problems = "\n".join(gateway.report_rules())
+        assert "Did you mean mcp__boats__sail?" in problems
+        assert "mcp__ships__*" in problems
+        assert "matches no tool there is" in problems
+
+
+async def test_a_caller_that_cannot_be_read_stops_the_load() -> None:
+    rules = '[permissions]\nallow = ["mcp__boats__sail to group:"]\n'
+    with pytest.raises(ConfigError, match="'group:' is no caller: write group:NAME"):
+        async with gateway_of(rules):
+            pass
