@@ -132,6 +132,11 @@ class IncomingCall:
             self._meta = {} if self.raw_meta is UNSET else read_json(self.raw_meta)
         return self._meta  # pyright: ignore[reportReturnType]
 
+    def replace_meta(self, meta: Mapping[str, Json]) -> None:
+        """Let a proxy hand on another `_meta` than was sent."""
+        self._meta = meta
+        self.raw_meta = UNSET
+
     def __repr__(self) -> str:
         return f"<Call {self.method} id={self.id!r}>"
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from .logs import log_to_stderr
 from .serve import FILE, LEVELS
 
 if TYPE_CHECKING:
@@ -32,6 +31,7 @@ _NEARBY: Final = Path("mcp.toml")
     show_default=True,
     help="What goes to stderr.",
 )
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(
     file: Path | None,
     host: str,
@@ -40,6 +40,7 @@ def command(
     tls_cert: Path | None,
     tls_key: Path | None,
     log_level: str,
+    log_format: Literal["text", "json"],
 ) -> int:
     """Serve all servers of an mcp.toml behind one port: many callers, both eras, any transport behind.
 
@@ -54,11 +55,13 @@ def command(
     """
     if (tls_cert is None) != (tls_key is None):
         raise click.UsageError("--tls-cert and --tls-key go together: give both, or neither")
-    log_to_stderr(log_level)
+    from trimaran.apps.gateway.logs import log_to_stderr
     from trimaran.apps.gateway.run import run_gateway
 
+    formatter = log_to_stderr(log_level, log_format)
+
     tls: Any = None if tls_cert is None else (tls_cert, tls_key)
-    run_gateway(lambda: _load(file), host=host, port=port, tls=tls, store=store)
+    run_gateway(lambda: _load(file), formatter, host=host, port=port, tls=tls, store=store)
     return 0
 
 

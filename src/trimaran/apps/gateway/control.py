@@ -13,7 +13,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
-from typing import Any, Final, Literal, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
 import msgspec
 from msgspec import Raw
@@ -34,9 +34,13 @@ from trimaran.server.results import decode_result
 from trimaran.types import CallToolResult, as_object
 
 from .access import Access, caller_name
+from .metrics import Metrics
 from .settings import GatewaySettings, ToolLimit
 
-__all__ = ["OTHER_SUBJECTS", "Controls", "ServerControl", "Status"]
+if TYPE_CHECKING:
+    from trimaran.ext.otel import Telemetry
+
+__all__ = ["OTHER_SUBJECTS", "Controls", "ServerControl", "Status", "secrets_of"]
 
 log: Final = logging.getLogger("trimaran.gateway")
 
@@ -80,26 +84,23 @@ class _Limit:
 class Controls:
     """What all servers of a gateway have in common: rules, limits, the audit log. Replaced as a whole by a reload."""
 
-    def __init__(self, access: Access, settings: GatewaySettings, audit: AuditLog | None) -> None:
+    def __init__(
+        self,
+        access: Access,
+        settings: GatewaySettings,
+        *,
+        audit: AuditLog | None = None,
+        metrics: Metrics | None = None,
+        telemetry: Telemetry | None = None,
+    ) -> None:
         self.access = access
         self.audit = audit
+        self.metrics = metrics
+        self.telemetry = telemetry
         self._limits = tuple(_Limit(limit) for limit in settings.limit)
 
     def limits_of(self, act: Subject) -> tuple[_Limit, ...]:
         return tuple(limit for limit in self._limits if limit.fits(act))
-
-
-@final
-class _Finished(msgspec.Struct):
-    """A call that is over."""
-
-    server: str
-    tool: str
-    caller: str
-    status: Status
-    seconds: float
-    kind: str = ""
-    """What went wrong, for programs."""
 
 
 @final
@@ -141,7 +142,7 @@ class ServerControl:
         size: int | None = None
         try:
             self._admit(act, ctx, method, params)
-            result = self._redact(await upstream.send(ctx, method, params, name))
+            result = self._redact(await self._send(upstream, ctx, method, params, name))
             size = len(bytes(result)) if isinstance(result, Raw) else None
             status, result = self._judge(result, method, name)
             return result
@@ -157,6 +158,18 @@ class ServerControl:
             raise
         finally:
             self._note(act, caller_name(principal), method, status, kind, time.perf_counter() - started, size)
+
+    async def _send(self, upstream: Upstream, ctx: Context, method: str, params: dict[str, Any], name: str) -> Any:
+        telemetry, client = self.controls.telemetry, upstream.client
+        if telemetry is None or client is None:
+            return await upstream.send(ctx, method, params, name)
+        call = ctx.call
+
+        async def send(meta: dict[str, Any]) -> Any:
+            call.replace_meta({**call.meta, **meta})  # our span is the parent of what the server does
+            return await upstream.send(ctx, method, params, name)
+
+        return await telemetry.observe(client, method, send, tool=name if method == "tools/call" else None)
 
     # --- before
 
@@ -215,7 +228,9 @@ class ServerControl:
     def _note(
         self, act: Subject, caller: str, method: str, status: Status, kind: str, seconds: float, size: int | None
     ) -> None:
-        audit = self.controls.audit
+        metrics, audit = self.controls.metrics, self.controls.audit
+        if metrics is not None:
+            metrics.count(self.name, act.own.removeprefix(f"mcp__{self._safe}__"), status, kind, seconds)
         if audit is None:
             return
         fields = {"caller": caller, "act": act.name, "server": self.name, "method": method, "status": status}

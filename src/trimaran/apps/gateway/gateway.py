@@ -11,7 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, Final, final
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final, final
+
+import msgspec
 
 from trimaran.auth.limits import RateLimit
 from trimaran.errors import ConfigError, Error, ResourceMissing
@@ -32,8 +36,14 @@ from trimaran.transports.guard import is_loopback
 
 from .access import Access
 from .authentication import Authentication, read_provider
-from .control import OTHER_SUBJECTS, Controls, ServerControl
+from .control import OTHER_SUBJECTS, Controls, ServerControl, secrets_of
+from .logs import configuration_secrets
+from .metrics import Metrics, Observed
+from .routes import Routes
 from .settings import GatewaySettings, read_settings
+
+if TYPE_CHECKING:
+    from trimaran.ext.otel import Telemetry
 
 __all__ = ["Gateway", "ServedUpstream"]
 
@@ -85,10 +95,13 @@ class Gateway:
         self._host = host
         self._rate_limit = _rate_limit(self.settings)
         provider = read_provider(self.settings)
-        self._auth = None if provider is None else Authentication(provider)
+        self.auth = None if provider is None else Authentication(provider)
+        """Who may call; None if nobody is asked."""
         audit = self.settings.audit
         self._audit = None if audit is None else AuditLog(audit, arguments=self.settings.audit_arguments)
-        self.controls = Controls(Access(read_config_rules(config).checked(), self.settings), self.settings, self._audit)
+        self.metrics = _open_metrics(self._observe)
+        self._telemetry = _open_telemetry(self.settings)
+        self.controls = self._read_controls(config)
         _check_reach(host, self.settings)
         self.server = Server("gateway", title="Gateway", secret_keys=self.settings.secret_keys or None)
         self.server.read_undeclared = self._read_undeclared
@@ -97,6 +110,9 @@ class Gateway:
         """By the name of the configuration."""
         self.failed: dict[str, str] = {name: entry.reason for name, entry in config.failed.items()}
         """Servers whose entry cannot be used, and why."""
+        Routes(self).declare(self.server)
+        if self._telemetry is not None:
+            self._telemetry.attach(self.server)
         options = self._endpoint_options("mcp", "/mcp")
         self.http = HttpServer(self.server, host=host, port=port, tls=tls, **options)
         self._endpoints = self.http.open_endpoints()
@@ -165,6 +181,8 @@ class Gateway:
             timeout=plan.call_timeout,
             **connect,
         )
+        if self._telemetry is not None:
+            self._telemetry.attach(server)
         path = f"/servers/{safe}/mcp"
         engine = server.engine(path, host=self._host, health=False, **self._endpoint_options(f"servers.{safe}", path))
         return ServedUpstream(plan, safe, server, upstream, engine)
@@ -178,7 +196,7 @@ class Gateway:
     def _endpoint_options(self, label: str, path: str) -> dict[str, Any]:
         settings = self.settings
         return {
-            "auth": self._auth,
+            "auth": self.auth,
             "rate_limit": self._rate_limit,
             "public_url": None if settings.public_url is None else settings.public_url.rstrip("/") + path,
             "store": None if self._store is None else _store_of(self._store, label),
@@ -186,6 +204,30 @@ class Gateway:
             "allow_missing_origin": settings.allow_missing_origin,
             "allowed_hosts": settings.allowed_hosts,
         }
+
+    def _read_controls(self, config: HostConfig) -> Controls:
+        access = Access(read_config_rules(config).checked(), self.settings)
+        return Controls(access, self.settings, audit=self._audit, metrics=self.metrics, telemetry=self._telemetry)
+
+    def secrets(self) -> list[str]:
+        """All secrets of the configuration, for a mask of the log."""
+        settings = msgspec.to_builtins(self.settings)
+        own = [secret for served in self.served.values() for secret in secrets_of(served.plan)]
+        return [*own, *configuration_secrets(settings), *re.findall(r"://[^/@]*:([^/@]+)@", self._store or "")]
+
+    def _observe(self) -> Iterable[tuple[str, dict[str, str], float]]:
+        """What is open and at work, for `/metrics`."""
+        for name, served in self.served.items():
+            label, client = {"server": name}, served.upstream.client
+            yield "server_up", label, served.is_up
+            yield "tools", label, len(served.server.tools)
+            yield "children", label, client is not None and client.pid is not None
+            yield "connections", {**label, "kind": "shared"}, client is not None
+            yield "parked_calls", label, served.upstream.parked
+        for engine in self._endpoints:
+            gauges = engine.gauges()
+            yield "sessions", {"endpoint": engine.path}, gauges.sessions
+            yield "streams", {"endpoint": engine.path}, gauges.streams
 
     def _describe(self) -> None:
         """Say which servers stand behind `/mcp`, in their own words."""
@@ -219,6 +261,22 @@ def _rate_limit(settings: GatewaySettings) -> RateLimit | None:
     return RateLimit(
         principal=rates.principal, address=rates.address, burst=rates.burst, trusted_proxies=rates.trusted_proxies
     )
+
+
+def _open_metrics(observe: Observed) -> Metrics | None:
+    try:
+        return Metrics(observe)
+    except ConfigError as error:
+        log.info("nothing is counted: %s", error)
+        return None
+
+
+def _open_telemetry(settings: GatewaySettings) -> Telemetry | None:
+    if not settings.telemetry:
+        return None
+    from trimaran.ext.otel import Telemetry
+
+    return Telemetry()
 
 
 def _store_of(url: str, label: str) -> str:

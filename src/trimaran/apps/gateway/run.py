@@ -8,26 +8,31 @@ from collections.abc import Callable
 from typing import Any
 
 from trimaran.host.config.model import HostConfig
+from trimaran.protocol.mask import Mask
 from trimaran.serve import run_loop
 from trimaran.transports.signals import ENDS, hear
 
 from .gateway import Gateway
+from .logs import LogFormatter
 
 __all__ = ["run_gateway"]
 
 
-def run_gateway(load: Callable[[], HostConfig], **options: Any) -> None:
+def run_gateway(load: Callable[[], HostConfig], formatter: LogFormatter, **options: Any) -> None:
     """Serve until the end. Blocks; stderr shows the URL.
 
     Args:
         load: Reads the configuration.
+        formatter: Writes the log; it learns what to keep out of it.
         options: Those of `Gateway`.
     """
 
     async def main() -> None:
         stopping = asyncio.Event()
         hear(ENDS, stopping.set)
-        async with Gateway(load(), **options) as gateway:
+        gateway = Gateway(load(), **options)
+        formatter.mask = Mask(secrets=gateway.secrets())
+        async with gateway:
             announce(gateway)
             await stopping.wait()
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -47,3 +50,18 @@ async def gateway_of(text: str, *, variables: dict[str, str] | None = None, **op
 
 def url_of(gateway: Gateway, path: str) -> str:
     return f"http://127.0.0.1:{gateway.http.port}{path}"
+
+
+async def fetch(url: str, **headers: str) -> tuple[int, str]:
+    """Status and body of a GET."""
+
+    def get() -> tuple[int, str]:
+        request = urllib.request.Request(url, headers={name.replace("_", "-"): text for name, text in headers.items()})
+        try:
+            with urllib.request.urlopen(request, timeout=30) as reply:
+                return reply.status, reply.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    return await asyncio.to_thread(get)

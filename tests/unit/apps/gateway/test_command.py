@@ -1,0 +1,64 @@
+"""`trimaran gateway` as a process."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.support.ports import find_port
+from tests.support.until import until
+
+from trimaran import connect
+from trimaran.errors import Error
+
+from .conftest import child
+
+pytestmark = pytest.mark.slow
+
+
+async def test_the_command_serves_logs_json_and_ends_on_sigterm(tmp_path: Path) -> None:
+    file = tmp_path / "mcp.toml"
+    file.write_text(child("boats"))
+    port = find_port()
+    command = [sys.executable, "-m", "trimaran", "gateway", str(file), "--port", str(port), "--log-format", "json"]
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
+    try:
+        url = f"http://127.0.0.1:{port}/mcp"
+
+        async def sails() -> bool:
+            try:
+                async with connect(url, connect_timeout=1) as client:
+                    return (await client.call_tool("boats_sail", {"boat": "Ida"})).data == "Ida sails"
+            except Error:
+                return False
+
+        await until(sails, "the gateway serves")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert f"1 servers are served at {url} (Ctrl-C ends it)" in lines
+    logged = [json.loads(line) for line in lines if line.startswith("{")]
+    assert any(line["logger"] == "trimaran.gateway" for line in logged)
+
+
+def test_a_configuration_that_cannot_be_used_is_told_on_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "mcp.toml"
+    file.write_text('[gateway]\ndefalt = "deny"\n')
+    ended = subprocess.run(
+        [sys.executable, "-m", "trimaran", "gateway", str(file)],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert ended.returncode == 2 or ended.returncode == 1
+    assert "gateway: Object contains unknown field `defalt`" in ended.stderr
+    assert "Traceback" not in ended.stderr
