@@ -81,6 +81,11 @@ class Changes:
         self._below.append(other)
         other._above.append(self)
 
+    def unmount(self, other: Changes) -> None:
+        self._below.remove(other)
+        other._above.remove(self)
+        other.watching_changed()
+
     def watched(self) -> set[str]:
         """The URIs that somebody watches, here or where this server is mounted."""
         with self._lock:

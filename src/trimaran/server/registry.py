@@ -174,6 +174,15 @@ class Registry(Generic[E]):
         other.watch(self._changed)
         self._changed()
 
+    def unmount(self, other: Registry[E]) -> None:
+        """Show the entries of another registry no longer."""
+        with self._lock:
+            self._mounts = [mount for mount in self._mounts if mount.source is not other]
+            if not self._is_merged:
+                self._view = self._own
+        other.unwatch(self._changed)
+        self._changed()
+
     def check_mount(self, other: Registry[E], adapt: Adapt[E]) -> None:
         """Raise what `mount` would raise, and mount nothing."""
         with self._lock:
@@ -203,6 +212,15 @@ class Registry(Generic[E]):
     def watch(self, listener: Callable[[], None]) -> None:
         """Call `listener` after every change here or in anything mounted here."""
         self._listeners.append(listener)
+
+    def unwatch(self, listener: Callable[[], None]) -> None:
+        self._listeners = [known for known in self._listeners if known != listener]
+
+    @property
+    def faults(self) -> frozenset[str]:
+        """What is left out of the present view, and why: names that two entries have, changes that do not fit."""
+        self._settle()
+        return frozenset(self._faults)
 
     def _changed(self) -> None:
         with self._lock:

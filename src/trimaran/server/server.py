@@ -479,6 +479,27 @@ class Server:
         self.completions.mount(other.completions, rename_completion)
         self.changes.mount(other.changes)
 
+    async def unmount(self, other: Server) -> None:
+        """Serve a mounted server no longer. It stops unless somebody else uses it; calls that are at work go on.
+
+        Raises:
+            DeclarationError: it is not mounted here.
+        """
+        if other not in self.mounted:
+            raise DeclarationError(f"the server {other.name!r} is not mounted on {self.name!r}")
+        self.mounted.remove(other)
+        for own, theirs in (
+            (self.tools, other.tools),
+            (self.prompts, other.prompts),
+            (self.resources, other.resources),
+            (self.templates, other.templates),
+            (self.completions, other.completions),
+        ):
+            own.unmount(theirs)  # pyright: ignore[reportArgumentType]  (each pair is of one kind)
+        other.tools.unwatch(self.refresh_tasks)
+        self.changes.unmount(other.changes)
+        await other._stop_for(self)
+
     def enable_extension(
         self,
         identifier: str | Extension,

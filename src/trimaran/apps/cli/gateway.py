@@ -52,6 +52,7 @@ def command(
     \b
       /mcp                 all servers as one catalog; names begin with the server's
       /servers/NAME/mcp    each by itself
+      /views/NAME/mcp      a part of them, as [view.NAME] says
     """
     if (tls_cert is None) != (tls_key is None):
         raise click.UsageError("--tls-cert and --tls-key go together: give both, or neither")

@@ -6,7 +6,7 @@ the last, and a reload may put another provider in its place while requests go o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import MappingProxyType
 from typing import Any, final
 
@@ -21,7 +21,7 @@ from trimaran.auth.refusal import Refused
 
 from .settings import GatewaySettings
 
-__all__ = ["Authentication", "read_provider"]
+__all__ = ["Authentication", "ViewAuthentication", "read_provider"]
 
 
 def read_provider(settings: GatewaySettings) -> Provider | None:
@@ -102,3 +102,21 @@ class Authentication:
             if ask is None
             else ask(request, scopes)
         )
+
+
+@final
+class ViewAuthentication:
+    """The same for a view that is not for everybody: whoever is known and may not use it is refused with 403."""
+
+    def __init__(self, shared: Authentication, may_use: Callable[[Principal | None], bool]) -> None:
+        self._shared = shared
+        self._may_use = may_use
+
+    async def authenticate(self, request: AuthRequest) -> Principal | None:
+        principal = await self._shared.authenticate(request)
+        if not self._may_use(principal):
+            raise Refused("insufficient_scope", "this view is not for you: its `to` in the configuration says for whom")
+        return principal
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._shared, name)

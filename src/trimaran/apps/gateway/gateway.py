@@ -1,7 +1,8 @@
 """A gateway: every server of a configuration at a path of its own, and all of them as one catalog at `/mcp`.
 
     /mcp                   all servers; tools and prompts have the name of their server before them: github_search
-    /servers/NAME/mcp      one server, as it is
+    /servers/NAME/mcp      one server
+    /views/NAME/mcp        a part of them, as `[view.NAME]` says
 
 Each server is one proxy (`trimaran.proxy`), started once and mounted wherever it is shown. A server that cannot be reached
 stops nothing: it has no tools until it answers, and its state is told by the log, by `/readyz` and by `/health`.
@@ -13,12 +14,12 @@ import asyncio
 import logging
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, cast, final
 
 import msgspec
 
 from trimaran.auth.limits import RateLimit
-from trimaran.errors import ConfigError, Error, ResourceMissing
+from trimaran.errors import ConfigError
 from trimaran.host.config.machine import Machine
 from trimaran.host.config.model import HostConfig, ServerEntry
 from trimaran.host.connect_plan import ConnectPlan, plan_for
@@ -29,21 +30,25 @@ from trimaran.host.permissions import AuditLog, check, read_config_rules
 from trimaran.proxy.server import open_proxy
 from trimaran.proxy.upstream import Upstream
 from trimaran.serve import HttpServer, Tls
-from trimaran.server.context import Context
+from trimaran.server.registry import Adapt
 from trimaran.server.server import Server
+from trimaran.server.tools import ToolEntry
+from trimaran.server.transforms import adapt_mounted
 from trimaran.transports.engine import Engine
 from trimaran.transports.guard import is_loopback
 
 from .access import Access
-from .authentication import Authentication, read_provider
+from .authentication import Authentication, ViewAuthentication, read_provider
 from .control import OTHER_SUBJECTS, Controls, ServerControl, secrets_of
 from .logs import configuration_secrets
 from .metrics import Metrics, Observed
 from .routes import Routes
-from .settings import GatewaySettings, read_settings
+from .settings import GatewaySettings, ViewSettings, read_settings, read_views
+from .views import ServedView, build_view
 
 if TYPE_CHECKING:
     from trimaran.ext.otel import Telemetry
+    from trimaran.server.transform_options import TransformOptions
 
 __all__ = ["Gateway", "ServedUpstream"]
 
@@ -104,7 +109,6 @@ class Gateway:
         self.controls = self._read_controls(config)
         _check_reach(host, self.settings)
         self.server = Server("gateway", title="Gateway", secret_keys=self.settings.secret_keys or None)
-        self.server.read_undeclared = self._read_undeclared
         self.server.shortages.append(self._name_those_down)
         self.served: dict[str, ServedUpstream] = {}
         """By the name of the configuration."""
@@ -120,6 +124,9 @@ class Gateway:
         safe = safe_names(config.servers)
         for name, entry in enabled.items():
             self._add(self._serve_entry(entry, safe[name]))
+        self.views: dict[str, ServedView] = {}
+        for name, view in read_views(config, self._machine).items():
+            self._add_view(self._serve_view(name, view))
         for name, reason in self.failed.items():
             log.error("the server %r cannot be used: %s", name, reason)
 
@@ -150,14 +157,20 @@ class Gateway:
     async def __aexit__(self, *exc: object) -> None:
         await self.stop()
 
+    def problems(self) -> list[str]:
+        """What an operator has to mend: tools that are left out since another one has their name, and the like."""
+        servers = [self.server, *(view.server for view in self.views.values())]
+        return sorted({fault for server in servers for fault in (*server.tools.faults, *server.prompts.faults)})
+
     def report_rules(self) -> list[str]:
-        """Log the rules that can match nothing, as far as the servers that answer tell, and return them."""
+        """Log the rules and views that can match nothing, as far as the servers that answer tell, and return them."""
         catalog = {
             name: [*served.server.tools.view, *OTHER_SUBJECTS] if served.is_up else None
             for name, served in self.served.items()
         }
         safe = {name: served.safe for name, served in self.served.items()}
         problems = [str(problem) for problem in check(self.controls.access.rules, catalog, safe)]
+        problems += [problem for view in self.views.values() for problem in view.problems(self.served)]
         for problem in problems:
             log.warning("%s", problem)
         return problems
@@ -181,6 +194,8 @@ class Gateway:
             timeout=plan.call_timeout,
             **connect,
         )
+        if plan.transforms is not None:
+            server.tools.transform(_configured_transform(entry, server))
         if self._telemetry is not None:
             self._telemetry.attach(server)
         path = f"/servers/{safe}/mcp"
@@ -192,6 +207,27 @@ class Gateway:
         self.server.mount(served.server, prefix=served.safe)
         served.server.tools.watch(self._describe)
         self._endpoints.add(served.engine)
+
+    def _serve_view(self, name: str, view: ViewSettings) -> ServedView:
+        if view.to and self.auth is None:
+            raise ConfigError(
+                f"view.{name}.to: nobody is asked who they are; say in [gateway.auth] how callers are known"
+            )
+        server = build_view(name, view, self.served, secret_keys=self.settings.secret_keys or None)
+        if self._telemetry is not None:
+            self._telemetry.attach(server)
+        path = f"/views/{name}/mcp"
+        options = self._endpoint_options(f"views.{name}", path)
+        if view.to and self.auth is not None:
+            options["auth"] = ViewAuthentication(
+                self.auth, lambda principal: self.controls.access.is_one_of(view.to, principal)
+            )
+        engine = server.engine(path, host=self._host, health=False, **options)
+        return ServedView(name, view, server, engine)
+
+    def _add_view(self, view: ServedView) -> None:
+        self.views[view.name] = view
+        self._endpoints.add(view.engine)
 
     def _endpoint_options(self, label: str, path: str) -> dict[str, Any]:
         settings = self.settings
@@ -242,16 +278,22 @@ class Gateway:
         count = sum(not served.is_up for served in self.served.values())
         return f"{count} of {len(self.served)} servers cannot be reached" if count else None
 
-    async def _read_undeclared(self, uri: str, ctx: Context) -> Any:
-        """A resource that no server lists: tools may return links to such. The first server that has it answers."""
-        for served in self.served.values():
-            try:
-                contents = await served.upstream.read_undeclared(uri, ctx)
-            except (ResourceMissing, Error):
-                continue
-            if contents is not None:
-                return contents
-        return None
+
+def _configured_transform(entry: ServerEntry, server: Server) -> Adapt[ToolEntry]:
+    """How `[server.NAME]` has the tools shown, at every endpoint."""
+    tables = {
+        tool: cast("TransformOptions", settings.transform)
+        for tool, settings in entry.tools.items()
+        if settings.transform
+    }
+    return adapt_mounted(
+        server.tools,
+        lambda name: name,
+        include=entry.include,
+        exclude=entry.exclude,
+        read_only=entry.read_only,
+        transforms=tables,
+    )
 
 
 def _rate_limit(settings: GatewaySettings) -> RateLimit | None:

@@ -71,6 +71,7 @@ class Routes:
         if await self.refusal(request) is None:
             answer["servers"] = {name: describe(server) for name, server in served.items()}
             answer["failed"] = dict(self._gateway.failed)
+            answer["problems"] = self._gateway.problems()
         return 200, answer, _NO_STORE
 
     async def server_health(self, request: RouteRequest) -> Reply:

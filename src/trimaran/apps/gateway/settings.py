@@ -6,8 +6,9 @@ that was misspelt would be no limit. What the servers and rules say is read by `
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any, Literal, TypeVar, cast, final
+from typing import Any, Final, Literal, TypeVar, cast, final
 
 import msgspec
 from msgspec import Struct, field
@@ -16,10 +17,15 @@ from trimaran.errors import ConfigError
 from trimaran.host.config.expand import Unexpandable, expand
 from trimaran.host.config.machine import Machine
 from trimaran.host.config.model import HostConfig
+from trimaran.host.permissions.callers import check_callers
+from trimaran.option_names import suggestion
+from trimaran.server.transform_options import read_transforms
 
-__all__ = ["GatewaySettings", "RateSettings", "ToolLimit", "read_settings"]
+__all__ = ["GatewaySettings", "RateSettings", "ToolLimit", "ViewSettings", "read_settings", "read_views"]
 
 T = TypeVar("T")
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @final
@@ -40,6 +46,24 @@ class ToolLimit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A rule without arguments, such as `mcp__github__*`."""
     rate: str
     burst: int | None = None
+
+
+@final
+class ViewSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[view.NAME]`: a part of the servers, at `/views/NAME/mcp`."""
+
+    servers: list[str]
+    tools: list[str] | None = None
+    """The tools to show: patterns over the tools' own names, or `mcp__SERVER__PATTERN` for one server. None: all."""
+    read_only: bool = False
+    """Show only tools that say they change nothing."""
+    transforms: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict[str, dict[str, dict[str, Any]]])
+    """By server and tool: the options of `server.transform`, as far as they are data."""
+    to: list[str] = []
+    """Who may use the view: `group:research`, `user:ann`, `scope:read`; everybody unless said."""
+    prefix: bool = True
+    """Put the name of the server before names of tools and prompts."""
+    instructions: str | None = None
 
 
 @final
@@ -89,6 +113,33 @@ def read_settings(config: HostConfig, machine: Machine) -> GatewaySettings:
     """
     table = _read_table(config.applications.get("gateway", {}), "gateway", _where(config), machine)
     return _convert(table, GatewaySettings, "gateway", _where(config))
+
+
+def read_views(config: HostConfig, machine: Machine) -> dict[str, ViewSettings]:
+    """What `[view.NAME]` says, by name.
+
+    Raises:
+        ConfigError: a key is not known, a value is of the wrong kind, or a view names a server that is not there.
+    """
+    where = _where(config)
+    views: dict[str, ViewSettings] = {}
+    for name, table in _read_table(config.applications.get("view", {}), "view", where, machine).items():
+        key = f"view.{name}"
+        if not _NAME.fullmatch(name):
+            raise ConfigError(
+                f"{where}: {key}: a view has a name of letters, digits, _ and -, since it is part of a URL"
+            )
+        view = views[name] = _convert(_read_table(table, key, where, machine), ViewSettings, key, where)
+        for server in (*view.servers, *view.transforms):
+            if server not in config.servers and server not in config.failed:
+                known = ", ".join((*config.servers, *config.failed)) or "none"
+                raise ConfigError(
+                    f"{where}: {key}: there is no server {server!r};{suggestion(server, config.servers)} there are: {known}"
+                )
+        for server, tools in view.transforms.items():
+            read_transforms(tools, f"{where}: {key}.transforms.{server}")
+        check_callers(view.to)
+    return views
 
 
 def _where(config: HostConfig) -> str:

@@ -129,7 +129,9 @@ class AuditLog:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _line(self, decision: Decision, arguments: Mapping[str, object] | None, more: Mapping[str, object]) -> bytes | None:
+    def _line(
+        self, decision: Decision, arguments: Mapping[str, object] | None, more: Mapping[str, object]
+    ) -> bytes | None:
         rule = decision.rule
         entry: dict[str, Any] = {
             "time": _stamp(self._clock()),

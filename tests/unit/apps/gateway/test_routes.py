@@ -94,6 +94,8 @@ async def test_a_trace_goes_through_the_gateway(monkeypatch: pytest.MonkeyPatch)
     )[::-1]
     assert {inward.name, outward.name} == {"tools/call sea_depth", "tools/call depth"}
     assert outward.parent is not None
+    assert inward.context is not None
+    assert outward.context is not None
     assert outward.parent.span_id == inward.context.span_id
     assert parents == [f"00-{trace}-{outward.context.span_id:016x}-01"]
     provider.shutdown()
