@@ -119,6 +119,8 @@ class ConnectPlan(Struct, frozen=True, kw_only=True):
             return f'it says oauth = "{entry.oauth}", which needs nobody; mend that, then host.reload({self.name!r})'
         if entry is not None and entry.oauth == "off":
             return 'it says oauth = "off"'
+        if entry is not None and entry.oauth == "token_exchange":
+            return 'it says oauth = "token_exchange", and only a gateway has callers whose tokens can be exchanged'
         if entry is not None and (entry.oauth == "manual" or entry.oauth_config is not None):
             return ""
         if entry is None and _has_authorization(self.target, self.options):

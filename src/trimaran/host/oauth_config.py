@@ -86,7 +86,7 @@ def unattended_grant(entry: ServerEntry, *, allow_private: bool) -> Grant | None
     common |= {
         "client_id": details.client_id or "",
         "client_secret": details.client_secret,
-        "private_key": _key(details),
+        "private_key": read_private_key(details),
         "algorithm": details.algorithm,
         "client_assertion": _value(details.client_assertion, details.client_assertion_file, "client_assertion"),
     }
@@ -104,7 +104,8 @@ def unattended_grant(entry: ServerEntry, *, allow_private: bool) -> Grant | None
     )
 
 
-def _key(details: OAuthEntry) -> str | None:
+def read_private_key(details: OAuthEntry) -> str | None:
+    """The private key, as it stands in the configuration or in the file that it names."""
     if details.private_key_file is None:
         return details.private_key
     try:

@@ -3,22 +3,23 @@
 A caller is a session of an older revision, or an authenticated principal. Anonymous callers of 2026-07-28 cannot be told
 apart and share a client. A caller's client opens with its first call, and closes when nobody has used it for a while or
 when there are too many: then the one that was unused for longest goes first. While all are at work, further callers get an
-error that says so.
+error that says so. A `ConnectionBudget` bounds the clients of several targets together, and those of one caller.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from time import monotonic
-from typing import Any, Final, Literal, final
+from typing import Any, Final, Literal, Protocol, final
 
 from trimaran.client.client import Client
 from trimaran.errors import ProtocolError
 from trimaran.protocol.inbound import IncomingCall
 from trimaran.server.access import identity
 
-__all__ = ["Connections", "Isolation"]
+__all__ = ["CallerAuth", "ConnectionBudget", "Connections", "Isolation"]
 
 Isolation = Literal["shared", "caller"]
 
@@ -26,14 +27,68 @@ MOST: Final = 100  # clients of callers; each may be a child process
 IDLE: Final = 300.0  # seconds; a caller who comes back later gets a new one
 
 
+class CallerAuth(Protocol):
+    """The credentials of one caller, as an `auth=` of `connect`."""
+
+    def use(self, call: IncomingCall) -> None:
+        """Called before each call of the caller, who may have newer credentials by now."""
+        ...
+
+
+@final
+class ConnectionBudget:
+    """How many clients of callers there may be, over all targets, and for each caller."""
+
+    def __init__(self, most: int, most_per_caller: int) -> None:
+        self._most = most
+        self._most_per_caller = most_per_caller
+        self._counts: Counter[Any] = Counter()
+        self._pools: set[Connections] = set()
+
+    def __len__(self) -> int:
+        return self._counts.total()
+
+    def add(self, pool: Connections) -> None:
+        self._pools.add(pool)
+
+    def remove(self, pool: Connections) -> None:
+        self._pools.discard(pool)
+
+    def take(self, owner: Any) -> None:
+        """Count one more client of a caller; the one that was unused for longest gives way, if need be."""
+        if self._counts[owner] >= self._most_per_caller and not self._drop_idle(owner):
+            raise _busy(f"you have {self._most_per_caller} connections to servers at work")
+        if len(self) >= self._most and not self._drop_idle(None):
+            raise _busy(f"{self._most} connections of callers are at work")
+        self._counts[owner] += 1
+
+    def release(self, owner: Any) -> None:
+        self._counts[owner] -= 1
+        if not self._counts[owner]:
+            del self._counts[owner]
+
+    def _drop_idle(self, owner: Any) -> bool:
+        idle = [entry for pool in self._pools if (entry := pool.oldest_idle(owner)) is not None]
+        if not idle:
+            return False
+        min(idle, key=lambda entry: entry[0])[1]()
+        return True
+
+
+def _busy(why: str) -> ProtocolError:
+    return ProtocolError.internal_error(f"the proxy is busy: {why}; try again later", {"kind": "busy"}, status=503)
+
+
 @final
 class _Own:
     """The client of one caller."""
 
-    __slots__ = ("client", "opening", "used_at", "users")
+    __slots__ = ("auth", "client", "opening", "owner", "used_at", "users")
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, owner: Any, auth: CallerAuth | None) -> None:
         self.client = client
+        self.owner = owner
+        self.auth = auth
         self.opening: asyncio.Task[Client] | None = None
         self.users = 0
         self.used_at = monotonic()
@@ -43,10 +98,20 @@ class _Own:
 class Connections:
     """Clients by caller."""
 
-    def __init__(self, make: Callable[[], Client], *, most: int = MOST, idle: float = IDLE) -> None:
+    def __init__(
+        self,
+        make: Callable[[CallerAuth | None], Client],
+        *,
+        most: int = MOST,
+        idle: float = IDLE,
+        auth: Callable[[], CallerAuth] | None = None,
+        budget: ConnectionBudget | None = None,
+    ) -> None:
         self._make = make
         self._most = most
         self._idle = idle
+        self._auth = auth
+        self._budget = budget
         self._own: dict[Any, _Own] = {}
         self._sweeping: asyncio.TimerHandle | None = None
         self._closing: set[asyncio.Task[None]] = set()
@@ -60,13 +125,16 @@ class Connections:
             return call.session.id
         return None if call.principal is None else identity(call.principal)
 
-    async def take(self, caller: Any) -> Client:
+    async def take(self, caller: Any, call: IncomingCall) -> Client:
         """The client of a caller, open. Give it back with `release`."""
         own = self._own.get(caller)
-        if own is None or own.client.state == "closed":
-            self._make_room()
-            own = self._own[caller] = _Own(self._make())
-            own.opening = asyncio.ensure_future(own.client.open())
+        if own is not None and own.client.state == "closed":
+            self._drop(caller)
+            own = None
+        if own is None:
+            own = self._open(caller, call)
+        if own.auth is not None:
+            own.auth.use(call)
         own.users += 1
         try:
             if own.opening is not None:
@@ -75,14 +143,44 @@ class Connections:
         except BaseException as error:
             own.users -= 1
             if not isinstance(error, asyncio.CancelledError) and self._own.get(caller) is own:
-                del self._own[caller]
+                self._drop(caller)
             raise
         return own.client
+
+    def _open(self, caller: Any, call: IncomingCall) -> _Own:
+        self._make_room()
+        owner = caller if call.principal is None else identity(call.principal)
+        if self._budget is not None:
+            self._budget.add(self)
+            self._budget.take(owner)
+        auth = None if self._auth is None else self._auth()
+        own = self._own[caller] = _Own(self._make(auth), owner, auth)
+        if auth is not None:
+            auth.use(call)
+        own.opening = asyncio.ensure_future(own.client.open())
+        return own
+
+    def oldest_idle(self, owner: Any) -> tuple[float, Callable[[], None]] | None:
+        """The client that was unused for longest, of one owner or of all, and a function that closes it."""
+        idle = [
+            (own.used_at, caller)
+            for caller, own in self._own.items()
+            if not own.users and (owner is None or own.owner == owner)
+        ]
+        if not idle:
+            return None
+        used_at, caller = min(idle, key=lambda pair: pair[0])
+        return used_at, lambda: self._drop(caller)
+
+    def drop_owner(self, owner: Any) -> None:
+        """Close the clients of one caller, whatever they do."""
+        for caller in [caller for caller, own in self._own.items() if own.owner == owner]:
+            self._drop(caller)
 
     def release(self, caller: Any) -> None:
         own = self._own.get(caller)
         if own is not None:
-            own.users -= 1
+            own.users = max(0, own.users - 1)  # it may be another one than was taken
             own.used_at = monotonic()
             if self._sweeping is None:
                 self._sweep_later()
@@ -90,16 +188,16 @@ class Connections:
     def _make_room(self) -> None:
         if len(self._own) < self._most:
             return
-        unused = [(own.used_at, caller) for caller, own in self._own.items() if not own.users]
-        if not unused:
-            raise ProtocolError.internal_error(
-                f"the proxy is busy: {self._most} callers have a connection of their own to this server; try again later",
-                status=503,
-            )
-        self._drop(min(unused, key=lambda pair: pair[0])[1])
+        idle = self.oldest_idle(None)
+        if idle is None:
+            raise _busy(f"{self._most} callers have a connection of their own to this server")
+        idle[1]()
 
     def _drop(self, caller: Any) -> None:
-        closing = asyncio.ensure_future(self._own.pop(caller).client.close())
+        own = self._own.pop(caller)
+        if self._budget is not None:
+            self._budget.release(own.owner)
+        closing = asyncio.ensure_future(own.client.close())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 
@@ -122,3 +220,5 @@ class Connections:
             self._drop(caller)
         if self._closing:
             await asyncio.wait(set(self._closing))
+        if self._budget is not None:
+            self._budget.remove(self)

@@ -5,7 +5,7 @@ It is an ordinary Server: it can be run, mounted, guarded and given middleware. 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from trimaran.errors import ConfigError
 from trimaran.option_names import check_options
 from trimaran.server.server import Server
 
-from .connections import MOST
+from .connections import MOST, CallerAuth, ConnectionBudget
 from .upstream import CallControl, Upstream
 
 __all__ = ["build_proxy", "open_proxy"]
@@ -39,6 +39,8 @@ def open_proxy(
     *,
     server_options: Mapping[str, Any] | None = None,
     control: CallControl | None = None,
+    caller_auth: Callable[[], CallerAuth] | None = None,
+    budget: ConnectionBudget | None = None,
     **options: Any,
 ) -> tuple[Server, Upstream]:
     """The same, with what a gateway needs beside it: the connection itself, and a say in every call.
@@ -46,6 +48,9 @@ def open_proxy(
     Args:
         server_options: Keywords of `Server`.
         control: Decides about each call.
+        caller_auth: Makes the credentials of a caller. Each caller then has a connection of its own, and the shared one
+            lists the catalog only.
+        budget: Bounds the connections of callers, together with those of other targets.
         options: Those of `Server.proxy`.
     """
     own = {key: options.pop(key, default) for key, default in _OWN.items()}
@@ -62,7 +67,7 @@ def open_proxy(
 
     keywords: dict[str, Any] = dict(server_options or {})
     server = Server(own["name"] or "proxy", lifespan=live, **keywords)
-    upstream = Upstream(server, target, control=control, **own, **options)
+    upstream = Upstream(server, target, control=control, caller_auth=caller_auth, budget=budget, **own, **options)
     server.read_undeclared = upstream.read_undeclared
     server.tools.expect_reset()
     return server, upstream

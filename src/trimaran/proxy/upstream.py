@@ -21,7 +21,7 @@ from trimaran.client.client import Client
 from trimaran.client.server_requests import StateEvent
 from trimaran.client.subscriptions import Subscription
 from trimaran.connecting import Target, connect
-from trimaran.errors import CallError, Error, ProtocolError, TransportError, Unsupported
+from trimaran.errors import CODE_INVALID_REQUEST, CallError, Error, ProtocolError, TransportError, Unsupported
 from trimaran.fleet import Fleet
 from trimaran.outage_log import Outage
 from trimaran.protocol.inbound import IncomingCall
@@ -32,7 +32,7 @@ from trimaran.server.input_rounds import ModernVoice
 from trimaran.types import CompleteResult, Completion, GetPromptResult, ReadResourceResult
 
 from .catalog import completion_entries, prompt_entries, resource_entries, template_entries, tool_entries
-from .connections import Connections, Isolation
+from .connections import CallerAuth, ConnectionBudget, Connections, Isolation
 from .forwarding import describe_failure, forward, malformed, read_result, send
 from .parked_calls import ParkedCalls, RoundEnd, raise_error
 
@@ -81,9 +81,12 @@ class Upstream:
         isolation: Isolation,
         max_connections: int,
         control: CallControl | None = None,
+        caller_auth: Callable[[], CallerAuth] | None = None,
+        budget: ConnectionBudget | None = None,
         **options: Any,
     ) -> None:
         self._server = server
+        self._is_personal = caller_auth is not None
         self._control = control
         self._target = target
         self._options: dict[str, Any] = {"capabilities": _CAPABILITIES, "on_state": self._hear_state, **options}
@@ -92,11 +95,9 @@ class Upstream:
         """What callers are told it is called."""
         self._is_named = name is not None
         self._client: Client | None = None
-        self._own = (
-            None
-            if isolation == "shared"
-            else Connections(lambda: connect(self._target, **self._options), most=max_connections)
-        )
+        self._own: Connections | None = None
+        if isolation == "caller" or caller_auth is not None:
+            self._own = Connections(self._connect_for, most=max_connections, auth=caller_auth, budget=budget)
         self._running: asyncio.Task[None] | None = None
         self._listed: asyncio.Event = asyncio.Event()
         self._is_new: asyncio.Event = asyncio.Event()
@@ -109,6 +110,10 @@ class Upstream:
         self._following: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         server.changes.on_watch = self._follow
+
+    def _connect_for(self, auth: CallerAuth | None) -> Client:
+        options: dict[str, Any] = self._options if auth is None else {**self._options, "auth": auth}
+        return connect(self._target, **options)
 
     # --- its life
 
@@ -237,6 +242,11 @@ class Upstream:
         return self._client
 
     @property
+    def own_clients(self) -> int:
+        """Connections of single callers."""
+        return 0 if self._own is None else len(self._own)
+
+    @property
     def parked(self) -> int:
         """Calls that wait for an answer of their caller."""
         return len(self._parked)
@@ -256,19 +266,25 @@ class Upstream:
             return await self._control.call(self, ctx, method, params, name)
         return await self.send(ctx, method, params, name)
 
-    async def send(
-        self, ctx: Context, method: str, params: dict[str, Any], name: str, client: Client | None = None
-    ) -> Any:
-        """Send a call to the target, by the connection that all share unless another is given."""
+    async def send(self, ctx: Context, method: str, params: dict[str, Any], name: str) -> Any:
+        """Send a call to the target, by the connection of its caller or the one that all share."""
         call = ctx.call
-        client = client or self._client
-        if client is None:
+        client = self._client
+        if client is None and not self._is_personal:
             raise describe_failure(self._failure or Error("not connected"), self.name)
         caller = None if self._own is None else self._own.caller_of(call)
+        if self._is_personal and call.principal is None:
+            raise ProtocolError(
+                CODE_INVALID_REQUEST,
+                f"{self.name} is called in the name of its caller, and nobody knows who you are",
+                {"upstream": self.name, "kind": "anonymous"},
+                status=200,
+            )
         if self._own is None or caller is None:
+            assert client is not None
             return await self._forward_to(client, ctx, method, params, name)
         try:
-            client = await self._own.take(caller)
+            client = await self._own.take(caller, call)
         except TransportError as error:
             raise describe_failure(error, self.name) from error
         try:

@@ -25,8 +25,8 @@ from trimaran.host.config.model import HostConfig, ServerEntry
 from trimaran.host.connect_plan import ConnectPlan, plan_for
 from trimaran.host.environment import Environment, read_environment
 from trimaran.host.names import safe_names
-from trimaran.host.oauth_config import unattended_grant
 from trimaran.host.permissions import AuditLog, check, read_config_rules
+from trimaran.proxy.connections import ConnectionBudget
 from trimaran.proxy.server import open_proxy
 from trimaran.proxy.upstream import Upstream
 from trimaran.serve import HttpServer, Tls
@@ -35,15 +35,17 @@ from trimaran.server.server import Server
 from trimaran.server.tools import ToolEntry
 from trimaran.server.transforms import adapt_mounted
 from trimaran.transports.engine import Engine
+from trimaran.transports.fetch import Fetcher
 from trimaran.transports.guard import is_loopback
 
 from .access import Access
 from .authentication import Authentication, ViewAuthentication, read_provider
 from .control import OTHER_SUBJECTS, Controls, ServerControl, secrets_of
+from .credentials import Credentials, credentials_of
 from .logs import configuration_secrets
 from .metrics import Metrics, Observed
 from .routes import Routes
-from .settings import GatewaySettings, ViewSettings, read_settings, read_views
+from .settings import GatewaySettings, ServerSettings, ViewSettings, read_settings, read_views
 from .views import ServedView, build_view
 
 if TYPE_CHECKING:
@@ -61,8 +63,17 @@ _MOST_INSTRUCTIONS: Final = 4000  # characters of each server's; a host shows th
 class ServedUpstream:
     """One server of the configuration, as the gateway serves it."""
 
-    def __init__(self, plan: ConnectPlan, safe: str, server: Server, upstream: Upstream, engine: Engine) -> None:
+    def __init__(
+        self,
+        plan: ConnectPlan,
+        safe: str,
+        server: Server,
+        upstream: Upstream,
+        engine: Engine,
+        credentials: Credentials,
+    ) -> None:
         self.plan = plan
+        self.credentials = credentials
         self.name = plan.name
         self.safe = safe
         """The name in paths, prefixes and rules."""
@@ -104,6 +115,8 @@ class Gateway:
         """Who may call; None if nobody is asked."""
         audit = self.settings.audit
         self._audit = None if audit is None else AuditLog(audit, arguments=self.settings.audit_arguments)
+        self._budget = ConnectionBudget(self.settings.max_connections, self.settings.max_connections_per_caller)
+        self._fetcher = Fetcher(allow_private=True)  # of URLs that the configuration names
         self.metrics = _open_metrics(self._observe)
         self._telemetry = _open_telemetry(self.settings)
         self.controls = self._read_controls(config)
@@ -139,14 +152,20 @@ class Gateway:
 
     async def start(self) -> None:
         """Connect to all servers at the same time, then listen. One that does not answer is waited for a moment only."""
-        await asyncio.gather(*(served.server.start() for served in self.served.values()))
+        await asyncio.gather(*(self._start(served) for served in self.served.values()))
         await self.http.start()
         self.report_rules()
         down = [served.name for served in self.served.values() if not served.is_up]
         log.info("%d servers at %s; not reached yet: %s", len(self.served), self.url, ", ".join(down) or "none")
 
+    async def _start(self, served: ServedUpstream) -> None:
+        if served.credentials.exchange is not None:
+            await served.credentials.exchange.start(self._fetcher)
+        await served.server.start()
+
     async def stop(self) -> None:
         await self.http.stop()
+        await self._fetcher.close()
         if self._audit is not None:
             self._audit.close()
 
@@ -179,9 +198,9 @@ class Gateway:
 
     def _serve_entry(self, entry: ServerEntry, safe: str) -> ServedUpstream:
         plan = plan_for(entry.name, entry, self._environment)
-        connect: dict[str, Any] = {"auth": unattended_grant(entry, allow_private=self._environment.allow_private)}
-        if plan.startup_limit is not None:
-            connect["connect_timeout"] = plan.startup_limit
+        credentials = credentials_of(entry, allow_private=self._environment.allow_private)
+        settings = self.settings.server.get(entry.name, ServerSettings())
+        connect: dict[str, Any] = {} if plan.startup_limit is None else {"connect_timeout": plan.startup_limit}
         server, upstream = open_proxy(
             plan.target,
             name=entry.name,
@@ -191,6 +210,11 @@ class Gateway:
                 "request_timeout": plan.call_timeout,
             },
             control=ServerControl(plan, safe, self.controls),
+            caller_auth=credentials.caller_auth,
+            budget=self._budget,
+            isolation=settings.connections,
+            max_connections=settings.max_connections,
+            auth=credentials.shared,
             timeout=plan.call_timeout,
             **connect,
         )
@@ -200,10 +224,17 @@ class Gateway:
             self._telemetry.attach(server)
         path = f"/servers/{safe}/mcp"
         engine = server.engine(path, host=self._host, health=False, **self._endpoint_options(f"servers.{safe}", path))
-        return ServedUpstream(plan, safe, server, upstream, engine)
+        return ServedUpstream(plan, safe, server, upstream, engine, credentials)
 
     def _add(self, served: ServedUpstream) -> None:
         self.served[served.name] = served
+        if served.credentials.exchange is not None:
+            if self.auth is None:
+                raise ConfigError(
+                    f'{served.plan.where}: oauth = "token_exchange" exchanges the tokens of callers, and nobody is asked for '
+                    "one; say in [gateway.auth] how callers are known"
+                )
+            self.auth.keeps_token = True
         self.server.mount(served.server, prefix=served.safe)
         served.server.tools.watch(self._describe)
         self._endpoints.add(served.engine)
@@ -257,8 +288,9 @@ class Gateway:
             label, client = {"server": name}, served.upstream.client
             yield "server_up", label, served.is_up
             yield "tools", label, len(served.server.tools)
-            yield "children", label, client is not None and client.pid is not None
+            yield "children", label, _children(served)
             yield "connections", {**label, "kind": "shared"}, client is not None
+            yield "connections", {**label, "kind": "caller"}, served.upstream.own_clients
             yield "parked_calls", label, served.upstream.parked
         for engine in self._endpoints:
             gauges = engine.gauges()
@@ -303,6 +335,12 @@ def _rate_limit(settings: GatewaySettings) -> RateLimit | None:
     return RateLimit(
         principal=rates.principal, address=rates.address, burst=rates.burst, trusted_proxies=rates.trusted_proxies
     )
+
+
+def _children(served: ServedUpstream) -> int:
+    if served.plan.transport != "stdio":
+        return 0
+    return served.is_up + served.upstream.own_clients
 
 
 def _open_metrics(observe: Observed) -> Metrics | None:

@@ -21,7 +21,15 @@ from trimaran.host.permissions.callers import check_callers
 from trimaran.option_names import suggestion
 from trimaran.server.transform_options import read_transforms
 
-__all__ = ["GatewaySettings", "RateSettings", "ToolLimit", "ViewSettings", "read_settings", "read_views"]
+__all__ = [
+    "GatewaySettings",
+    "RateSettings",
+    "ServerSettings",
+    "ToolLimit",
+    "ViewSettings",
+    "read_settings",
+    "read_views",
+]
 
 T = TypeVar("T")
 
@@ -67,6 +75,16 @@ class ViewSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 @final
+class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[gateway.server.NAME]`: what only a gateway wants to know of a server."""
+
+    connections: Literal["shared", "caller"] = "shared"
+    """"caller" gives each caller a connection, and so a child process or a session, of its own: for servers with state."""
+    max_connections: int = 100
+    """How many callers may have one at the same time."""
+
+
+@final
 class GatewaySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[gateway]`."""
 
@@ -96,6 +114,11 @@ class GatewaySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     allowed_origins: list[str] | Literal["any"] | None = None
     allow_missing_origin: bool | None = None
     allowed_hosts: list[str] | None = None
+    server: dict[str, ServerSettings] = field(default_factory=dict[str, ServerSettings])
+    max_connections: int = 500
+    """Connections of single callers, to all servers together. Each may be a child process."""
+    max_connections_per_caller: int = 20
+    """One caller's share of them."""
     telemetry: bool = False
     """Spans by OpenTelemetry; needs the extra `otel`."""
 
@@ -111,8 +134,19 @@ def read_settings(config: HostConfig, machine: Machine) -> GatewaySettings:
     Raises:
         ConfigError: a key is not known, or has a value of the wrong kind.
     """
-    table = _read_table(config.applications.get("gateway", {}), "gateway", _where(config), machine)
-    return _convert(table, GatewaySettings, "gateway", _where(config))
+    where = _where(config)
+    table = _read_table(config.applications.get("gateway", {}), "gateway", where, machine)
+    settings = _convert(table, GatewaySettings, "gateway", where)
+    for name in settings.server:
+        _check_server(name, config, f"{where}: gateway.server")
+    check_callers(settings.admins)
+    return settings
+
+
+def _check_server(name: str, config: HostConfig, place: str) -> None:
+    if name not in config.servers and name not in config.failed:
+        known = ", ".join((*config.servers, *config.failed)) or "none"
+        raise ConfigError(f"{place}: there is no server {name!r};{suggestion(name, config.servers)} there are: {known}")
 
 
 def read_views(config: HostConfig, machine: Machine) -> dict[str, ViewSettings]:
@@ -131,11 +165,7 @@ def read_views(config: HostConfig, machine: Machine) -> dict[str, ViewSettings]:
             )
         view = views[name] = _convert(_read_table(table, key, where, machine), ViewSettings, key, where)
         for server in (*view.servers, *view.transforms):
-            if server not in config.servers and server not in config.failed:
-                known = ", ".join((*config.servers, *config.failed)) or "none"
-                raise ConfigError(
-                    f"{where}: {key}: there is no server {server!r};{suggestion(server, config.servers)} there are: {known}"
-                )
+            _check_server(server, config, f"{where}: {key}")
         for server, tools in view.transforms.items():
             read_transforms(tools, f"{where}: {key}.transforms.{server}")
         check_callers(view.to)

@@ -78,6 +78,10 @@ OAUTH_KEYS: Final[Mapping[OAuthMode, tuple[str, ...]]] = {
         *_TOKENS,
     ),
     "workload_identity": (*_ASSERTION, "client_id", *_TOKENS),
+    "token_exchange": (
+        *("client_id", "client_secret", "private_key", "private_key_file", "algorithm"),
+        *("token_url", "issuer", "audience", "resource", "scopes"),
+    ),
 }
 """The keys of `oauth_config` that go with each mode."""
 _OAUTH: Final = tuple(dict.fromkeys(key for keys in OAUTH_KEYS.values() for key in keys))
@@ -87,12 +91,14 @@ _NEEDED: Final[Mapping[OAuthMode, tuple[str, ...]]] = {
     "manual": ("client_id", "auth_url", "token_url"),
     "client_credentials": ("client_id",),
     "enterprise_managed": ("client_id", "idp_token_url"),
+    "token_exchange": ("client_id", "token_url"),
 }
 # Of these keys one may be there, and where it says True one must.
 _ONE_OF: Final[Mapping[OAuthMode, tuple[tuple[tuple[str, ...], bool], ...]]] = {
     "client_credentials": ((_CLIENT, True),),
     "enterprise_managed": ((_CLIENT, False), (_SUBJECT, True)),
     "workload_identity": ((_ASSERTION, True),),
+    "token_exchange": ((("client_secret", "private_key", "private_key_file"), True),),
 }
 _RULE: Final = ("pattern", "comment", "reason", "expires_at")
 _SPELLINGS: Final = {"streamable-http": "http", "streamable_http": "http", "streamableHttp": "http", "https": "http"}

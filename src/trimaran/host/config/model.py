@@ -38,7 +38,9 @@ __all__ = [
 ]
 
 Transport: TypeAlias = Literal["stdio", "http", "sse"]
-OAuthMode: TypeAlias = Literal["auto", "off", "manual", "client_credentials", "enterprise_managed", "workload_identity"]
+OAuthMode: TypeAlias = Literal[
+    "auto", "off", "manual", "client_credentials", "enterprise_managed", "workload_identity", "token_exchange"
+]
 UNATTENDED: Final[tuple[OAuthMode, ...]] = ("client_credentials", "enterprise_managed", "workload_identity")
 """The modes that get their tokens without a person."""
 SubjectTokenType: TypeAlias = Literal["id_token", "saml2", "refresh_token"]
