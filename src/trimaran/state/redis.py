@@ -1029,6 +1029,41 @@ class _Bus(StoreBus):
             await asyncio.wait(tasks)
 
 
+# A token bucket, as the moment at which it is full again; see `trimaran.auth.limits`. KEYS: bucket. ARGV: interval and room,
+# in microseconds. The clock is Redis's own: those of several machines differ.
+_TAKE_TOKEN: Final = _Script(
+    """
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local full_at = tonumber(redis.call('GET', KEYS[1]) or '0')
+if full_at < now then full_at = now end
+local spent = full_at + tonumber(ARGV[1])
+local wait = spent - tonumber(ARGV[2]) - now
+if wait > 0 then return math.ceil(wait) end
+redis.call('SET', KEYS[1], string.format('%.0f', spent), 'PX', math.ceil((spent - now) / 1000) + 1)
+return 0
+"""
+)
+
+
+@final
+class _Rates:
+    """Token buckets that all processes share. Not part of the contract of stores: only Redis has them."""
+
+    def __init__(self, database: _Database) -> None:
+        self._database = database
+
+    async def check(self, key: str, interval: float, room: float) -> float:
+        """Take a token: 0.0 if there was one, else in how many seconds there will be.
+
+        Raises:
+            StoreError: nobody knows.
+        """
+        digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        wait = await self._database.run(_TAKE_TOKEN, [f"rate:{digest}"], round(interval * 1e6), round(room * 1e6))
+        return wait / 1e6
+
+
 @final
 class RedisStore(DatabaseStore[_Database]):
     """A store on Redis, for any number of processes and machines.
@@ -1057,3 +1092,4 @@ class RedisStore(DatabaseStore[_Database]):
         self.sessions: Final = _Sessions(database)
         self.events: Final = _Events(database, self.bus, max_events, max_event_bytes)
         self.tasks: Final = _Tasks(database)
+        self.rates: Final = _Rates(database)

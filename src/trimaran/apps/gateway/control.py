@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, final
 
 import msgspec
 from msgspec import Raw
@@ -31,6 +31,7 @@ from trimaran.proxy.upstream import Upstream
 from trimaran.server.access import owner_text
 from trimaran.server.context import Context
 from trimaran.server.results import decode_result
+from trimaran.state.contracts import StoreError
 from trimaran.types import CallToolResult, as_object
 
 from .access import Access, caller_name
@@ -64,19 +65,36 @@ _decode_flags = msgspec.json.Decoder(_Flags).decode
 _decode = msgspec.json.Decoder().decode
 
 
+class SharedRates(Protocol):
+    """Token buckets that several processes share, as `RedisStore` has them."""
+
+    async def check(self, key: str, interval: float, room: float) -> float: ...
+
+
 @final
 class _Limit:
-    """How often each caller may call each of some tools."""
+    """How often each caller may call each of some tools: counted in the store, or here while there is none."""
 
     def __init__(self, limit: ToolLimit) -> None:
         self._pattern: Pattern = parse_pattern(limit.tools)
         self.text = limit.rate
-        self._buckets = Buckets(*read_rate("rate", limit.rate), limit.burst)
+        count, period = read_rate("rate", limit.rate)
+        self._interval = period / count
+        self._room = self._interval * (limit.burst or count)
+        self._buckets = Buckets(count, period, limit.burst)
+        self._name = f"{limit.tools} {limit.rate} {limit.burst}"
 
     def fits(self, act: Subject) -> bool:
         return self._pattern.fits_name(act)
 
-    def check(self, act: Subject, owner: str) -> float:
+    async def check(self, act: Subject, owner: str, shared: SharedRates | None) -> float:
+        """In how many seconds the caller may call; 0.0 for now."""
+        if shared is not None:
+            try:
+                return await shared.check(f"{self._name} {act.name} {owner}", self._interval, self._room)
+            except StoreError as error:
+                if not error.is_logged:
+                    log.warning("limits are counted in this process alone: %s", error)
         return self._buckets.check((owner, act.name))
 
 
@@ -92,12 +110,25 @@ class Controls:
         audit: AuditLog | None = None,
         metrics: Metrics | None = None,
         telemetry: Telemetry | None = None,
+        rates: Callable[[], SharedRates | None] = lambda: None,
     ) -> None:
         self.access = access
+        self.rates = rates
         self.audit = audit
         self.metrics = metrics
         self.telemetry = telemetry
         self._limits = tuple(_Limit(limit) for limit in settings.limit)
+
+    def renewed(
+        self, access: Access, settings: GatewaySettings, before: GatewaySettings, audit: AuditLog | None
+    ) -> Controls:
+        """The same for other settings; limits that are as before keep their counts."""
+        renewed = Controls(
+            access, settings, audit=audit, metrics=self.metrics, telemetry=self.telemetry, rates=self.rates
+        )
+        if settings.limit == before.limit:
+            renewed._limits = self._limits
+        return renewed
 
     def limits_of(self, act: Subject) -> tuple[_Limit, ...]:
         return tuple(limit for limit in self._limits if limit.fits(act))
@@ -111,6 +142,9 @@ class ServerControl:
         self.name = plan.name
         self._safe = safe
         self.controls = controls
+        self.active = 0
+        """Calls that are at work."""
+        self._timeout = plan.call_timeout
         self._timeouts = plan.tool_timeouts
         self._output = OutputLimits(bytes=plan.output_limit, tokens=None)
         self._mask = plan.mask
@@ -121,7 +155,7 @@ class ServerControl:
         """Let those see an entry who may use it."""
         if kind == "tool":
             act = self._subject(entry.key, entry.definition.input_schema)
-            entry.timeout = self._timeouts.get(entry.key, entry.timeout)
+            entry.timeout = self._timeouts.get(entry.key, self._timeout)
             entry.is_gated = True
         else:
             act = self._subject(_BY_KIND[kind])
@@ -140,8 +174,9 @@ class ServerControl:
         status: Status = "error"
         kind = ""
         size: int | None = None
+        self.active += 1
         try:
-            self._admit(act, ctx, method, params)
+            await self._admit(act, ctx, method, params)
             result = self._redact(await self._send(upstream, ctx, method, params, name))
             size = len(bytes(result)) if isinstance(result, Raw) else None
             status, result = self._judge(result, method, name)
@@ -157,6 +192,7 @@ class ServerControl:
             error.message = self._mask(error.message)
             raise
         finally:
+            self.active -= 1
             self._note(act, caller_name(principal), method, status, kind, time.perf_counter() - started, size)
 
     async def _send(self, upstream: Upstream, ctx: Context, method: str, params: dict[str, Any], name: str) -> Any:
@@ -173,7 +209,7 @@ class ServerControl:
 
     # --- before
 
-    def _admit(self, act: Subject, ctx: Context, method: str, params: Mapping[str, Any]) -> None:
+    async def _admit(self, act: Subject, ctx: Context, method: str, params: Mapping[str, Any]) -> None:
         """Raise _Stopped unless rules and limits let the call pass."""
         controls, principal = self.controls, ctx.call.principal
         access, audit = controls.access, controls.audit
@@ -189,7 +225,7 @@ class ServerControl:
         if rounds is not None and (rounds.steps or rounds.answers):
             return  # the same call goes on with an answer
         for limit in controls.limits_of(act):
-            wait = limit.check(act, _owner(ctx))
+            wait = await limit.check(act, _owner(ctx), controls.rates())
             if wait > 0:
                 raise _Stopped("limited", _limited(act, limit.text, wait))
 

@@ -13,15 +13,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
 import msgspec
 
 from trimaran.auth.limits import RateLimit
+from trimaran.auth.provider import Provider
 from trimaran.errors import ConfigError
 from trimaran.host.config.machine import Machine
-from trimaran.host.config.model import HostConfig, ServerEntry
+from trimaran.host.config.model import HostConfig, ServerEntry, Source
 from trimaran.host.connect_plan import ConnectPlan, plan_for
 from trimaran.host.environment import Environment, read_environment
 from trimaran.host.names import safe_names
@@ -46,7 +47,7 @@ from .logs import configuration_secrets
 from .metrics import Metrics, Observed
 from .routes import Routes
 from .settings import GatewaySettings, ServerSettings, ViewSettings, read_settings, read_views
-from .views import ServedView, build_view
+from .views import ServedView, build_view, mount_in_view
 
 if TYPE_CHECKING:
     from trimaran.ext.otel import Telemetry
@@ -56,6 +57,22 @@ __all__ = ["Gateway", "ServedUpstream"]
 
 log: Final = logging.getLogger("trimaran.gateway")
 
+# What endpoints are made with; a reload cannot change it.
+_FIXED: Final = (
+    "public_url",
+    "store",
+    "secret_keys",
+    "rate_limit",
+    "allowed_origins",
+    "allow_missing_origin",
+    "allowed_hosts",
+    "telemetry",
+    "max_connections",
+    "max_connections_per_caller",
+)
+_NOWHERE: Final = Source("", "file")
+# A call of a server that was removed may go on this long; as long as any call may take.
+_RETIRE_SECONDS: Final = 600.0
 _MOST_INSTRUCTIONS: Final = 4000  # characters of each server's; a host shows them to a model with every request
 
 
@@ -71,8 +88,10 @@ class ServedUpstream:
         upstream: Upstream,
         engine: Engine,
         credentials: Credentials,
+        control: ServerControl,
     ) -> None:
         self.plan = plan
+        self.control = control
         self.credentials = credentials
         self.name = plan.name
         self.safe = safe
@@ -113,8 +132,7 @@ class Gateway:
         provider = read_provider(self.settings)
         self.auth = None if provider is None else Authentication(provider)
         """Who may call; None if nobody is asked."""
-        audit = self.settings.audit
-        self._audit = None if audit is None else AuditLog(audit, arguments=self.settings.audit_arguments)
+        self._audit = _open_audit(self.settings)
         self._budget = ConnectionBudget(self.settings.max_connections, self.settings.max_connections_per_caller)
         self._fetcher = Fetcher(allow_private=True)  # of URLs that the configuration names
         self.metrics = _open_metrics(self._observe)
@@ -125,6 +143,7 @@ class Gateway:
         self.server.shortages.append(self._name_those_down)
         self.served: dict[str, ServedUpstream] = {}
         """By the name of the configuration."""
+        self.views: dict[str, ServedView] = {}
         self.failed: dict[str, str] = {name: entry.reason for name, entry in config.failed.items()}
         """Servers whose entry cannot be used, and why."""
         Routes(self).declare(self.server)
@@ -133,11 +152,11 @@ class Gateway:
         options = self._endpoint_options("mcp", "/mcp")
         self.http = HttpServer(self.server, host=host, port=port, tls=tls, **options)
         self._endpoints = self.http.open_endpoints()
-        enabled = {name: entry for name, entry in config.servers.items() if entry.enabled}
+        self._reloading = asyncio.Lock()
+        self._retiring: set[asyncio.Task[None]] = set()
         safe = safe_names(config.servers)
-        for name, entry in enabled.items():
+        for name, entry in _enabled(config).items():
             self._add(self._serve_entry(entry, safe[name]))
-        self.views: dict[str, ServedView] = {}
         for name, view in read_views(config, self._machine).items():
             self._add_view(self._serve_view(name, view))
         for name, reason in self.failed.items():
@@ -164,6 +183,9 @@ class Gateway:
         await served.server.start()
 
     async def stop(self) -> None:
+        for task in self._retiring:
+            task.cancel()
+        await asyncio.gather(*self._retiring, return_exceptions=True)
         await self.http.stop()
         await self._fetcher.close()
         if self._audit is not None:
@@ -175,6 +197,102 @@ class Gateway:
 
     async def __aexit__(self, *exc: object) -> None:
         await self.stop()
+
+    # --- another configuration
+
+    async def reload(self, config: HostConfig) -> None:
+        """Serve what another configuration says. Calls at work go on; a server that did not change keeps its connections.
+
+        Raises:
+            ConfigError: it cannot be used, or changes what needs a new process. Then everything stays as it was.
+        """
+        async with self._reloading:
+            settings, views = read_settings(config, self._machine), read_views(config, self._machine)
+            access = Access(read_config_rules(config).checked(), settings)
+            _check_unchanged(self.settings, settings)
+            before, self.settings = self.settings, settings
+            try:
+                servers = self._compare(config, before)
+                if self.auth is not None and settings.auth != before.auth:
+                    await self.auth.replace(cast("Provider", read_provider(settings)))
+            except BaseException:
+                self.settings = before
+                raise
+            self._renew_controls(access, before)
+            await self._replace_servers(config, servers)
+            await self._replace_views(views)
+            self.failed = {name: entry.reason for name, entry in config.failed.items()}
+            self._describe()
+            self.report_rules()
+
+    def _compare(self, config: HostConfig, before: GatewaySettings) -> dict[str, ServedUpstream]:
+        """The servers that are new, or whose entry has changed, ready to be added."""
+        safe = safe_names(config.servers)
+        return {
+            name: self._serve_entry(entry, safe[name])
+            for name, entry in _enabled(config).items()
+            if (served := self.served.get(name)) is None
+            or served.safe != safe[name]
+            or _essence(served.plan.entry) != _essence(entry)
+            or before.server.get(name) != self.settings.server.get(name)
+        }
+
+    def _renew_controls(self, access: Access, before: GatewaySettings) -> None:
+        settings, audit = self.settings, self._audit
+        if (settings.audit, settings.audit_arguments) != (before.audit, before.audit_arguments):
+            self._audit = _open_audit(settings)
+        self.controls = self.controls.renewed(access, settings, before, self._audit)
+        for served in self.served.values():
+            served.control.controls = self.controls
+        if audit is not None and audit is not self._audit:
+            audit.close()
+
+    async def _replace_servers(self, config: HostConfig, servers: Mapping[str, ServedUpstream]) -> None:
+        remaining = _enabled(config)
+        for name in [name for name in self.served if name in servers or name not in remaining]:
+            gone = self.served.pop(name)
+            self._endpoints.remove(gone.engine)
+            for user in (self.server, *(view.server for view in self.views.values())):
+                if gone.server in user.mounted:
+                    await user.unmount(gone.server)
+            self._spawn(self._retire(gone))
+        for served in servers.values():
+            served.control.controls = self.controls
+            self._add(served)
+            for view in self.views.values():
+                if served.name in view.settings.servers:
+                    mount_in_view(view.server, view.name, view.settings, served)
+        await asyncio.gather(*(self._start(served) for served in servers.values()))
+        for served in servers.values():
+            await served.engine.start()
+
+    async def _replace_views(self, views: Mapping[str, ViewSettings]) -> None:
+        for name in [name for name, view in self.views.items() if views.get(name) != view.settings]:
+            gone = self.views.pop(name)
+            self._endpoints.remove(gone.engine)
+            self._spawn(_retire_view(gone))
+        for name, settings in views.items():
+            if name not in self.views:
+                view = self._serve_view(name, settings)
+                self._add_view(view)
+                await view.engine.start()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._retiring.add(task)
+        task.add_done_callback(self._retiring.discard)
+
+    async def _retire(self, served: ServedUpstream) -> None:
+        """Stop a server that is served no longer, once its calls are over."""
+        try:
+            async with asyncio.timeout(_RETIRE_SECONDS):
+                while served.control.active or served.upstream.parked:
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            log.warning("the server %r is stopped with calls at work", served.name)
+        finally:
+            await served.engine.drain(1.0)
+            await served.server.stop()
 
     def problems(self) -> list[str]:
         """What an operator has to mend: tools that are left out since another one has their name, and the like."""
@@ -200,6 +318,7 @@ class Gateway:
         plan = plan_for(entry.name, entry, self._environment)
         credentials = credentials_of(entry, allow_private=self._environment.allow_private)
         settings = self.settings.server.get(entry.name, ServerSettings())
+        control = ServerControl(plan, safe, self.controls)
         connect: dict[str, Any] = {} if plan.startup_limit is None else {"connect_timeout": plan.startup_limit}
         server, upstream = open_proxy(
             plan.target,
@@ -209,7 +328,7 @@ class Gateway:
                 "secret_keys": self.settings.secret_keys or None,
                 "request_timeout": plan.call_timeout,
             },
-            control=ServerControl(plan, safe, self.controls),
+            control=control,
             caller_auth=credentials.caller_auth,
             budget=self._budget,
             isolation=settings.connections,
@@ -224,7 +343,7 @@ class Gateway:
             self._telemetry.attach(server)
         path = f"/servers/{safe}/mcp"
         engine = server.engine(path, host=self._host, health=False, **self._endpoint_options(f"servers.{safe}", path))
-        return ServedUpstream(plan, safe, server, upstream, engine, credentials)
+        return ServedUpstream(plan, safe, server, upstream, engine, credentials, control)
 
     def _add(self, served: ServedUpstream) -> None:
         self.served[served.name] = served
@@ -274,7 +393,18 @@ class Gateway:
 
     def _read_controls(self, config: HostConfig) -> Controls:
         access = Access(read_config_rules(config).checked(), self.settings)
-        return Controls(access, self.settings, audit=self._audit, metrics=self.metrics, telemetry=self._telemetry)
+        return Controls(
+            access,
+            self.settings,
+            audit=self._audit,
+            metrics=self.metrics,
+            telemetry=self._telemetry,
+            rates=self._shared_rates,
+        )
+
+    def _shared_rates(self) -> Any:
+        fleet = self.server.fleet
+        return None if fleet is None else getattr(fleet.store, "rates", None)
 
     def secrets(self) -> list[str]:
         """All secrets of the configuration, for a mask of the log."""
@@ -309,6 +439,37 @@ class Gateway:
     def _name_those_down(self) -> str | None:
         count = sum(not served.is_up for served in self.served.values())
         return f"{count} of {len(self.served)} servers cannot be reached" if count else None
+
+
+async def _retire_view(view: ServedView) -> None:
+    await view.engine.drain(_RETIRE_SECONDS)
+    for mounted in tuple(view.server.mounted):
+        await view.server.unmount(mounted)
+    await view.server.stop()
+
+
+def _enabled(config: HostConfig) -> dict[str, ServerEntry]:
+    return {name: entry for name, entry in config.servers.items() if entry.enabled}
+
+
+def _essence(entry: ServerEntry | None) -> ServerEntry | None:
+    """An entry without what does not concern its connection: where it stands, and its rules."""
+    if entry is None:
+        return None
+    return msgspec.structs.replace(entry, source=_NOWHERE, lines={}, table={}, permissions=())
+
+
+def _check_unchanged(before: GatewaySettings, after: GatewaySettings) -> None:
+    """Refuse a reload that changes what endpoints were made with."""
+    changed = [key for key in _FIXED if getattr(before, key) != getattr(after, key)]
+    if before.is_open != after.is_open:
+        changed.append("auth")
+    if changed:
+        raise ConfigError(f"gateway.{changed[0]} has changed, which needs a new process: start the gateway again")
+
+
+def _open_audit(settings: GatewaySettings) -> AuditLog | None:
+    return None if settings.audit is None else AuditLog(settings.audit, arguments=settings.audit_arguments)
 
 
 def _configured_transform(entry: ServerEntry, server: Server) -> Adapt[ToolEntry]:

@@ -1,12 +1,20 @@
-"""The process of a gateway: it serves until SIGTERM or Ctrl-C, and then lets calls finish for a moment."""
+"""The process of a gateway: it serves until SIGTERM or Ctrl-C, and then lets calls finish for a moment.
+
+It reads the configuration again on SIGHUP, and when one of its files has changed. A configuration that cannot be used is
+logged, and the one before stays.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
+import signal
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final, final
 
+from trimaran.errors import Error
 from trimaran.host.config.model import HostConfig
 from trimaran.protocol.mask import Mask
 from trimaran.serve import run_loop
@@ -15,7 +23,12 @@ from trimaran.transports.signals import ENDS, hear
 from .gateway import Gateway
 from .logs import LogFormatter
 
-__all__ = ["run_gateway"]
+__all__ = ["Reloader", "run_gateway"]
+
+log: Final = logging.getLogger("trimaran.gateway")
+
+# Seconds between two looks at the files. Editors write them in several steps, and a person does not notice a second.
+_LOOK_SECONDS: Final = 1.0
 
 
 def run_gateway(load: Callable[[], HostConfig], formatter: LogFormatter, **options: Any) -> None:
@@ -30,11 +43,21 @@ def run_gateway(load: Callable[[], HostConfig], formatter: LogFormatter, **optio
     async def main() -> None:
         stopping = asyncio.Event()
         hear(ENDS, stopping.set)
-        gateway = Gateway(load(), **options)
+        config = load()
+        gateway = Gateway(config, **options)
         formatter.mask = Mask(secrets=gateway.secrets())
         async with gateway:
             announce(gateway)
-            await stopping.wait()
+            reloader = Reloader(gateway, load, config, formatter)
+            hangup = getattr(signal, "SIGHUP", None)
+            if hangup is not None:
+                hear((hangup,), reloader.wake)
+            watching = asyncio.ensure_future(reloader.run())
+            try:
+                await stopping.wait()
+            finally:
+                watching.cancel()
+                await asyncio.wait((watching,))
 
     run_loop(main())
 
@@ -45,3 +68,68 @@ def announce(gateway: Gateway) -> None:
     rest = f"; not reached yet: {', '.join(down)}" if down else ""
     sys.stderr.write(f"{len(gateway.served)} servers are served at {gateway.url}{rest} (Ctrl-C ends it)\n")
     sys.stderr.flush()
+
+
+@final
+class Reloader:
+    """Reads the configuration again when it is told to, or when a file has changed."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        load: Callable[[], HostConfig],
+        config: HostConfig,
+        formatter: LogFormatter | None = None,
+    ) -> None:
+        self._gateway = gateway
+        self._load = load
+        self._formatter = formatter
+        self._files = [source.file for source in config.sources]
+        self._stamps = self._look()
+        self._told = asyncio.Event()
+
+    def wake(self) -> None:
+        """Reload now, whether or not a file has changed."""
+        self._told.set()
+
+    async def run(self) -> None:
+        """Look and reload until cancelled."""
+        while True:
+            try:
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await self._told.wait()
+            except TimeoutError:
+                if await asyncio.to_thread(self._look) == self._stamps:
+                    continue
+            self._told.clear()
+            await self.reload()
+
+    async def reload(self) -> bool:
+        """Read the files and apply them. False if they cannot be used; the log says why."""
+        self._stamps = self._look()  # before they are read: a change that comes meanwhile is seen the next time
+        try:
+            config = await asyncio.to_thread(self._load)
+            await self._gateway.reload(config)
+        except Error as error:
+            log.error("the configuration was not reloaded, and the one before stays: %s", error)
+            return False
+        files = [source.file for source in config.sources]
+        if files != self._files:
+            self._files = files
+            self._stamps = self._look()
+        if self._formatter is not None:
+            self._formatter.mask = Mask(secrets=self._gateway.secrets())
+        log.info("the configuration was reloaded: %d servers", len(self._gateway.served))
+        return True
+
+    def _look(self) -> list[tuple[int, int, int] | None]:
+        """What tells one version of each file from the next."""
+        stamps: list[tuple[int, int, int] | None] = []
+        for file in self._files:
+            try:
+                stat = os.stat(file)
+            except OSError:
+                stamps.append(None)
+            else:
+                stamps.append((stat.st_mtime_ns, stat.st_size, stat.st_ino))
+        return stamps

@@ -20,7 +20,7 @@ from .settings import ViewSettings
 if TYPE_CHECKING:
     from .gateway import ServedUpstream
 
-__all__ = ["ServedView", "build_view"]
+__all__ = ["ServedView", "build_view", "mount_in_view"]
 
 
 @final
@@ -55,18 +55,21 @@ def build_view(name: str, settings: ViewSettings, served: Mapping[str, ServedUps
     """
     server = Server(name, instructions=settings.instructions, **options)
     for server_name in settings.servers:
-        upstream = served.get(server_name)
-        if upstream is None:
-            continue
-        tables = settings.transforms.get(server_name, {})
-        server.mount(
-            upstream.server,
-            prefix=upstream.safe if settings.prefix else None,
-            include=None if settings.tools is None else _chooser(settings.tools, upstream.safe),
-            read_only=settings.read_only,
-            transforms=read_transforms(tables, f"view.{name}.transforms.{server_name}"),
-        )
+        if server_name in served:
+            mount_in_view(server, name, settings, served[server_name])
     return server
+
+
+def mount_in_view(server: Server, name: str, settings: ViewSettings, upstream: ServedUpstream) -> None:
+    """Show one server in a view, as its settings say."""
+    tables = settings.transforms.get(upstream.name, {})
+    server.mount(
+        upstream.server,
+        prefix=upstream.safe if settings.prefix else None,
+        include=None if settings.tools is None else _chooser(settings.tools, upstream.safe),
+        read_only=settings.read_only,
+        transforms=read_transforms(tables, f"view.{name}.transforms.{upstream.name}"),
+    )
 
 
 def _chooser(patterns: Iterable[str], safe: str) -> Callable[[Tool], bool]:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 
 from trimaran import Context, Server, ToolError
 
-server = Server(sys.argv[1] if len(sys.argv) > 1 else "boats", version="1.0.0", instructions="Boats and their crews.")
+server = Server(
+    sys.argv[1] if len(sys.argv) > 1 else "boats",
+    version="1.0.0",
+    instructions="Boats and their crews.",
+    secret_keys=["each gateway has a child of its own, and all go on with each other's calls"],
+)
 
 
 @server.tool
@@ -29,6 +35,13 @@ async def die() -> str:
 async def captain(ctx: Context) -> str:
     answer = await ctx.elicit("Who is the captain?", {"type": "object", "properties": {"name": {"type": "string"}}})
     return f"captain {(answer.content or {}).get('name')}" if answer.action == "accept" else "nobody"
+
+
+@server.tool
+async def wait(file: str) -> str:
+    while not os.path.exists(file):
+        await asyncio.sleep(0.01)
+    return "arrived"
 
 
 @server.tool
