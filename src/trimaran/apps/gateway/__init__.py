@@ -7,6 +7,8 @@ access.py       who is calling, and what rules let a caller do
 credentials.py  with which credentials a server is called
 views.py        a part of the servers, for some callers
 routes.py       health of each server, `/metrics`
+page.py         the page at `/`
+run.py          the process: signals, and reading the configuration again
 metrics.py      figures for Prometheus
 logs.py         log lines as JSON, without secrets
 """

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, final
 
@@ -41,12 +42,13 @@ from .settings import GatewaySettings, ToolLimit
 if TYPE_CHECKING:
     from trimaran.ext.otel import Telemetry
 
-__all__ = ["OTHER_SUBJECTS", "Controls", "ServerControl", "Status", "secrets_of"]
+__all__ = ["OTHER_SUBJECTS", "Controls", "RecentCall", "ServerControl", "Status", "secrets_of"]
 
 log: Final = logging.getLogger("trimaran.gateway")
 
 Status: TypeAlias = Literal["ok", "tool_error", "input_required", "error", "denied", "limited", "cancelled"]
 
+_MOST_RECENT: Final = 200  # calls; more than a page shows well
 OTHER_SUBJECTS: Final = ("resources_read", "prompts_get")
 """The tools whose rules are about resources and prompts."""
 _BY_METHOD: Final = {
@@ -98,6 +100,17 @@ class _Limit:
         return self._buckets.check((owner, act.name))
 
 
+class RecentCall(msgspec.Struct, frozen=True):
+    """A call that is over, for the page."""
+
+    time: float
+    caller: str
+    act: str
+    status: Status
+    kind: str
+    seconds: float
+
+
 @final
 class Controls:
     """What all servers of a gateway have in common: rules, limits, the audit log. Replaced as a whole by a reload."""
@@ -114,6 +127,8 @@ class Controls:
     ) -> None:
         self.access = access
         self.rates = rates
+        self.recent: deque[RecentCall] = deque(maxlen=_MOST_RECENT)
+        """The last calls of this process."""
         self.audit = audit
         self.metrics = metrics
         self.telemetry = telemetry
@@ -128,6 +143,7 @@ class Controls:
         )
         if settings.limit == before.limit:
             renewed._limits = self._limits
+        renewed.recent = self.recent
         return renewed
 
     def limits_of(self, act: Subject) -> tuple[_Limit, ...]:
@@ -265,6 +281,7 @@ class ServerControl:
         self, act: Subject, caller: str, method: str, status: Status, kind: str, seconds: float, size: int | None
     ) -> None:
         metrics, audit = self.controls.metrics, self.controls.audit
+        self.controls.recent.append(RecentCall(time.time(), caller, act.name, status, kind, seconds))
         if metrics is not None:
             metrics.count(self.name, act.own.removeprefix(f"mcp__{self._safe}__"), status, kind, seconds)
         if audit is None:

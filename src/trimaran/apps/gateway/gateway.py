@@ -135,7 +135,7 @@ class Gateway:
         self._audit = _open_audit(self.settings)
         self._budget = ConnectionBudget(self.settings.max_connections, self.settings.max_connections_per_caller)
         self._fetcher = Fetcher(allow_private=True)  # of URLs that the configuration names
-        self.metrics = _open_metrics(self._observe)
+        self.metrics = _open_metrics(self.observe)
         self._telemetry = _open_telemetry(self.settings)
         self.controls = self._read_controls(config)
         _check_reach(host, self.settings)
@@ -412,7 +412,7 @@ class Gateway:
         own = [secret for served in self.served.values() for secret in secrets_of(served.plan)]
         return [*own, *configuration_secrets(settings), *re.findall(r"://[^/@]*:([^/@]+)@", self._store or "")]
 
-    def _observe(self) -> Iterable[tuple[str, dict[str, str], float]]:
+    def observe(self) -> Iterable[tuple[str, dict[str, str], float]]:
         """What is open and at work, for `/metrics`."""
         for name, served in self.served.items():
             label, client = {"server": name}, served.upstream.client

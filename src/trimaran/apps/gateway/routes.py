@@ -3,6 +3,7 @@
     /health                  which servers answer
     /servers/NAME/health     200 while this one answers, else 503
     /metrics                 figures for Prometheus
+    /                        the page
 
 Where callers authenticate, these are for administrators (`admins` in `[gateway]`); others learn only how many servers
 answer. `/metrics` is for everybody if `open_metrics` says so.
@@ -13,9 +14,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, final
 
 from trimaran.auth.refusal import Refused
+from trimaran.protocol.headers import HeaderLookup
 from trimaran.server.routes import RouteRequest
 from trimaran.server.server import Server
 from trimaran.transports.engine import HttpRequestHead
+
+from .page import Page, SignIn, read_form
 
 if TYPE_CHECKING:
     from .gateway import Gateway, ServedUpstream
@@ -42,19 +46,27 @@ class Routes:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
+        self._page = Page(gateway)
+        self._sign_in = SignIn(gateway.settings.secret_keys)
 
     def declare(self, server: Server) -> None:
+        server.custom_route("/")(self.page)
+        server.custom_route("/", methods=["POST"])(self.sign_in)
         server.custom_route("/health")(self.health)
         server.custom_route("/servers/{name}/health")(self.server_health)
         server.custom_route("/metrics")(self.metrics)
 
     async def refusal(self, request: RouteRequest) -> Reply | None:
         """None if the caller is an administrator, or nobody is asked; else the reply."""
-        auth, settings = self._gateway.auth, self._gateway.settings
-        if auth is None:
+        if self._gateway.auth is None:
             return None
+        return await self._judge(request, self._sign_in.headers(request))
+
+    async def _judge(self, request: RouteRequest, headers: HeaderLookup) -> Reply | None:
+        auth, settings = self._gateway.auth, self._gateway.settings
+        assert auth is not None
         responder: Any = _NoResponder(request.address)
-        head = HttpRequestHead(request.method, request.path, request.headers, responder)
+        head = HttpRequestHead(request.method, request.path, headers, responder)
         try:
             principal = await auth.authenticate(head)
         except Refused as refused:
@@ -62,6 +74,26 @@ class Routes:
         if self._gateway.controls.access.is_one_of(settings.admins, principal):
             return None
         return 403, "this is for administrators: admins in [gateway] says who they are\n", _TEXT
+
+    async def page(self, request: RouteRequest) -> Reply:
+        refused = await self.refusal(request)
+        if refused is None:
+            return self._page.render()
+        status, _, headers = refused
+        _, form, form_headers = self._page.sign_in_form()
+        challenge = {name: value for name, value in headers.items() if name == "www-authenticate"}
+        return status, form, {**form_headers, **challenge}
+
+    async def sign_in(self, request: RouteRequest) -> Reply:
+        """Try what was typed as a token, and as a key in each header that the provider reads."""
+        auth = self._gateway.auth
+        credential = read_form(request.body).get("credential", "").strip()
+        if auth is not None and credential.isascii() and credential.isprintable() and credential:
+            for cookie, headers in self._sign_in.candidates(request, credential, auth.header_names):
+                if await self._judge(request, headers) is None:
+                    secure = "; Secure" if (self._gateway.settings.public_url or "").startswith("https") else ""
+                    return 303, "", {"location": "/", "set-cookie": cookie + secure, "cache-control": "no-store"}
+        return self._page.sign_in_form("That is not a credential of an administrator.")
 
     async def health(self, request: RouteRequest) -> Reply:
         served = self._gateway.served
