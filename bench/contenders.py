@@ -78,6 +78,9 @@ SDK_STATELESS = Contender("sdk-stateless", "mcp (stateless)", _SDK, "sdk.py", "m
 FASTMCP_STATELESS = Contender(
     "fastmcp-stateless", "FastMCP (stateless)", _FASTMCP, "fastmcp_server.py", "fastmcp", ("--stateless",), _QUIET
 )
+PROXY = Contender("proxy", "trimaran, proxy", OURS_PYTHON, "trimaran_proxy.py", "trimaran")
+GATEWAY = Contender("gateway", "trimaran, gateway", OURS_PYTHON, "trimaran_gateway.py", "trimaran")
+FASTMCP_PROXY = Contender("fastmcp-proxy", "FastMCP, proxy", _FASTMCP, "fastmcp_proxy.py", "fastmcp", (), _QUIET)
 # Our own venv has uvicorn but not httptools; the SDK's has, built for the same Python.
 ECHO_UVICORN = Contender(
     "echo-uvicorn",

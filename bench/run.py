@@ -32,6 +32,7 @@ from sections import (
     listing,
     memory,
     openapi,
+    proxies,
     registry,
     shutdown,
     stdio,
@@ -59,6 +60,7 @@ SECTIONS: dict[str, Callable[[Plan], report.Section]] = {
     "stores": stores.run,
     "tasks": tasks.run,
     "fanout": fanout.run,
+    "proxies": proxies.run,
     "openapi": openapi.run,
 }
 
