@@ -467,6 +467,7 @@ class Connection:
             raise
         finally:
             self._calls.discard(call)
+            relay.end()
 
     async def _with_suspendable_deadline(self, call: PendingCall, answer: Coroutine[Any, Any, T]) -> T:
         """Wait for an answer on the way to which a person may have to log in."""

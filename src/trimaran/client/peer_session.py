@@ -37,6 +37,9 @@ __all__ = ["PeerSession", "SessionOwner"]
 log: logging.Logger = logging.getLogger("trimaran.client")
 
 _MOST_ASKS: Final = 64  # at work at once; a person answers one
+_MOST_RELAYED: Final = (
+    2_000  # the same where many callers answer; each proxied call may wait for its caller's next request
+)
 _REPLY_PAUSES: Final = (0.1, 0.3, 1.0, 3.0)  # before a reply is sent again
 _MOST_REFUSALS: Final = 1_000  # of those beyond, that wait to be sent
 _MOST_BYTES: Final = 32 * 1024 * 1024  # of what is being asked: twice the longest message
@@ -47,6 +50,7 @@ class SessionOwner(Protocol):
     """Who keeps conversations: the connection."""
 
     newest_link: Link | None
+    is_relaying: bool
 
     @property
     def is_closing(self) -> bool: ...
@@ -132,13 +136,16 @@ class PeerSession:
             self._ignore(frame, f"has an id of over {_LONGEST_ID} characters")
         elif id in self._answering:
             self._refuse(id, CODE_INVALID_REQUEST, f"a request with the id {str(id)[:80]} is still being answered")
-        elif len(self._answering) >= _MOST_ASKS or self._asked_bytes + size > _MOST_BYTES:
+        elif len(self._answering) >= self._most_asks() or self._asked_bytes + size > _MOST_BYTES:
             self._refuse(id, CODE_INTERNAL, f"the client is busy: {len(self._answering)} requests are being answered")
         else:
             task = self._keeper.spawn(self._answer(id, frame, request_id))
             self._answering[id] = task
             self._asked_bytes += size
             task.add_done_callback(lambda _: self._answered(id, size))
+
+    def _most_asks(self) -> int:
+        return _MOST_RELAYED if self._keeper.is_relaying else _MOST_ASKS
 
     def _answered(self, id: RequestId, size: int) -> None:
         self._answering.pop(id, None)

@@ -30,6 +30,7 @@ from trimaran.errors import (
     CODE_INVALID_PARAMS,
     CODE_RESOURCE_NOT_FOUND,
     CallError,
+    Disconnected,
     Error,
     HeaderMismatch,
     ProtocolError,
@@ -93,6 +94,7 @@ class Relayed:
 
     def __init__(self, call: IncomingCall) -> None:
         self.call = call
+        self._answering: set[asyncio.Task[Any]] | None = None
 
     @property
     def caller(self) -> object:
@@ -130,6 +132,25 @@ class Relayed:
         if call.progress_token is not None:
             meta["progressToken"] = id
         return meta
+
+    async def answer(self, method: str, params: Mapping[str, Any]) -> Any:
+        """Put a question of the target's to the caller, for as long as the call lasts."""
+        task = asyncio.current_task()
+        assert task is not None
+        if self._answering is None:
+            self._answering = set()
+        self._answering.add(task)
+        try:
+            return await self.ask(method, params)
+        finally:
+            self._answering.discard(task)
+
+    async def ask(self, method: str, params: Mapping[str, Any]) -> Any:
+        raise ProtocolError.method_not_found(method)
+
+    def end(self) -> None:
+        for task in tuple(self._answering or ()):
+            task.cancel()
 
     def progress(self, report: Progress) -> None:
         report_progress(self.call, report)
@@ -184,9 +205,6 @@ class PassingRelay(Relayed):
     def can_answer(self, method: str) -> bool:
         return False
 
-    async def answer(self, method: str, params: Mapping[str, Any]) -> Any:
-        raise ProtocolError.method_not_found(method)
-
 
 @final
 class LiveRelay(Relayed):
@@ -195,7 +213,7 @@ class LiveRelay(Relayed):
     def can_answer(self, method: str) -> bool:
         return method in QUESTIONS
 
-    async def answer(self, method: str, params: Mapping[str, Any]) -> Any:
+    async def ask(self, method: str, params: Mapping[str, Any]) -> Any:
         return await answer_live(self.call, method, params)
 
 
@@ -204,7 +222,10 @@ async def answer_live(call: IncomingCall, method: str, params: Mapping[str, Any]
     exchange = call.exchange
     require_capability(call, method, params)
     plain = {key: value for key, value in params.items() if key != "_meta"}
-    return await exchange.voice.ask(exchange, method, plain, None, None)
+    try:
+        return await exchange.voice.ask(exchange, method, plain, None, None)
+    except (Disconnected, TimedOut) as error:
+        raise ProtocolError.internal_error(f"{method} was not answered: {error}") from None
 
 
 def require_capability(call: IncomingCall, method: str, params: Mapping[str, Any]) -> None:

@@ -7,7 +7,8 @@ The sealed state that the caller brings back names the process and the parked ca
 arguments, so nobody else can continue it. A retry that lands on another process of the fleet asks the owner. When the owner
 is gone, the retry gets an error and the target's tool is never run a second time.
 
-A parked call has a lifetime (`input_ttl`) and there is a bound on their number. Its result stays for a minute, so a retry
+A parked call has a lifetime (`input_ttl`) and there is a bound on their number: beyond it, the oldest
+one of the caller who has the most makes room. Its result stays for a minute, so a retry
 that is sent twice gets the same answer twice.
 """
 
@@ -16,7 +17,9 @@ from __future__ import annotations
 import asyncio
 import secrets
 import weakref
+from collections import Counter
 from collections.abc import Coroutine, Iterable, Mapping
+from time import monotonic
 from typing import Any, Final, final
 
 import msgspec
@@ -28,7 +31,9 @@ from trimaran.errors import CODE_INTERNAL, ProtocolError, TimedOut
 from trimaran.fleet import Fleet, unavailable
 from trimaran.protocol.inbound import IncomingCall
 from trimaran.protocol.journal import ask_key
+from trimaran.server.access import identity
 from trimaran.state.contracts import NoAnswer, StoreError
+from trimaran.transports.caller_address import place_of
 
 from .forwarding import Relayed, report_progress, require_capability, send_log
 
@@ -73,6 +78,13 @@ class ParkedCall(Relayed):
         self.task: asyncio.Task[Raw] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.waiters: int = 0
+        self.parked_at: float = 0.0
+        self.place: object = (
+            place_of(getattr(call.exchange.sink, "address", None))
+            if call.principal is None
+            else identity(call.principal)
+        )
+        """Who it counts for. Anonymous callers are told apart by their address."""
         self._refusal: ProtocolError | None = None
         """Why a question could not be put to the caller. If the call fails after that, this is what the caller is told."""
 
@@ -94,7 +106,7 @@ class ParkedCall(Relayed):
     def can_answer(self, method: str) -> bool:
         return method in QUESTIONS
 
-    async def answer(self, method: str, params: Mapping[str, Any]) -> Any:
+    async def ask(self, method: str, params: Mapping[str, Any]) -> Any:
         try:
             require_capability(self.call, method, params)
         except ProtocolError as error:
@@ -198,14 +210,27 @@ class ParkedCalls:
             await _cancel(parked)
             raise
         if end.questions is not None:
-            if len(self._calls) >= _MOST:
+            if len(self._calls) >= _MOST and not self._make_room():
                 await _cancel(parked)
                 raise ProtocolError.internal_error(
                     f"the proxy is busy: {_MOST} calls wait for answers of their callers; try again later", status=503
                 )
             self._calls[parked.id] = parked
+            parked.parked_at = monotonic()
             self._end_after(parked, self._ttl)
         return end
+
+    def _make_room(self) -> bool:
+        """Give up the oldest call of the caller who has the most: whoever asks and leaves keeps nobody else out."""
+        waiting = [parked for parked in self._calls.values() if not parked.waiters]
+        counts = Counter(parked.place for parked in waiting)
+        if not counts:
+            return False
+        greediest = counts.most_common(1)[0][0]
+        oldest = min((parked for parked in waiting if parked.place == greediest), key=lambda parked: parked.parked_at)
+        self._stop_timer(oldest)
+        self._drop(oldest)
+        return True
 
     async def resume(self, id: str, answers: Mapping[str, Any], call: IncomingCall) -> RoundEnd:
         """Go on with a parked call, wherever it is."""
@@ -241,6 +266,7 @@ class ParkedCalls:
         try:
             return await parked.wait(seconds)
         finally:
+            parked.parked_at = monotonic()
             if not parked.waiters:
                 is_over = parked.task is not None and parked.task.done()
                 self._end_after(parked, _KEEP_RESULT if is_over else self._ttl)

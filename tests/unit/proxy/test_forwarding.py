@@ -89,6 +89,26 @@ async def test_cancelling_a_call_cancels_it_at_the_target(harbour: Harbour, near
         await until(lambda: harbour.outcome == "cancelled")
 
 
+async def test_a_call_that_is_cancelled_while_it_asks_leaves_no_question_behind(
+    harbour: Harbour, near: Era, far: Era
+) -> None:
+    asked = asyncio.Event()
+
+    async def ponder(ask: Any) -> Any:
+        asked.set()
+        await asyncio.Event().wait()
+
+    async with through(harbour, near, far, over="http", on_elicit=ponder) as client:
+        for _ in range(3):
+            asked.clear()
+            call = asyncio.ensure_future(client.call_tool("greet"))
+            await soon(asked.wait())
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+        assert (await soon(client.call_tool("add", {"a": 1, "b": 2}))).data == 3
+
+
 async def test_errors_keep_their_code_and_their_data(harbour: Harbour, near: Era, far: Era) -> None:
     async with through(harbour, near, far) as client:
         failed = await client.call_tool("fail")

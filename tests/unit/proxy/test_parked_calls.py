@@ -108,13 +108,36 @@ async def test_a_question_that_nobody_answers_ends_with_its_time(monkeypatch: py
     assert harbour.finished == 0
 
 
-async def test_there_is_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_caller_that_never_comes_back_makes_room_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parked_calls, "_MOST", 1)
     harbour = Harbour()
     async with fronts(harbour) as [front]:
         first = answers(await greet(front))
-        assert "wait for answers" in (await greet(front)).json["error"]["message"]
-        assert text_of(await greet(front, **first)) == "hello Bo"
+        second = answers(await greet(front))
+        assert (await greet(front, **first)).json["error"]["data"] == {"kind": "parked_call_lost"}
+        assert text_of(await greet(front, **second)) == "hello Bo"
+
+
+async def test_the_caller_with_the_most_open_questions_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parked_calls, "_MOST", 3)
+    addresses = iter(["modest", *["greedy"] * 4])
+    monkeypatch.setattr(parked_calls, "place_of", lambda call: next(addresses))
+    harbour = Harbour()
+    async with fronts(harbour) as [front]:
+        modest = answers(await greet(front))
+        greedy = [answers(await greet(front)) for _ in range(4)]
+        assert text_of(await greet(front, **modest)) == "hello Bo"
+        assert "error" in (await greet(front, **greedy[0])).json
+        assert text_of(await greet(front, **greedy[-1])) == "hello Bo"
+
+
+async def test_a_hundred_open_questions_keep_nobody_from_being_asked() -> None:
+    """They share one connection to the target, whose own limit is for the questions to one person."""
+    harbour = Harbour()
+    async with fronts(harbour) as [front]:
+        open_rounds = [answers(await greet(front)) for _ in range(100)]
+        assert text_of(await greet(front, **open_rounds[-1])) == "hello Bo"
+        assert text_of(await greet(front, **open_rounds[0])) == "hello Bo"
 
 
 async def test_a_caller_that_leaves_before_the_question_cancels_the_targets_call() -> None:
