@@ -201,7 +201,7 @@ def test_pages_name_no_place_of_one_machine() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=whole)
 def test_a_block_says_what_language_it_is_in(page: Path) -> None:
-    known = {"python", "json", "text", "toml", "http", *SHELLS}
+    known = {"python", "json", "text", "toml", "http", "ini", "yaml", *SHELLS}
     assert {b.language for b in blocks(page)} <= known
     for block in blocks(page):
         if block.language == "json":

@@ -171,7 +171,9 @@ def _size_of(call: IncomingCall) -> int:
 def timed_out(call: IncomingCall) -> ProtocolError:
     seconds, ticket = f"{call.timeout or 0:g}", call.exchange.ticket
     if ticket is None:
-        return ProtocolError.internal_error(f"{call.method} took longer than {seconds} s and was stopped", status=200)
+        return ProtocolError.internal_error(
+            f"{call.method} took longer than {seconds} s and was stopped", {"kind": "timed_out"}, status=200
+        )
     if ticket.waited is None:
         return ProtocolError.internal_error(
             f"{call.method} was not started within {seconds} s: all {ticket.size} threads of the server are busy; "

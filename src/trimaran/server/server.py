@@ -488,14 +488,14 @@ class Server:
         if other not in self.mounted:
             raise DeclarationError(f"the server {other.name!r} is not mounted on {self.name!r}")
         self.mounted.remove(other)
-        for own, theirs in (
+        for own, inner in (
             (self.tools, other.tools),
             (self.prompts, other.prompts),
             (self.resources, other.resources),
             (self.templates, other.templates),
             (self.completions, other.completions),
         ):
-            own.unmount(theirs)  # pyright: ignore[reportArgumentType]  (each pair is of one kind)
+            own.unmount(inner)  # pyright: ignore[reportArgumentType]  (each pair is of one kind)
         other.tools.unwatch(self.refresh_tasks)
         self.changes.unmount(other.changes)
         await other._stop_for(self)

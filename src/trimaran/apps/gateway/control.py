@@ -201,7 +201,10 @@ class ServerControl:
             status, kind = stopped.status, stopped.status
             raise stopped.error from None
         except asyncio.CancelledError:
-            status = "cancelled"
+            if ctx.call.exchange.expired:
+                kind = "timed_out"
+            else:
+                status = "cancelled"
             raise
         except ProtocolError as error:
             kind = str((as_object(error.data) or {}).get("kind") or error.code)

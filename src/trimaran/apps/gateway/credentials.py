@@ -21,11 +21,11 @@ from trimaran.oauth import ClientCredentials
 from trimaran.protocol.inbound import IncomingCall
 from trimaran.proxy.connections import CallerAuth
 
-__all__ = ["Credentials", "credentials_of"]
+__all__ = ["UpstreamCredentials", "credentials_of"]
 
 
 @final
-class Credentials:
+class UpstreamCredentials:
     """How one server is called."""
 
     def __init__(
@@ -41,14 +41,14 @@ class Credentials:
         self.exchange = exchange
 
 
-def credentials_of(entry: ServerEntry, *, allow_private: bool) -> Credentials:
+def credentials_of(entry: ServerEntry, *, allow_private: bool) -> UpstreamCredentials:
     """The credentials that an entry asks for.
 
     Raises:
         ConfigError: they cannot be made of what is written.
     """
     if entry.oauth != "token_exchange":
-        return Credentials(unattended_grant(entry, allow_private=allow_private))
+        return UpstreamCredentials(unattended_grant(entry, allow_private=allow_private))
     details = entry.oauth_config
     if details is None or details.token_url is None or details.client_id is None:
         raise ConfigError(f'{entry.where("oauth")}: oauth = "token_exchange" needs token_url and client_id')
@@ -63,7 +63,7 @@ def credentials_of(entry: ServerEntry, *, allow_private: bool) -> Credentials:
         allow_insecure=allow_private,
     )
     resource = details.resource or (None if details.audience else entry.url)
-    return Credentials(
+    return UpstreamCredentials(
         _own_credentials(details, key, allow_private), lambda: _ExchangedToken(exchange, details, resource), exchange
     )
 

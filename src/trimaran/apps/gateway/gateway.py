@@ -42,7 +42,7 @@ from trimaran.transports.guard import is_loopback
 from .access import Access
 from .authentication import Authentication, ViewAuthentication, read_provider
 from .control import OTHER_SUBJECTS, Controls, ServerControl, secrets_of
-from .credentials import Credentials, credentials_of
+from .credentials import UpstreamCredentials, credentials_of
 from .logs import configuration_secrets
 from .metrics import Metrics, Observed
 from .routes import Routes
@@ -87,7 +87,7 @@ class ServedUpstream:
         server: Server,
         upstream: Upstream,
         engine: Engine,
-        credentials: Credentials,
+        credentials: UpstreamCredentials,
         control: ServerControl,
     ) -> None:
         self.plan = plan

@@ -23,7 +23,7 @@ from .control import RecentCall
 if TYPE_CHECKING:
     from .gateway import Gateway
 
-__all__ = ["Page", "SignIn", "read_form"]
+__all__ = ["SignIn", "StatusPage", "read_form"]
 
 _COOKIE: Final = "trimaran_gateway"
 _SIGNED_IN_SECONDS: Final = 8 * 3600.0  # a working day
@@ -90,7 +90,7 @@ class SignIn:
 
 
 @final
-class Page:
+class StatusPage:
     """Writes the page."""
 
     def __init__(self, gateway: Gateway) -> None:

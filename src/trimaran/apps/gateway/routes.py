@@ -19,7 +19,7 @@ from trimaran.server.routes import RouteRequest
 from trimaran.server.server import Server
 from trimaran.transports.engine import HttpRequestHead
 
-from .page import Page, SignIn, read_form
+from .page import SignIn, StatusPage, read_form
 
 if TYPE_CHECKING:
     from .gateway import Gateway, ServedUpstream
@@ -46,7 +46,7 @@ class Routes:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._page = Page(gateway)
+        self._page = StatusPage(gateway)
         self._sign_in = SignIn(gateway.settings.secret_keys)
 
     def declare(self, server: Server) -> None:

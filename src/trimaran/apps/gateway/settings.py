@@ -183,7 +183,7 @@ def _read_table(table: Any, key: str, where: str, machine: Machine) -> dict[str,
 
 
 def _expand(value: Any, key: str, where: str, machine: Machine) -> Any:
-    """The value with its variables filled in, at every depth."""
+    """The value with its variables filled in, at every depth, in keys too."""
     if isinstance(value, str):
         try:
             return expand(value, machine.variables)
@@ -191,7 +191,10 @@ def _expand(value: Any, key: str, where: str, machine: Machine) -> Any:
             raise ConfigError(f"{where}: {key}: {error}") from None
     if isinstance(value, Mapping):
         table = cast("Mapping[str, Any]", value)
-        return {name: _expand(item, f"{key}.{name}", where, machine) for name, item in table.items()}
+        return {  # a key may be an API key
+            _expand(name, key, where, machine): _expand(item, f"{key}.{name}", where, machine)
+            for name, item in table.items()
+        }
     if isinstance(value, list):
         items = cast("list[Any]", value)
         return [_expand(item, f"{key}[{at}]", where, machine) for at, item in enumerate(items)]

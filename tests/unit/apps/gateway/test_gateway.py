@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import asyncio
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,9 +12,35 @@ from trimaran import Server, connect
 from trimaran.errors import CallError, ConfigError
 from trimaran.serve import HttpServer
 
-from .conftest import ODD_SERVER, child, gateway_of, remote, url_of
+from .conftest import ODD_SERVER, ROOT, child, gateway_of, remote, url_of
 
 pytestmark = pytest.mark.slow
+
+# Notifications by the thousand, and then a message that is too long.
+FLOOD = """
+import sys, json
+for line in sys.stdin:
+    message = json.loads(line)
+    method, id = message.get("method"), message.get("id")
+    if id is None: continue
+    if method == "initialize":
+        result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "f", "version": "1"}}
+    elif method == "tools/list":
+        broken = {"type": "object", "properties": {"a": {"$ref": "#/$defs/nowhere"}}}
+        result = {"tools": [{"name": "pour", "inputSchema": {"type": "object"}}, {"name": "lie", "inputSchema": broken},
+                            {"name": "half", "inputSchema": {"type": "object"}, "outputSchema": broken}]}
+    elif method == "tools/call":
+        note = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x" * 200}}
+        for _ in range(5000):
+            print(json.dumps(note))
+        sys.stdout.write("[" + "1," * (10 << 20) + "1]\\n")
+        sys.stdout.flush()
+        continue
+    else:
+        print(json.dumps({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "no"}}), flush=True)
+        continue
+    print(json.dumps({"jsonrpc": "2.0", "id": id, "result": result}), flush=True)
+"""
 
 
 def sea() -> Server:
@@ -112,3 +141,35 @@ def test_a_public_address_needs_to_know_who_may_call() -> None:
 
     with pytest.raises(ConfigError, match=r"lend its credentials"):
         Gateway(read(""), host="0.0.0.0", port=0)
+
+
+async def test_the_example_configuration_serves_what_it_says() -> None:
+    text = (ROOT / "examples" / "gateway.toml").read_text()
+    text = text.replace('command = "python"', f'command = "{sys.executable}"\nstartup_timeout = 30')
+    text = text.replace("examples/calculator.py", str(ROOT / "examples" / "calculator.py"))
+    text = text.replace('audit = "gateway-audit.jsonl"', "")
+    async with gateway_of(text, variables={"TEAM_KEY": "a-key-of-the-team"}) as gateway:
+        async with connect(gateway.url, headers={"X-API-Key": "a-key-of-the-team"}) as client:
+            assert [tool.name for tool in await client.list_tools_all()] == ["calculator_add"]
+            assert (await client.call_tool("calculator_add", {"a": 1, "b": 2})).data == 3
+        assert gateway.report_rules() == []
+
+
+async def test_an_upstream_that_stalls_or_floods_costs_its_own_callers_only(tmp_path: Path) -> None:
+    flood = tmp_path / "flood.py"
+    flood.write_text(FLOOD)
+    text = child("boats") + 'timeout = "1s"\n' + child("flood", str(flood)) + child("calm")
+    async with gateway_of(text) as gateway, connect(gateway.url) as client:
+        stalled = asyncio.ensure_future(client.call_tool("boats_wait", {"file": str(tmp_path / "never")}))
+        flooded = asyncio.ensure_future(client.call_tool("flood_pour"))
+        for _ in range(20):
+            assert (await soon(client.call_tool("calm_sail", {"boat": "Ida"}))).data == "Ida sails"
+        with pytest.raises(CallError) as raised:
+            await soon(stalled)
+        assert raised.value.data == {"kind": "timed_out"}
+        assert ("error", "timed_out") in {(call.status, call.kind) for call in gateway.controls.recent}
+        with pytest.raises(CallError) as raised:
+            await soon(flooded)
+        data: Any = raised.value.data
+        assert data["upstream"] == "flood"
+        assert (await client.call_tool("calm_sail", {"boat": "Ida"})).data == "Ida sails"
