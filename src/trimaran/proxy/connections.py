@@ -12,7 +12,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from time import monotonic
-from typing import Any, Final, Literal, Protocol, final
+from typing import Any, Final, Literal, TypeAlias, final
 
 from trimaran.client.client import Client
 from trimaran.errors import ProtocolError
@@ -27,12 +27,9 @@ MOST: Final = 100  # clients of callers; each may be a child process
 IDLE: Final = 300.0  # seconds; a caller who comes back later gets a new one
 
 
-class CallerAuth(Protocol):
-    """The credentials of one caller, as an `auth=` of `connect`."""
-
-    def use(self, call: IncomingCall) -> None:
-        """Called before each call of the caller, who may have newer credentials by now."""
-        ...
+CallerAuth: TypeAlias = Any
+"""The credentials of one caller, as an `auth=` of `connect`. If it has `use(call)`, that is called before each call of the
+caller, who may have newer credentials by now."""
 
 
 @final
@@ -104,7 +101,7 @@ class Connections:
         *,
         most: int = MOST,
         idle: float = IDLE,
-        auth: Callable[[], CallerAuth] | None = None,
+        auth: Callable[[IncomingCall], CallerAuth] | None = None,
         budget: ConnectionBudget | None = None,
     ) -> None:
         self._make = make
@@ -133,8 +130,8 @@ class Connections:
             own = None
         if own is None:
             own = self._open(caller, call)
-        if own.auth is not None:
-            own.auth.use(call)
+        if (use := getattr(own.auth, "use", None)) is not None:
+            use(call)
         own.users += 1
         try:
             if own.opening is not None:
@@ -153,10 +150,10 @@ class Connections:
         if self._budget is not None:
             self._budget.add(self)
             self._budget.take(owner)
-        auth = None if self._auth is None else self._auth()
+        auth = None if self._auth is None else self._auth(call)
         own = self._own[caller] = _Own(self._make(auth), owner, auth)
-        if auth is not None:
-            auth.use(call)
+        if (use := getattr(auth, "use", None)) is not None:
+            use(call)
         own.opening = asyncio.ensure_future(own.client.open())
         return own
 

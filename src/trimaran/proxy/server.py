@@ -13,6 +13,7 @@ from trimaran.client.options import Options
 from trimaran.connecting import Target
 from trimaran.errors import ConfigError
 from trimaran.option_names import check_options
+from trimaran.protocol.inbound import IncomingCall
 from trimaran.server.server import Server
 
 from .connections import MOST, CallerAuth, ConnectionBudget
@@ -39,7 +40,8 @@ def open_proxy(
     *,
     server_options: Mapping[str, Any] | None = None,
     control: CallControl | None = None,
-    caller_auth: Callable[[], CallerAuth] | None = None,
+    caller_auth: Callable[[IncomingCall], CallerAuth] | None = None,
+    is_personal: bool = True,
     budget: ConnectionBudget | None = None,
     **options: Any,
 ) -> tuple[Server, Upstream]:
@@ -50,6 +52,7 @@ def open_proxy(
         control: Decides about each call.
         caller_auth: Makes the credentials of a caller. Each caller then has a connection of its own, and the shared one
             lists the catalog only.
+        is_personal: False: callers have their own credentials only once the target has refused the shared connection.
         budget: Bounds the connections of callers, together with those of other targets.
         options: Those of `Server.proxy`.
     """
@@ -67,7 +70,16 @@ def open_proxy(
 
     keywords: dict[str, Any] = dict(server_options or {})
     server = Server(own["name"] or "proxy", lifespan=live, **keywords)
-    upstream = Upstream(server, target, control=control, caller_auth=caller_auth, budget=budget, **own, **options)
+    upstream = Upstream(
+        server,
+        target,
+        control=control,
+        caller_auth=caller_auth,
+        is_personal=is_personal,
+        budget=budget,
+        **own,
+        **options,
+    )
     server.read_undeclared = upstream.read_undeclared
     server.tools.expect_reset()
     return server, upstream

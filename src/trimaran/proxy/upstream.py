@@ -21,11 +21,20 @@ from trimaran.client.client import Client
 from trimaran.client.server_requests import StateEvent
 from trimaran.client.subscriptions import Subscription
 from trimaran.connecting import Target, connect
-from trimaran.errors import CODE_INVALID_REQUEST, CallError, Error, ProtocolError, TransportError, Unsupported
+from trimaran.errors import (
+    CODE_INVALID_REQUEST,
+    CallError,
+    Error,
+    ProtocolError,
+    TransportError,
+    Unauthorized,
+    Unsupported,
+)
 from trimaran.fleet import Fleet
 from trimaran.outage_log import Outage
 from trimaran.protocol.inbound import IncomingCall
 from trimaran.protocol.meta import LOG_LEVELS, PREFIX
+from trimaran.server.access import identity
 from trimaran.server.context import Context
 from trimaran.server.handlers import logger
 from trimaran.server.input_rounds import ModernVoice
@@ -81,12 +90,17 @@ class Upstream:
         isolation: Isolation,
         max_connections: int,
         control: CallControl | None = None,
-        caller_auth: Callable[[], CallerAuth] | None = None,
+        caller_auth: Callable[[IncomingCall], CallerAuth] | None = None,
+        is_personal: bool = True,
         budget: ConnectionBudget | None = None,
         **options: Any,
     ) -> None:
         self._server = server
-        self._is_personal = caller_auth is not None
+        self.is_personal: bool = caller_auth is not None and is_personal
+        """Callers have credentials of their own here."""
+        self._may_be_personal = caller_auth is not None
+        self._is_isolated = isolation == "caller"
+        self._wake = asyncio.Event()
         self._control = control
         self._target = target
         self._options: dict[str, Any] = {"capabilities": _CAPABILITIES, "on_state": self._hear_state, **options}
@@ -155,6 +169,7 @@ class Upstream:
                 await self._live(client)
             except Error as error:
                 self._failure = error
+                self.is_personal = self.is_personal or (self._may_be_personal and isinstance(error, Unauthorized))
                 self._outage.failed(f"{self.name} cannot be used: {error}")
                 self._listed.set()
             except BaseException:
@@ -163,8 +178,26 @@ class Upstream:
                 raise
             self._client = None
             await client.close()
-            await asyncio.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
+            await self._pause(_PAUSES[min(attempt, len(_PAUSES) - 1)])
             attempt += 1
+
+    async def _pause(self, seconds: float) -> None:
+        self._wake.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    def use_credentials(self, auth: object) -> None:
+        """Connect with these credentials from now on; at once, if there is no connection."""
+        self._options["auth"] = auth
+        self._wake.set()
+
+    def drop_caller(self, principal: object) -> None:
+        """Close the connections of a caller."""
+        if self._own is not None:
+            self._own.drop_owner(identity(principal))
 
     async def _live(self, client: Client) -> None:
         """List everything and follow the changes, for as long as the client lasts."""
@@ -270,10 +303,12 @@ class Upstream:
         """Send a call to the target, by the connection of its caller or the one that all share."""
         call = ctx.call
         client = self._client
-        if client is None and not self._is_personal:
+        if client is None and not self.is_personal:
             raise describe_failure(self._failure or Error("not connected"), self.name)
-        caller = None if self._own is None else self._own.caller_of(call)
-        if self._is_personal and call.principal is None:
+        caller = (
+            self._own.caller_of(call) if self._own is not None and (self.is_personal or self._is_isolated) else None
+        )
+        if self.is_personal and call.principal is None:
             raise ProtocolError(
                 CODE_INVALID_REQUEST,
                 f"{self.name} is called in the name of its caller, and nobody knows who you are",

@@ -42,6 +42,8 @@ from .settings import GatewaySettings, ToolLimit
 if TYPE_CHECKING:
     from trimaran.ext.otel import Telemetry
 
+    from .logins import ServerLogins
+
 __all__ = ["OTHER_SUBJECTS", "Controls", "RecentCall", "ServerControl", "Status", "secrets_of"]
 
 log: Final = logging.getLogger("trimaran.gateway")
@@ -158,6 +160,8 @@ class ServerControl:
         self.name = plan.name
         self._safe = safe
         self.controls = controls
+        self.logins: ServerLogins | None = None
+        """Set where callers may have to log in to the server themselves."""
         self.active = 0
         """Calls that are at work."""
         self._timeout = plan.call_timeout
@@ -193,6 +197,9 @@ class ServerControl:
         self.active += 1
         try:
             await self._admit(act, ctx, method, params)
+            if self.logins is not None and upstream.is_personal and not await self.logins.ensure(ctx):
+                status = "input_required"
+                return None
             result = self._redact(await self._send(upstream, ctx, method, params, name))
             size = len(bytes(result)) if isinstance(result, Raw) else None
             status, result = self._judge(result, method, name)
@@ -209,6 +216,8 @@ class ServerControl:
         except ProtocolError as error:
             kind = str((as_object(error.data) or {}).get("kind") or error.code)
             error.message = self._mask(error.message)
+            if kind == "unauthorized" and self.logins is not None:
+                self.logins.forget(principal)
             raise
         finally:
             self.active -= 1

@@ -31,7 +31,7 @@ class UpstreamCredentials:
     def __init__(
         self,
         shared: Any = None,
-        caller_auth: Callable[[], CallerAuth] | None = None,
+        caller_auth: Callable[[IncomingCall], CallerAuth] | None = None,
         exchange: TokenExchange | None = None,
     ) -> None:
         self.shared = shared
@@ -64,7 +64,7 @@ def credentials_of(entry: ServerEntry, *, allow_private: bool) -> UpstreamCreden
     )
     resource = details.resource or (None if details.audience else entry.url)
     return UpstreamCredentials(
-        _own_credentials(details, key, allow_private), lambda: _ExchangedToken(exchange, details, resource), exchange
+        _own_credentials(details, key, allow_private), lambda _: _ExchangedToken(exchange, details, resource), exchange
     )
 
 

@@ -43,6 +43,7 @@ from .access import Access
 from .authentication import Authentication, ViewAuthentication, read_provider
 from .control import OTHER_SUBJECTS, Controls, ServerControl, secrets_of
 from .credentials import UpstreamCredentials, credentials_of
+from .logins import LoginDesk, ServerLogins
 from .logs import configuration_secrets
 from .metrics import Metrics, Observed
 from .routes import Routes
@@ -127,6 +128,11 @@ class Gateway:
         self._environment: Environment = read_environment(self._machine.variables)
         self.settings = read_settings(config, self._machine)
         self._store = store or self.settings.store
+        if self._store not in (None, "memory://") and not self.settings.secret_keys:
+            raise ConfigError(
+                "gateway.secret_keys is missing: processes that share a store seal what callers carry with the same keys; "
+                'make one with `openssl rand -hex 32`, and write secret_keys = ["${GATEWAY_KEY}"]'
+            )
         self._host = host
         self._rate_limit = _rate_limit(self.settings)
         provider = read_provider(self.settings)
@@ -135,6 +141,7 @@ class Gateway:
         self._audit = _open_audit(self.settings)
         self._budget = ConnectionBudget(self.settings.max_connections, self.settings.max_connections_per_caller)
         self._fetcher = Fetcher(allow_private=True)  # of URLs that the configuration names
+        self._desk = LoginDesk(self.settings.secret_keys, self._base_url, lambda: self.server.fleet)
         self.metrics = _open_metrics(self.observe)
         self._telemetry = _open_telemetry(self.settings)
         self.controls = self._read_controls(config)
@@ -147,6 +154,7 @@ class Gateway:
         self.failed: dict[str, str] = {name: entry.reason for name, entry in config.failed.items()}
         """Servers whose entry cannot be used, and why."""
         Routes(self).declare(self.server)
+        self._desk.declare(self.server)
         if self._telemetry is not None:
             self._telemetry.attach(self.server)
         options = self._endpoint_options("mcp", "/mcp")
@@ -169,6 +177,10 @@ class Gateway:
         """The address of all servers together."""
         return self.http.url
 
+    def _base_url(self) -> str:
+        """The address of the gateway as browsers know it."""
+        return (self.settings.public_url or self.http.url.removesuffix("/mcp")).rstrip("/")
+
     async def start(self) -> None:
         """Connect to all servers at the same time, then listen. One that does not answer is waited for a moment only."""
         await asyncio.gather(*(self._start(served) for served in self.served.values()))
@@ -186,6 +198,9 @@ class Gateway:
         for task in self._retiring:
             task.cancel()
         await asyncio.gather(*self._retiring, return_exceptions=True)
+        for served in self.served.values():
+            if served.control.logins is not None:
+                await served.control.logins.close()
         await self.http.stop()
         await self._fetcher.close()
         if self._audit is not None:
@@ -291,6 +306,8 @@ class Gateway:
         except TimeoutError:
             log.warning("the server %r is stopped with calls at work", served.name)
         finally:
+            if served.control.logins is not None:
+                await served.control.logins.close()
             await served.engine.drain(1.0)
             await served.server.stop()
 
@@ -319,6 +336,9 @@ class Gateway:
         credentials = credentials_of(entry, allow_private=self._environment.allow_private)
         settings = self.settings.server.get(entry.name, ServerSettings())
         control = ServerControl(plan, safe, self.controls)
+        logins = None
+        if self.auth is not None and entry.oauth in ("auto", "manual") and entry.transport != "stdio":
+            logins = ServerLogins(plan, self._desk)
         connect: dict[str, Any] = {} if plan.startup_limit is None else {"connect_timeout": plan.startup_limit}
         server, upstream = open_proxy(
             plan.target,
@@ -329,7 +349,8 @@ class Gateway:
                 "request_timeout": plan.call_timeout,
             },
             control=control,
-            caller_auth=credentials.caller_auth,
+            caller_auth=credentials.caller_auth if logins is None else logins.auth_for,
+            is_personal=logins is None or entry.oauth == "manual",
             budget=self._budget,
             isolation=settings.connections,
             max_connections=settings.max_connections,
@@ -337,6 +358,10 @@ class Gateway:
             timeout=plan.call_timeout,
             **connect,
         )
+        if logins is not None:
+            control.logins = logins
+            logins.upstream = upstream
+            server.mount(logins.server)
         if plan.transforms is not None:
             server.tools.transform(_configured_transform(entry, server))
         if self._telemetry is not None:

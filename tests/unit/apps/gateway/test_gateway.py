@@ -173,3 +173,12 @@ async def test_an_upstream_that_stalls_or_floods_costs_its_own_callers_only(tmp_
         data: Any = raised.value.data
         assert data["upstream"] == "flood"
         assert (await client.call_tool("calm_sail", {"boat": "Ida"})).data == "Ida sails"
+
+
+def test_processes_that_share_a_store_need_the_same_keys() -> None:
+    from trimaran.apps.gateway.gateway import Gateway
+
+    from .conftest import read
+
+    with pytest.raises(ConfigError, match="gateway.secret_keys is missing"):
+        Gateway(read('[gateway]\nstore = "redis://localhost"\n'), port=0)
