@@ -55,7 +55,7 @@ def test_a_provider_is_itself_and_a_list_is_several() -> None:
     ("config", "said"),
     [
         ("bearer", "not a string"),
-        ({"provider": "oauth"}, "no provider 'oauth'; use one of none, bearer"),
+        ({"provider": "saml"}, "no provider 'saml'; use one of none, bearer"),
         ({"provider": ["bearer"]}, "no provider"),
         ({"providers": "bearer"}, "there is no providers"),
         ({"provider": "bearer"}, "none was given"),

@@ -252,19 +252,21 @@ class LoginDesk:
 
     async def withdraw(self, record: bytes) -> None:
         """Have the issuer end the tokens of a login, if it does such things."""
-        held = Credentials.from_bytes(record)
-        endpoint = held.metadata.revocation_endpoint if held is not None and held.metadata is not None else None
-        if held is None or endpoint is None:
+        login = Credentials.from_bytes(record)
+        endpoint = login.metadata.revocation_endpoint if login is not None and login.metadata is not None else None
+        if login is None or endpoint is None:
             return
         fetcher = Fetcher(allow_private=True)
         try:
             async with asyncio.timeout(_AFTER_SECONDS):
-                for kind, token in (("refresh_token", held.refresh_token), ("access_token", held.access_token)):
+                for kind, token in (("refresh_token", login.refresh_token), ("access_token", login.access_token)):
                     if token is not None:
-                        flow = revoke_token(endpoint, token, kind=kind, client=held.client, server_url=held.server_url)
+                        flow = revoke_token(
+                            endpoint, token, kind=kind, client=login.client, server_url=login.server_url
+                        )
                         await perform(flow, fetcher)
         except (Error, TimeoutError) as error:
-            log.warning("a login was forgotten, but %s did not end its tokens: %s", held.issuer, error)
+            log.warning("a login was forgotten, but %s did not end its tokens: %s", login.issuer, error)
         finally:
             await fetcher.close()
 
@@ -381,20 +383,20 @@ class ServerLogins:
             attempt.task = asyncio.ensure_future(self._log_in(owner, attempt))
         task = attempt.task
         assert task is not None
-        asked = asyncio.ensure_future(attempt.asked.wait())
+        waiting = asyncio.ensure_future(attempt.asked.wait())
         try:
-            await asyncio.wait((asked, task), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((waiting, task), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            asked.cancel()
-        return None if await self._is_done(attempt, owner) else attempt
+            waiting.cancel()
+        return None if self._is_done(attempt, owner) else attempt
 
     async def _is_over(self, attempt: _Attempt, owner: str) -> bool:
         task = attempt.task
         assert task is not None
         await asyncio.wait((task,), timeout=_AFTER_SECONDS)
-        return await self._is_done(attempt, owner)
+        return self._is_done(attempt, owner)
 
-    async def _is_done(self, attempt: _Attempt, owner: str) -> bool:
+    def _is_done(self, attempt: _Attempt, owner: str) -> bool:
         task = attempt.task
         assert task is not None
         if not task.done():
