@@ -11,6 +11,7 @@ Resource subscriptions follow the callers: the target is asked to watch exactly 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, final
 
@@ -161,6 +162,7 @@ class Upstream:
     async def _run(self) -> None:
         attempt = 0
         while True:
+            self._wake.clear()  # before the options are read: other credentials that come later end the pause
             client = connect(self._target, **self._options)
             try:
                 await client.open()
@@ -182,12 +184,9 @@ class Upstream:
             attempt += 1
 
     async def _pause(self, seconds: float) -> None:
-        self._wake.clear()
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
-        except TimeoutError:
-            pass
 
     def use_credentials(self, auth: object) -> None:
         """Connect with these credentials from now on; at once, if there is no connection."""
