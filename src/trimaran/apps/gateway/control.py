@@ -201,8 +201,8 @@ class ServerControl:
                 status = "input_required"
                 return None
             result = self._redact(await self._send(upstream, ctx, method, params, name))
-            size = len(bytes(result)) if isinstance(result, Raw) else None
-            status, result = self._judge(result, method, name)
+            size = memoryview(result).nbytes if isinstance(result, Raw) else None
+            status, result = self._judge(result, method, name, size)
             return result
         except _Stopped as stopped:
             status, kind = stopped.status, stopped.status
@@ -261,15 +261,15 @@ class ServerControl:
 
     def _redact(self, result: Any) -> Any:
         """A result without the secrets that the server was given: some print their whole environment."""
-        if not isinstance(result, Raw):
+        if not self._secrets or not isinstance(result, Raw):
             return result
         data = bytes(result)
         for secret in self._secrets:
             if secret in data:
                 data = data.replace(secret, MASK.encode())
-        return result if len(data) == len(bytes(result)) else Raw(data)
+        return result if data == bytes(result) else Raw(data)
 
-    def _judge(self, result: Any, method: str, name: str) -> tuple[Status, Any]:
+    def _judge(self, result: Any, method: str, name: str, size: int | None) -> tuple[Status, Any]:
         """How a call ended, and its result within the limit."""
         if result is None:
             return "input_required", None
@@ -281,7 +281,7 @@ class ServerControl:
                 failed = _decode_flags(result).is_error
             except msgspec.DecodeError:
                 failed = None  # whoever reads it finds out what is wrong
-            if most is not None and len(bytes(result)) > most:
+            if most is not None and size is not None and size > most:
                 result = limit_output(decode_result(result), self._output, source=f"{self.name}: {name}").result
             return "tool_error" if failed else "ok", result
         if isinstance(result, CallToolResult):
