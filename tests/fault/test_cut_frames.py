@@ -383,7 +383,7 @@ async def test_an_asgi_send_may_fail_at_any_stage(stage: int) -> None:
         async with asyncio.timeout(PATIENCE):
             with contextlib.suppress(OSError):  # what the server raised may come back to it
                 await task
-        assert not len(app.engine.main.running_calls)
+        assert not len(app.engine.running_calls)
     await app.aclose()
 
 

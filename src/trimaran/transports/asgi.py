@@ -123,14 +123,16 @@ class AsgiApp:
     """`app(scope, receive, send)`."""
 
     def __init__(self, engine: Engine | Endpoints) -> None:
-        self.engine = engine
+        self._carried = engine
+        self.engine: Engine = engine if isinstance(engine, Engine) else engine.main
+        """The endpoint; of several, the main one."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
         if kind != "http":
             await self._other(kind, receive, send)
             return
-        engine = self.engine
+        engine = self._carried
         if not engine.is_started and not engine.closing and engine.server.fleet is not None:
             await engine.start()  # no lifespan ran, and messages of other processes must be received
         responder = AsgiResponder(scope, receive, send)
@@ -166,10 +168,10 @@ class AsgiApp:
         if whole.startswith("/.well-known/"):
             request.path = whole
         else:
-            request.path = self.engine.path if path in ("", "/") else path
+            request.path = self._carried.path if path in ("", "/") else path
 
     async def _body(self, receive: Receive, headers: Headers) -> bytes | None:
-        limit = self.engine.max_body_bytes
+        limit = self._carried.max_body_bytes
         if (read_length(headers.get("content-length")) or 0) > limit:
             return None
         message = await receive()
@@ -181,7 +183,7 @@ class AsgiApp:
         parts = _Parts()
         try:
             while message.get("more_body", False):
-                self.engine.bodies.count(parts, parts.add(message.get("body", b"")))
+                self._carried.bodies.count(parts, parts.add(message.get("body", b"")))
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     return _GONE
@@ -192,7 +194,7 @@ class AsgiApp:
             parts.add(message.get("body", b""))
             return b"".join(parts.pieces) if parts.size <= limit else None
         finally:
-            self.engine.bodies.remove(parts)
+            self._carried.bodies.remove(parts)
 
     async def _other(self, kind: str, receive: Receive, send: Send) -> None:
         if kind == "lifespan":
@@ -205,7 +207,7 @@ class AsgiApp:
             message = await receive()
             if message["type"] == "lifespan.startup":
                 try:
-                    await self.engine.start()
+                    await self._carried.start()
                 except Exception as error:
                     await send({"type": "lifespan.startup.failed", "message": str(error)})
                     return
@@ -221,8 +223,8 @@ class AsgiApp:
             await self._stop()
 
     async def _stop(self) -> None:
-        await self.engine.drain(patience=1.0)
-        for server in self.engine.servers:
+        await self._carried.drain(patience=1.0)
+        for server in self._carried.servers:
             await server.stop()
 
 

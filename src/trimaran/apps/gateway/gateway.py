@@ -20,7 +20,7 @@ import msgspec
 
 from trimaran.auth.limits import RateLimit
 from trimaran.auth.provider import Provider
-from trimaran.errors import ConfigError
+from trimaran.errors import ConfigError, DeclarationError
 from trimaran.host.config.machine import Machine
 from trimaran.host.config.model import HostConfig, ServerEntry, Source
 from trimaran.host.connect_plan import ConnectPlan, plan_for
@@ -225,6 +225,8 @@ class Gateway:
             settings, views = read_settings(config, self._machine), read_views(config, self._machine)
             access = Access(read_config_rules(config).checked(), settings)
             _check_unchanged(self.settings, settings)
+            for name, view in views.items():
+                self._check_view(name, view)
             before, self.settings = self.settings, settings
             try:
                 servers = self._compare(config, before)
@@ -287,10 +289,15 @@ class Gateway:
             self._endpoints.remove(gone.engine)
             self._spawn(_retire_view(gone))
         for name, settings in views.items():
-            if name not in self.views:
+            if name in self.views:
+                continue
+            try:
                 view = self._serve_view(name, settings)
-                self._add_view(view)
-                await view.engine.start()
+            except DeclarationError as error:  # it does not fit the tools that there are; the rest is served
+                log.error("the view %r is not served: %s", name, error)
+                continue
+            self._add_view(view)
+            await view.engine.start()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -334,6 +341,11 @@ class Gateway:
     def _serve_entry(self, entry: ServerEntry, safe: str) -> ServedUpstream:
         plan = plan_for(entry.name, entry, self._environment)
         credentials = credentials_of(entry, allow_private=self._environment.allow_private)
+        if credentials.exchange is not None and self.auth is None:
+            raise ConfigError(
+                f'{plan.where}: oauth = "token_exchange" exchanges the tokens of callers, and nobody is asked for one; say in '
+                "[gateway.auth] how callers are known"
+            )
         settings = self.settings.server.get(entry.name, ServerSettings())
         control = ServerControl(plan, safe, self.controls)
         logins = None
@@ -372,22 +384,20 @@ class Gateway:
 
     def _add(self, served: ServedUpstream) -> None:
         self.served[served.name] = served
-        if served.credentials.exchange is not None:
-            if self.auth is None:
-                raise ConfigError(
-                    f'{served.plan.where}: oauth = "token_exchange" exchanges the tokens of callers, and nobody is asked for '
-                    "one; say in [gateway.auth] how callers are known"
-                )
+        if served.credentials.exchange is not None and self.auth is not None:
             self.auth.keeps_token = True
         self.server.mount(served.server, prefix=served.safe)
         served.server.tools.watch(self._describe)
         self._endpoints.add(served.engine)
 
-    def _serve_view(self, name: str, view: ViewSettings) -> ServedView:
+    def _check_view(self, name: str, view: ViewSettings) -> None:
         if view.to and self.auth is None:
             raise ConfigError(
                 f"view.{name}.to: nobody is asked who they are; say in [gateway.auth] how callers are known"
             )
+
+    def _serve_view(self, name: str, view: ViewSettings) -> ServedView:
+        self._check_view(name, view)
         server = build_view(name, view, self.served, secret_keys=self.settings.secret_keys or None)
         if self._telemetry is not None:
             self._telemetry.attach(server)

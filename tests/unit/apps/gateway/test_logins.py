@@ -19,11 +19,12 @@ from tests.support.redis import redis_server
 from tests.support.until import until
 
 from trimaran import Context, Server, connect
+from trimaran.apps.gateway.gateway import Gateway
 from trimaran.auth import ProtectedResource, Refused
 from trimaran.errors import CallError
 from trimaran.serve import HttpServer
 
-from .conftest import fetch, gateway_of
+from .conftest import fetch, gateway_of, machine, read, url_of
 from .test_control import KEYS
 
 pytestmark = pytest.mark.slow
@@ -247,3 +248,18 @@ async def test_logins_are_sealed_in_the_store_and_outlive_the_process(tmp_path: 
                 async with client_of(gateway, "ann-key-123", Person(does_log_in=False)) as client:
                     assert (await client.call_tool("notes_login")).data == "You are logged in to notes."
         assert issuer.logins == 1
+
+
+async def test_a_person_may_come_to_another_process_than_the_one_that_asked(tmp_path: Path) -> None:
+    port = find_port()
+    keys = f'[gateway]\nsecret_keys = ["the same key for all gateways"]\npublic_url = "http://127.0.0.1:{port}"\n'
+    with redis_server(tmp_path) as redis:
+        async with issuer_at_work() as issuer, protected(issuer) as url:
+            text = keys + KEYS + remote("notes", url)
+            config = read(text)
+            async with (
+                Gateway(config, port=port, store=redis.url, machine=machine()),
+                Gateway(config, port=0, store=redis.url, machine=machine()) as second,
+                connect(url_of(second, "/mcp"), headers={"X-API-Key": "ann-key-123"}, on_elicit=Person()) as client,
+            ):
+                assert (await client.call_tool("notes_login")).data == "You are logged in to notes."

@@ -109,3 +109,13 @@ async def test_a_changed_file_and_a_signal_reload_the_configuration(tmp_path: Pa
         finally:
             running.cancel()
             await asyncio.wait((running,))
+
+
+async def test_a_view_that_does_not_fit_the_tools_is_not_served_and_the_rest_is(caplog: Any) -> None:
+    view = '[view.a]\nservers = ["boats"]\ntransforms.boats.sial.name = "go"\n[view.b]\nservers = ["boats"]\n'
+    async with gateway_of(child("boats")) as gateway:
+        await gateway.reload(read(child("boats") + view))
+        assert "the view 'a' is not served" in caplog.text
+        assert "there is no tool 'sial'" in caplog.text
+        async with connect(url_of(gateway, "/views/b/mcp")) as client:
+            assert await names(client) == {"boats"}
