@@ -38,7 +38,7 @@ class RequestHeaders:
             raise ConfigError(f"forward_headers takes a list of names: [{forwarded!r}]")
         self._fixed = {name.lower(): value for name, value in fixed.items()}
         self._forwarded = frozenset(name.lower() for name in forwarded)
-        self.names = self._forwarded | self._fixed.keys()
+        self.names: frozenset[str] = self._forwarded | self._fixed.keys()
         """Headers that are no arguments: the operator or the caller says them."""
         for name in sorted(self._forwarded):
             if name == "authorization":

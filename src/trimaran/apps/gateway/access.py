@@ -39,7 +39,7 @@ class Access:
     """The rules of a gateway."""
 
     def __init__(self, rules: Iterable[Rule], settings: GatewaySettings) -> None:
-        self.rules = tuple(rules)
+        self.rules: tuple[Rule, ...] = tuple(rules)
         self._groups_claim = settings.groups_claim
         self._groups = settings.groups
         allows = any(rule.action == "allow" for rule in self.rules)

@@ -157,12 +157,12 @@ class ServerControl:
     """The calls of one server."""
 
     def __init__(self, plan: ConnectPlan, safe: str, controls: Controls) -> None:
-        self.name = plan.name
+        self.name: str = plan.name
         self._safe = safe
         self.controls = controls
         self.logins: ServerLogins | None = None
         """Set where callers may have to log in to the server themselves."""
-        self.active = 0
+        self.active: int = 0
         """Calls that are at work."""
         self._timeout = plan.call_timeout
         self._timeouts = plan.tool_timeouts

@@ -94,10 +94,10 @@ class ServedUpstream:
         self.plan = plan
         self.control = control
         self.credentials = credentials
-        self.name = plan.name
+        self.name: str = plan.name
         self.safe = safe
         """The name in paths, prefixes and rules."""
-        self.server = server
+        self.server: Server = server
         self.upstream = upstream
         self.engine = engine
 
@@ -126,7 +126,7 @@ class Gateway:
     ) -> None:
         self._machine = machine or Machine.here()
         self._environment: Environment = read_environment(self._machine.variables)
-        self.settings = read_settings(config, self._machine)
+        self.settings: GatewaySettings = read_settings(config, self._machine)
         self._store = store or self.settings.store
         if self._store not in (None, "memory://") and not self.settings.secret_keys:
             raise ConfigError(
@@ -136,17 +136,17 @@ class Gateway:
         self._host = host
         self._rate_limit = _rate_limit(self.settings)
         provider = read_provider(self.settings)
-        self.auth = None if provider is None else Authentication(provider)
+        self.auth: Authentication | None = None if provider is None else Authentication(provider)
         """Who may call; None if nobody is asked."""
         self._audit = _open_audit(self.settings)
         self._budget = ConnectionBudget(self.settings.max_connections, self.settings.max_connections_per_caller)
         self._fetcher = Fetcher(allow_private=True)  # of URLs that the configuration names
         self._desk = LoginDesk(self.settings.secret_keys, self._base_url, lambda: self.server.fleet)
-        self.metrics = _open_metrics(self.observe)
+        self.metrics: Metrics | None = _open_metrics(self.observe)
         self._telemetry = _open_telemetry(self.settings)
-        self.controls = self._read_controls(config)
+        self.controls: Controls = self._read_controls(config)
         _check_reach(host, self.settings)
-        self.server = Server("gateway", title="Gateway", secret_keys=self.settings.secret_keys or None)
+        self.server: Server = Server("gateway", title="Gateway", secret_keys=self.settings.secret_keys or None)
         self.server.shortages.append(self._name_those_down)
         self.served: dict[str, ServedUpstream] = {}
         """By the name of the configuration."""
@@ -158,7 +158,7 @@ class Gateway:
         if self._telemetry is not None:
             self._telemetry.attach(self.server)
         options = self._endpoint_options("mcp", "/mcp")
-        self.http = HttpServer(self.server, host=host, port=port, tls=tls, **options)
+        self.http: HttpServer = HttpServer(self.server, host=host, port=port, tls=tls, **options)
         self._endpoints = self.http.open_endpoints()
         self._reloading = asyncio.Lock()
         self._retiring: set[asyncio.Task[None]] = set()

@@ -195,7 +195,7 @@ class LoginDesk:
     def __init__(self, keys: Sequence[str], base_url: Callable[[], str], fleet: Callable[[], Any]) -> None:
         self.base_url = base_url
         self._fleet = fleet
-        self.vault = _Vault(keys, lambda: None if fleet() is None else fleet().store)
+        self.vault: _Vault = _Vault(keys, lambda: None if fleet() is None else fleet().store)
         self._by_state: dict[str, _Attempt] = {}
         self._by_ticket: dict[str, _Attempt] = {}
         self._heard: Any = None
@@ -318,7 +318,7 @@ class ServerLogins:
         self._known: set[str] = set()
         """Callers who are logged in, as far as this process knows."""
         self._attempts: dict[str, _Attempt] = {}
-        self.server = self._build_server()
+        self.server: Server = self._build_server()
 
     def auth_for(self, call: IncomingCall) -> Grant:
         """The credentials of a caller, for its connection; they ask nobody."""

@@ -22,7 +22,7 @@ class LogFormatter(logging.Formatter):
     def __init__(self, kind: Literal["text", "json"]) -> None:
         super().__init__("%(levelname)s %(name)s: %(message)s")
         self._kind = kind
-        self.mask = Mask()
+        self.mask: Mask = Mask()
 
     def format(self, record: logging.LogRecord) -> str:
         if self._kind == "text":
