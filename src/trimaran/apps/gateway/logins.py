@@ -153,9 +153,9 @@ class _Attempt:
         self._desk = desk
         self.caller = caller
         self.server = server
-        self.ticket = f"{desk.process}.{secrets.token_urlsafe(24)}"
+        self.ticket: str = f"{desk.process}.{secrets.token_urlsafe(24)}"
         self.issuer_url = ""
-        self.asked = asyncio.Event()
+        self.asked: asyncio.Event = asyncio.Event()
         self.returned: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.task: asyncio.Task[None] | None = None
 
@@ -168,7 +168,7 @@ class _Attempt:
         return f"{self._desk.base_url()}/oauth/callback"
 
     async def browse(self, url: str, state: str) -> str:
-        self.issuer_url = url
+        self.issuer_url: str = url
         self._desk.expect(state, self)
         self.asked.set()
         try:
