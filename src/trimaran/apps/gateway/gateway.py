@@ -350,7 +350,7 @@ class Gateway:
         control = ServerControl(plan, safe, self.controls)
         logins = None
         if self.auth is not None and entry.oauth in ("auto", "manual") and entry.transport != "stdio":
-            logins = ServerLogins(plan, self._desk)
+            logins = ServerLogins(plan, self._desk, lambda: self.settings.shared_logins)
         connect: dict[str, Any] = {} if plan.startup_limit is None else {"connect_timeout": plan.startup_limit}
         server, upstream = open_proxy(
             plan.target,

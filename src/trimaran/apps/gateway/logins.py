@@ -6,8 +6,8 @@
 A server turns out to need this when it refuses a connection without credentials. Its catalog is then listed with the login
 of whoever logged in last. The tools `login` and `logout` of such a server do what their names say.
 
-Logins are sealed with the gateway's keys, one record for each caller, in the store or in memory. A refresh token serves
-every server of its issuer, so one login is enough for all of them: the issuer decides, when it is shown.
+Logins are sealed with the gateway's keys, one record for each caller, in the store or in memory. Servers that the operator
+lists as `shared_logins` share the refresh token of their issuer, so one login is enough for all of them.
 """
 
 from __future__ import annotations
@@ -110,17 +110,21 @@ class _Vault:
 class _CallerTokens:
     """The logins of one caller, as a grant uses them for one server."""
 
-    def __init__(self, vault: _Vault, owner: str, url: str) -> None:
+    def __init__(self, vault: _Vault, owner: str, url: str, shared: Callable[[], Sequence[str]]) -> None:
         self._vault = vault
         self._owner = owner
         self._url = url
+        self._shared = shared
 
     async def load(self, key: str) -> bytes | None:
         records = await self._vault.read(self._owner)
         if key in records:
             return records[key]
-        for record in records.values():
-            other = Credentials.from_bytes(record)
+        shared = self._shared()
+        if _server_of(key) not in shared:
+            return None
+        for name, record in records.items():
+            other = Credentials.from_bytes(record) if _server_of(name) in shared else None
             if other is not None and other.refresh_token is not None:
                 # Only the issuer that gave the refresh token is shown it: the grant compares.
                 return msgspec.structs.replace(
@@ -135,7 +139,9 @@ class _CallerTokens:
             before = Credentials.from_bytes(records.get(key, b"")) or fresh
             records[key] = record
             if fresh is not None and before is not None and fresh.refresh_token is not None:
-                for name, other in ((name, Credentials.from_bytes(text)) for name, text in records.items()):
+                shared = self._shared() if _server_of(key) in self._shared() else ()
+                alike = {name: text for name, text in records.items() if _server_of(name) in shared}
+                for name, other in ((name, Credentials.from_bytes(text)) for name, text in alike.items()):
                     # An issuer that rotates refresh tokens has ended the one that all its servers shared.
                     if other is not None and other.issuer == fresh.issuer and name != key:
                         records[name] = msgspec.structs.replace(other, refresh_token=fresh.refresh_token).to_bytes()
@@ -143,6 +149,11 @@ class _CallerTokens:
 
     def lock(self, key: str) -> AbstractAsyncContextManager[None]:
         return self._vault.lock(self._owner)  # pyright: ignore[reportReturnType]  (a lock yields None)
+
+
+def _server_of(key: str) -> str:
+    """The name of the server whose record has this key (see `token_key`)."""
+    return key.rpartition(":")[0]
 
 
 @final
@@ -154,7 +165,7 @@ class _Attempt:
         self.caller = caller
         self.server = server
         self.ticket: str = f"{desk.process}.{secrets.token_urlsafe(24)}"
-        self.issuer_url = ""
+        self.issuer_url: str = ""
         self.asked: asyncio.Event = asyncio.Event()
         self.returned: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.task: asyncio.Task[None] | None = None
@@ -168,7 +179,7 @@ class _Attempt:
         return f"{self._desk.base_url()}/oauth/callback"
 
     async def browse(self, url: str, state: str) -> str:
-        self.issuer_url: str = url
+        self.issuer_url = url
         self._desk.expect(state, self)
         self.asked.set()
         try:
@@ -312,8 +323,10 @@ class ServerLogins:
     upstream: Upstream
     """The connections; set before the first call."""
 
-    def __init__(self, plan: ConnectPlan, desk: LoginDesk) -> None:
+    def __init__(self, plan: ConnectPlan, desk: LoginDesk, shared: Callable[[], Sequence[str]]) -> None:
         self._plan = plan
+        self._shared = shared
+        """The names of the servers that share logins."""
         self._desk = desk
         self._known: set[str] = set()
         """Callers who are logged in, as far as this process knows."""
@@ -331,7 +344,7 @@ class ServerLogins:
             entry.oauth_config if entry is not None else None,
             name=self._plan.name,
             login=login,
-            store=_CallerTokens(self._desk.vault, owner, url),
+            store=_CallerTokens(self._desk.vault, owner, url, self._shared),
             allow_private=True,  # the URL is of the configuration
         )
 

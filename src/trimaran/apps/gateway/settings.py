@@ -119,6 +119,9 @@ class GatewaySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Connections of single callers, to all servers together. Each may be a child process."""
     max_connections_per_caller: int = 20
     """One caller's share of them."""
+    shared_logins: tuple[str, ...] = ()
+    """The servers that share the logins of their issuers: a caller logs in once for all of them. A server says by itself who
+    its issuer is, so one that lies could otherwise have a token made with the login of another."""
     telemetry: bool = False
     """Spans by OpenTelemetry; needs the extra `otel`."""
 

@@ -186,9 +186,21 @@ async def test_each_caller_logs_in_once_and_calls_in_its_own_name(era: Any) -> N
         assert len(ann.pages) == 1
 
 
-async def test_one_login_serves_every_server_of_its_issuer() -> None:
+async def test_a_server_gets_no_token_by_the_login_of_another() -> None:
+    """It names its issuer by itself, and may lie."""
     async with issuer_at_work() as issuer, protected(issuer) as first, protected(issuer) as second:
         text = KEYS + remote("notes", first) + remote("mails", second)
+        person = Person()
+        async with gateway_of(text) as gateway, client_of(gateway, "ann-key-123", person) as client:
+            await client.call_tool("notes_login")
+            await client.call_tool("mails_login")
+        assert issuer.logins == 2
+
+
+async def test_one_login_serves_every_server_that_shares_it() -> None:
+    async with issuer_at_work() as issuer, protected(issuer) as first, protected(issuer) as second:
+        shared = '[gateway]\nshared_logins = ["notes", "mails"]\n'
+        text = shared + KEYS + remote("notes", first) + remote("mails", second)
         person = Person()
         async with gateway_of(text) as gateway, client_of(gateway, "ann-key-123", person) as client:
             await client.call_tool("notes_login")
