@@ -101,8 +101,8 @@ fuzz: ## Look for bytes that break a reader, guided by coverage (ONLY=sse,toml S
 	@.venv-fuzz/bin/python -m tests.fuzz --only "$(ONLY)" --seconds "$(or $(SECONDS),60)" $(if $(KEEP),--keep)
 
 .PHONY: world
-world: $(PYTHON_READY) $(NODE_READY) $(PEERS_READY) ## Run real agents, frameworks, bridges and servers (ONLY=codex,servers JOBS=2)
-	@$(BIN)/python -m tests.world --only "$(ONLY)" --jobs "$(or $(JOBS),1)"
+world: $(PYTHON_READY) $(NODE_READY) $(PEERS_READY) ## Run real agents, frameworks, bridges and servers (ONLY=codex,servers JOBS=2 THROUGH=legacy for our proxy between)
+	@$(BIN)/python -m tests.world --only "$(ONLY)" --jobs "$(or $(JOBS),1)" --through "$(THROUGH)"
 
 .PHONY: world-files
 world-files: $(PYTHON_READY) $(NODE_READY) ## Have real agents read the files that we write, and read theirs (ONLY=codex)

@@ -1,6 +1,6 @@
 """`make world`: run the programs people already have against Trimaran, and write docs/compatibility.md.
 
-    python -m tests.world [--only NAME,KIND,...] [--jobs N] [--list]
+    python -m tests.world [--only NAME,KIND,...] [--jobs N] [--through modern|legacy]
 
 Names are those of programs.toml and servers.toml; kinds are agents, frameworks, bridges, servers. One broken program
 never stops the run. The exit code is 1 if something that should work does not, or if a name is unknown.
@@ -31,7 +31,8 @@ from .servers import compare
 class World:
     """One run of `make world`."""
 
-    def __init__(self, jobs: int) -> None:
+    def __init__(self, jobs: int, through: str = "") -> None:
+        self._through = through
         self.known = read_known()
         self.matched: set[Known] = set()
         self.done: list[Row] = []
@@ -62,7 +63,8 @@ class World:
                 traceback.print_exc()
                 row = _row(program, runs={"run": Run(False, [scrub(f"{type(error).__name__}: {error}")])})
             self.done.append(row)
-            save(row)
+            if not self._through:
+                save(row)
             self.say(f"({len(self.done)}/{self.total}) {summary(row)} [{time.monotonic() - began:.0f} s]")
 
     async def _run_program(self, program: Program) -> Row:
@@ -76,7 +78,10 @@ class World:
             return _row(program, runs=runs)
         run_client = run_agent if program.kind == "agent" else run_framework
         for transport in program.transports:
-            async with open_sandbox() as sandbox, open_target(sandbox, transport, program.without) as target:
+            async with (
+                open_sandbox() as sandbox,
+                open_target(sandbox, transport, program.without, through=self._through) as target,
+            ):
                 faults = await run_client(program.packages, sandbox, target, calls)
             runs[transport] = self._judge(program, faults, program.because)
         return _row(program, runs=runs)
@@ -152,12 +157,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make world", description=__doc__)
     parser.add_argument("--only", default="", help="names or kinds, with commas between them")
     parser.add_argument("--jobs", type=int, default=1, help="programs at the same time; times are truest with 1")
+    parser.add_argument(
+        "--through",
+        default="",
+        choices=["", "modern", "legacy"],
+        help="put our proxy between, which speaks this era to the server",
+    )
     options = parser.parse_args()
     programs, (servers, surroundings) = read_programs(), read_servers()
     names = [name for name in options.only.split(",") if name]
     if names:
         programs, servers = choose(names, programs, servers)
-    world = World(options.jobs)
+    world = World(options.jobs, options.through)
     try:
         asyncio.run(_until_told_to_stop(world.run(programs, servers, surroundings)))
     except asyncio.CancelledError:

@@ -147,17 +147,23 @@ async def open_sandbox() -> AsyncIterator[Sandbox]:
 
 
 @contextlib.asynccontextmanager
-async def open_target(sandbox: Sandbox, transport: str, without: Sequence[str] = ()) -> AsyncIterator[Target]:
+async def open_target(
+    sandbox: Sandbox, transport: str, without: Sequence[str] = (), *, through: str = ""
+) -> AsyncIterator[Target]:
     """Our server for a program: on stdio the program starts it; on HTTP it already listens.
 
-    `without`: tools that it leaves out.
+    `without`: tools that it leaves out. `through`: an era; then `trimaran serve` stands between, and speaks it to the server.
     """
     command = [*SERVER_COMMAND, *(("--without", *without) if without else ())]
+    proxy = [sys.executable, "-P", "-m", "trimaran.apps.cli", "serve", "--era", through]
     if transport == "stdio":
-        yield Target("stdio", command=tuple(command))
+        yield Target("stdio", command=(*proxy, "--", *command) if through else tuple(command))
         return
     port = find_port()
-    async with sandbox.start([*command, "--http", str(port)], sandbox.environment()):
+    listening = [*command, "--http", str(port)]
+    if through:
+        listening = [*proxy, "--port", str(port), "--sse-path", "/sse", "--", *command]
+    async with sandbox.start(listening, sandbox.environment()):
         await wait_until_listening(port)
         yield Target(transport, url=f"http://127.0.0.1:{port}/{'sse' if transport == 'sse' else 'mcp'}")
 

@@ -156,7 +156,7 @@ def test_a_call_that_cannot_be_meant_is_told_with_what_would_do(host: Host, line
     [
         ("files:read_file my notes.txt", "as in path='my notes.txt'"),
         ("files:read_file notes.txt path=x", "'notes.txt' is one word too many"),
-        ("files:read_file path=a path=b", "'path' is given twice"),
+        ("files:read_file path=a path=b", "'path' occurs twice"),
         ("files:read_file path='a", "A quote is not closed, in 'path=a'"),
         ('files:read_file {"path": ', "what follows files:read_file is not JSON"),
         ("files:read_file path=x lines:=[1", "lines: is not JSON"),
