@@ -155,7 +155,7 @@ async def open_target(
     `without`: tools that it leaves out. `through`: an era; then `trimaran serve` stands between, and speaks it to the server.
     """
     command = [*SERVER_COMMAND, *(("--without", *without) if without else ())]
-    proxy = [sys.executable, "-P", "-m", "trimaran.apps.cli", "serve", "--era", through]
+    proxy = [sys.executable, "-P", "-m", "trimaran.apps.cli", "serve", "--per-caller", "--era", through]
     if transport == "stdio":
         yield Target("stdio", command=(*proxy, "--", *command) if through else tuple(command))
         return

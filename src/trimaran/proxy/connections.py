@@ -18,6 +18,9 @@ from trimaran.client.client import Client
 from trimaran.errors import ProtocolError
 from trimaran.protocol.inbound import IncomingCall
 from trimaran.server.access import identity
+from trimaran.types import Json
+
+from .forwarding import ASKABLE
 
 __all__ = ["CallerAuth", "ConnectionBudget", "Connections", "Isolation"]
 
@@ -97,7 +100,7 @@ class Connections:
 
     def __init__(
         self,
-        make: Callable[[CallerAuth | None], Client],
+        make: Callable[[CallerAuth | None, dict[str, Json] | None], Client],
         *,
         most: int = MOST,
         idle: float = IDLE,
@@ -151,7 +154,7 @@ class Connections:
             self._budget.add(self)
             self._budget.take(owner)
         auth = None if self._auth is None else self._auth(call)
-        own = self._own[caller] = _Own(self._make(auth), owner, auth)
+        own = self._own[caller] = _Own(self._make(auth, _capabilities_of(call)), owner, auth)
         if (use := getattr(auth, "use", None)) is not None:
             use(call)
         own.opening = asyncio.ensure_future(own.client.open())
@@ -219,3 +222,10 @@ class Connections:
             await asyncio.wait(set(self._closing))
         if self._budget is not None:
             self._budget.remove(self)
+
+
+def _capabilities_of(call: IncomingCall) -> dict[str, Json] | None:
+    """What the caller can be asked, for the handshake with its target; None if that may differ from call to call."""
+    if call.session is None:
+        return None
+    return {name: call.peer.capabilities[name] for name in ASKABLE if name in call.peer.capabilities}

@@ -55,17 +55,18 @@ from trimaran.server.input_rounds import ModernVoice
 from trimaran.server.running_calls import resume
 from trimaran.types import CallToolResult, Json
 
-__all__ = ["LiveRelay", "PassingRelay", "answer_live", "describe_failure", "forward", "read_result"]
+__all__ = ["ASKABLE", "LiveRelay", "PassingRelay", "answer_live", "describe_failure", "forward", "read_result"]
 
 _STATE: Final = "state"
 _RESERVED: Final = (KEY_PROTOCOL_VERSION, KEY_CLIENT_INFO, KEY_CLIENT_CAPABILITIES, KEY_LOG_LEVEL, "progressToken")
-# What a caller of an older revision can be asked on a modern target's behalf.
-_ASKABLE: Final = ("elicitation", "sampling", "roots")
+ASKABLE: Final = ("elicitation", "sampling", "roots")
+"""The capabilities of a caller that a target may use."""
 _NEEDS: Final = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
 
 _MISSING: Final = frozenset({CODE_RESOURCE_NOT_FOUND, CODE_INVALID_PARAMS})
 
 _encode = msgspec.json.encode
+_PIPE: Final = "the only client of a pipe, or of this process"
 _sending: Final[set[asyncio.Task[None]]] = set()  # the loop itself keeps only weak references to tasks
 
 
@@ -98,10 +99,12 @@ class Relayed:
 
     @property
     def caller(self) -> object:
-        """Who may be asked. Anonymous callers of 2026-07-28 cannot be told apart: each call is one of its own."""
+        """Who may be asked. Over HTTP anonymous callers of 2026-07-28 cannot be told apart: each call counts as a caller."""
         call = self.call
         if call.session is not None:
             return call.session
+        if call.headers is None and call.principal is None:
+            return _PIPE
         return call if call.principal is None else identity(call.principal)
 
     def write_meta(self, id: int, *, is_modern: bool) -> Raw | dict[str, Json] | None:
@@ -121,9 +124,7 @@ class Relayed:
         meta: dict[str, Any] = {key: value for key, value in call.meta.items() if key not in _RESERVED}
         meta[KEY_PROTOCOL_VERSION] = MODERN
         # Extensions are ours to speak with the caller: a task of the target's would be unknown here.
-        meta[KEY_CLIENT_CAPABILITIES] = {
-            name: peer.capabilities[name] for name in _ASKABLE if name in peer.capabilities
-        }
+        meta[KEY_CLIENT_CAPABILITIES] = {name: peer.capabilities[name] for name in ASKABLE if name in peer.capabilities}
         if peer.info is not None:
             meta[KEY_CLIENT_INFO] = msgspec.to_builtins(peer.info)
         level = call.log_level if call.session is None else call.session.log_level

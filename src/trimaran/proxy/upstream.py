@@ -39,7 +39,7 @@ from trimaran.server.access import identity
 from trimaran.server.context import Context
 from trimaran.server.handlers import logger
 from trimaran.server.input_rounds import ModernVoice
-from trimaran.types import CompleteResult, Completion, GetPromptResult, ReadResourceResult
+from trimaran.types import CompleteResult, Completion, GetPromptResult, Json, ReadResourceResult
 
 from .catalog import completion_entries, prompt_entries, resource_entries, template_entries, tool_entries
 from .connections import CallerAuth, ConnectionBudget, Connections, Isolation
@@ -126,8 +126,10 @@ class Upstream:
         self._loop: asyncio.AbstractEventLoop | None = None
         server.changes.on_watch = self._follow
 
-    def _connect_for(self, auth: CallerAuth | None) -> Client:
+    def _connect_for(self, auth: CallerAuth | None, capabilities: dict[str, Json] | None) -> Client:
         options: dict[str, Any] = self._options if auth is None else {**self._options, "auth": auth}
+        if capabilities is not None:
+            options = {**options, "capabilities": capabilities}
         return connect(self._target, **options)
 
     # --- its life

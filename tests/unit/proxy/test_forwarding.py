@@ -11,6 +11,7 @@ from tests.support.until import soon, until
 
 from trimaran import Client, Server, connect
 from trimaran.errors import CallError, MissingCapability, ProtocolError
+from trimaran.serve import HttpServer
 
 from .harbour import PAIRS, Era, Harbour, through
 
@@ -205,10 +206,23 @@ async def test_middleware_of_the_proxy_sees_a_result_as_a_struct(harbour: Harbou
     assert "3" in texts[0]
 
 
+async def test_a_caller_with_several_calls_at_work_is_asked_all_the_same(harbour: Harbour, near: Era, far: Era) -> None:
+    """On a pipe nothing says which call a question belongs to, but all of them are the same caller's."""
+    async with through(harbour, near, far, on_elicit=lambda ask: {"name": "me"}) as client:
+        held = asyncio.ensure_future(client.call_tool("hold"))
+        await soon(harbour.started.wait())
+        assert (await soon(client.call_tool("greet"))).data == "hello me"
+        held.cancel()
+
+
 async def test_a_question_does_not_reach_another_caller(harbour: Harbour, near: Era, far: Era) -> None:
     """On one shared connection two callers are at work; each is asked its own question, or nobody is."""
     front = Server.proxy(harbour.server, era=far)
-    async with connect(front, era=near, on_elicit=lambda ask: {"name": "one"}) as one, quiet(front, near) as two:
+    async with (
+        HttpServer(front, port=0) as http,
+        connect(http.url, era=near, on_elicit=lambda ask: {"name": "one"}) as one,
+        quiet(http.url, near) as two,
+    ):
         other = asyncio.ensure_future(two.call_tool("hold"))
         await soon(harbour.started.wait())
         try:

@@ -13,7 +13,7 @@ import pytest
 from tests.support.ports import find_port
 from tests.support.until import soon, until
 
-from trimaran import Server, connect
+from trimaran import Context, Server, connect
 from trimaran.errors import CallError, ConfigError, DeclarationError
 from trimaran.serve import HttpServer
 
@@ -96,6 +96,25 @@ async def test_with_isolation_each_session_has_a_child_of_its_own(child: list[st
         async with connect(http.url, era="legacy") as one, connect(http.url, era="legacy") as two:
             pids = [(await client.call_tool("pid")).data for client in (one, two, one)]
             assert pids[0] == pids[2] != pids[1]
+
+
+async def test_a_caller_with_a_connection_of_its_own_declares_its_own_capabilities() -> None:
+    """An older target decides by them, before it asks anything."""
+    target = Server("target", version="1")
+    target.add_tool(able)
+    async with HttpServer(target, port=0) as behind:
+        front = Server.proxy(behind.url, era="legacy", isolation="caller")
+        async with (
+            HttpServer(front, port=0) as http,
+            connect(http.url, era="legacy") as unable,
+            connect(http.url, era="legacy", on_elicit=lambda ask: None, roots=[]) as asked,
+        ):
+            assert (await unable.call_tool("able")).data == []
+            assert (await asked.call_tool("able")).data == ["elicitation", "roots"]
+
+
+async def able(ctx: Context) -> list[str]:
+    return sorted(ctx.client_capabilities)
 
 
 async def test_callers_beyond_the_bound_take_the_place_of_one_that_rests(child: list[str]) -> None:
