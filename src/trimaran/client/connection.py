@@ -57,7 +57,7 @@ from .options import MAX_TIMEOUT, ClientState, Options
 from .peer_session import PeerSession
 from .pending_call import PendingCall, read_progress
 from .reconnecting import ReconnectPolicy, pause_after
-from .relaying import QUESTIONS, Relay, find_relay, unclear_question
+from .relaying import QUESTIONS, CallOver, Relay, find_relay, unclear_question
 from .server_requests import LogEntry, ServerRequests, StateEvent
 
 __all__ = ["Connection", "Unset"]
@@ -580,9 +580,11 @@ class Connection:
     async def answer(self, method: str, params: Mapping[str, Any], request_id: RequestId | None) -> Any:
         """The result for a request of the server's."""
         if method in QUESTIONS:
-            relay = self.relay_of(request_id)
-            if relay is not None:
-                return await relay.answer(method, params)
+            while (relay := self.relay_of(request_id)) is not None:
+                with contextlib.suppress(CallOver):
+                    return await relay.answer(method, params)
+                if request_id is not None:
+                    break
             if self.is_relaying:
                 raise unclear_question(method)
         return await self.asks.answer(method, params)

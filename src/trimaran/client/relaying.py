@@ -4,7 +4,8 @@ What belongs to such a call goes to its `Relay` instead of the client's own hand
 relay also writes the `_meta` of its requests, so that a server of 2026-07-28 sees the real caller's capabilities.
 
 Over HTTP the stream says which call a message belongs to. On a pipe nothing does: a question goes to the only call under
-way, or to the newest one if a single caller has made them all. Otherwise nobody is asked, and the server is told why.
+way, or to the newest one if a single caller has made them all, then to the next if that one ends. Otherwise nobody is asked,
+and the server is told why.
 """
 
 from __future__ import annotations
@@ -23,12 +24,16 @@ from .pending_call import PendingCall, Progress
 if TYPE_CHECKING:
     from .client import Client
 
-__all__ = ["QUESTIONS", "Relay", "find_relay", "relay_request", "unclear_question"]
+__all__ = ["QUESTIONS", "CallOver", "Relay", "find_relay", "relay_request", "unclear_question"]
 
 _decode = msgspec.json.Decoder().decode
 
 QUESTIONS: Final = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
 """The requests of a server that are meant for the caller, not for the client itself."""
+
+
+class CallOver(Exception):
+    """The call that a question was put to is over, and the question unanswered: it may have been another call's."""
 
 
 class Relay(Protocol):
@@ -44,7 +49,10 @@ class Relay(Protocol):
         ...
 
     def can_answer(self, method: str) -> bool: ...
-    async def answer(self, method: str, params: Mapping[str, Any]) -> Any: ...
+    async def answer(self, method: str, params: Mapping[str, Any]) -> Any:
+        """Raises CallOver if the call ends first."""
+        ...
+
     def end(self) -> None:
         """The call is over, and nobody waits for answers any more."""
         ...

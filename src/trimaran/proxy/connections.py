@@ -1,7 +1,7 @@
 """The clients of one target: one that all callers share, or one for each caller.
 
-A caller is a session of an older revision, or an authenticated principal. Anonymous callers of 2026-07-28 cannot be told
-apart and share a client. A caller's client opens with its first call, and closes when nobody has used it for a while or
+A caller is a session of an older revision, or an authenticated principal. Over HTTP anonymous callers of 2026-07-28 cannot be
+told apart: each call of theirs has a client to itself while it lasts. A caller's client opens with its first call, and closes when nobody has used it for a while or
 when there are too many: then the one that was unused for longest goes first. While all are at work, further callers get an
 error that says so. A `ConnectionBudget` bounds the clients of several targets together, and those of one caller.
 """
@@ -9,6 +9,7 @@ error that says so. A `ConnectionBudget` bounds the clients of several targets t
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter
 from collections.abc import Callable
 from time import monotonic
@@ -120,10 +121,26 @@ class Connections:
         return len(self._own)
 
     def caller_of(self, call: IncomingCall) -> Any:
-        """Whose client serves this call; None for the shared one."""
+        """Whose client serves this call; None for the shared one, where there is only one caller."""
         if call.session is not None:
             return call.session.id
-        return None if call.principal is None else identity(call.principal)
+        if call.principal is not None:
+            return identity(call.principal)
+        if call.headers is None:
+            return None
+        slots = (("anonymous", number) for number in itertools.count())
+        return next(slot for slot in slots if (own := self._own.get(slot)) is None or not own.users)
+
+    def hold(self, caller: Any) -> Callable[[], None]:
+        """Keep a client that was taken, beyond its `release`; returns the function that lets go of it."""
+        own = self._own[caller]
+        own.users += 1
+
+        def let_go() -> None:
+            if self._own.get(caller) is own:
+                self.release(caller)
+
+        return let_go
 
     async def take(self, caller: Any, call: IncomingCall) -> Client:
         """The client of a caller, open. Give it back with `release`."""

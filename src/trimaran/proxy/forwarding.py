@@ -24,7 +24,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from trimaran.client.client import Client
 from trimaran.client.pending_call import Progress
-from trimaran.client.relaying import QUESTIONS, relay_request
+from trimaran.client.relaying import QUESTIONS, CallOver, relay_request
 from trimaran.errors import (
     CODE_INTERNAL,
     CODE_INVALID_PARAMS,
@@ -96,6 +96,7 @@ class Relayed:
     def __init__(self, call: IncomingCall) -> None:
         self.call = call
         self._answering: set[asyncio.Task[Any]] | None = None
+        self._is_over = False
 
     @property
     def caller(self) -> object:
@@ -136,22 +137,28 @@ class Relayed:
 
     async def answer(self, method: str, params: Mapping[str, Any]) -> Any:
         """Put a question of the target's to the caller, for as long as the call lasts."""
-        task = asyncio.current_task()
-        assert task is not None
-        if self._answering is None:
-            self._answering = set()
-        self._answering.add(task)
+        if self._is_over:
+            raise CallOver
+        asking = asyncio.ensure_future(self.ask(method, params))
+        self._answering = {*(self._answering or ()), asking}
         try:
-            return await self.ask(method, params)
+            return await asking
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._is_over and not (task is not None and task.cancelling()):
+                raise CallOver from None
+            raise
         finally:
-            self._answering.discard(task)
+            asking.cancel()
+            self._answering.discard(asking)
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> Any:
         raise ProtocolError.method_not_found(method)
 
     def end(self) -> None:
-        for task in tuple(self._answering or ()):
-            task.cancel()
+        self._is_over = True
+        for asking in tuple(self._answering or ()):
+            asking.cancel()
 
     def progress(self, report: Progress) -> None:
         report_progress(self.call, report)

@@ -92,9 +92,10 @@ class ParkedCall(Relayed):
     def caller(self) -> object:
         return self._owner
 
-    def begin(self, request: Coroutine[Any, Any, Raw]) -> None:
+    def begin(self, request: Coroutine[Any, Any, Raw]) -> asyncio.Task[Raw]:
         self.task = asyncio.ensure_future(request)
         self.task.add_done_callback(self._ended)
+        return self.task
 
     def _ended(self, task: asyncio.Task[Raw]) -> None:
         self._changed.set()

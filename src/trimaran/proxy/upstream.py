@@ -316,19 +316,30 @@ class Upstream:
                 {"upstream": self.name, "kind": "anonymous"},
                 status=200,
             )
-        if self._own is None or caller is None:
-            assert client is not None
+        rounds = call.exchange.rounds
+        is_parked = rounds is not None and _STEP in rounds.steps
+        if client is not None and (self._own is None or caller is None or is_parked):
             return await self._forward_to(client, ctx, method, params, name)
+        own = self._own
+        assert own is not None
         try:
-            client = await self._own.take(caller, call)
+            client = await own.take(caller, call)
         except TransportError as error:
             raise describe_failure(error, self.name) from error
         try:
-            return await self._forward_to(client, ctx, method, params, name)
+            return await self._forward_to(client, ctx, method, params, name, lambda: own.hold(caller))
         finally:
-            self._own.release(caller)
+            own.release(caller)
 
-    async def _forward_to(self, client: Client, ctx: Context, method: str, params: dict[str, Any], name: str) -> Any:
+    async def _forward_to(
+        self,
+        client: Client,
+        ctx: Context,
+        method: str,
+        params: dict[str, Any],
+        name: str,
+        hold: Callable[[], Callable[[], None]] | None = None,
+    ) -> Any:
         call = ctx.call
         self._raise_log_level(client, call)
         voice = call.exchange.voice
@@ -336,7 +347,7 @@ class Upstream:
         if isinstance(fleet, Fleet):
             self._parked.join(fleet)
         if client.era == "legacy" and isinstance(voice, ModernVoice) and method != "completion/complete":
-            result = await self._in_rounds(client, call, voice, params, name)
+            result = await self._in_rounds(client, call, voice, params, name, hold)
         else:
             result = await forward(client, call, params, name, self.name)
         if method == "tools/call" or result is None:
@@ -344,9 +355,15 @@ class Upstream:
         return _read(result, method, self.name)
 
     async def _in_rounds(
-        self, client: Client, call: IncomingCall, voice: ModernVoice, params: dict[str, Any], name: str
+        self,
+        client: Client,
+        call: IncomingCall,
+        voice: ModernVoice,
+        params: dict[str, Any],
+        name: str,
+        hold: Callable[[], Callable[[], None]] | None,
     ) -> Any:
-        """A caller of 2026-07-28, and a target that asks while it waits."""
+        """A caller of 2026-07-28, and a target that asks while it waits. `hold` keeps the client for a parked call."""
         parked_calls, exchange = self._parked, call.exchange
         rounds = exchange.rounds
         id = None if rounds is None else rounds.steps.get(_STEP)
@@ -360,7 +377,10 @@ class Upstream:
                 raw, _ = await send(client, call, params, name, parked, self.name)
                 return raw
 
-            parked.begin(request())
+            task = parked.begin(request())
+            if hold is not None:
+                let_go = hold()
+                task.add_done_callback(lambda _: let_go())
             end = await parked_calls.first_round(parked)
         return self._finish(end, id, call, voice, client)
 

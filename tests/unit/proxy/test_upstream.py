@@ -117,6 +117,65 @@ async def able(ctx: Context) -> list[str]:
     return sorted(ctx.client_capabilities)
 
 
+async def test_with_isolation_an_open_question_keeps_no_anonymous_caller_from_being_asked(tmp_path: Path) -> None:
+    """Over HTTP nobody knows whether two calls are one caller's; on a pipe no question says whose it is."""
+    script = tmp_path / "asking.py"
+    script.write_text(ASKING)
+    front = Server.proxy([sys.executable, str(script)], era="legacy", isolation="caller")
+    async with HttpServer(front, port=0) as http:
+        leaving = asyncio.Event()
+
+        async def leave(ask: Any) -> Any:
+            leaving.set()
+            await asyncio.Event().wait()
+
+        async with (
+            connect(http.url, era="modern", on_elicit=leave) as one,
+            connect(http.url, era="modern", on_elicit=lambda ask: {"value": True}) as two,
+        ):
+            waiting = asyncio.ensure_future(one.call_tool("ask"))
+            await soon(leaving.wait())
+            assert (await soon(two.call_tool("ask"))).data == "accept"
+            waiting.cancel()
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_question_on_a_pipe_goes_on_to_the_next_call_when_the_newest_one_ends(tmp_path: Path, era: Era) -> None:
+    """It was put to the newest call of the only caller, and was not that call's."""
+    script = tmp_path / "asking.py"
+    script.write_text(ASKING)
+    front = Server.proxy([sys.executable, str(script)], era="legacy")
+    async with connect(front, era=era, on_elicit=lambda ask: {"value": True}) as client:
+        asking = asyncio.ensure_future(client.call_tool("ask_later"))
+        newest = asyncio.ensure_future(client.call_tool("ask_and_end"))
+        assert (await soon(newest)).data == "ended"
+        assert (await soon(asking)).data == "accept"
+
+
+ASKING = """
+import asyncio
+from trimaran import Context, Server
+server = Server("asking", version="1")
+ready, asked = asyncio.Event(), asyncio.Event()
+@server.tool
+async def ask_later(ctx: Context) -> str:
+    await ready.wait()
+    answer = asyncio.ensure_future(ctx.elicit("Well?", bool))
+    await asyncio.sleep(0)
+    asked.set()
+    return (await answer).action
+@server.tool
+async def ask_and_end(ctx: Context) -> str:
+    ready.set()
+    await asked.wait()
+    return "ended"
+@server.tool
+async def ask(ctx: Context) -> str:
+    return (await ctx.elicit("Well?", bool)).action
+server.run()
+"""
+
+
 async def test_callers_beyond_the_bound_take_the_place_of_one_that_rests(child: list[str]) -> None:
     front = Server.proxy(child, isolation="caller", max_connections=1)
     async with HttpServer(front, port=0) as http:
