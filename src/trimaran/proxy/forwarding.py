@@ -3,7 +3,7 @@
 Both sides may speak different eras. What differs is how a question in the middle of a call reaches the caller:
 
     caller    target    a question of the target
-    older     any       is a request to the caller; the call waits (`_Live`)
+    older     any       is a request to the caller; the call waits (`LiveRelay`)
     modern    modern    ends the round. The target's `requestState` is sealed into ours, so it serves this caller alone
     modern    older     ends the round too; the target's call stays open here (`parked_calls.py`)
 
@@ -53,7 +53,7 @@ from trimaran.server.access import identity
 from trimaran.server.exchange import SENT, Exchange
 from trimaran.server.input_rounds import ModernVoice
 from trimaran.server.running_calls import resume
-from trimaran.types import CallToolResult, Json
+from trimaran.types import CallToolResult, Json, as_object
 
 __all__ = ["ASKABLE", "LiveRelay", "PassingRelay", "answer_live", "describe_failure", "forward", "read_result"]
 
@@ -62,8 +62,6 @@ _RESERVED: Final = (KEY_PROTOCOL_VERSION, KEY_CLIENT_INFO, KEY_CLIENT_CAPABILITI
 ASKABLE: Final = ("elicitation", "sampling", "roots")
 """The capabilities of a caller that a target may use."""
 _NEEDS: Final = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
-
-_MISSING: Final = frozenset({CODE_RESOURCE_NOT_FOUND, CODE_INVALID_PARAMS})
 
 _encode = msgspec.json.encode
 _PIPE: Final = "the only client of a pipe, or of this process"
@@ -282,20 +280,28 @@ async def send(
     try:
         return await relay_request(client, call.method, params, name, relay)
     except CallError as error:
-        if call.method == "resources/read" and error.code in _MISSING:
-            raise ResourceMissing(name) from error
+        if call.method == "resources/read" and _is_missing(error):
+            missing = ResourceMissing(name)  # each era has its own code for it
+            missing.message, missing.data = error.message, error.data
+            raise missing from error
         raise describe_failure(error, target) from error
     except Error as error:
         raise describe_failure(error, target) from error
 
 
+def _is_missing(error: CallError) -> bool:
+    """True if the target says that there is no such resource. A modern one names its URI; other bad params pass as they are."""
+    if error.code == CODE_RESOURCE_NOT_FOUND:
+        return True
+    return error.code == CODE_INVALID_PARAMS and "uri" in (as_object(error.data) or {})
+
+
 def read_result(raw: Raw, call: IncomingCall, client: Client) -> Any:
     """The target's result, for this caller: as it is where both write it alike."""
-    far, near = client.version, call.peer.version
-    is_alike = far == near or (far != MODERN and near != MODERN and far <= near)
     if call.method != "tools/call":
         return raw
-    if is_alike:
+    far, near = client.version, call.peer.version
+    if far == near or (far != MODERN and near != MODERN and far <= near):
         return raw
     try:
         result = _decode_tool(raw)

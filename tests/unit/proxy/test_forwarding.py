@@ -119,6 +119,19 @@ async def test_errors_keep_their_code_and_their_data(harbour: Harbour, near: Era
         assert (refused.value.code, refused.value.message, refused.value.data) == (-32050, "no berth", {"berths": 0})
 
 
+async def test_a_resource_that_refuses_its_params_says_why_in_its_own_words(
+    harbour: Harbour, near: Era, far: Era
+) -> None:
+    @harbour.server.resource("depth:///{fathoms}")
+    async def depth(fathoms: int) -> str:
+        raise ProtocolError.invalid_params("too deep", {"most": 40})
+
+    async with through(harbour, near, far) as client:
+        with pytest.raises(CallError) as refused:
+            await client.read_resource("depth:///99")
+        assert (refused.value.code, refused.value.message, refused.value.data) == (-32602, "too deep", {"most": 40})
+
+
 async def test_arguments_are_validated_where_the_tool_lives(harbour: Harbour, near: Era, far: Era) -> None:
     async with through(harbour, near, far) as client:
         result = await client.call_tool("add", {"a": "x", "b": 2})
