@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, final
+from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec import Raw
@@ -37,7 +38,7 @@ from trimaran.protocol.inbound import IncomingCall
 from trimaran.protocol.meta import LOG_LEVELS, PREFIX
 from trimaran.server.access import identity
 from trimaran.server.context import Context
-from trimaran.server.handlers import logger
+from trimaran.server.handlers import call_any, logger
 from trimaran.server.input_rounds import ModernVoice
 from trimaran.types import CompleteResult, Completion, GetPromptResult, Json, ReadResourceResult
 
@@ -104,7 +105,8 @@ class Upstream:
         self._wake = asyncio.Event()
         self._control = control
         self._target = target
-        self._options: dict[str, Any] = {"capabilities": _CAPABILITIES, "on_state": self._hear_state, **options}
+        self._on_state: Callable[[StateEvent], object] | None = options.get("on_state")
+        self._options: dict[str, Any] = {"capabilities": _CAPABILITIES, **options, "on_state": self._hear_state}
         self._start_timeout = start_timeout
         self.name: str = name or "the upstream server"
         """What callers are told it is called."""
@@ -120,7 +122,8 @@ class Upstream:
         self._failure: Error | None = None
         self._outage = Outage(logger, "the target of the proxy answers again")
         self._parked = ParkedCalls(ttl=server.limits.input_ttl)
-        self._level: Any = "info"
+        self._levels: WeakKeyDictionary[Client, Any] = WeakKeyDictionary()
+        """The log level that each client asks its session for."""
         self._watching: dict[str, Subscription] = {}
         self._following: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -182,6 +185,7 @@ class Upstream:
                 raise
             self._client = None
             await client.close()
+            self._watching.clear()  # the next client watches nothing yet
             await self._pause(_PAUSES[min(attempt, len(_PAUSES) - 1)])
             attempt += 1
 
@@ -225,9 +229,11 @@ class Upstream:
                 await self._describe(client)
                 await self._is_new.wait()
 
-    def _hear_state(self, event: StateEvent) -> None:
+    async def _hear_state(self, event: StateEvent) -> None:
         if event.state == "ready" and event.previous == "reconnecting":
             self._is_new.set()
+        if self._on_state is not None:
+            await call_any(self._on_state, event)
 
     async def _describe(self, client: Client) -> None:
         """Take over everything that the target says of itself."""
@@ -396,9 +402,9 @@ class Upstream:
         if client.era != "legacy" or "logging" not in client.server_capabilities:
             return
         level: Any = call.log_level if call.session is None else call.session.log_level
-        if level is None or LOG_LEVELS.index(level) >= LOG_LEVELS.index(self._level):
+        if level is None or LOG_LEVELS.index(level) >= LOG_LEVELS.index(self._levels.get(client, "info")):
             return
-        self._level = level
+        self._levels[client] = level
         asyncio.ensure_future(_quietly(client.set_log_level(level)))  # noqa: RUF006 - short, and its outcome matters to nobody
 
     async def read_undeclared(self, uri: str, ctx: Context) -> Any:
