@@ -35,8 +35,8 @@ def run(plan: Plan) -> Section:
     for era in ERAS:
         direct, rival = series[f"{era} direct"], series[f"{era} fastmcp-proxy"]
         section.rows += [
-            compare(f"through the proxy, {era}", direct, series[f"{era} proxy"], unit="req/s", at_least=0.25),
-            compare(f"through the gateway, {era}", direct, series[f"{era} gateway"], unit="req/s", at_least=0.15),
+            compare(f"through the proxy, {era}", direct, series[f"{era} proxy"], unit="req/s", at_least=0.45),
+            compare(f"through the gateway, {era}", direct, series[f"{era} gateway"], unit="req/s", at_least=0.45),
             compare(f"through the proxy, {era}", rival, series[f"{era} proxy"], unit="req/s", at_least=10),
             compare(f"through FastMCP's proxy, {era}", direct, rival, unit="req/s"),
             compare(
