@@ -79,6 +79,12 @@ async def test_a_real_server_serves_callers_of_both_eras(place: Place, url: str,
         assert place.server.answer in answer
 
 
+def test_a_port_behind_the_dashes_is_said_to_be_the_commands() -> None:
+    command = [sys.executable, "-P", "-m", "trimaran.apps.cli", "serve", "--", sys.executable, "-c", "", "--port", "9"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+    assert "to listen on it, write it before --" in done.stderr
+
+
 def test_nothing_is_left_when_the_proxy_is_killed(tmp_path: Path) -> None:
     script = "import os, time; open(os.environ['PID_FILE'], 'w').write(str(os.getpid())); time.sleep(600)"
     file = tmp_path / "pid"

@@ -151,6 +151,10 @@ def command(
             raise click.UsageError("--reload watches the Python files of a server, and this is none")
         flags = [*(["--no-legacy"] if no_legacy else []), *(["--debug"] if debug else []), "--log-level", log_level]
         return _serve_reloading(where, transport, [f"--{transport}", *_arguments(http_options), *flags])
+    if transport == "stdio" and isinstance(where, ProxySource) and "--port" in where.target.command:
+        click.echo(
+            "trimaran: --port stands behind -- and goes to the command; to listen on it, write it before --", err=True
+        )
     if transport == "stdio":
         _serve_stdio(where, debug=debug, legacy=not no_legacy)
     else:
