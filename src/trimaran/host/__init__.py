@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from .names import UnknownName as UnknownName
     from .output_limits import OutputLimits as OutputLimits, OutputMissing as OutputMissing, OutputPage as OutputPage
     from .supervise import ServerStatus as ServerStatus, ServerUnavailable as ServerUnavailable
-    from .trust import Trust as Trust
-    from .untrusted import Untrusted as Untrusted
+    from .trust import Trust as Trust, Untrusted as Untrusted
 else:
     __all__, __getattr__, __dir__ = lazy_names(
         __name__,
@@ -57,7 +56,6 @@ else:
             "names": "UnknownName",
             "output_limits": "OutputLimits OutputMissing OutputPage",
             "supervise": "ServerStatus ServerUnavailable",
-            "trust": "Trust",
-            "untrusted": "Untrusted",
+            "trust": "Trust Untrusted",
         },
     )

@@ -6,7 +6,7 @@
 
 This is the facade. `config/` says which servers exist, `supervise.py` keeps each running, `names.py` names the tools,
 `permissions/` decides, `approvals.py` and `consent.py` ask a person, `output_limits.py` shortens results, `answers.py` answers
-a model's reply, `mentions.py` reads resources, `trust.py` knows the trusted files. They meet in one path for every call:
+a model's reply, `mentions.py` reads resources, `trust/` knows what is trusted. They meet in one path for every call:
 
     name -> server and tool -> decision -> question, if the rules say ask -> call -> limits -> result
 
@@ -62,8 +62,8 @@ from .permissions import (
 )
 from .supervise import ServerStatus, SupervisedServer
 from .tool_formats import FormattedTools, ToolFormats
-from .trust import UNTRUSTED, Trust
-from .untrusted import Untrusted, configured_names, trust_digest, untrusted_in
+from .trust.project import UNTRUSTED, Trust
+from .trust.untrusted import Untrusted, configured_names, trust_digest, untrusted_in
 
 if TYPE_CHECKING:
     from trimaran.connecting import Target

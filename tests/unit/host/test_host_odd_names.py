@@ -11,7 +11,7 @@ from tests.support.until import soon
 from trimaran import Context, Host, Server
 from trimaran.host import HostConfig, Machine, PermissionDenied, Question, Source, read_config
 from trimaran.host.permissions import Policy, Rule, Subject, check, read_config_rules
-from trimaran.host.untrusted import configured_names
+from trimaran.host.trust.untrusted import configured_names
 
 NAMES = [
     "GitHub",

@@ -24,7 +24,7 @@ from trimaran.host.config.model import ConfigUnusable, Problem, Source
 from trimaran.host.config.tomltext import write_table
 from trimaran.host.config.transfer import Exported, export_servers, import_servers, merge_servers, write_servers
 from trimaran.host.trust import Trust
-from trimaran.host.untrusted import trust_digest, untrusted_in
+from trimaran.host.trust.untrusted import trust_digest, untrusted_in
 
 from .groups import CommandGroup
 from .output import Screen, in_one_line

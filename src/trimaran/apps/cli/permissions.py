@@ -128,7 +128,7 @@ def _value(key: str, text: str) -> Any:
 def _act(name: str, config: HostConfig) -> Subject:
     """The subject that a name stands for."""
     from trimaran.host.permissions import RuleError, Subject, parse_pattern
-    from trimaran.host.untrusted import configured_names
+    from trimaran.host.trust.untrusted import configured_names
 
     safe = configured_names(config)
     known = {name: server for server, name in safe.items()}

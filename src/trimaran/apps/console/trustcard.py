@@ -20,7 +20,7 @@ from .cards import SETTLE, Card
 
 if TYPE_CHECKING:
     from trimaran.host import Host
-    from trimaran.host.untrusted import Untrusted
+    from trimaran.host.trust.untrusted import Untrusted
 
 __all__ = ["TrustCard"]
 

@@ -28,8 +28,8 @@ from trimaran.depth import decode_json
 from trimaran.errors import ConfigError
 from trimaran.files import read_file
 
-from .config.files import write_whole
-from .config.machine import Machine
+from ..config.files import write_whole
+from ..config.machine import Machine
 
 __all__ = ["UNTRUSTED", "Trust"]
 

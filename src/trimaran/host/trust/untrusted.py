@@ -20,13 +20,13 @@ from typing import Any, Final, Literal, cast, final
 
 from msgspec import Struct
 
-from .config.entry import read_rules
-from .config.mask import MASK, is_secret_key, mask_text, mask_url
-from .config.model import FailedEntry, HostConfig, RuleEntry, ServerEntry, Source
-from .names import safe_names
-from .permissions.from_config import read_config_rules
-from .permissions.rules import Rule
-from .terminal_text import visible
+from ..config.entry import read_rules
+from ..config.mask import MASK, is_secret_key, mask_text, mask_url
+from ..config.model import FailedEntry, HostConfig, RuleEntry, ServerEntry, Source
+from ..names import safe_names
+from ..permissions.from_config import read_config_rules
+from ..permissions.rules import Rule
+from ..terminal_text import visible
 
 __all__ = ["Untrusted", "configured_names", "trust_digest", "untrusted_in"]
 
