@@ -1,0 +1,131 @@
+// The host's side of an MCP App's conversation (ui/*, revision 2026-01-26), without the frame it happens in.
+// The app is not trusted: it may call tools of its own server that are open to apps, read its resources, and ask for the rest.
+import { asList, asObject, asText, isObject } from "../api/json";
+import type { Json, JsonObject, ToolEntry } from "../api/types";
+
+export interface BridgeEntry {
+  at: number;
+  direction: "app" | "host";
+  message: JsonObject;
+  refused?: string;
+}
+export interface BridgeActions {
+  post(message: JsonObject): void;
+  callTool(name: string, args: Json): Promise<Json>;
+  readResource(uri: string): Promise<Json>;
+  tools(): readonly ToolEntry[];
+  /** Ask the person. */
+  mayOpen(url: string): boolean;
+  told(kind: "message" | "context", params: JsonObject): void;
+  resized(height: number): void;
+  seen(entry: BridgeEntry): void;
+  context(): JsonObject;
+}
+
+const VERSION = "2026-01-26";
+const MAX_BYTES = 4 * 1024 * 1024; // an app posts small messages; the longest is text for the model
+const MAX_IN_FLIGHT = 64; // more open questions than this is a loop
+
+class Refusal extends Error {
+  constructor(readonly code: number, message: string) {
+    super(message);
+  }
+}
+
+export class AppBridge {
+  private state: "new" | "greeted" | "ready" = "new";
+  private waiting: JsonObject[] = [];
+  private inFlight = 0;
+
+  constructor(private readonly actions: BridgeActions) {}
+
+  /** A message that the frame posted. */
+  receive(data: unknown): void {
+    if (!isObject(data) || data["jsonrpc"] !== "2.0") return;
+    const message = data;
+    const size = JSON.stringify(message).length;
+    const id = message["id"];
+    const method = asText(message["method"]);
+    if (size > MAX_BYTES) return this.note(message, `over ${MAX_BYTES} bytes`);
+    if (method === undefined) return this.note(message);
+    const params = asObject(message["params"]);
+    if (typeof id !== "string" && typeof id !== "number") {
+      this.note(message);
+      return this.hear(method, params);
+    }
+    if (this.inFlight >= MAX_IN_FLIGHT) {
+      this.note(message, "too many requests at once");
+      return this.answer({ jsonrpc: "2.0", id, error: { code: -32000, message: `At most ${MAX_IN_FLIGHT} requests at once.` } });
+    }
+    this.inFlight++;
+    this.note(message);
+    void this.serve(method, params)
+      .then(
+        (result) => this.answer({ jsonrpc: "2.0", id, result }),
+        (error: unknown) => this.answer({ jsonrpc: "2.0", id, error: { code: error instanceof Refusal ? error.code : -32603, message: error instanceof Error ? error.message : String(error) } }),
+      )
+      .finally(() => this.inFlight--);
+  }
+
+  /** Tell the app something; it waits until the app is ready. */
+  notify(method: string, params: JsonObject): void {
+    const message: JsonObject = { jsonrpc: "2.0", method, params };
+    if (this.state === "ready") this.answer(message);
+    else this.waiting.push(message);
+  }
+
+  private hear(method: string, params: JsonObject): void {
+    if (method === "ui/notifications/initialized" && this.state === "greeted") {
+      this.state = "ready";
+      for (const message of this.waiting.splice(0)) this.answer(message);
+    } else if (method === "ui/notifications/size-changed" && typeof params["height"] === "number") {
+      this.actions.resized(params["height"]);
+    }
+  }
+
+  private async serve(method: string, params: JsonObject): Promise<Json> {
+    if (method === "ping") return {};
+    if (method === "ui/initialize") {
+      this.state = "greeted";
+      return {
+        protocolVersion: VERSION,
+        hostInfo: { name: "trimaran-inspector", version: "1" },
+        hostCapabilities: { openLinks: {}, serverTools: {}, serverResources: {}, logging: {} },
+        hostContext: this.actions.context(),
+      };
+    }
+    if (this.state !== "ready") throw new Refusal(-32600, "The app has not sent ui/notifications/initialized yet.");
+    switch (method) {
+      case "tools/call": return this.callTool(asText(params["name"]) ?? "", params["arguments"] ?? {});
+      case "resources/read": return this.actions.readResource(asText(params["uri"]) ?? "");
+      case "ui/open-link": return this.open(asText(params["url"]) ?? "");
+      case "ui/message": this.actions.told("message", params); return {};
+      case "ui/update-model-context": this.actions.told("context", params); return {};
+      case "ui/request-display-mode": return { mode: "inline" };
+      default: throw new Refusal(-32601, `This host does not serve ${method}.`);
+    }
+  }
+
+  private callTool(name: string, args: Json): Promise<Json> {
+    const tool = this.actions.tools().find((entry) => entry.definition["name"] === name);
+    if (!tool) throw new Refusal(-32602, `The app's server has no tool ${JSON.stringify(name)}.`);
+    const visibility = asObject(asObject(tool.definition["_meta"])["ui"])["visibility"];
+    if (visibility !== undefined && !asList(visibility).includes("app")) throw new Refusal(-32000, `The tool ${JSON.stringify(name)} is not open to apps.`);
+    return this.actions.callTool(name, args);
+  }
+
+  private open(url: string): Json {
+    if (!/^https?:\/\/[^@\s]+$/i.test(url)) throw new Refusal(-32602, "ui/open-link opens http and https addresses without a user name in them.");
+    if (!this.actions.mayOpen(url)) throw new Refusal(-32000, "The person said no.");
+    return {};
+  }
+
+  private note(message: JsonObject, refused?: string): void {
+    this.actions.seen({ at: Date.now(), direction: "app", message, refused });
+  }
+
+  private answer(message: JsonObject): void {
+    this.actions.post(message);
+    this.actions.seen({ at: Date.now(), direction: "host", message });
+  }
+}

@@ -1,0 +1,143 @@
+// What a server sent back, shown as what it is: text, markdown, JSON, tables, pictures, sound, links, embedded resources.
+import type { JSX } from "preact";
+import { useMemo, useState } from "preact/hooks";
+import { asList, asObject, asText, isObject, parseExact } from "../api/json";
+import type { Json, JsonObject } from "../api/types";
+import { link } from "../state/route";
+import { bytes } from "../ui/format";
+import { Badge, CopyButton, Disclosure, OutsideLink, save } from "../ui/parts";
+import { hasHidden, TheirBlock, Theirs } from "../ui/text";
+import { looksLikeMarkdown, Markdown } from "./markdown";
+import { asRows, csvRows, Table } from "./table";
+import { JsonTree } from "./tree";
+
+type View = "text" | "markdown" | "json" | "table";
+
+export function ContentList({ blocks, server }: { blocks: Json[]; server: string }): JSX.Element {
+  if (blocks.length === 0) return <p class="note">The result has no content.</p>;
+  return <div class="contents">{blocks.map((block, index) => <Content key={index} block={asObject(block)} server={server} index={index} />)}</div>;
+}
+
+function Content({ block, server, index }: { block: JsonObject; server: string; index: number }): JSX.Element {
+  const type = asText(block["type"]) ?? "unknown";
+  const label = `Content ${index}: ${type}`;
+  switch (type) {
+    case "text": return <Framed label={label} kind="text" block={block}><TextView text={asText(block["text"]) ?? ""} mime="" /></Framed>;
+    case "image": case "audio": case "video":
+      return <Framed label={label} kind={type} block={block}><Media data={asText(block["data"]) ?? ""} mime={asText(block["mimeType"]) ?? ""} /></Framed>;
+    case "resource": return <Framed label={label} kind="embedded resource" block={block}><ResourceContents contents={asObject(block["resource"])} /></Framed>;
+    case "resource_link": return <Framed label={label} kind="link to a resource" block={block}><ResourceLink block={block} server={server} /></Framed>;
+    case "tool_use": case "tool_result":
+    default: return <Framed label={label} kind={type} block={block}><JsonTree value={block} /></Framed>;
+  }
+}
+
+function Framed({ label, kind, block, children }: { label: string; kind: string; block: JsonObject; children: JSX.Element }): JSX.Element {
+  const annotations = asObject(block["annotations"]);
+  return (
+    <section class="content" aria-label={label}>
+      <header class="content-head">
+        <span class="content-kind"><Theirs text={kind} /></span>
+        {asText(block["mimeType"]) && <code><Theirs text={asText(block["mimeType"])} /></code>}
+        {asList(annotations["audience"]).map((who) => <Badge key={String(who)} title="annotations.audience">for {String(who)}</Badge>)}
+        {annotations["priority"] !== undefined && <Badge title="annotations.priority">priority {String(annotations["priority"])}</Badge>}
+        {asText(annotations["lastModified"]) && <Badge title="annotations.lastModified">{asText(annotations["lastModified"])}</Badge>}
+      </header>
+      {children}
+      {isObject(block["_meta"]) && <Disclosure title="_meta"><JsonTree value={block["_meta"]} /></Disclosure>}
+    </section>
+  );
+}
+
+export function TextView({ text, mime }: { text: string; mime: string }): JSX.Element {
+  const parsed = useMemo(() => tryJson(text, mime), [text, mime]);
+  const rows = useMemo(() => (parsed !== undefined ? asRows(parsed) : mime.includes("csv") ? csvRows(text, ",") : mime.includes("tab-separated") ? csvRows(text, "\t") : undefined), [parsed, text, mime]);
+  const first: View = rows ? "table" : parsed !== undefined ? "json" : mime.includes("markdown") || (mime === "" && looksLikeMarkdown(text)) ? "markdown" : "text";
+  const [picked, pick] = useState<View | undefined>(undefined);
+  const view = picked ?? first;
+  const views: View[] = ["text", "markdown", ...(parsed !== undefined ? (["json"] as const) : []), ...(rows ? (["table"] as const) : [])];
+  return (
+    <>
+      <div class="content-tools">
+        {views.map((name) => <button type="button" key={name} class="chip" aria-pressed={name === view} onClick={() => pick(name)}>{name}</button>)}
+        {hasHidden(text) && <Badge tone="warn" title="Characters that cannot be seen are shown as marks">hidden characters</Badge>}
+        <span class="grow" />
+        <span class="note inline">{bytes(new Blob([text]).size)}</span>
+        <CopyButton text={() => text} />
+      </div>
+      {view === "markdown" ? <Markdown text={text} /> : view === "json" && parsed !== undefined ? <JsonTree value={parsed} /> : view === "table" && rows ? <Table {...rows} /> : <TheirBlock text={text} />}
+    </>
+  );
+}
+
+function tryJson(text: string, mime: string): Json | undefined {
+  const start = text.trimStart()[0];
+  if (text.length > 2_000_000 || (start !== "{" && start !== "[" && !mime.includes("json"))) return undefined;
+  try {
+    return parseExact(text);
+  } catch {
+    return undefined;
+  }
+}
+
+const MEDIA = /^(image|audio|video)\/[\w.+-]+$/;
+
+function Media({ data, mime }: { data: string; mime: string }): JSX.Element {
+  const [size, setSize] = useState("");
+  const length = Math.floor((data.replace(/=+$/, "").length * 3) / 4);
+  const clean = MEDIA.test(mime) ? mime : undefined;
+  const url = `data:${clean ?? "application/octet-stream"};base64,${data}`;
+  const download = (
+    <a class="button small ghost" href={url} download={`content.${(clean ?? "bin").split("/").at(-1)?.replace(/\+.*/, "")}`}>Save</a>
+  );
+  return (
+    <>
+      <div class="content-tools"><span class="note inline">{[bytes(length), size].filter(Boolean).join(" · ")}</span><span class="grow" />{download}</div>
+      {clean?.startsWith("image/") ? (
+        <img class="picture" src={url} alt={`A picture from the server, ${mime}`} onLoad={(event) => setSize(`${event.currentTarget.naturalWidth} × ${event.currentTarget.naturalHeight}`)} onError={() => setSize("the browser cannot show this picture")} />
+      ) : clean?.startsWith("audio/") ? (
+        <audio controls src={url} aria-label={`Sound from the server, ${mime}`} />
+      ) : clean?.startsWith("video/") ? (
+        <video controls src={url} aria-label={`A video from the server, ${mime}`} />
+      ) : (
+        <p class="note">Bytes of the type <Theirs text={mime || "unknown"} />, which the page does not show.</p>
+      )}
+    </>
+  );
+}
+
+export function ResourceContents({ contents }: { contents: JsonObject }): JSX.Element {
+  const mime = asText(contents["mimeType"]) ?? "";
+  const text = asText(contents["text"]);
+  const blob = asText(contents["blob"]);
+  return (
+    <>
+      <p class="resource-head"><code><Theirs text={asText(contents["uri"])} /></code> {mime && <Badge><Theirs text={mime} /></Badge>}</p>
+      {text !== undefined && <TextView text={text} mime={mime} />}
+      {blob !== undefined && <Media data={blob} mime={mime} />}
+      {text === undefined && blob === undefined && <JsonTree value={contents} />}
+    </>
+  );
+}
+
+function ResourceLink({ block, server }: { block: JsonObject; server: string }): JSX.Element {
+  const uri = asText(block["uri"]) ?? "";
+  return (
+    <div class="resource-link">
+      <p><strong><Theirs text={asText(block["title"]) ?? asText(block["name"]) ?? uri} /></strong> {typeof block["size"] === "number" && <Badge>{bytes(block["size"])}</Badge>}</p>
+      {asText(block["description"]) && <p><Theirs text={asText(block["description"])} /></p>}
+      <p><OutsideLink url={uri} /></p>
+      <a class="button small" href={link(["s", server, "resources", uri])}>Read it here</a>
+    </div>
+  );
+}
+
+export function RawJson({ value, name }: { value: Json; name: string }): JSX.Element {
+  const text = (): string => JSON.stringify(value, null, 2);
+  return (
+    <>
+      <div class="content-tools"><span class="grow" /><CopyButton text={text} /><button type="button" class="small ghost" onClick={() => save(`${name}.json`, text())}>Save</button></div>
+      <JsonTree value={value} open={3} />
+    </>
+  );
+}

@@ -1,0 +1,55 @@
+"""Point 7: doctor, lint, cost and permissions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import expect
+
+from .conftest import Visit
+from .rig import RAW, Inspector, inspecting, serving_harbour
+
+pytestmark = [pytest.mark.slow, pytest.mark.deadline(150)]
+
+
+@pytest.fixture(scope="module")
+def inspector() -> Iterator[Inspector]:
+    with serving_harbour() as url, inspecting(url, RAW) as inspector:
+        yield inspector
+
+
+def test_the_doctor_examines_a_server(inspector: Inspector, visit: Visit) -> None:
+    page = visit(inspector)
+    page.locator(".nav-server").first.click()
+    page.locator(".nav-link", has_text="Checks").click()
+    page.get_by_role("button", name="Examine").click()
+    expect(page.locator("main .badge", has_text="healthy").first).to_be_visible()
+    assert page.locator(".check-list li").count() > 3
+
+
+def test_lint_finds_the_hidden_sentence(inspector: Inspector, visit: Visit) -> None:
+    page = visit(inspector)
+    page.locator(".nav-server").nth(1).click()
+    page.locator(".nav-link", has_text="Checks").click()
+    page.get_by_role("tab", name="Lint").click()
+    expect(page.locator(".findings li").first).to_be_visible()
+
+
+def test_cost_is_counted_per_tool(inspector: Inspector, visit: Visit) -> None:
+    page = visit(inspector)
+    page.locator(".nav-server").first.click()
+    page.locator(".nav-link", has_text="Checks").click()
+    page.get_by_role("tab", name="Cost").click()
+    expect(page.locator("table.data tbody tr")).to_have_count(6)
+    expect(page.locator("main")).to_contain_text("tokens in every request")
+
+
+def test_the_rule_that_decides_is_named(inspector: Inspector, visit: Visit) -> None:
+    page = visit(inspector)
+    page.locator(".nav-server").first.click()
+    page.locator(".nav-link", has_text="Checks").click()
+    page.get_by_role("tab", name="Permissions").click()
+    page.get_by_label("Tool", exact=True).select_option("book_berth")
+    page.get_by_role("button", name="Explain").click()
+    expect(page.get_by_label("Verdict").locator(".verdict .badge")).to_be_visible()

@@ -1,0 +1,152 @@
+"""Point 9, and bad input: links, keys, themes, widths, screen readers; hostile servers, floods and large answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from .conftest import NARROW, WIDE, Visit
+from .raw_server import IMITATION
+from .rig import AXE, HERE, RAW, Inspector, inspecting, need, serving_harbour
+
+pytestmark = [pytest.mark.slow, pytest.mark.deadline(150)]
+
+PLACES = ["#/servers", "#/s/{0}", "#/s/{0}/tools/tide_table", "#/s/{0}/prompts", "#/s/{0}/try", "#/s/{0}/auth", "#/s/{0}/checks", "#/wire", "#/timeline", "#/questions", "#/sessions", "#/sessions/saved"]  # fmt: skip
+FRAME_LIMIT = 400  # milliseconds: eight times what the page promises, since a test machine does much else
+
+
+@pytest.fixture(scope="module")
+def inspector() -> Iterator[Inspector]:
+    with serving_harbour() as url, inspecting(url, RAW, str(HERE / "hostile_app.py")) as inspector:
+        yield inspector
+
+
+def servers(page: Page) -> list[str]:
+    page.wait_for_selector(".nav-server")
+    links = page.locator(".nav-server").evaluate_all("items => items.map(item => item.getAttribute('href'))")
+    return [link.split("/")[2] for link in links]
+
+
+def open_raw(page: Page, inspector: Inspector, tool: str) -> None:
+    from urllib.parse import quote
+
+    page.goto(f"{inspector.origin}/#/s/{servers(page)[1]}/tools/{quote(tool, safe='')}")
+    page.wait_for_selector(".form-pane")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["1280", "390"])
+def test_axe_finds_nothing_serious(inspector: Inspector, visit: Visit, size: tuple[int, int], theme: str) -> None:
+    need(AXE)
+    page = visit(inspector, size=size, theme=theme)
+    harbour = servers(page)[0]
+    serious: list[str] = []
+    for place in PLACES:
+        page.goto(f"{inspector.origin}/{place.format(harbour)}")
+        page.wait_for_selector("main h1:visible, main .empty:visible, main .list-pane:visible")
+        # Playwright evaluates from outside the page, so the page's policy stays as strict as it is.
+        page.evaluate(AXE.read_text("utf-8"))
+        result: Any = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        serious += [
+            f"{place}: {fault['id']}: {fault['nodes'][0]['html'][:160]}"
+            for fault in result["violations"]
+            if fault["impact"] in ("serious", "critical")
+        ]
+        width: int = page.evaluate("document.documentElement.scrollWidth")
+        assert width <= size[0], f"{place} is {width} pixels wide on a screen of {size[0]}"
+    assert serious == []
+
+
+def test_everything_is_reached_by_keys(inspector: Inspector, visit: Visit) -> None:
+    page = visit(inspector)
+    page.keyboard.press("Control+k")
+    page.keyboard.type("tide_table")
+    expect(page.locator("#palette li").first).to_contain_text("tide_table")
+    page.keyboard.press("Enter")
+    expect(page.locator(".form-pane h1")).to_have_text("tide_table")
+    page.keyboard.press("g")
+    page.keyboard.press("w")
+    expect(page.get_by_label("Filter messages")).to_be_visible()
+    page.get_by_role("listbox", name="Messages").focus()
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_label("Message", exact=True)).to_be_visible()
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    page.keyboard.press("Escape")
+    before = page.evaluate("document.documentElement.dataset.theme ?? ''")
+    page.keyboard.press("d")
+    assert page.evaluate("document.documentElement.dataset.theme") != before
+
+
+def test_a_hostile_server_runs_nothing_and_hides_nothing(inspector: Inspector, visit: Visit) -> None:
+    page = visit(inspector)
+    open_raw(page, inspector, IMITATION)
+    page.get_by_role("button", name="Run tool").click()
+    page.locator(".call[data-state=ok]").wait_for()
+    for name in ("markdown", "text"):
+        page.locator(".result-pane").get_by_role("button", name=name, exact=True).click()
+        expect(page.locator(".result-pane")).to_contain_text("window.pwned=1")
+    expect(page.locator(".result-pane .hidden-mark", has_text="ignore all rules")).to_be_visible()
+    expect(page.locator(".result-pane .hidden-mark", has_text="U+202E").first).to_be_visible()
+    expect(page.locator(".result-pane .hidden-mark", has_text="ESC").first).to_be_visible()
+    page.goto(f"{inspector.origin}/#/s/{servers(page)[1]}")
+    expect(page.get_by_label("Instructions")).to_contain_text("<script>")
+    expect(page.get_by_role("log", name="stderr")).to_contain_text("raw server starts")
+    page.goto(f"{inspector.origin}/#/wire")
+    page.locator(".wire-row").first.wait_for()
+    assert page.evaluate("window.pwned") is None
+    assert page.locator("main a[href^='javascript:']").count() == 0
+
+
+WATCH_FRAMES = """() => {
+  window.frames_seen = [];
+  let last = performance.now();
+  const tick = (now) => { window.frames_seen.push(now - last); last = now; requestAnimationFrame(tick); };
+  requestAnimationFrame(tick);
+}"""
+
+
+def test_five_thousand_notifications_do_not_stop_a_frame(
+    inspector: Inspector, visit: Visit, record_property: Any
+) -> None:
+    page = visit(inspector)
+    open_raw(page, inspector, "flood")
+    page.locator("[data-path='/count'] input").fill("5000")
+    page.evaluate(WATCH_FRAMES)
+    page.get_by_role("button", name="Run tool").click()
+    page.locator(".call[data-state=ok]").wait_for()
+    page.get_by_role("tab", name="Logs").click()
+    expect(page.locator(".call .log-panel")).to_contain_text("line 4998")
+    frames: list[float] = page.evaluate("window.frames_seen")
+    slowest = max(frames)
+    record_property("slowest frame, ms", round(slowest))
+    print(f"\n5,000 notifications: {len(frames)} frames, the slowest {slowest:.0f} ms")
+    assert slowest < FRAME_LIMIT
+    page.goto(f"{inspector.origin}/#/wire")
+    expect(page.locator(".wire-tools .num")).to_contain_text("5,0")
+
+
+def test_a_large_answer_is_cut_and_the_page_stays_alive(inspector: Inspector, visit: Visit) -> None:
+    page = visit(inspector)
+    open_raw(page, inspector, "large")
+    page.locator("[data-path='/megabytes'] input").fill("20")
+    page.get_by_role("button", name="Run tool").click()
+    expect(page.locator(".result-pane")).to_contain_text("larger than a page should load")
+    page.keyboard.press("Control+k")
+    expect(page.get_by_role("dialog", name="Go to")).to_be_visible()
+
+
+def test_an_app_does_not_get_out_of_its_frame(inspector: Inspector, visit: Visit) -> None:
+    page = visit(inspector)
+    page.goto(f"{inspector.origin}/#/s/{servers(page)[2]}/tools/show")
+    page.get_by_role("button", name="Run tool").click()
+    report = page.frame_locator("iframe").locator("#report[data-done=yes]")
+    expect(report).to_have_text("achieved: nothing")
+    expect(page.locator(".bridge")).to_contain_text("is not open to apps")
+    expect(page.locator(".bridge")).to_contain_text("does not serve sampling/createMessage")
+    assert page.url.startswith(inspector.origin)
+    expect(page.locator(".topbar")).to_be_visible()
+    assert len(page.context.pages) == 1

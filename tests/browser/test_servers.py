@@ -1,0 +1,69 @@
+"""Point 1 of the inspector's page, servers: several at once, states, stories, stderr, one that is typed in, one that dies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import expect
+
+from .conftest import Visit
+from .rig import EVERYTHING, RAW, Inspector, inspecting, serving_harbour
+
+pytestmark = [pytest.mark.slow, pytest.mark.deadline(150)]
+
+
+@pytest.fixture(scope="module")
+def inspector() -> Iterator[Inspector]:
+    with serving_harbour() as url, inspecting(url, EVERYTHING) as inspector:
+        yield inspector
+
+
+def test_the_servers_of_the_command_line_connect_by_themselves(inspector: Inspector, visit: Visit) -> None:
+    page = visit(inspector, "#/servers")
+    expect(page.locator("article.card", has_text="connected")).to_have_count(2)
+    expect(page.locator("article.card", has_text="modern 2026-07-28")).to_have_count(1)
+    expect(page.locator("article.card", has_text="legacy 2025-11-25")).to_have_count(1)
+
+
+def test_a_server_is_typed_in_its_stderr_is_shown_and_it_is_removed(inspector: Inspector, visit: Visit) -> None:
+    page = visit(inspector, "#/servers")
+    page.get_by_label("URL or command").fill(RAW)
+    page.get_by_role("button", name="Connect", exact=True).click()
+    expect(page.locator("main .badge", has_text="connected").first).to_be_visible()
+    expect(page.get_by_label("Story of the connection")).to_contain_text("ready")
+    expect(page.get_by_role("log", name="stderr")).to_contain_text("raw server starts")
+    page.get_by_role("button", name="Remove").click()
+    expect(page.locator("main")).to_contain_text("No such server")
+
+
+def test_a_server_that_does_not_exist_is_shown_as_that(inspector: Inspector, visit: Visit) -> None:
+    page = visit(inspector, "#/servers")
+    page.get_by_label("URL or command").fill("http://127.0.0.1:9/mcp")
+    page.get_by_role("button", name="Connect", exact=True).click()
+    expect(page.locator("main .failure")).to_contain_text("connection failed")
+    page.get_by_role("button", name="Remove").click()
+
+
+def test_a_server_that_dies_is_said_to_have_died(inspector: Inspector, visit: Visit) -> None:
+    page = visit(inspector, "#/servers")
+    page.get_by_label("URL or command").fill(RAW)
+    page.get_by_role("button", name="Connect", exact=True).click()
+    page.wait_for_url("**/#/s/**")
+    server = page.url.split("#/s/")[1].split("/")[0]
+    page.goto(f"{inspector.origin}/#/s/{server}/tools/dies")
+    page.get_by_role("button", name="Run tool").click()
+    expect(page.locator(".call .failure")).to_have_attribute("data-blame", "transport")
+    page.goto(f"{inspector.origin}/#/s/{server}")
+    expect(page.get_by_role("log", name="stderr")).to_contain_text("boom: the process ends now")
+    page.get_by_role("button", name="Remove").click()
+
+
+def test_a_second_browser_without_the_token_sees_nothing(inspector: Inspector, visit: Visit) -> None:
+    visit(inspector)
+    page = visit(inspector)
+    page.context.clear_cookies()
+    answer = page.context.request.get(f"{inspector.origin}/api/state")
+    assert answer.status == 401
+    again = page.context.request.get(inspector.link, max_redirects=0)
+    assert again.status in (401, 403)

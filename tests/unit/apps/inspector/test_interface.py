@@ -1,0 +1,323 @@
+"""The inspector's interface over real HTTP: servers, catalog, calls, questions, wire, and who may come in."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.support.inspector import open_bench
+
+from trimaran import Context, Server, ToolError
+from trimaran.serve import HttpServer
+
+
+def boats() -> Server:
+    server = Server("boats", version="1.0.0", instructions="Ask about boats.")
+
+    @server.tool
+    def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    @server.tool
+    async def slow(ctx: Context) -> str:
+        """Count to three."""
+        for step in range(3):
+            await ctx.progress(step + 1, total=3, message=f"step {step + 1}")
+        await ctx.log("info", "counted")
+        return "done"
+
+    @server.tool
+    def fail() -> str:
+        """Fail."""
+        raise ToolError("no wind")
+
+    @server.tool
+    async def book(ctx: Context) -> str:
+        """Ask for a name."""
+        schema = {"type": "object", "properties": {"name": {"type": "string", "minLength": 2}}, "required": ["name"]}
+        answer = await ctx.elicit("Under which name?", schema)
+        return f"booked for {answer.content['name']}" if answer.action == "accept" else answer.action
+
+    @server.tool
+    async def wait() -> str:
+        """Never end."""
+        await asyncio.Event().wait()
+        return ""
+
+    @server.tool(input_schema={"type": "object"}, output_schema={"type": "object", "required": ["speed"]})
+    def lie(ctx: Context) -> Any:
+        """Break its own output schema."""
+        return {"knots": 3}
+
+    @server.resource("boats://fleet", name="fleet")
+    def fleet() -> str:
+        """All boats."""
+        return "Ada, Bea"
+
+    @server.prompt
+    def greet(name: str) -> str:
+        """Greet a sailor."""
+        return f"Ahoy {name}"
+
+    return server
+
+
+async def test_a_server_connects_and_is_described() -> None:
+    async with open_bench() as bench:
+        server = await bench.add(boats())
+        view = await bench.get(f"/api/servers/{server.id}")
+        assert view["state"] == "ready"
+        assert view["era"] == "modern"
+        assert view["info"]["name"] == "boats"
+        assert view["instructions"] == "Ask about boats."
+        assert view["counts"]["tools"] == 6
+        assert [activity["what"] for activity in view["activities"]] == ["connecting", "ready"]
+        catalog = await bench.get(f"/api/servers/{server.id}/catalog")
+        add = next(tool for tool in catalog["tools"] if tool["definition"]["name"] == "add")
+        assert add["definition"]["inputSchema"]["properties"]["a"]["type"] == "integer"
+        assert add["tokens"] > 10
+        assert catalog["resources"][0]["uri"] == "boats://fleet"
+        assert catalog["prompts"][0]["name"] == "greet"
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_calls_end_with_what_came_and_who_failed(era: str) -> None:
+    async with open_bench() as bench, HttpServer(boats(), port=0) as http:
+        server = await bench.add(http.url)
+        await bench.call("PATCH", f"/api/servers/{server.id}", {"options": {"era": era}})
+        await server.connect()
+        await bench.until(lambda: server.catalog.is_complete)
+
+        good = await bench.tool(server.id, "add", {"a": 1, "b": 2})
+        assert good["state"] == "ok"
+        assert good["result"]["content"][0]["text"] == "3"
+        assert good["rounds"] == 1
+        assert good["wireMs"] > 0
+        assert good["ms"] >= good["wireMs"]
+
+        failed = await bench.tool(server.id, "fail")
+        assert (failed["state"], failed["failure"]["blame"]) == ("tool-error", "server")
+
+        invalid = await bench.tool(server.id, "lie", {})
+        assert invalid["state"] in ("invalid", "tool-error", "failed")
+
+        unknown = await bench.tool(server.id, "nothing")
+        assert unknown["state"] in ("failed", "tool-error")
+        assert unknown["failure"]["blame"] == "server"
+
+        slow = await bench.tool(server.id, "slow")
+        assert slow["progress"] == {"progress": 3, "total": 3, "message": "step 3"}
+        assert len(slow["progressLog"]) == 3
+        assert [line["data"] for line in slow["logLines"]] == ["counted"]
+
+        resource = {"server": server.id, "kind": "resource", "name": "boats://fleet"}
+        read = await bench.finish(await bench.post("/api/calls", resource))
+        assert read["result"]["contents"][0]["text"] == "Ada, Bea"
+        prompt = {"server": server.id, "kind": "prompt", "name": "greet", "arguments": {"name": "Ada"}}
+        greeted = await bench.finish(await bench.post("/api/calls", prompt))
+        assert "Ahoy Ada" in str(greeted["result"])
+
+
+async def test_bad_arguments_are_refused_and_can_be_sent_anyway() -> None:
+    async with open_bench() as bench:
+        server = await bench.add(boats())
+        new = {"server": server.id, "kind": "tool", "name": "add", "arguments": {"a": "one"}}
+        refusal = await bench.post("/api/calls", new, status=422)
+        assert {violation["path"] for violation in refusal["violations"]} == {"/a", "/b"}
+        assert not (await bench.post("/api/check", {"server": server.id, "tool": "add", "arguments": {"a": 1}}))["ok"]
+        sent = await bench.finish(await bench.post("/api/calls", {**new, "sendAnyway": True}))
+        assert sent["failure"]["blame"] == "server"
+        odd = await bench.finish(await bench.post("/api/calls", {**new, "arguments": [1], "sendAnyway": True}))
+        assert odd["state"] in ("failed", "tool-error")
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_a_question_waits_for_a_person_and_is_checked(era: str) -> None:
+    async with open_bench() as bench, HttpServer(boats(), port=0) as http:
+        server = await bench.add(http.url)
+        await bench.call("PATCH", f"/api/servers/{server.id}", {"options": {"era": era, "timeout": 300}})
+        await server.connect()
+        call = await bench.post("/api/calls", {"server": server.id, "kind": "tool", "name": "book"})
+        await bench.until(bench.inspector.questions.waiting)
+        question = (await bench.get("/api/questions"))["questions"][0]
+        assert question["call"] == call["id"]
+        assert question["era"] == era
+        assert question["fields"][0]["name"] == "name"
+        assert (await bench.get(f"/api/calls/{call['id']}"))["state"] == "waiting"
+        path = f"/api/questions/{question['id']}"
+        refusal = await bench.post(path, {"action": "accept", "content": {"name": "A"}}, status=422)
+        assert "name" in refusal["problems"]
+        await asyncio.sleep(0.4)  # longer than the call's own deadline, which stands still meanwhile
+        await bench.post(path, {"action": "accept", "typed": {"name": "Ada"}})
+        done = await bench.finish(call)
+        assert done["result"]["content"][0]["text"] == "booked for Ada"
+        assert done["waitMs"] >= 300
+        assert done["rounds"] == (2 if era == "modern" else 1)
+        assert done["questions"][0]["answer"]["action"] == "accept"
+        await bench.post(path, {"action": "decline"}, status=404)
+
+
+async def test_a_call_can_be_cancelled() -> None:
+    async with open_bench() as bench:
+        server = await bench.add(boats())
+        call = await bench.post("/api/calls", {"server": server.id, "kind": "tool", "name": "wait"})
+        await bench.until(lambda: bench.inspector.calls.get(call["id"]).row.request_ids)
+        await bench.post(f"/api/calls/{call['id']}/cancel", {"reason": "enough"})
+        done = await bench.finish(call)
+        assert (done["state"], done["failure"]["blame"]) == ("cancelled", "person")
+
+
+async def test_the_wire_shows_messages_with_their_http() -> None:
+    async with open_bench() as bench, HttpServer(boats(), port=0) as http:
+        server = await bench.add(http.url, auth="sesame-open-sesame")
+        call = await bench.tool(server.id, "add", {"a": 1, "b": 2})
+        listed = await bench.get(f"/api/messages?server={server.id}&call={call['id']}")
+        request, response = listed["messages"]
+        assert request["summary"] == "tools/call add"
+        assert response["pair"] == request["seq"]
+        assert response["ms"] > 0
+        assert request["exchange"] == response["exchange"]
+        whole = await bench.get(f"/api/messages/{request['seq']}")
+        assert whole["body"]["params"]["arguments"] == {"a": 1, "b": 2}
+        headers = dict(whole["exchange"]["requestHeaders"])
+        assert headers["Authorization"] == "Bearer ***"
+        assert whole["exchange"]["status"] == 200
+        assert any(entry["header"].lower() == "mcp-method" for entry in whole["exchange"]["decoded"])
+        assert (await bench.get("/api/messages?q=AHOY"))["total"] == 0
+        assert (await bench.get("/api/messages?method=tools/call&direction=in"))["total"] == 1
+        _, _, curl = await bench.raw("GET", f"/api/messages/{request['seq']}/copy?as=curl")
+        assert curl.startswith("curl ")
+        assert "sesame" not in curl
+        _, _, python = await bench.raw("GET", f"/api/calls/{call['id']}/copy?as=python")
+        compile(python, "copied.py", "exec")
+        har = await bench.get("/api/export/har")
+        posts = [
+            entry
+            for entry in har["log"]["entries"]
+            if "tools/call" in entry["request"].get("postData", {}).get("text", "")
+        ]
+        assert posts[0]["response"]["status"] == 200
+
+
+async def test_events_come_in_batches_and_go_on_after_a_break() -> None:
+    async with open_bench() as bench:
+        server = await bench.add(boats())
+        before = (await bench.get("/api/state"))["seq"]
+        async with bench.events(before) as events:
+            await bench.tool(server.id, "slow")
+            await bench.until(lambda: [e for e in events if e["type"] == "call" and e["call"]["state"] == "ok"])
+            kinds = {event["type"] for event in events}
+            assert {"call", "message", "progress", "log"} <= kinds
+            numbers = [event["seq"] for event in events]
+            assert numbers == sorted(numbers)
+        middle = numbers[len(numbers) // 2]
+        async with bench.events(middle) as again:
+            await bench.until(lambda: [e for e in again if e["type"] == "call" and e["call"]["state"] == "ok"])
+            assert min(event["seq"] for event in again) > middle
+        async with bench.events(10**9) as reset:
+            await bench.until(lambda: reset)
+            assert reset[0]["type"] == "reset"
+
+
+async def test_nobody_without_the_link_comes_in() -> None:
+    async with open_bench() as bench:
+        session, bench.headers = bench.headers, {}
+        for path in ("/api/state", "/api/events", "/", "/assets/x.js", "/frame/x"):
+            assert (await bench.raw("GET", path))[0] == 401, path
+        await bench.post("/api/login", {"token": "guess"}, status=401)
+        token = bench.inspector.access.renew()
+        status, headers, _ = await bench.raw("GET", f"/?token={token}")
+        assert status == 303
+        cookie = headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=Strict" in cookie
+        assert (await bench.raw("GET", f"/?token={token}"))[0] == 401, "the token works once"
+        name = cookie.partition(";")[0]
+        assert (await bench.raw("GET", "/api/state", headers={"Cookie": name}))[0] == 200
+        for headers in (
+            {"Host": "evil.example"},
+            {"Origin": "http://evil.example"},
+            {"Origin": "http://127.0.0.1:1"},
+            {"Origin": "null"},
+            {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "empty"},
+        ):
+            assert (await bench.raw("GET", "/api/state", headers={**session, **headers}))[0] == 403, headers
+        own = bench.url
+        assert (await bench.raw("GET", "/api/state", headers={**session, "Origin": own}))[0] == 200
+        mcp = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        assert (await bench.raw("POST", "/.mcp", mcp, headers=session))[0] >= 400
+
+
+async def test_mistakes_of_a_page_are_told() -> None:
+    async with open_bench() as bench:
+        await bench.call("GET", "/api/nothing", status=404)
+        await bench.call("DELETE", "/api/state", status=405)
+        await bench.call("GET", "/api/servers/none", status=404)
+        await bench.post("/api/servers", {"target": "no-such-file.py"}, status=400)
+        await bench.post("/api/calls", {"server": "none"}, status=400)
+        status, _, text = await bench.raw("POST", "/api/calls", headers={"Content-Type": "application/json"}, data=None)
+        assert status == 400, text
+        assert (await bench.raw("GET", "/..%2f..%2fsite.py"))[0] == 404
+        server = bench.inspector.add(bench.inspector.parse_target("http://127.0.0.1:9/mcp"), _source())
+        await bench.post("/api/calls", {"server": server.id, "kind": "tool", "name": "x"}, status=409)
+
+
+def _source() -> Any:
+    from trimaran.apps.inspector.servers import ServerSource
+
+    return ServerSource(kind="page", label="typed in")
+
+
+async def test_a_server_that_cannot_be_reached_is_shown_as_that() -> None:
+    async with open_bench() as bench:
+        server = await bench.add(
+            ["python3", "-c", "import sys; print('no hull', file=sys.stderr); sys.exit(3)"], "dead"
+        )
+        view = await bench.get(f"/api/servers/{server.id}")
+        assert view["state"] == "failed"
+        assert view["failure"]["blame"] == "transport"
+        assert "no hull" in str((await bench.get(f"/api/servers/{server.id}/stderr"))["lines"])
+
+
+async def test_sampling_is_answered_by_hand_or_handed_to_a_model() -> None:
+    server = Server("poet")
+
+    @server.tool
+    async def rhyme(ctx: Context) -> str:
+        """Ask the client's model."""
+        answer = await ctx.sample(
+            [{"role": "user", "content": {"type": "text", "text": "A rhyme on sail?"}}], max_tokens=9
+        )
+        return f"{answer.model}: {answer.text}"
+
+    async with open_bench() as bench:
+        inspected = await bench.add(server)
+        new = {"server": inspected.id, "kind": "tool", "name": "rhyme"}
+        call = await bench.post("/api/calls", new)
+        await bench.until(bench.inspector.questions.waiting)
+        question = (await bench.get("/api/questions"))["questions"][0]
+        path = f"/api/questions/{question['id']}"
+        assert (question["kind"], question["message"]) == ("sampling", "A rhyme on sail?")
+        assert not (await bench.get("/api/state"))["canSample"]
+        await bench.post(path, {"action": "accept", "by": "model"}, status=400)
+
+        async def sample(asked: Any) -> Any:
+            return {"role": "assistant", "content": {"type": "text", "text": "gale"}, "model": "m-1"}
+
+        bench.inspector.questions.sample_by_model = sample
+        assert (await bench.get("/api/state"))["canSample"]
+        await bench.post(path, {"action": "accept", "by": "model"})
+        assert "m-1: gale" in str((await bench.finish(call))["result"])
+        call = await bench.post("/api/calls", new)
+        await bench.until(bench.inspector.questions.waiting)
+        waiting = bench.inspector.questions.waiting()[0]
+        await bench.post(f"/api/questions/{waiting.id}", {"action": "accept", "text": "tale", "model": "Ada"})
+        assert "Ada: tale" in str((await bench.finish(call))["result"])
+        call = await bench.post("/api/calls", new)
+        await bench.until(bench.inspector.questions.waiting)
+        await inspected.disconnect()
+        done = await bench.finish(call)
+        assert done["state"] == "failed"
+        assert bench.inspector.questions.waiting() == [], "the question went with its server"

@@ -1,0 +1,154 @@
+"""Recorded sessions: a file, a mock server, a test file, a comparison; and saved calls without a page."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+from tests.support.inspector import Bench, open_bench
+from tests.unit.apps.inspector.test_interface import boats
+
+from trimaran import connect
+from trimaran.apps.cli import commands
+from trimaran.apps.inspector.mock import load_mock
+from trimaran.apps.inspector.saved_calls import read_calls, write_calls
+from trimaran.serve import HttpServer
+
+
+async def record(bench: Bench, server: str) -> dict[str, Any]:
+    recording = await bench.post("/api/recordings", {"name": "a day at sea"})
+    await bench.tool(server, "add", {"a": 1, "b": 2})
+    await bench.tool(server, "fail")
+    call = await bench.post("/api/calls", {"server": server, "kind": "tool", "name": "book"})
+    await bench.until(bench.inspector.questions.waiting)
+    question = bench.inspector.questions.waiting()[0]
+    await bench.post(f"/api/questions/{question.id}", {"action": "accept", "content": {"name": "Ada"}})
+    await bench.finish(call)
+    read = await bench.post("/api/calls", {"server": server, "kind": "resource", "name": "boats://fleet"})
+    await bench.finish(read)
+    new = {"server": server, "kind": "prompt", "name": "greet", "arguments": {"name": "Ada"}}
+    await bench.finish(await bench.post("/api/calls", new))
+    return await bench.post(f"/api/recordings/{recording['id']}/stop")
+
+
+async def test_a_recording_becomes_a_mock_server_and_a_test_file_that_passes(tmp_path: Path) -> None:
+    async with open_bench() as bench, HttpServer(boats(), port=0) as http:
+        server = await bench.add(http.url, headers={"X-Api-Key": "sesame-open-sesame"})
+        recording = await record(bench, server.id)
+        assert recording["calls"] == 5
+        path = f"/api/recordings/{recording['id']}"
+        _, _, exported = await bench.raw("GET", f"{path}/export")
+        assert "sesame-open-sesame" not in exported
+        file = tmp_path / "day.json"
+        file.write_text(exported)
+        _, _, tests = await bench.raw("GET", f"{path}/pytest")
+        imported = await bench.call("POST", "/api/recordings/import", json.loads(exported))
+        assert imported["calls"] == 5
+        same = await bench.post("/api/recordings/compare", {"a": recording["id"], "b": imported["id"]})
+        assert same["same"], same
+        mocked = await bench.post(f"/api/recordings/{imported['id']}/mock")
+        await bench.until(lambda: bench.inspector.servers.get(mocked["id"]).catalog.is_complete)
+        replayed = await bench.post(f"/api/recordings/{imported['id']}/replay", {"server": mocked["id"]})
+        assert [result["same"] for result in replayed["results"]] == [True] * 5, replayed
+        unknown = await bench.tool(mocked["id"], "add", {"a": 5, "b": 5})
+        assert 'recorded: {"a":1,"b":2}' in str(unknown["result"])
+        messages = await bench.get(f"/api/recordings/{imported['id']}/messages?method=tools/call&direction=out")
+        assert messages["total"] == 4  # the question takes a second round
+        await bench.call("DELETE", f"/api/recordings/{imported['id']}")
+
+    async with HttpServer(load_mock(str(file)), port=0) as mock:
+        for era in ("modern", "legacy"):
+            async with connect(mock.url, era=era) as client:  # type: ignore[arg-type]
+                assert (await client.call_tool("add", {"a": 1, "b": 2})).content[0].text == "3"
+                assert (await client.get_prompt("greet", {"name": "Ada"})).messages
+    test_file = tmp_path / "test_boats.py"
+    test_file.write_text(tests)
+    command = [sys.executable, "-m", "trimaran", "serve", str(file)]
+    check = f"import test_boats as t; t.TARGET = {command!r}; [f() for n, f in vars(t).items() if n.startswith('test_')]; print('all')"
+    done = subprocess.run(  # noqa: S603, ASYNC221 - our own words
+        [sys.executable, "-c", check], cwd=tmp_path, capture_output=True, text=True, timeout=60, env={**os.environ}
+    )
+    assert done.stdout.strip() == "all", done.stderr
+
+
+async def test_recordings_that_are_none_are_refused() -> None:
+    async with open_bench() as bench:
+        await bench.call("POST", "/api/recordings/import", {"log": 1}, status=400)
+        await bench.call("GET", "/api/recordings/none/export", status=404)
+
+
+async def test_two_recordings_are_compared_by_what_came() -> None:
+    async with open_bench() as bench:
+        server = await bench.add(boats())
+        ids: list[str] = []
+        for b in (2, 3):
+            recording = await bench.post("/api/recordings", {"name": f"b is {b}"})
+            await bench.tool(server.id, "add", {"a": 1, "b": b})
+            await bench.tool(server.id, "fail")
+            ids.append((await bench.post(f"/api/recordings/{recording['id']}/stop"))["id"])
+        difference = await bench.post("/api/recordings/compare", {"a": ids[0], "b": ids[1]})
+        assert not difference["same"]
+        assert [call["same"] for call in difference["calls"]] == [False, True, False]
+
+
+async def test_saved_calls_are_run_and_judged() -> None:
+    async with open_bench() as bench:
+        server = await bench.add(boats())
+        base = {"server": server.id, "kind": "tool", "name": "add", "arguments": {"a": 1, "b": 2}}
+        calls = [
+            {"id": "1", "title": "good", **base, "expect": [{"what": "text", "equals": "3"}, {"what": "schema"}]},
+            {"id": "2", "title": "bad", **base, "expect": [{"what": "text", "contains": "4"}]},
+            {"id": "3", "title": "fails", **base, "name": "fail", "arguments": {}, "expect": [{"what": "error"}]},
+            {"id": "4", "title": "fails too", **base, "name": "fail", "arguments": {}, "expect": []},
+            {
+                "id": "5",
+                "title": "deep",
+                **base,
+                "expect": [{"what": "value", "path": "/content/0/type", "equals": "text"}],
+            },
+        ]
+        await bench.call("PUT", "/api/saved", {"calls": calls})
+        results = (await bench.post("/api/saved/run"))["results"]
+        assert [result["passed"] for result in results] == [True, False, True, False, True], results
+        _, _, text = await bench.raw("GET", "/api/saved/calls.toml")
+        again = read_calls(text, "calls.toml")
+        assert [call.name for call in again.calls] == ["add", "add", "fail", "fail", "add"]
+        assert again.calls[0].expect[0].equals == "3"
+        assert write_calls(again.calls, {}) in text
+
+
+def test_saved_calls_run_without_a_page(tmp_path: Path) -> None:
+    (tmp_path / "boat.py").write_text(
+        "from trimaran import Server\nserver = Server('boat')\n\n\n@server.tool\ndef add(a: int, b: int) -> int:\n"
+        "    '''Add.'''\n    return a + b\n"
+    )
+    calls = """
+[server.boat]
+target = "boat.py"
+
+[[call]]
+title = "adds"
+tool = "add"
+arguments = { a = 1, b = 2 }
+expect = [{ what = "text", equals = "3" }]
+"""
+    file, junit = tmp_path / "calls.toml", tmp_path / "junit.xml"
+    file.write_text(calls)
+    run = CliRunner().invoke(commands, ["inspect", "--run", str(file), "--junit", str(junit)], standalone_mode=False)
+    assert run.return_value == 0, run.output
+    assert "1 passed, 0 failed" in run.output
+    suite = ElementTree.fromstring(junit.read_text())  # noqa: S314 - our own file
+    assert suite.attrib["tests"] == "1"
+    file.write_text(calls.replace('equals = "3"', 'equals = "4"').replace('title = "adds"', 'title = "<&\\u0007>"'))
+    run = CliRunner().invoke(commands, ["inspect", "--run", str(file), "--junit", str(junit)], standalone_mode=False)
+    assert run.return_value == 1, run.output
+    suite = ElementTree.fromstring(junit.read_text())  # noqa: S314 - our own file
+    assert "expected" in suite[0][0].attrib["message"]
+    file.write_text("[[call]]\ntool = 'x'\nresource = 'y'\n")
+    assert CliRunner().invoke(commands, ["inspect", "--run", str(file)]).exit_code == 2
