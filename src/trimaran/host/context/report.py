@@ -1,0 +1,333 @@
+"""What the tools of servers cost a model, and what makes them cost more or be found less: `host.report()`, `trimaran lint`.
+
+Pure: tools in, a report out. It calls no server and no model. Tools come from strangers, so nothing in a definition makes it
+raise: a definition that cannot be read is a finding.
+
+Findings are errors (a provider refuses the tool, two tools have one name, the budget is exceeded), warnings (a model has it
+harder: no description, names easily confused, a definition of thousands of tokens, a search that misses) and notes.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast, final
+
+import msgspec
+from msgspec import Struct
+
+from trimaran.errors import Error
+from trimaran.format.linting import lint
+from trimaran.format.providers import profile_of, to_provider
+from trimaran.format.trees import as_schema
+from trimaran.types import Json, Tool
+
+from ..trust.scan import scan_tool
+from .budget import BudgetPlan, BudgetTool, plan_budget
+from .detail import Detail, first_sentence, with_detail
+from .search import ToolIndex
+from .tokens import count_tokens
+
+__all__ = ["ContextFinding", "ContextReport", "FindingKind", "ServerCost", "ToolOfServer", "make_report"]
+
+FindingKind: TypeAlias = Literal[
+    "unreadable",
+    "provider",
+    "same_name",
+    "confusable",
+    "budget",
+    "description",
+    "arguments",
+    "large",
+    "noise",
+    "search",
+    "words",
+]
+Severity: TypeAlias = Literal["error", "warning", "note"]
+
+_SEVERITIES: Final[Mapping[FindingKind, Severity]] = {
+    "unreadable": "error",
+    "provider": "error",
+    "same_name": "error",
+    "budget": "error",
+    "words": "error",
+    "confusable": "warning",
+    "description": "warning",
+    "large": "warning",
+    "search": "warning",
+    "arguments": "note",
+    "noise": "note",
+}
+_LARGE: Final = 2000  # tokens; of 1,095 real tools, one in fifty is larger
+_NOISY: Final = 0.1  # of a definition
+_LEAST_NOISE: Final = 20  # tokens; less is not worth a line
+_MOST_SEARCHED: Final = 2000  # tools; a search of each takes about a millisecond
+_MOST_NAMED: Final = 5
+_RANK: Final = 5  # a tool is found if it is among so many
+
+
+class ToolOfServer(NamedTuple):
+    """A tool, and the server that lists it."""
+
+    server: str
+    tool: Tool
+
+
+@final
+class ContextFinding(Struct, frozen=True, kw_only=True):
+    """One thing about the tools, and its remedy."""
+
+    kind: FindingKind
+    server: str = ""
+    tool: str = ""
+    message: str
+    tokens: int = 0
+    """What a remedy would save, where that is known."""
+
+    @property
+    def severity(self) -> Severity:
+        return _SEVERITIES[self.kind]
+
+    def __str__(self) -> str:
+        place = ".".join(part for part in (self.server, self.tool) if part)
+        return f"{self.severity}: {place + ': ' if place else ''}{self.message}"
+
+
+@final
+class ServerCost(Struct, frozen=True, kw_only=True):
+    """What the tools of one server cost, whole and as they are declared."""
+
+    name: str
+    tools: int
+    whole: int
+    tokens: int
+
+
+@final
+class ContextReport(Struct, frozen=True, kw_only=True):
+    """What tools cost a model, and what is wrong with them."""
+
+    format: str
+    plan: BudgetPlan
+    """What each tool costs, and what a budget cuts."""
+    servers: tuple[ServerCost, ...]
+    """The most expensive first."""
+    findings: tuple[ContextFinding, ...]
+    """Errors first."""
+
+    @property
+    def tokens(self) -> int:
+        """Of what is declared."""
+        return self.plan.tokens
+
+    @property
+    def is_good(self) -> bool:
+        """Whether there is no error among the findings."""
+        return all(finding.severity != "error" for finding in self.findings)
+
+    def __str__(self) -> str:
+        return "\n".join([str(self.plan), *map(str, self.findings)])
+
+    def to_json(self) -> dict[str, Json]:
+        """For programs."""
+        findings = [
+            {"severity": finding.severity, **cast("dict[str, Json]", msgspec.to_builtins(finding))}
+            for finding in self.findings
+        ]
+        return {
+            "format": self.format,
+            "budget": self.plan.budget,
+            "needed": self.plan.needed,
+            "tokens": self.plan.tokens,
+            "whole": self.plan.whole,
+            "servers": msgspec.to_builtins(self.servers),
+            "tools": msgspec.to_builtins(self.plan.tools),
+            "findings": cast("Json", findings),
+        }
+
+
+def make_report(
+    tools: Iterable[ToolOfServer],
+    *,
+    format: str = "anthropic",
+    budget: int | None = None,
+    plan: BudgetPlan | None = None,
+    formats: Sequence[str] = ("anthropic", "openai", "gemini"),
+) -> ContextReport:
+    """What these tools cost in a format, and what is wrong with them.
+
+    Args:
+        budget: Tokens that the whole definitions should not exceed.
+        plan: What a host declares; None makes a plan of the tools as they are, whole.
+        formats: The providers whose rules are applied.
+    """
+    listed = list(tools)
+    unreadable: list[ContextFinding] = []
+    readable: list[ToolOfServer] = []
+    sizes: list[dict[Detail, int]] = []
+    for entry in listed:
+        try:
+            sizes.append({detail: _size(entry.tool, format, detail) for detail in ("whole", "plain")})
+            readable.append(entry)
+        except (Error, TypeError, ValueError, RecursionError, AttributeError) as error:
+            message = f"the definition cannot be read: {str(error)[:200]}"
+            unreadable.append(
+                ContextFinding(kind="unreadable", server=entry.server, tool=_name(entry.tool), message=message)
+            )
+    if plan is None:
+        costs = [
+            BudgetTool(entry.server, entry.tool.name, lambda detail, size=size: size[detail])
+            for entry, size in zip(readable, sizes, strict=True)
+        ]
+        plan = plan_budget(costs, None)
+    findings = [
+        *unreadable,
+        *_of_names(readable),
+        *_of_providers(readable, formats),
+        *(finding for entry, size in zip(readable, sizes, strict=True) for finding in _of_tool(entry, size)),
+        *_of_search(readable),
+        *_of_budget(plan, budget, sum(size["whole"] for size in sizes)),
+    ]
+    order = ("error", "warning", "note")
+    return ContextReport(
+        format=format,
+        plan=plan,
+        servers=_servers(plan),
+        findings=tuple(sorted(findings, key=lambda finding: order.index(finding.severity))),
+    )
+
+
+def _size(tool: Tool, format: str, detail: Detail) -> int:
+    shape = to_provider([with_detail(tool, detail)], format, fit="auto")[0]
+    return count_tokens(msgspec.json.encode(shape).decode()) + 1
+
+
+def _name(tool: object) -> str:
+    name = getattr(tool, "name", "")
+    return name if isinstance(name, str) else ""
+
+
+def _servers(plan: BudgetPlan) -> tuple[ServerCost, ...]:
+    totals: dict[str, list[int]] = {}
+    for tool in plan.tools:
+        total = totals.setdefault(tool.server, [0, 0, 0])
+        total[0] += 1
+        total[1] += tool.whole
+        total[2] += tool.tokens
+    costs = [
+        ServerCost(name=name, tools=count, whole=whole, tokens=tokens)
+        for name, (count, whole, tokens) in totals.items()
+    ]
+    return tuple(sorted(costs, key=lambda server: (-server.whole, server.name)))
+
+
+# --- findings --------------------------------------------------------------------------------------------------------
+
+
+def _of_tool(entry: ToolOfServer, size: Mapping[Detail, int]) -> Iterator[ContextFinding]:
+    tool = entry.tool
+
+    def find(kind: FindingKind, message: str, tokens: int = 0) -> ContextFinding:
+        return ContextFinding(kind=kind, server=entry.server, tool=tool.name, message=message, tokens=tokens)
+
+    if not (tool.description or "").strip():
+        yield find("description", "it has no description, so a model can only guess")
+    schema: Any = tool.input_schema
+    properties: Any = cast("dict[str, Any]", schema).get("properties") if isinstance(schema, dict) else None
+    if isinstance(properties, dict):
+        silent = [str(name) for name, child in cast("dict[str, Any]", properties).items() if _is_silent(child)]
+        if silent:
+            more = f" and {len(silent) - _MOST_NAMED} more" if len(silent) > _MOST_NAMED else ""
+            names = ", ".join(name[:40] for name in silent[:_MOST_NAMED])
+            yield find("arguments", f"arguments without a description: {names}{more}")
+    for finding in dict.fromkeys(str(item) for item in scan_tool(tool) if item.severity == "ask"):
+        yield find("words", f"a host withholds its words from the model, and asks before it is called: {finding}")
+    whole, noise = size["whole"], size["whole"] - size["plain"]
+    if whole > _LARGE:
+        yield find("large", f"its definition is {whole:,} tokens; shorten it, or divide the tool", whole)
+    if noise >= _LEAST_NOISE and noise >= whole * _NOISY:
+        message = f"{noise:,} of {whole:,} tokens are schema noise: titles, $schema, nulls as defaults, and the like"
+        yield find("noise", message, noise)
+
+
+def _is_silent(argument: Any) -> bool:
+    schema = as_schema(argument)
+    return schema is not None and not schema.get("description") and "$ref" not in schema
+
+
+def _of_names(tools: Sequence[ToolOfServer]) -> Iterator[ContextFinding]:
+    by_name: defaultdict[tuple[str, str], int] = defaultdict(int)
+    by_look: defaultdict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+    for server, tool in tools:
+        by_name[server, tool.name] += 1
+        by_look[server, _look(tool.name)][tool.name] = None
+    for (server, name), count in by_name.items():
+        if count > 1:
+            yield ContextFinding(kind="same_name", server=server, tool=name, message=f"{count} tools have this name")
+    for (server, _), names in by_look.items():
+        if len(names) > 1:
+            message = f"easily confused: {', '.join(sorted(names)[:_MOST_NAMED])}; rename all but one"
+            yield ContextFinding(kind="confusable", server=server, tool=sorted(names)[0], message=message)
+
+
+# Letters that look like Latin ones, and that servers with nothing to hide do not mix with them.
+_LOOKALIKES: Final = str.maketrans(
+    "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u0501\u0578\u03bf\u03b10|1l", "aeopcyxijsdnoaoiii"
+)
+
+
+def _look(name: str) -> str:
+    """A name as a hasty reader sees it: no case, no separators, no plural, look-alikes as one."""
+    plain = unicodedata.normalize("NFKC", name).casefold().translate(_LOOKALIKES)
+    return re.sub(r"[\W_]+", "", plain).rstrip("s")
+
+
+def _of_providers(tools: Sequence[ToolOfServer], formats: Sequence[str]) -> Iterator[ContextFinding]:
+    for format in formats:
+        profile = profile_of(format)
+        for server, tool in tools:
+            try:
+                problems = lint(tool, profile, fit="auto")
+            except (Error, RecursionError) as error:
+                message = f"{format} cannot be given it: {str(error)[:200]}"
+                yield ContextFinding(kind="provider", server=server, tool=tool.name, message=message)
+                continue
+            refused = [problem for problem in problems if problem.weight == "refused" and problem.rule != "name"]
+            if refused:
+                more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
+                message = f"{format} refuses it: {refused[0].problem}, at {refused[0].path}; {refused[0].remedy}{more}"
+                yield ContextFinding(kind="provider", server=server, tool=tool.name, message=message)
+
+
+def _of_search(tools: Sequence[ToolOfServer]) -> Iterator[ContextFinding]:
+    """Tools that a search for their own first sentence does not find."""
+    if not 1 < len(tools) <= _MOST_SEARCHED:
+        return
+    index = ToolIndex()
+    by_server: dict[str, list[Tool]] = {}
+    for server, tool in tools:
+        by_server.setdefault(server, []).append(tool)
+    for server, own in by_server.items():
+        index.update(server, own)
+    for server, tool in tools:
+        query = first_sentence(tool.description or "")
+        if not query:
+            continue  # without a description it has a finding already
+        if all(
+            (match.address.server, match.address.tool) != (server, tool.name) for match in index.search(query, _RANK)
+        ):
+            message = (
+                f"a search for its own first sentence does not find it among the first {_RANK}: say what sets it apart"
+            )
+            yield ContextFinding(kind="search", server=server, tool=tool.name, message=message)
+
+
+def _of_budget(plan: BudgetPlan, budget: int | None, whole: int) -> Iterator[ContextFinding]:
+    if plan.needed is not None:
+        message = f"the budget of {plan.budget:,} tokens cannot be met: {plan.needed:,} are needed"
+        yield ContextFinding(kind="budget", message=message, tokens=plan.needed)
+    elif budget is not None and whole > budget:
+        message = f"the definitions are {whole:,} tokens, {whole - budget:,} over the budget of {budget:,}"
+        yield ContextFinding(kind="budget", message=message, tokens=whole - budget)
