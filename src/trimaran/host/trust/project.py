@@ -17,8 +17,6 @@ from __future__ import annotations
 
 import logging
 import os
-import stat
-import sys
 from pathlib import Path
 from typing import Any, Final, cast, final
 
@@ -26,7 +24,7 @@ import msgspec
 
 from trimaran.depth import decode_json
 from trimaran.errors import ConfigError
-from trimaran.files import read_file
+from trimaran.files import read_file, why_not_ours
 
 from ..config.files import write_whole
 from ..config.machine import Machine
@@ -118,14 +116,7 @@ def _place(file: str) -> str:
     return os.path.normcase(os.path.join(inside, name))
 
 
-def _suspicion(found: os.stat_result) -> str:
-    if not stat.S_ISREG(found.st_mode):
-        return "it is not a file"
-    if found.st_size > _LARGEST:
+def _suspicion(status: os.stat_result) -> str:
+    if status.st_size > _LARGEST:
         return f"it is larger than {_LARGEST >> 20} MiB"
-    if sys.platform != "win32":
-        if found.st_uid != os.geteuid():
-            return f"it belongs to another user (uid {found.st_uid})"
-        if stat.S_IMODE(found.st_mode) & 0o022:
-            return "others may write to it (chmod 600 it, if it is as you left it)"
-    return ""
+    return why_not_ours(status)

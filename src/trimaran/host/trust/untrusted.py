@@ -20,6 +20,9 @@ from typing import Any, Final, Literal, cast, final
 
 from msgspec import Struct
 
+from trimaran.client.sandbox_policy import read_sandbox
+from trimaran.errors import ConfigError
+
 from ..config.entry import read_rules
 from ..config.mask import MASK, is_secret_key, mask_text, mask_url
 from ..config.model import FailedEntry, HostConfig, RuleEntry, ServerEntry, Source
@@ -54,6 +57,8 @@ class Untrusted(Struct, frozen=True, kw_only=True):
     headers: tuple[str, ...] = ()
     """The headers of each request, and the login of `oauth`: names, and the variables in the values."""
     cwd: str = ""
+    sandbox: str = ""
+    """What the process may reach, as written; empty if it runs with all your rights."""
     inherits: tuple[str, ...] = ()
     """Rights of the user's own server that this one would get by its name: rules that allow, standing answers, a login."""
     replaces: str = ""
@@ -76,6 +81,7 @@ class Untrusted(Struct, frozen=True, kw_only=True):
         more = "".join(f", with {item}" for item in (*self.env, *self.headers)) + (
             f", in {self.cwd}" if self.cwd else ""
         )
+        more += f", in a sandbox ({self.sandbox})" if self.sandbox else ""
         return f"{self.name}: {self.what}{more} ({self.where})" + "".join(f"\n    {item}" for item in self.warnings)
 
 
@@ -209,10 +215,20 @@ def _server(entry: Entry, inherits: tuple[str, ...] = (), replaces: str = "", al
             *(visible(f"oauth {key}: {_detail(key, value)}") for key, value in _oauth(table)),
         ),
         cwd=visible(str(table.get("cwd") or "")),
+        sandbox=_sandbox(table.get("sandbox")),
         inherits=tuple(map(visible, inherits)),
         replaces=replaces,
         alike=alike,
     )
+
+
+def _sandbox(written: Any) -> str:
+    """The policy in words; what cannot be read as one, as it is written."""
+    try:
+        policy = read_sandbox(written)
+    except ConfigError:
+        return visible(str(written))
+    return "" if policy is None else visible(str(policy))
 
 
 def _url(text: str) -> str:

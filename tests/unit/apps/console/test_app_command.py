@@ -61,7 +61,7 @@ def test_its_options_become_servers_rules_and_settings(started: Started, tmp_pat
         ("deny", "mcp__boat__*"),
         ("allow", "mcp__sea__*"),
     ]
-    assert started.options == {"model": "claude-x", "pictures": False, "history": None}
+    assert started.options == {"model": "claude-x", "code": False, "pictures": False, "history": None}
 
 
 async def test_no_server_is_started_where_a_flag_says_so(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:

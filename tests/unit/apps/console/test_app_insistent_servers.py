@@ -54,6 +54,7 @@ async def test_a_message_to_a_model_that_still_answers_takes_nothing_from_that_a
     class Slow:
         name = "slow"
         on_progress: Any = None
+        budget_plan = None
 
         async def send(self, text: str) -> AsyncGenerator[Any]:
             yield ToolCallStarted("c1", "sea:add", {"a": 1, "b": 2})

@@ -34,6 +34,8 @@ Script = Callable[["Parrot", str], AsyncGenerator[Event]]
 class Parrot:
     """A conversation that goes by a script."""
 
+    budget_plan = None
+
     def __init__(self, name: str, host: Host, script: Script) -> None:
         self.name = name
         self.host = host
@@ -187,3 +189,16 @@ async def test_a_server_uses_the_model_only_after_a_yes(parrots: Any) -> None:
         await shows(pilot, "May this server use your model?", "How deep?", "50 tokens", "the server's words")
         await pilot.press("y")
         await shows(pilot, "✓ sea:guess", "sampled for sea")
+
+
+async def test_a_model_may_be_given_code_instead_of_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--code`; the end to end of it is tests/fault/test_ask.py."""
+    options: list[dict[str, bool]] = []
+
+    def open_model(name: str, host: Host, **more: bool) -> None:
+        options.append(more)
+
+    monkeypatch.setattr(trimaran.apps.console.app, "_open_model", open_model)
+    for code in (False, True):
+        trimaran.apps.console.app.ConsoleApp(lambda **more: Host({}, environ={}, **more), model="parrot", code=code)
+    assert options == [{}, {"code": True}]

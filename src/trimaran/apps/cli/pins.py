@@ -1,0 +1,243 @@
+"""`trimaran pins`: the definitions of servers that you agreed to, what differs from them, and your yes. No server is started."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from trimaran.host.terminal_text import in_one_line, safe, to_json
+from trimaran.host.trust.pins import PinFile, PinnedServer, Pins, PinTarget, accepted
+from trimaran.host.trust.review import HeldDefinition
+
+from .exit_codes import Exit
+from .groups import CommandGroup
+from .output import Screen
+
+if TYPE_CHECKING:
+    from trimaran.host.trust.review import DefinitionKind
+
+__all__ = ["command"]
+
+_JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
+
+
+@click.group("pins", cls=CommandGroup, short_help="See what servers changed since you agreed to them, and agree.")
+def command() -> None:
+    """The definitions of servers that you agreed to, and what differs from them.
+
+    \b
+      trimaran pins list                 which servers are pinned, and what is held
+      trimaran pins show files           every pinned definition of a server
+      trimaran pins diff files           what differs, word by word
+      trimaran pins accept files         agree to what differs; `accept files read_file` to one definition
+      trimaran pins forget files         move the pins away: the next use is the first
+
+    A host holds what differs: it is neither offered to a model nor called until you agree, here or on the console's card.
+    """
+
+
+@command.command("list", short_help="The servers that are pinned, and what is held.")
+@_JSON
+def list_command(as_json: bool) -> int:
+    """List the servers that are pinned: how many definitions, since when, and what waits for you."""
+    screen, files = Screen(), asyncio.run(Pins().files())
+    if as_json:
+        screen.raw([_summary(file) for file in files])
+        return Exit.OK
+    if not files:
+        screen.note("Nothing is pinned yet: the first list of each server of mcp.toml is, when a host uses it.")
+    for file in files:
+        server = file.server
+        if server is None:
+            screen.text(f"damaged  {file.path.name}: {file.problem}")
+            continue
+        waiting = f", {len(server.pending)} held" if server.pending else ""
+        state = "held" if server.pending else "pinned"
+        screen.text(f"{state:<7}  {server.name}  {len(server.pins)} definitions{waiting}  since {server.first_seen}")
+        screen.text(f"         {in_one_line(server.address, 300)}")
+    return Exit.OK
+
+
+@command.command("show", short_help="Every pinned definition of a server.")
+@click.argument("name", metavar="SERVER")
+@click.argument("definition", required=False)
+@_JSON
+def show_command(name: str, definition: str | None, as_json: bool) -> int:
+    """Show the definitions of SERVER that you agreed to; with DEFINITION, that one whole."""
+    screen = Screen()
+    for server in _servers(name):
+        chosen = {key: pin for key, pin in server.pins.items() if definition in (None, key, key.partition(":")[2])}
+        if not chosen:
+            raise click.UsageError(f"the server {name!r} has no pinned definition {definition!r}")
+        if as_json:
+            screen.raw({key: {"digest": pin.digest, "definition": pin.definition} for key, pin in chosen.items()})
+            continue
+        screen.text(f"{server.name}: {in_one_line(server.address, 300)}")
+        for key, pin in chosen.items():
+            if definition is not None:
+                screen.text(f"{key}  {pin.digest}\n{safe(to_json(pin.definition))}")
+                continue
+            words: Any = (pin.definition or {}).get("description", "")
+            screen.text(f"  {in_one_line(key, 80)}  {pin.digest[:19]}  {in_one_line(str(words), 100)}")
+    return Exit.OK
+
+
+@command.command("diff", short_help="What differs from what you agreed to, word by word.")
+@click.argument("name", metavar="SERVER", required=False)
+@_JSON
+def diff_command(name: str | None, as_json: bool) -> int:
+    """Show what SERVER, or each server, lists otherwise than you agreed to: removed words as [-so-], added ones as {+so+}.
+
+    The exit code is 1 if something differs.
+    """
+    screen = Screen()
+    differing = [item for server in _servers(name) for item in _held(server)]
+    if as_json:
+        screen.raw([_described(item) for item in differing])
+    else:
+        _show(screen, differing)
+        if not differing:
+            screen.note("Nothing differs, as far as the servers were used.")
+    return 1 if differing else Exit.OK
+
+
+@command.command("accept", short_help="Agree to what differs.")
+@click.argument("name", metavar="SERVER")
+@click.argument("definitions", nargs=-1, metavar="[DEFINITION]...")
+@click.option("--yes", is_flag=True, help="Do not ask: you have seen the difference.")
+def accept_command(name: str, definitions: Sequence[str], yes: bool) -> int:
+    """Agree to what SERVER lists now, or to some DEFINITIONs of it. The difference is shown first.
+
+    You agree to what is shown. If the server lists something else by then, that is held again.
+    """
+    screen = Screen()
+    for server in _servers(name):
+        items = [item for item in _held(server) if not definitions or {item.key, item.name} & set(definitions)]
+        if not items:
+            screen.note(f"Nothing of {name} waits for you" + (" under these names." if definitions else "."))
+            continue
+        _show(screen, items)
+        if not yes and not _is_agreed(f"Agree to these {len(items)} definitions of {name}?"):
+            screen.note("Nothing was changed.")
+            return 1
+        asyncio.run(_accept(server, items))
+        screen.note(f"Pinned {len(items)} definitions of {name}. A host that runs takes them over when it reloads it.")
+    return Exit.OK
+
+
+@command.command("forget", short_help="Move the pins of a server away: its next use is the first.")
+@click.argument("name", metavar="SERVER")
+def forget_command(name: str) -> int:
+    """Move the pins of SERVER aside, damaged ones too. What it lists at its next use is pinned as it is.
+
+    Do it if the pins are damaged, or if you know that everything has changed. The old file stays beside the new one.
+    """
+    screen, store = Screen(), Pins()
+    files = [file for file in asyncio.run(store.files()) if _is_of(file, name)]
+    if not files:
+        raise click.UsageError(f"no server {name!r} is pinned; see `trimaran pins list`")
+    for file in files:
+        aside = asyncio.run(store.forget(file.path))
+        screen.note(f"{file.path.name} is now {aside.name}")
+    return Exit.OK
+
+
+def _is_agreed(question: str) -> bool:
+    if not sys.stdin.isatty():
+        raise click.UsageError("there is no terminal to ask in: read the difference above, then say --yes")
+    return click.confirm(question, err=True)
+
+
+def _is_of(file: PinFile, name: str) -> bool:
+    """Of a damaged file only its own name tells whose it was."""
+    return file.server.name == name if file.server is not None else name in (file.path.name, _named(file))
+
+
+def _named(file: PinFile) -> str:
+    return file.path.name.rsplit("-", 2)[0]
+
+
+def _servers(name: str | None) -> list[PinnedServer]:
+    """The servers of this name, or all; complains if there is none, or if its pins are damaged."""
+    files = [file for file in asyncio.run(Pins().files()) if name is None or _is_of(file, name)]
+    damaged = [file.problem for file in files if file.server is None]
+    if damaged:
+        raise click.ClickException("\n".join(damaged))
+    if not files and name is not None:
+        raise click.UsageError(f"no server {name!r} is pinned; see `trimaran pins list`")
+    return [file.server for file in files if file.server is not None]
+
+
+def _held(server: PinnedServer) -> list[HeldDefinition]:
+    items: list[HeldDefinition] = []
+    for key, pin in server.pending.items():
+        kind, _, name = key.partition(":")
+        old = server.pins.get(key)
+        items.append(
+            HeldDefinition(
+                server=server.name,
+                kind=_kind(kind),
+                name=name,
+                state="new" if old is None else "changed",
+                new=pin,
+                old=old,
+            )
+        )
+    return items
+
+
+def _kind(word: str) -> DefinitionKind:
+    return "prompt" if word == "prompt" else "template" if word == "template" else "tool"
+
+
+async def _accept(server: PinnedServer, items: Iterable[HeldDefinition]) -> None:
+    digests = {item.key: item.new.digest for item in items}
+    now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+    def change(before: PinnedServer | None) -> PinnedServer | None:
+        if before is None:
+            return None
+        same = frozenset(key for key, pin in before.pending.items() if digests.get(key) == pin.digest)
+        return accepted(before, same, now)
+
+    await Pins().update(PinTarget(server.name, server.address, server.fingerprint), change)
+
+
+def _show(screen: Screen, items: Iterable[HeldDefinition]) -> None:
+    for item in items:
+        screen.text(f"{item.server}: {item.kind} {in_one_line(item.name, 100)} ({item.state})")
+        screen.text("\n".join(f"  {line}" for line in item.text().splitlines()))
+
+
+def _summary(file: PinFile) -> dict[str, Any]:
+    server = file.server
+    if server is None:
+        return {"file": str(file.path), "problem": file.problem}
+    return {
+        "server": server.name,
+        "address": server.address,
+        "fingerprint": server.fingerprint,
+        "first_seen": server.first_seen,
+        "changed": server.changed or None,
+        "definitions": len(server.pins),
+        "held": sorted(server.pending),
+        "file": str(file.path),
+    }
+
+
+def _described(item: HeldDefinition) -> dict[str, Any]:
+    return {
+        "server": item.server,
+        "definition": item.key,
+        "state": item.state,
+        "pinned": item.old.digest if item.old is not None else None,
+        "digest": item.new.digest,
+        "difference": [
+            {"field": change.path, "pieces": [list(piece) for piece in change.pieces]} for change in item.difference
+        ],
+    }

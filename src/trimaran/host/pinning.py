@@ -1,0 +1,166 @@
+"""How a host uses pins: which servers are pinned and how, and the question to a person about what is held.
+
+`trust/pins.py` keeps pins, `trust/review.py` compares. Here is the decision who is pinned: the servers of configuration
+files, because they are programs and URLs that a person named; and with `pins=` also those that a program names. A `Server`
+object in the same process is the program itself, and is never pinned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, cast, final
+
+from trimaran.errors import ConfigError, Error
+from trimaran.protocol.definition_digests import canonical_json
+from trimaran.protocol.mask import mask_command
+
+from .config.mask import mask_url
+from .config.model import ServerEntry
+from .connect_plan import ConnectPlan
+from .consent import ConsentBridge, ConsentLost, Question
+from .terminal_text import visible
+from .trust.pins import PIN_MODES, PinMode, Pins, PinTarget
+from .trust.review import HeldDefinition, PinSetting
+
+__all__ = ["HeldQuestions", "PinPolicy", "pin_target", "read_pins"]
+
+log: Final = logging.getLogger("trimaran.host")
+
+
+@final
+class PinPolicy:
+    """Which servers of a host are pinned, and what happens to what changed.
+
+    Args:
+        store: None for the user's own, which is opened when it is needed.
+        mode: For the servers that do not say it themselves; "off" is for all servers, whatever they say.
+        covers_all: Also pin servers that a program names, not only those of configuration files.
+    """
+
+    def __init__(self, store: Pins | None, mode: PinMode, *, covers_all: bool) -> None:
+        self._store = store
+        self._mode: Final = mode
+        self._covers_all = covers_all
+
+    def setting(self, plan: ConnectPlan | None) -> PinSetting | None:
+        """How the definitions of a server are pinned; None if they are not."""
+        if self._mode == "off" or plan is None or (plan.entry is None and not self._covers_all):
+            return None
+        mode = plan.entry.pins if plan.entry is not None and plan.entry.pins is not None else self._mode
+        target = pin_target(plan) if mode != "off" else None
+        if target is None:
+            return None
+        if self._store is None:
+            self._store = Pins()
+        return PinSetting(self._store, target, mode)
+
+
+def read_pins(given: Pins | PinMode | bool | None) -> PinPolicy:
+    """The policy that the option `pins` of a host asks for.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+    if isinstance(given, Pins):
+        return PinPolicy(given, "ask", covers_all=True)
+    if given is False or given == "off":
+        return PinPolicy(None, "off", covers_all=False)
+    if given is None or given is True:
+        return PinPolicy(None, "ask", covers_all=given is True)
+    if given in PIN_MODES:
+        return PinPolicy(None, given, covers_all=True)
+    known = ", ".join(f'"{mode}"' for mode in PIN_MODES)
+    raise ConfigError(f"pins is a Pins, True, False or one of {known}, not {given!r}")
+
+
+def pin_target(plan: ConnectPlan) -> PinTarget | None:
+    """The server as pins know it; None for a server in this process."""
+    table = _as_table(plan.target)
+    if url := table.get("url"):
+        identity: list[Any] = ["url", str(url), _issuer(plan.entry)]
+        return PinTarget(plan.name, visible(mask_url(str(url))), _fingerprint(identity))
+    if not (command := table.get("command")):
+        return None
+    words = [str(command), *map(str, table.get("args") or ())]
+    cwd: Any = plan.options.get("cwd") or table.get("cwd")
+    folder = os.path.abspath(str(cwd)) if cwd else ""
+    if os.path.dirname(words[0]):
+        words[0] = os.path.join(folder or os.getcwd(), words[0])
+    return PinTarget(plan.name, visible(mask_command(words)), _fingerprint(["command", words, folder]))
+
+
+def _as_table(target: Any) -> Mapping[str, Any]:
+    if isinstance(target, Mapping):
+        return cast("Mapping[str, Any]", target)
+    if isinstance(target, str) and "://" in target:
+        return {"url": target}
+    if isinstance(target, (str, os.PathLike)):
+        return {"command": os.fspath(cast("str", target))}
+    if isinstance(target, (list, tuple)) and target:
+        words = cast("list[Any]", target)
+        return {"command": words[0], "args": words[1:]}
+    return {}
+
+
+def _issuer(entry: ServerEntry | None) -> str:
+    details = entry.oauth_config if entry is not None else None
+    return "" if details is None else (details.issuer or details.token_url or details.auth_url or "")
+
+
+def _fingerprint(identity: list[Any]) -> str:
+    return hashlib.sha256(canonical_json(identity)).hexdigest()
+
+
+@final
+class HeldQuestions:
+    """Asks a person about held definitions: one question for each server at a time, with everything that is held there.
+
+    Args:
+        accept: Called with the server and what the person agreed to.
+    """
+
+    def __init__(
+        self, bridge: ConsentBridge | None, accept: Callable[[str, list[HeldDefinition]], Awaitable[object]]
+    ) -> None:
+        self._bridge = bridge
+        self._accept = accept
+        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._declined: dict[str, frozenset[tuple[str, str]]] = {}
+        """For each server, what the person said no to: definitions and digests. It is not questioned again by itself."""
+
+    def ask(self, server: str, held: Iterable[HeldDefinition], *, again: bool = False) -> None:
+        """Ask in the background, if a person is there and was not questioned about just this before."""
+        items = list(held)
+        questioned = frozenset((item.key, item.new.digest) for item in items)
+        is_declined = not again and questioned <= self._declined.get(server, frozenset())
+        if not items or is_declined or server in self._asking or self._bridge is None or not self._bridge.is_attended:
+            return
+        task = asyncio.ensure_future(self._ask(self._bridge, server, items, questioned))
+        self._asking[server] = task
+        task.add_done_callback(lambda done: self._asking.pop(server, None))
+
+    async def _ask(
+        self, bridge: ConsentBridge, server: str, items: list[HeldDefinition], questioned: frozenset[tuple[str, str]]
+    ) -> None:
+        count = len(items)
+        words = f"{count} definition{'' if count == 1 else 's'} of {server} changed or new: use as listed now?"
+        try:
+            question = await bridge.ask(Question("definition", server, words, held=items))
+            if question.reply == "accept":
+                await self._accept(server, items)
+            elif not question.note:
+                self._declined[server] = questioned
+        except ConsentLost:
+            return
+        except Error as error:
+            log.warning("what was agreed to is not kept: %s", error)
+
+    async def close(self) -> None:
+        tasks = tuple(self._asking.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

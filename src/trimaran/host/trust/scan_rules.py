@@ -1,0 +1,833 @@
+"""The rules by which a server's words are looked at: a table, and nothing that acts.
+
+Pure. A row says where it looks and how grave a hit is there, the words that must be in a text before its pattern is tried,
+the pattern or the function, what a hit means, and what to do. The same words weigh differently in different places: a tool's
+description has no business with "every future session", and a fetched page may quote it.
+
+Patterns run on the plain form of a text (`scan.py`): hidden characters taken out, lookalike letters and case folded, blanks
+single. Gaps are bounded, so time grows with the length of the text and not with its square. A finding is a reason to ask, not
+a proof; docs/guides/threats.md has the rates of false alarms.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Final, Literal, NamedTuple
+
+from .hidden_text import HiddenKind, find_hidden
+
+__all__ = ["RULES", "Place", "ScanRule", "ScannedText", "Severity", "is_secret_shaped"]
+
+Place = Literal["tool", "prompt", "resource", "result", "error", "elicitation", "sampling", "arguments"]
+Severity = Literal["note", "warn", "ask"]
+"""note: is only listed. warn: is shown, and tightens the flow of data. ask: a person is asked before a call."""
+
+
+class ScannedText(NamedTuple):
+    """A text as it came, and its plain form."""
+
+    raw: str
+    plain: str
+
+
+class ScanRule(NamedTuple):
+    """One row: where to look, for what, and what a hit means."""
+
+    id: str
+    where: Mapping[Place, Severity]
+    look: re.Pattern[str] | Callable[[ScannedText], Iterator[str]]
+    """A pattern for the plain text; or a function that yields the excerpts that hit."""
+    message: str
+    remedy: str
+    words: tuple[str, ...] = ()
+    """The pattern is tried only on a text with one of these in its plain form."""
+
+
+def _severities(definition: Severity | None, content: Severity | None, asked: Severity | None) -> dict[Place, Severity]:
+    """By place: definitions; results and errors; questions of servers, and what they send to our model."""
+    places: dict[Place, Severity | None] = {
+        **dict.fromkeys(("tool", "prompt", "resource"), definition),
+        **dict.fromkeys(("result", "error"), content),
+        **dict.fromkeys(("elicitation", "sampling"), asked),
+    }
+    return {place: severity for place, severity in places.items() if severity is not None}
+
+
+_EVERYWHERE: Final = _severities("ask", "ask", "ask")
+_ARGUMENTS: Final[dict[Place, Severity]] = {"arguments": "ask"}
+
+# --- what nobody sees ------------------------------------------------------------------------------------------------
+
+_MANY: Final = 8  # blanks without width in a row, or selectors: a letter takes that many, and typography takes one
+
+
+def _hidden(kind: HiddenKind, least: int = 1, most: int = 1 << 62) -> Callable[[ScannedText], Iterator[str]]:
+    def look(text: ScannedText) -> Iterator[str]:
+        for run in find_hidden(text.raw):
+            if run.kind == kind and least <= run.length < most:
+                yield run.says or f"{run.length} hidden characters at {run.start}"
+
+    return look
+
+
+# --- text in disguise ------------------------------------------------------------------------------------------------
+
+_BASE64: Final = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{32,65536}={0,2}")
+_HEX: Final = re.compile(r"(?<![0-9A-Fa-f])(?:[0-9A-Fa-f]{2}:?){24,32768}(?![0-9A-Fa-f])")
+_ESCAPES: Final = re.compile(r"(?:\\x[0-9A-Fa-f]{2}|\\u00[0-9A-Fa-f]{2}|%[0-9A-Fa-f]{2}|&#x?[0-9A-Fa-f]{2,4};){12,}")
+_ESCAPE: Final = re.compile(r"(?:\\x|\\u00|%)([0-9A-Fa-f]{2})|&#x([0-9A-Fa-f]{2,4});|&#([0-9]{2,4});")
+_LONG_WORD: Final = 32  # letters
+_MOST_DECODED: Final = 64  # candidates in a text; more is data, and data of that kind is not read by a model
+
+
+def _decoded(text: str) -> Iterator[str]:
+    # No ordinary word is as long, and splitting a text is cheaper than trying patterns at each of its letters.
+    long_words = [word for word in text.split() if len(word) >= _LONG_WORD]
+    for word in long_words[:_MOST_DECODED]:
+        for pattern, decode in ((_BASE64, _from_base64), (_HEX, _from_hex), (_ESCAPES, _from_escapes)):
+            for match in islice(pattern.finditer(word), _MOST_DECODED):
+                if plain := decode(match[0]):
+                    yield plain
+
+
+def _from_base64(text: str) -> str:
+    text = text.rstrip("=").replace("-", "+").replace("_", "/")
+    try:
+        return _readable(base64.b64decode(text[: len(text) // 4 * 4], validate=True))
+    except (binascii.Error, ValueError):
+        return ""
+
+
+def _from_hex(text: str) -> str:
+    return _readable(bytes.fromhex(text.replace(":", "")))
+
+
+def _from_escapes(text: str) -> str:
+    codes = [
+        int(match[1] or match[2], 16) if match[1] or match[2] else int(match[3]) for match in _ESCAPE.finditer(text)
+    ]
+    return "".join(map(chr, codes))
+
+
+def _readable(raw: bytes) -> str:
+    """The bytes as text, if they are words: mostly letters, with blanks between them."""
+    text = raw.decode("utf-8", "ignore")
+    letters = sum(sign.isalpha() or sign == " " for sign in text)
+    return text if len(text) >= 0.95 * len(raw) and letters >= 0.7 * len(text) and " " in text else ""
+
+
+def _encoded_instructions(text: ScannedText) -> Iterator[str]:
+    for decoded in _decoded(text.raw):
+        plain = " ".join(decoded.lower().split())
+        if any(
+            pattern.search(plain) for pattern in (_OVERRIDE, _SECRECY, _ADDRESSED, _SECRET_FILE, _STANDING, _DANGEROUS)
+        ):
+            yield decoded[:200]
+
+
+# --- words for the model ---------------------------------------------------------------------------------------------
+
+_OVERRIDE: Final = re.compile(
+    r"\b(?:ignore|disregard|forget|override|bypass|do not follow|don't follow)\b[^.\n]{0,40}?"
+    r"\b(?:previous|prior|above|earlier|preceding|all (?:other|your)|your|system|existing|original|safety)\s"
+    r"(?:\w+\s){0,2}?(?:instructions?|prompts?|rules|directives|guidelines|guidance|guardrails|policies|restrictions|system prompt|training)\b"
+    r"|\b(?:ignore|disregard|overrule) the (?:user|human|person)(?:'s (?:instructions?|request|wishes))? and\b"
+    r"|\b(?:safety|previous|prior|other) (?:\w+ )?(?:rules|instructions?|guidelines|policies|restrictions) (?:are|is) (?:now )?(?:void|suspended|disabled|lifted|revoked)\b"
+    r"|\byou are now (?:in )?(?:\w+ ){0,2}(?:mode|dan|unrestricted|jailbroken)\b"
+    r"|\bnew (?:system )?instructions? (?:from|follow|supersede|override)"
+)
+# The same in other languages, on the text as it is: folding letters would spoil those that are not Latin.
+_OVERRIDE_ELSEWHERE: Final = re.compile(
+    r"ignorier\w* (?:bitte )?(?:alle )?(?:vorherigen|bisherigen|obigen|vorigen) (?:anweisungen|instruktionen|regeln)"
+    r"|ignor\w* (?:todas? )?(?:las |as )?(?:instrucciones|instruções|instrucoes|órdenes) (?:anteriores|previas|prévias)"
+    r"|ignore[rz]? (?:toutes )?les (?:instructions|consignes) (?:précédentes|precedentes|antérieures)"
+    r"|ignor\w* (?:tutte )?le istruzioni precedenti|negeer (?:alle )?(?:vorige|eerdere) instructies"
+    r"|игнорир\w* (?:все )?(?:предыдущие|прежние) (?:инструкции|указания)|zignoruj (?:wszystkie )?poprzednie (?:instrukcje|polecenia)"
+    r"|忽略(?:之前|以上|先前|所有|前面)[^。]{0,8}(?:指令|指示|说明|提示)|(?:以前|これまで|上記)の(?:すべての)?(?:指示|命令)を無視"
+    r"|이전(?:의)? (?:모든 )?(?:지시|명령|지침)[^.]{0,6}무시"
+)
+
+
+def _override_elsewhere(text: ScannedText) -> Iterator[str]:
+    if "ignor" in text.plain or "negeer" in text.plain or not text.raw.isascii():
+        yield from (match[0] for match in _OVERRIDE_ELSEWHERE.finditer(" ".join(text.raw.lower().split())))
+
+
+_TURN_MARKS: Final = re.compile(
+    r"<\|(?:im_start|im_end|system|user|assistant|start_header_id|eot_id|endoftext)\|>"
+    r"|<<sys>>|\[/?inst\]|</?(?:system_prompt|system-reminder|function_calls|tool_results?|untrusted)\b[^<>]{0,40}>"
+)
+_MARKUP: Final = re.compile(
+    r"<(important|critical|secret|hidden|system|instructions?|admin|override|mandatory|priority)>"
+)
+_READERS: Final = (
+    r"(?:the |any |all )?(?:ai|a\.i\.|llm|assistant|ai assistant|agent|ai agent|model|language model|chatbot|claude|gpt|copilot"
+    r"|gemini|cursor)s?"
+)
+_ADDRESSED: Final = re.compile(
+    r"\b(?:system|hidden|special|secret|internal|important) (?:note|message|notice|instructions?|directive)s? (?:for|to) "
+    + _READERS
+    + r"\b|\b(?:assistant|agent|ai|llm|model) (?:instructions?|directives?|only) ?:"
+    r"|\b(?:if you are an?|as an?|dear|hey|hello) (?:ai|llm|large language model|ai assistant|ai agent|claude|gpt|copilot|gemini),? (?:reading|processing|you must|please)"
+)
+_NOTE: Final = re.compile(
+    r"\b(?:note|instructions?|message|attention|reminder|notice),? (?:for|to) " + _READERS + r"\b ?[:,-]"
+)
+_SECRECY: Final = re.compile(
+    r"\b(?:do not|don't|never|must not|should not|need not|without|no need to|avoid|not something to|rather than something to)"
+    r" (?:ever )?(?:tell|telling|mention|mentioning|inform|informing|reveal|revealing|notify|notifying|alert|alerting|disclose"
+    r"|disclosing|discuss|discussing|raise|raising|be mentioned|be shown|be disclosed|be discussed)\b"
+    r"(?!ed)(?![^.\n]{0,12}(?:id|ids|uuid|tool names?|internal names?)\b)"
+    r"[^.\n]{0,60}?\b(?:the user|users?|human|(?:this|it|that|these) (?:in|to|with)|your (?:reply|response|answer)|in the user)\b"
+    r"|\b(?:not|nothing|no action|never|isn't|is not) [^.\n]{0,30}?(?:that )?(?:needs? to be|to be|be|been) "
+    r"(?:discussed|mentioned|shown|disclosed|reported|raised)\b"
+    r"(?: (?:with|to|in)[^.\n]{0,20}\b(?:user|reply|response|answer)|(?= ?(?:[.<\n]|$)))"
+    r"|\bmust (?:stay|remain|be kept) (?:hidden|secret|invisible|unknown) (?:from|to) (?:the )?(?:user|human)"
+    r"|\bwithout (?:the )?(?:user|human|person|their|owner)(?:'s|s')? (?:\w+ )?(?:knowledge|knowing|noticing|being told)\b"
+    r"|\bsay nothing (?:about|to)\b|\b(?:keep|kept) (?:this|it) (?:secret|hidden) from\b"
+    r"|\bhide (?:this|it|that|these)\b[^.\n]{0,40}\bfrom (?:the )?(?:user|human)"
+)
+_STANDING: Final = re.compile(
+    r"\b(?:remember|persist|apply|append|include|repeat|begin|check in|execute|do this|follow)\b[^.\n]{0,80}?"
+    r"\b(?:(?:every|each|all|any) (?:future|subsequent|following|later|other)|(?:every|each)(?= (?:reply|response|answer|session|conversation)))"
+    r" (?:\w+ )?(?:session|reply|replie|response|conversation|tool call|task|answer|interaction|message|chat)s?\b(?!['\u2019])"
+    r"|\bremember this (?:instruction|rule|directive)s?\b|\b(?:instructions?|rules?) permanently\b"
+    r"|\b(?:for|on|in|before) every (?:task|reply|response|session|tool call) in this (?:session|conversation|workspace)\b"
+    r"|\bbefore (?:answering any|any other|each) (?:request|tool call|task)\b[^.\n]{0,60}\b(?:read|send|call|include|check in)\b"
+)
+_OTHER_TOOLS: Final = re.compile(
+    r"\b(?:when(?:ever)?|every(?: time)?|each(?: time)?|any(?: time)?|all|before|after|if)\b[^.\n]{0,60}?"
+    r"(?:\b(?:call|calling|use|using|invoke|invoked|invoking|issued?|send|sending)\b[^.\n]{0,30}?"
+    r"`?\b[a-z0-9]+(?:[_.-][a-z0-9]+)+\b|`?\b[a-z0-9]+(?:[_.-][a-z0-9]+)+\b`?[^.\n]{0,20}?\b(?:call|called|invoked|used|runs?|tool)\b)"
+    r"[^\n]{0,160}?\b(?:must|always|also|shall|required to|have to|bcc|add|include|set)\b[^\n]{0,80}?"
+    r"(?:\bbcc\b|\bcc\b|\brecipient\b|\w@[a-z0-9-]{1,63}\.)"
+)
+_REDIRECT: Final = re.compile(
+    r"\b(?:add|include|put|set|use|bcc|cc|send|forward|mirror|copy)\b(?>[^.\n]{0,40}?\bbcc\b)[^\n]{0,40}?\w@[a-z0-9-]{1,63}\."
+    r"|\bbcc (?:to )?[\w.+-]{1,64}+@[a-z0-9-]{1,63}\.[a-z]+\b[^.\n]{0,40}\b(?:every|each|all|any)\b"
+    r"|\bbcc=\[|\bhidden (?:bcc|cc|recipient)\b"
+)
+_PREFERENCE: Final = re.compile(
+    r"\bprefer (?:it|this|the \S+ tool) (?:tool )?(?:over|to|instead of) (?:any|all|every|the) (?:other )?"
+    r"|\balways prefer the \S+\b|\b(?:use|call) this (?:tool )?(?:instead of|rather than) (?:any|all|every) other\b"
+    r"|\bsupersedes (?:every|all|any) other\b|\b(?:other|all other|any other) tools? (?:are|is) (?:deprecated|broken|unsafe|insecure|forbidden|obsolete)\b"
+)
+_PROSELYTE: Final = re.compile(
+    r"\balways prefer the \S+ (?:tool|server)\b|\bspawn (?:a|an|another) (?:sub-?agent|agent)\b"
+)
+
+_READS_FIRST: Final = re.compile(
+    r"\byou must (?:first |always |also |then |immediately )*(?:read|access|retrieve|fetch|load|include|send|check|reveal|output|append)\b"
+    r"|\bbefore (?:providing|returning|answering|giving|responding)\b[^.]{0,60}?\byou must\b"
+)
+_COVERT: Final = re.compile(
+    r"\b(?:silently|quietly|secretly|covertly|discreetly|invisibly)\b[^.]{0,30}?"
+    r"\b(?:upload|send|forward|copy|delete|post|email|transmit|record|include|add|call|read|store)\w*\b"
+)
+_FORWARDS: Final = re.compile(
+    r"\b(?:forward|send|post|upload|transmit|report|mirror)\b[^.]{0,50}?\b(?:user's|conversation|last message|chat|prompts?|history)\b"
+    r"[^.]{0,60}?(?:https?://|\w@)"
+)
+_INSERTED: Final = re.compile(
+    r"\b(?:include|add|append|insert|output)\b[^.]{0,20}?\b(?:the following|this)\b[^.]{0,20}?\b(?:message|text|link|sentence|string|paragraph)\b"
+    r"[^.]{0,60}?\byour (?:final )?(?:response|reply|answer|output)"
+    r"|\bfrom now on\b[^.]{0,60}?\byour (?:\w+ )?(?:answers?|repl(?:y|ies)|responses?|messages?|output)\b"
+)
+
+# --- what is asked for -----------------------------------------------------------------------------------------------
+
+_KEY_FILES: Final = (
+    r"(?:~|\$home|/root|/home/\w+|\b)/?\.(?:ssh|aws|gnupg|kube|docker|azure|config/gcloud|netrc|npmrc|pypirc|git-credentials|pgpass)\b"
+    r"|\bid_(?:rsa|ed25519|ecdsa|dsa)\b|(?<![\w/])(?:\S{0,200}/)?\.env\b|/etc/(?:passwd|shadow|sudoers)\b"
+    r"|\b(?:credentials?|secrets?|key|keys|password) files?\b|\benvironment (?:values|secrets)\b|\bsecret\S{0,40}\.(?:txt|md|json|ya?ml)\b"
+    r"|\b\S{1,60}secret\S{0,20}\.(?:txt|md|json|ya?ml)\b|\bmcp\.json\b|/config/database\.ya?ml\b"
+)
+_SECRET_FILE: Final = re.compile(
+    r"\b(?:read|open|cat|load|reading|include|pass|attach|send|copy|upload|paste|contents? of|provide)\b(?>[^\n]{0,100}?(?:"
+    + _KEY_FILES
+    + r"))[^\n]{0,160}?\b(?:pass|include|send|attach|paste|parameters?|arguments?|field|argument of|upload|post|comment|metadata)\b"
+    r"|\b(?:pass|include|send|attach|paste|put|copy|append|reply with|respond with|answer with)\b[^\n]{0,60}?\b(?:contents?|values?)\b[^\n]{0,40}?(?:"
+    + _KEY_FILES
+    + r")"
+)
+_SECRET_VALUE: Final = re.compile(
+    r"\b(?:load|read|supply|provide|pass|include|send|give|put|paste|copy|reply with|respond with|attach)\b[^.]{0,50}?"
+    r"\b(?:ssh (?:private )?keys?|private keys?|secret keys?|access keys?|credentials"
+    r"|\w{0,40}(?:secret|token|password|api_key|access_key)\w{0,40}(?= (?:in|into|as|to)))\b"
+    r"[^.]{0,50}?\b(?:parameter|argument|field|value|comment)\b"
+)
+_CAPTURE: Final = re.compile(
+    r"\b(?:full|entire|complete|whole|all|prior)\b[^.\n]{0,30}\b(?:conversation|chat|transcript|dialogue|message) ?(?:history|log|so far)?"
+    r"[^.\n]{0,30}\b(?:verbatim|word for word|including (?:any|all) )"
+    r"|\b(?:your|the) (?:full |entire |complete )?system prompt\b[^.\n]{0,40}\b(?:parameter|argument|field|verbatim|include|pass)\b"
+    r"|\b(?:include|pass|send|attach|copy)\b[^.\n]{0,30}\byour (?:full |entire |complete )?(?:system prompt|instructions|conversation history|chain of thought)\b"
+)
+_CREDENTIAL_WORDS: Final = (
+    r"(?:password|passphrase|passwd|api[ _-]?keys?|api[ _-]?tokens?|access[ _-]?(?:tokens?|keys?)|secret[ _-]?keys?|client[ _-]?secret|bearer token"
+    r"|private[ _-]?keys?|ssh keys?|seed phrase|recovery (?:phrase|codes?)|mnemonic|credit card|card number|cvv|cvc|one[- ]time (?:code|password)|otp"
+    r"|2fa|mfa code|pin code|social security|ssn|login credentials|credentials|maiden name|account pin|pin number|security (?:question|answer)s?|bank account number)"
+)
+_ASKS_PERSON: Final = re.compile(
+    r"\b(?:ask|tell|prompt|request|have|get|instruct)\b (?:the )?(?:user|human|person|customer)\b[^.\n]{0,60}?\b"
+    + _CREDENTIAL_WORDS
+    + r"|\bpaste (?:your|their|the) [^.\n]{0,30}"
+    + _CREDENTIAL_WORDS
+)
+_SECRET_FIELD: Final = re.compile(r"(?<![a-z])" + _CREDENTIAL_WORDS + r"\b")
+_AGENT_FILES: Final = (
+    r"(?:claude|agents|gemini|copilot-instructions|skill)\.md\b|\.(?:cursorrules|windsurfrules|clinerules)\b|\.cursor/rules"
+    r"|\.?mcp\.(?:json|toml)\b|claude_desktop_config\.json\b|\.(?:claude|vscode|trimaran)/[\w.-]+"
+)
+_OBEYED_FILES: Final = (
+    r"(?:claude|agents|gemini|copilot-instructions)\.md\b|\.(?:cursorrules|windsurfrules|clinerules)\b|\.cursor/rules"
+)
+_AGENT_FILE: Final = re.compile(
+    r"\b(?:write|append|add|save|persist|copy|insert|put)\b[^.\n]{0,60}?\b(?:block|contents?|rule|instruction|line|text|it|this|following|convention|note|them)s?\b"
+    r"[^\n]{0,80}?(?:" + _OBEYED_FILES + r")"
+)
+
+# --- what is done ----------------------------------------------------------------------------------------------------
+
+_DANGEROUS: Final = re.compile(
+    r"\brm -(?:rf|fr|r -f|f -r)\s+(?:--no-preserve-root\s+)?[/~*$]"
+    r"|\bbase64 (?:-d|--decode)\b[^\n|]{0,80}\|\s?(?:ba|z)?sh\b|\bpowershell\b[^\n]{0,60}-e(?:nc|ncodedcommand)?\b"
+    r"|\bmkfs\.\w+ /dev/|\bdd [^\n]{0,80}of=/dev/|\bchmod (?:-r )?777 /|:\(\) ?\{ ?:\|:"
+    r"|/dev/tcp/|\bnc (?:-\w+ ){0,3}-e\b|>\s?/etc/(?:passwd|crontab|sudoers)"
+)
+_PIPED: Final = re.compile(
+    r"\b(?:curl|wget|iwr|invoke-webrequest)\b(?:[^\n|cw]|[cw](?!url|get)){0,300}+\|\s?(?:sudo )?"
+    r"(?:(?:ba|z|da|k)?sh|python[0-9.]*|perl|node|iex)\b"
+)
+_CLICK: Final = re.compile(
+    r"\bopen (?:a|the|your|up a) ?(?:terminal|powershell|command prompt|run dialog|console)\b[^\n]{0,80}\b(?:run|paste|execute)\b[^\n]{0,40}\b(?:repair|fix|verification|verify|this command|the following)\b"
+    r"|\bpress (?:windows|win|cmd|⊞) ?\+ ?r\b"
+)
+_METADATA: Final = re.compile(
+    r"\b169\.254\.169\.254\b|\b169\.254\.170\.2\b|\bmetadata\.google\.internal\b|\[?fd00:ec2::254\]?|\b100\.100\.100\.200\b"
+    r"|\b0xa9fea9fe\b|\b2852039166\b|://\S{0,100}/latest/meta-data\b|\bmetadata\.azure\.com\b"
+)
+_SENSITIVE_PATH: Final = re.compile(
+    r"(?:^|[\s\"'=:(])(?:(?:~|\$home|/root|/home/[\w.-]+|/users/[\w.-]+)/)?\.(?:ssh|aws|gnupg|kube)/[\w.*-]+|/etc/(?:shadow|sudoers)\b"
+    r"|\bid_(?:rsa|ed25519|ecdsa)(?!\.pub)\b|\.(?:netrc|pgpass|git-credentials)\b|/proc/(?:self|\d+)/environ\b|\bwallet\.dat\b"
+)
+_TRAVERSAL: Final = re.compile(
+    r"(?:^|[\s\"'=/\\])[^\s/\\\"'.][^\s\"']{0,200}[/\\]\.\.[/\\]|%2e%2e(?:%2f|/|%5c)|\.\.%2f|\.\.\.\.//|(?:\.\.[/\\]){3,}"
+    r"|(?:\.\.[/\\])+(?:etc|root|home|proc|\.ssh)\b"
+)
+_UNSAFE_URL: Final = re.compile(
+    r"\b(?:https?|file|ftp)://[^\s\"']{0,300}(?:\$\(|`|%60|;\s?\w|\|\s?\w|&&)|^(?:javascript|vbscript|data:text/html|file|a|http):(?:[^/]|//[^/]*[\s;|`$])"
+)
+_AGENT_PATH: Final = re.compile(r"(?:^|[\s\"'/\\])(?:" + _AGENT_FILES + r")\s*$")
+
+_SECRETS: Final = re.compile(
+    r"-----BEGIN (?:[A-Z]+ ){0,3}PRIVATE KEY-----|\b(?:AKIA|ASIA)[0-9A-Z]{12,}\b|\bgh[pousr]_[A-Za-z0-9]{20,}\b|\bgithub_pat_\w{20,}"
+    r"|\bsk-(?:ant-|proj-|live-)?[A-Za-z0-9_-]{16,}|\bxox[abpros]-[A-Za-z0-9-]{10,}|\bAIza[0-9A-Za-z_-]{30,}|\bglpat-[\w-]{16,}|\bnpm_[A-Za-z0-9]{30,}"
+    r"|\b(?:sk|rk)_live_[A-Za-z0-9]{16,}|\bey[A-Za-z0-9_-]{12,2000}\.ey[A-Za-z0-9_-]{12,4000}\.[A-Za-z0-9_-]{8,2000}"
+    r"|\b[A-Z][A-Z0-9_]{2,40}(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD)[A-Z0-9_]{0,20}\s?=\s?[^\s\"'${<]{8,}"
+    r"|\b(?:service_account_key|private_key|secret_access_key|db_password)\b[\"']?\s?[:=]\s?[\"']?[^\s\"'${<]{8,}"
+    r"|\b[a-z][a-z0-9+.-]{2,12}://[^\s:/@]{1,64}:[^\s:/@${<]{6,}@[\w.-]"
+)
+
+
+def is_secret_shaped(text: str) -> bool:
+    """Whether a text holds a value in the form of a key, a token or a password."""
+    return _SECRETS.search(text) is not None
+
+
+def _secrets(text: ScannedText) -> Iterator[str]:
+    for match in _SECRETS.finditer(text.raw):
+        yield f"{match[0][:8]}... ({len(match[0])} characters)"  # a finding is logged, and must not hold the secret
+
+
+# --- links and pages -------------------------------------------------------------------------------------------------
+
+# Possessive quantifiers: what a part has taken it keeps, so that a text of beginnings costs no more than a text of pictures.
+_IMAGE: Final = re.compile(
+    r"!\[[^\]\[\n]{0,300}+\]\(\s?<?(https?://[^\s)>\[]{1,2000}+)[^)\[\n]{0,200}+\)"
+    r"|<img\b[^<>]{0,600}?\bsrc=[\"']?(https?://[^\s\"'<>]{1,2000}+)[^<>]{0,300}+>",
+    re.I,
+)
+_QUERY_DATA: Final = re.compile(
+    r"[?&/][^=?&#]{0,60}=(?:[A-Za-z0-9+/_%-]{40,}|[^&#]{0,200}(?:\{|%7b|\[|<|%3c|\$)|[^&#]{0,60}(?:data|secret|token|context|history|email)\b)|[?&](?:d|data|q|p|c|s|exfil|leak|secret|token|content|payload|context|history)=",
+    re.I,
+)
+_BADGES: Final = re.compile(
+    r"https?://(?:[\w-]+\.)?(?:shields\.io|github\.com|githubusercontent\.com|githubassets\.com|gitlab\.com|codecov\.io|badge\.fury\.io|travis-ci\.(?:org|com)"
+    r"|circleci\.com|readthedocs\.org|gravatar\.com|wikimedia\.org|wikipedia\.org)/",
+    re.I,
+)
+
+
+def leaking_images(text: str) -> Iterator[re.Match[str]]:
+    """The pictures whose address would carry data away when somebody looks at the text."""
+    for match in _IMAGE.finditer(text):
+        url = match[1] or match[2]
+        if not _BADGES.match(url) and (_QUERY_DATA.search(url) or is_secret_shaped(url)):
+            yield match
+
+
+def _images(text: ScannedText) -> Iterator[str]:
+    if "](" in text.raw or "<img" in text.plain:
+        for match in leaking_images(text.raw):
+            yield match[0][:200]
+
+
+_UNSEEN: Final = re.compile(
+    r"<\w{1,12}\b[^<>]{0,400}?(?:display\s?:\s?none|visibility\s?:\s?hidden|font-size\s?:\s?0|opacity\s?:\s?0(?![.\d])"
+    r"|\bhidden(?=[\s>])|aria-hidden=\"true\")[^<>]{0,400}+>",
+    re.I,
+)
+_MOST_UNSEEN: Final = 200  # comments or elements of a page
+_LONGEST_UNSEEN: Final = 1500  # characters of each
+_FOR_MODEL: Final = re.compile(
+    r"\b(?:agent|assistant|ai|llm|model)\s?[:,]|\bbcc\b|\b(?:ignore|disregard) (?:previous|all|prior)|\byou must\b|\b(?:send|forward|email|post|upload)\b[^.\n]{0,60}(?:@|https?://)"
+    r"|\b(?:call|invoke|use) the \S+ tool\b|\binstructions? for\b|\bon every (?:email|message|reply)\b|\baction ?: "
+)
+
+
+def _unseen_html(text: ScannedText) -> Iterator[str]:
+    if "<" not in text.raw:
+        return
+    for piece in (*islice(_comments(text.raw), _MOST_UNSEEN), *islice(_unseen(text.raw), _MOST_UNSEEN)):
+        if _FOR_MODEL.search(" ".join(piece.lower().split())):
+            yield " ".join(piece.split())[:200]
+
+
+def _comments(text: str) -> Iterator[str]:
+    start = text.find("<!--")
+    while start >= 0:
+        end = text.find("-->", start)
+        if end < 0:
+            return
+        yield text[start + 4 : min(end, start + _LONGEST_UNSEEN)]
+        start = text.find("<!--", end)
+
+
+def _unseen(text: str) -> Iterator[str]:
+    for match in _UNSEEN.finditer(text):
+        yield text[match.end() : match.end() + _LONGEST_UNSEEN].partition("</")[0]
+
+
+RULES: Final[tuple[ScanRule, ...]] = (
+    ScanRule(
+        "hidden-tags",
+        {**_EVERYWHERE, **_ARGUMENTS},
+        _hidden("tags"),
+        "invisible tag characters spell a text that no person sees",
+        "the host takes them out; ask the author why they are there",
+    ),
+    ScanRule(
+        "hidden-selectors",
+        {**_EVERYWHERE, **_ARGUMENTS},
+        _hidden("selectors", 4),
+        "variation selectors in a row carry hidden data",
+        "the host takes them out; ask the author why they are there",
+    ),
+    ScanRule(
+        "hidden-zero-width",
+        _EVERYWHERE,
+        _hidden("zero-width", _MANY),
+        "characters without width in a row carry hidden data",
+        "the host takes them out; ask the author why they are there",
+    ),
+    ScanRule(
+        "zero-width",
+        _severities("warn", "note", "warn"),
+        _hidden("zero-width", 1, _MANY),
+        "characters without width stand in the text",
+        "the host takes them out",
+    ),
+    ScanRule(
+        "odd-selectors",
+        _severities("note", "note", "note"),
+        _hidden("selectors", 1, 4),
+        "variation selectors stand where they choose nothing",
+        "the host takes them out",
+    ),
+    ScanRule(
+        "text-direction",
+        _severities("ask", "warn", "ask"),
+        _hidden("direction"),
+        "controls of writing direction show the text in another order than a model reads it",
+        "the host takes them out",
+    ),
+    ScanRule(
+        "blank-letters",
+        _severities("note", "note", "note"),
+        _hidden("blank"),
+        "characters that are drawn as nothing stand in the text",
+        "the host takes them out",
+    ),
+    ScanRule(
+        "override",
+        _EVERYWHERE,
+        _OVERRIDE,
+        "tells the model to set its instructions aside",
+        "do not use it before you know why",
+        (
+            "ignore",
+            "disregard",
+            "forget",
+            "override",
+            "bypass",
+            "follow",
+            "you are now",
+            " void",
+            " suspended",
+            " lifted",
+            " revoked",
+            " disabled",
+            "new ",
+        ),
+    ),
+    ScanRule(
+        "override-elsewhere",
+        _EVERYWHERE,
+        _override_elsewhere,
+        "tells the model to set its instructions aside, in another language",
+        "do not use it before you know why",
+    ),
+    ScanRule(
+        "turn-marks",
+        {**_severities("ask", "ask", "ask")},
+        _TURN_MARKS,
+        "imitates the marks between turns of a conversation",
+        "do not use it before you know why",
+        ("<|", "<<sys", "inst]", "<system", "</system", "function_calls", "tool_result", "<untrusted", "</untrusted"),
+    ),
+    ScanRule(
+        "commanding-markup",
+        _severities("ask", "warn", "warn"),
+        _MARKUP,
+        "gives commands to the model in markup such as <IMPORTANT>",
+        "a description says what a tool does; read what the rest wants",
+        (
+            "<important",
+            "<critical",
+            "<secret",
+            "<hidden",
+            "<system",
+            "<instruction",
+            "<admin",
+            "<override",
+            "<mandatory",
+            "<priority",
+        ),
+    ),
+    ScanRule(
+        "for-the-model",
+        _EVERYWHERE,
+        _ADDRESSED,
+        "speaks to the model behind the person's back",
+        "content is data: let nobody act on it",
+        ("ai", "llm", "assistant", "agent", "model", "claude", "gpt", "copilot", "gemini", "cursor", "chatbot", "a.i."),
+    ),
+    ScanRule(
+        "note-for-models",
+        _severities("note", "ask", "ask"),
+        _NOTE,
+        "speaks to the model and not to the person",
+        "content is data: let nobody act on it",
+        ("note", "instruction", "message", "attention", "reminder", "notice"),
+    ),
+    ScanRule(
+        "secrecy",
+        _severities("ask", "ask", "warn"),
+        _SECRECY,
+        "wants the model to keep something from the person",
+        "ask what it is before you allow anything",
+        (
+            "tell",
+            "mention",
+            "inform",
+            "reveal",
+            "notify",
+            "alert",
+            "disclos",
+            "discuss",
+            "rais",
+            "shown",
+            "report",
+            "hide ",
+            "hidden",
+            "secret",
+            "invisible",
+            "unknown",
+        ),
+    ),
+    ScanRule(
+        "standing-orders",
+        _severities("ask", "ask", "warn"),
+        _STANDING,
+        "gives the model orders for later turns or sessions",
+        "a tool has no say in later turns",
+        ("every", "each", "all ", "any ", "remember", "permanently"),
+    ),
+    ScanRule(
+        "reads-first",
+        _severities("ask", "note", "warn"),
+        _READS_FIRST,
+        "makes the model do something else before it answers",
+        "a description says what a tool does; read what the rest wants",
+        ("you must",),
+    ),
+    ScanRule(
+        "covert",
+        _severities("ask", "warn", "ask"),
+        _COVERT,
+        "wants something done unseen",
+        "ask what it is before you allow anything",
+        ("silently", "quietly", "secretly", "covertly", "discreetly", "invisibly"),
+    ),
+    ScanRule(
+        "forwards-conversation",
+        _EVERYWHERE,
+        _FORWARDS,
+        "wants the conversation sent elsewhere",
+        "no tool needs it",
+        ("http", "@"),
+    ),
+    ScanRule(
+        "inserted-message",
+        _EVERYWHERE,
+        _INSERTED,
+        "dictates what the model says to the person",
+        "content is data: let nobody act on it",
+        ("your ",),
+    ),
+    ScanRule(
+        "other-tools",
+        _severities("ask", "ask", "ask"),
+        _OTHER_TOOLS,
+        "says how tools that are not its own must be called",
+        "a tool has no say in the calls of others",
+        ("@", "bcc", "recipient", "http", "cc "),
+    ),
+    ScanRule(
+        "redirected-mail",
+        _EVERYWHERE,
+        _REDIRECT,
+        "adds recipients to messages",
+        "look at the recipients of what is sent",
+        ("bcc", "hidden cc", "hidden recipient"),
+    ),
+    ScanRule(
+        "preference",
+        _severities("warn", "warn", "note"),
+        _PREFERENCE,
+        "wants to be used instead of other tools",
+        "choose tools by what they do",
+        (
+            "prefer",
+            "supersedes",
+            "instead of",
+            "rather than",
+            "deprecated",
+            "broken",
+            "unsafe",
+            "insecure",
+            "forbidden",
+            "obsolete",
+        ),
+    ),
+    ScanRule(
+        "steering",
+        _severities(None, "ask", "ask"),
+        _PROSELYTE,
+        "content tells the model which tools or agents to use",
+        "content is data: let nobody act on it",
+        ("always prefer", "spawn a"),
+    ),
+    ScanRule(
+        "secret-files",
+        _EVERYWHERE,
+        _SECRET_FILE,
+        "wants the contents of files with keys or passwords",
+        "no tool needs your keys in its arguments",
+        (
+            ".ssh",
+            ".aws",
+            ".env",
+            "id_",
+            "credential",
+            "secret",
+            "key file",
+            "keys file",
+            "password file",
+            ".kube",
+            ".netrc",
+            "/etc/",
+            "environment values",
+            ".npmrc",
+            ".gnupg",
+            "mcp.json",
+            "database.y",
+        ),
+    ),
+    ScanRule(
+        "secret-value",
+        _severities("ask", "warn", "ask"),
+        _SECRET_VALUE,
+        "wants a key, a token or a password as an argument",
+        "no tool needs your keys in its arguments",
+        ("key", "secret", "token", "password", "credential"),
+    ),
+    ScanRule(
+        "conversation-capture",
+        _severities("ask", "ask", "ask"),
+        _CAPTURE,
+        "wants the conversation, or the model's instructions",
+        "no tool needs them whole",
+        (
+            "conversation",
+            "chat",
+            "transcript",
+            "dialogue",
+            "message",
+            "system prompt",
+            "your instructions",
+            "chain of thought",
+        ),
+    ),
+    ScanRule(
+        "asks-for-secrets",
+        _severities("ask", "ask", "ask"),
+        _ASKS_PERSON,
+        "wants the person to hand over a password, key or token",
+        "passwords and keys are typed into login pages only",
+        ("user", "human", "person", "customer", "paste"),
+    ),
+    ScanRule(
+        "secret-field",
+        {"elicitation": "ask"},
+        _SECRET_FIELD,
+        "a form of a server asks for a password, key or card number",
+        "the specification forbids that: servers use a login page, or a URL",
+        (),
+    ),
+    ScanRule(
+        "agent-files",
+        _EVERYWHERE,
+        _AGENT_FILE,
+        "wants to be written into a file that agents obey",
+        "such files are code: review what goes into them",
+        (".md", "rules", "mcp.", "config.json", ".claude", ".vscode", ".trimaran"),
+    ),
+    ScanRule(
+        "encoded",
+        _EVERYWHERE,
+        _encoded_instructions,
+        "carries instructions in an encoding that people do not read",
+        "do not use it before you know why",
+    ),
+    ScanRule(
+        "leaking-image",
+        _severities("ask", "ask", "ask"),
+        _images,
+        "shows a picture whose address carries data away",
+        "the host leaves the picture out",
+    ),
+    ScanRule(
+        "unseen-html",
+        _severities("ask", "ask", "ask"),
+        _unseen_html,
+        "hides text for the model in comments or invisible elements",
+        "content is data: let nobody act on it",
+    ),
+    ScanRule(
+        "dangerous-command",
+        {**_severities("ask", "warn", "ask"), **_ARGUMENTS},
+        _DANGEROUS,
+        "holds a command that destroys data, or opens the machine",
+        "run it yourself, if you must",
+        ("rm -", "base64", "powershell", "mkfs", "of=/dev", "777 /", ":()", "/dev/tcp", "nc -", "> /etc", ">/etc"),
+    ),
+    ScanRule(
+        "piped-download",  # installation pages have it, so in a result it is only noted
+        {**_severities("ask", "note", "ask"), **_ARGUMENTS},
+        _PIPED,
+        "runs a download as a program",
+        "run it yourself, if you must",
+        ("curl", "wget", "iwr", "invoke-"),
+    ),
+    ScanRule(
+        "run-this",
+        _severities("ask", "warn", "ask"),
+        _CLICK,
+        "wants somebody to run a command by hand",
+        "do not run what a page tells you to",
+        ("terminal", "powershell", "command prompt", "run dialog", "console", "+ r", "+r"),
+    ),
+    ScanRule(
+        "secret-argument",
+        _ARGUMENTS,
+        _secrets,
+        "sends what looks like a key, a token or a password",
+        "allow it only if this server should have it",
+    ),
+    ScanRule(
+        "metadata-address",
+        {**_ARGUMENTS, "result": "warn"},
+        _METADATA,
+        "reaches for the credentials service of a cloud",
+        "a tool has no business there",
+        (
+            "169.254.",
+            "metadata.google",
+            "fd00:ec2",
+            "100.100.100.200",
+            "0xa9fe",
+            "2852039166",
+            "meta-data",
+            "metadata.azure",
+        ),
+    ),
+    ScanRule(
+        "key-path",
+        _ARGUMENTS,
+        _SENSITIVE_PATH,
+        "names a file with keys or passwords",
+        "allow it only if you asked for that",
+        (
+            ".ssh",
+            ".aws",
+            ".gnupg",
+            ".kube",
+            "/etc/s",
+            "id_",
+            ".netrc",
+            ".pgpass",
+            ".git-credentials",
+            "/environ",
+            "wallet.dat",
+        ),
+    ),
+    ScanRule(
+        "path-escape",
+        _ARGUMENTS,
+        _TRAVERSAL,
+        "a path leaves the folder that it begins in",
+        "give the plain path",
+        ("..", "%2e"),
+    ),
+    ScanRule(
+        "unsafe-url",
+        _ARGUMENTS,
+        _UNSAFE_URL,
+        "a URL carries a command, or is none that can be fetched",
+        "give a plain https URL",
+        ("://", "javascript:", "vbscript:", "data:text", "file:", "a:", "http:"),
+    ),
+    ScanRule(
+        "agent-path",
+        _ARGUMENTS,
+        _AGENT_PATH,
+        "writes to, or reads, a file that agents obey",
+        "review what goes into such a file",
+        (".md", "rules", "mcp.", "config.json", ".claude/", ".vscode/", ".trimaran/", ".cursor/"),
+    ),
+)
