@@ -13,9 +13,12 @@ PEERS_READY := .tools/peers/.ready
 SERVERS_READY := .tools/servers/.ready
 REDIS_READY := .tools/redis/.ready
 NGINX_READY := .tools/nginx/.ready
+CHROMIUM_READY := .tools/chromium/.ready
+BUBBLEWRAP_READY := .tools/bubblewrap/.ready
+SANDBOXED_READY := .tools/sandboxed/.ready
 
 export PYTHON
-unexport PYTHONDONTWRITEBYTECODE # each worker and each program a test starts would compile everything anew
+unexport PYTHONDONTWRITEBYTECODE # each worker and each program a test starts would compile everything again
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .PHONY: help
@@ -24,7 +27,12 @@ help: ## List the targets
 
 .PHONY: demo
 demo: $(DEMO_READY) ## Show what Trimaran does (ONCE=1: run through once and exit)
+	@$(if $(ONCE),,scripts/build-page --if-possible)
 	@$(BIN)/trimaran demo $(if $(ONCE),--once)
+
+.PHONY: page
+page: ## Build the inspector's page, which needs Node and npm
+	@scripts/build-page
 
 # Four workers, on two cores too: most of the time goes to waiting for processes that tests start.
 .PHONY: test
@@ -54,6 +62,8 @@ TALKING := tests/unit/client tests/unit/transports# run with those of the wire: 
 .PHONY: check-lint check-types check-unit check-wire
 check-lint: $(PYTHON_READY)
 	$(call part,lint and format,$(BIN)/ruff check && $(BIN)/ruff format --check)
+	@scripts/setup-page
+	$(call part,types of the page,page/node_modules/.bin/tsc --noEmit -p page)
 
 check-types: export NODE_OPTIONS := --max-semi-space-size=64# megabytes; a tenth of the time goes to small collections else
 check-types: $(PYTHON_READY)
@@ -67,7 +77,7 @@ check-wire: $(PYTHON_READY) $(REDIS_READY)
 	$(call part,wire and arch tests,$(QUICK) tests/wire tests/arch $(TALKING))
 
 .PHONY: fix
-fix: $(PYTHON_READY) ## Mend what ruff can mend, and format
+fix: $(PYTHON_READY) ## Fix what ruff can fix, and format
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
 
@@ -81,15 +91,21 @@ interop: setup ## Talk to the other libraries, both ways
 
 .PHONY: bench
 bench: setup ## Measure against the other libraries (ARGS are passed on)
+	@scripts/setup-proxies
 	@$(BIN)/python bench/run.py $(ARGS)
 
 .PHONY: chaos
-chaos: setup ## Kill servers, restart Redis and cut its network under 10,000 calls (CALLS=100: fewer)
-	@TRIMARAN_CHAOS=$(or $(CALLS),10000) $(BIN)/pytest -q -s tests/fleet/test_chaos.py
+chaos: setup ## Kill servers, gateways and what stands behind them, restart Redis, cut its network under 10,000 calls (CALLS=100: fewer)
+	@TRIMARAN_CHAOS=$(or $(CALLS),10000) $(BIN)/pytest -q -s tests/fleet/test_chaos.py tests/fleet/test_gateway_chaos.py
 
 .PHONY: attack
 attack: $(PYTHON_READY) ## Hostile clients and servers, while a bystander's calls are timed (ONLY=smuggling,slow SECONDS=3)
 	@$(BIN)/python -m tests.attack --only "$(ONLY)" --seconds "$(or $(SECONDS),3)"
+
+.PHONY: redteam
+redteam: $(PYTHON_READY) ## Servers that lie, against a host without and with its defences (EXPERIMENTS=path TOOLS="a.json b.json" ONLY=mcpbait)
+	@scripts/setup-redteam
+	@$(BIN)/python -m tests.redteam --only "$(ONLY)" $(if $(EXPERIMENTS),--experiments $(EXPERIMENTS)) --tools $(TOOLS)
 
 .PHONY: soak
 soak: $(PYTHON_READY) ## Mixed load for MINUTES=30 with kills, and what grows meanwhile
@@ -104,13 +120,19 @@ fuzz: ## Look for bytes that break a reader, guided by coverage (ONLY=sse,toml S
 world: $(PYTHON_READY) $(NODE_READY) $(PEERS_READY) ## Run real agents, frameworks, bridges and servers (ONLY=codex,servers JOBS=2 THROUGH=legacy for our proxy between)
 	@$(BIN)/python -m tests.world --only "$(ONLY)" --jobs "$(or $(JOBS),1)" --through "$(THROUGH)"
 
+.PHONY: world-proxies
+world-proxies: $(PYTHON_READY) $(NODE_READY) $(PEERS_READY) ## Try what other proxies pass on, and ours, and write the table (ONLY=gateway)
+	@scripts/setup-proxies
+	@$(BIN)/python -m tests.world.proxies "$(ONLY)"
+
 .PHONY: world-files
 world-files: $(PYTHON_READY) $(NODE_READY) ## Have real agents read the files that we write, and read theirs (ONLY=codex)
 	@$(BIN)/python -m tests.world.files "$(ONLY)"
 
 .PHONY: setup
-setup: $(PYTHON_READY) $(NODE_READY) $(PEERS_READY) $(SERVERS_READY) $(REDIS_READY) $(NGINX_READY) ## Install all that the tests need, each only if absent
-	@:
+setup: $(PYTHON_READY) $(NODE_READY) $(PEERS_READY) $(SERVERS_READY) $(REDIS_READY) $(NGINX_READY) $(CHROMIUM_READY) $(BUBBLEWRAP_READY) $(SANDBOXED_READY) ## Install all that the tests need, each only if absent
+	@scripts/setup-page
+	@scripts/build-page
 
 .PHONY: clean
 clean: ## Remove caches and outputs (ALL=1: also .venv and .tools)
@@ -138,3 +160,12 @@ $(REDIS_READY): scripts/setup-redis
 
 $(NGINX_READY): scripts/setup-nginx
 	@scripts/setup-nginx
+
+$(CHROMIUM_READY): scripts/setup-chromium
+	@scripts/setup-chromium
+
+$(BUBBLEWRAP_READY): scripts/setup-bubblewrap
+	@scripts/setup-bubblewrap
+
+$(SANDBOXED_READY): scripts/setup-sandboxed
+	@scripts/setup-sandboxed

@@ -80,7 +80,25 @@ FASTMCP_STATELESS = Contender(
 )
 PROXY = Contender("proxy", "trimaran, proxy", OURS_PYTHON, "trimaran_proxy.py", "trimaran")
 GATEWAY = Contender("gateway", "trimaran, gateway", OURS_PYTHON, "trimaran_gateway.py", "trimaran")
+RELAY_RAW = Contender("relay-raw", "raw relay of bytes", OURS_PYTHON, "relay_raw.py", "uvloop")
 FASTMCP_PROXY = Contender("fastmcp-proxy", "FastMCP, proxy", _FASTMCP, "fastmcp_proxy.py", "fastmcp", (), _QUIET)
+GATEWAY_OF_50 = Contender(
+    "gateway-50", "trimaran, gateway of 50", OURS_PYTHON, "trimaran_gateway.py", "trimaran", ("--servers", "50")
+)
+
+
+def _other_proxy(name: str, label: str) -> Contender:
+    return Contender(name, label, OURS_PYTHON, "other_proxy.py", "trimaran", (name,))
+
+
+# Proxies that stand before commands, ours first, and a gateway. scripts/setup-proxies installs them.
+PROXY_OF_COMMAND = _other_proxy("trimaran", "trimaran, serve -- COMMAND")
+OTHER_PROXIES = (
+    _other_proxy("mcp-proxy", "mcp-proxy 0.13 (PyPI)"),
+    _other_proxy("npm-mcp-proxy", "mcp-proxy 6.7 (npm)"),
+    _other_proxy("supergateway", "supergateway 4, stateful"),
+    _other_proxy("contextforge", "ContextForge 1.0"),
+)
 # Our own venv has uvicorn but not httptools; the SDK's has, built for the same Python.
 ECHO_UVICORN = Contender(
     "echo-uvicorn",

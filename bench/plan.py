@@ -26,6 +26,10 @@ class Plan:
     closing_streams: int = 1_000
     openapi: Path | None = None
     """A folder of OpenAPI documents."""
+    search_data: Path | None = None
+    """A folder with livemcpbench-tools.json and livemcpbench-tasks.json."""
+    catalogs: Path | None = None
+    """A folder of definitions of real servers."""
 
     @property
     def rounds(self) -> int:

@@ -27,13 +27,16 @@ from sections import (
     auth,
     calls,
     clients,
+    context,
     fanout,
     imports,
+    inspector,
     listing,
     memory,
     openapi,
     proxies,
     registry,
+    search,
     shutdown,
     stdio,
     stores,
@@ -62,6 +65,9 @@ SECTIONS: dict[str, Callable[[Plan], report.Section]] = {
     "fanout": fanout.run,
     "proxies": proxies.run,
     "openapi": openapi.run,
+    "search": search.run,
+    "context": context.run,
+    "inspector": inspector.run,
 }
 
 
@@ -72,7 +78,14 @@ def main() -> int:
         print(f"no such section: {', '.join(unknown)}; there are: {', '.join(SECTIONS)}", file=sys.stderr)
         return 2
     procs.raise_file_limit()
-    plan = Plan(quick=options.quick, pin=options.pin, streams=options.streams, openapi=options.openapi)
+    plan = Plan(
+        quick=options.quick,
+        pin=options.pin,
+        streams=options.streams,
+        openapi=options.openapi,
+        search_data=options.search_data,
+        catalogs=options.catalogs,
+    )
     if plan.pin:
         os.sched_setaffinity(0, {1})
     facts = gather_facts(options)
@@ -104,6 +117,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--pin", action="store_true", help="servers on core 0, load on core 1")
     parser.add_argument(
         "--openapi", type=Path, metavar="FOLDER", help="OpenAPI documents, for the section of that name"
+    )
+    parser.add_argument(
+        "--search-data", type=Path, metavar="FOLDER", help="LiveMCPBench's tools and tasks, for the section search"
+    )
+    parser.add_argument(
+        "--catalogs", type=Path, metavar="FOLDER", help="definitions of real servers, for the section context"
     )
     parser.add_argument("--strict", action="store_true", help="exit 1 when a budget is missed or could not be measured")
     return parser.parse_args()

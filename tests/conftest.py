@@ -12,6 +12,7 @@ Fixture: `free_port`.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import faulthandler
 import functools
@@ -19,7 +20,9 @@ import gc
 import hashlib
 import inspect
 import os
+import shutil
 import signal
+import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -43,6 +46,11 @@ if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_I
 # How somebody likes their own terminal is not how the tests want theirs; those that are about these variables set them.
 for variable in ("COLUMNS", "LINES", "COLORTERM", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
     os.environ.pop(variable, None)
+
+# A host keeps pins of the servers it uses, and must not keep those of tests with the user's own.
+if "TRIMARAN_TEST_DATA" not in os.environ:
+    os.environ["TRIMARAN_TEST_DATA"] = os.environ["XDG_DATA_HOME"] = tempfile.mkdtemp(prefix="trimaran-tests-")
+    atexit.register(shutil.rmtree, os.environ["XDG_DATA_HOME"], ignore_errors=True)
 
 DEADLINE = 90.0  # seconds; the slowest honest unit test takes about one, and a wait for what must come gives up before
 TESTS = Path(__file__).resolve().parent

@@ -26,6 +26,7 @@ def parse(description: str) -> argparse.Namespace:
     parser.add_argument("--auth", default="none", metavar="KIND", help="who may call, by BENCH_AUTH")
     parser.add_argument("--tls", default="", metavar="DIRECTORY", help="serve TLS with cert.pem and key.pem of it")
     parser.add_argument("--upstream", default="", metavar="URL", help="the server that a proxy stands for")
+    parser.add_argument("--servers", type=int, default=1, metavar="N", help="of a gateway: that server, N times")
     parser.add_argument("--time-registration", action="store_true", help="register, print the seconds as JSON, exit")
     return parser.parse_args()
 

@@ -14,6 +14,7 @@ from typing import Protocol, TypedDict
 from trimaran.auth.principal import Principal
 from trimaran.client.option_types import Roots
 from trimaran.client.options import Era, SchemaCheck, Tap
+from trimaran.client.sandbox_policy import SandboxOption
 from trimaran.client.server_requests import Elicitation, LogEntry, Sampling, StateEvent
 from trimaran.oauth.grant import Grant
 from trimaran.types import Json
@@ -67,5 +68,6 @@ class ConnectOptions(TypedDict, total=False):
     env: Mapping[str, str] | None
     inherit_env: bool
     cwd: str | os.PathLike[str] | None
+    sandbox: SandboxOption | None
     on_stderr: Callable[[str], None] | None
     grace: float

@@ -31,6 +31,7 @@ from trimaran.client.link import Channel, Inbox, Link
 from trimaran.client.negotiation import Dialer, EraMemory, Manner
 from trimaran.client.options import Options
 from trimaran.client.pipeline import Pipeline
+from trimaran.client.sandbox_policy import read_sandbox
 from trimaran.client.server_requests import ServerRequests
 from trimaran.errors import ConfigError
 from trimaran.protocol.mask import Mask, mask_arguments, mask_command, mask_url, secrets_in
@@ -48,7 +49,7 @@ T = TypeVar("T")
 Target: TypeAlias = "str | os.PathLike[str] | Sequence[str] | Mapping[str, object] | Channel | Server"
 
 _SCRIPTS: Final = {".py": None, ".js": "node", ".mjs": "node", ".cjs": "node"}
-_STDIO_KEYS: Final = frozenset({"command", "args", "env", "inherit_env", "cwd"})
+_STDIO_KEYS: Final = frozenset({"command", "args", "env", "inherit_env", "cwd", "sandbox"})
 _HTTP_KEYS: Final = frozenset({"url", "headers"})
 # `timeout` is in this list and no option: other programs write milliseconds there.
 _OTHER_KEYS: Final = frozenset({"transport", "type", "timeout", "description", "disabled", "name"})
@@ -207,7 +208,11 @@ def _from_config(entry: dict[str, Any], options: dict[str, Any]) -> tuple[_Diale
     arguments: Any = entry.get("args") or []
     if not isinstance(arguments, (list, tuple)):
         raise ConfigError(f"args is a list, not {arguments!r}")
-    place = {"env": env or None, "cwd": options.get("cwd") or entry.get("cwd")}
+    place = {
+        "env": env or None,
+        "cwd": options.get("cwd") or entry.get("cwd"),
+        "sandbox": options.get("sandbox") if options.get("sandbox") is not None else entry.get("sandbox"),
+    }
     checked = Options.make({"inherit_env": entry.get("inherit_env", False), **options, **place})
     return _ChildDialer([command, *map(str, cast("Sequence[Any]", arguments))], checked), checked
 
@@ -332,6 +337,7 @@ class _ChildDialer:
             env=options.env,
             inherit_env=options.inherit_env,
             cwd=options.cwd,
+            sandbox=read_sandbox(options.sandbox),
             max_message_bytes=options.max_message_bytes,
             grace=options.grace,
             on_stderr=options.on_stderr,
@@ -359,7 +365,7 @@ class _MemoryDialer:
     async def close(self) -> None:
         if self._is_holding:
             self._is_holding = False
-            await self._server.release()
+            await self._server.runtime.release()
 
     def describe(self) -> str:
         return f"the server {self._server.info.name!r}"
@@ -369,7 +375,7 @@ class _MemoryDialer:
 
         if not self._is_holding:
             self._is_holding = True
-            self._server.hold()
+            self._server.runtime.hold()
         if reuse is not None:
             await reuse.close()
         if manner == "modern":

@@ -20,7 +20,7 @@
     │   ├── Disconnected             the client of a call is gone
     │   ├── TimedOut                 no answer in time
     │   ├── Unauthorized             the server wants credentials, or other ones
-    │   │   └── AuthorizationFailed      they could not be had: a step of getting them failed
+    │   │   └── AuthorizationFailed      they could not be obtained: a step of getting them failed
     │   │       ├── LoginRequired            a person has to log in, and cannot be asked here
     │   │       └── UnsafeUrl                a URL that a server named is not one to go to
     │   └── UnexpectedStatus         an HTTP status that answers nothing
@@ -99,7 +99,7 @@ CODE_RESOURCE_NOT_FOUND: Final = -32002
 CODE_URL_ELICITATION_REQUIRED: Final = -32042
 
 # What a peer of any era may infer from the status alone: 404 for "no such method", 400 for the rest that the
-# caller can mend, 500 for what it cannot.
+# caller can fix, 500 for what it cannot.
 _STATUS: Final = {
     CODE_PARSE: 400,
     CODE_INVALID_REQUEST: 400,
@@ -355,7 +355,7 @@ class Unauthorized(TransportError):
 
 
 class AuthorizationFailed(Unauthorized):
-    """Credentials for a server could not be had. The message says which step failed, at which URL, and what to do.
+    """Credentials for a server could not be obtained. The message says which step failed, at which URL, and what to do.
 
     `step` names it ("protected resource metadata", "token request", ...), `url` is where, and `code` is what the
     authorization server called it (`invalid_grant`, ...), if it said so. Nothing secret is in any of them.

@@ -10,10 +10,11 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 from pathlib import PurePath
 from typing import Final
 
-__all__ = ["read_file"]
+__all__ = ["read_file", "why_not_ours"]
 
 _FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
@@ -43,3 +44,15 @@ def read_file(path: str | PurePath, most: int, *, at_least_head: bool = False) -
             errno.EFBIG, f"it has {size} bytes, and at most {most} are read: is it the right file?", str(path)
         )
     return data
+
+
+def why_not_ours(status: os.stat_result) -> str:
+    """Why a file of the user's own must not be believed; empty if it may: it is no file, another's, or others may write it."""
+    if not stat.S_ISREG(status.st_mode):
+        return "it is not a file"
+    if sys.platform != "win32":
+        if status.st_uid != os.geteuid():
+            return f"it belongs to another user (uid {status.st_uid})"
+        if stat.S_IMODE(status.st_mode) & 0o022:
+            return "others may write to it (chmod 600 it, if it is as you left it)"
+    return ""

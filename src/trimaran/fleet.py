@@ -68,16 +68,18 @@ def unavailable(error: StoreError) -> ProtocolError:
         logger.warning("a request needs the store and was refused: %s", error)  # its text may name a path or a host
     if isinstance(error, StoreFull):
         return ProtocolError.internal_error(
-            "the server's store is full, and this needs room in it; try again", status=503
+            "the server's store is full, and this needs room in it; try again", {"kind": "store_full"}, status=503
         )
     return ProtocolError.internal_error(
-        "the server cannot use its store at the moment, and this needs it; try again", status=503
+        "the server cannot use its store at the moment, and this needs it; try again",
+        {"kind": "store_unavailable"},
+        status=503,
     )
 
 
 def fleet_of(server: Server) -> Fleet | None:
     """The fleet of a server, if it has a store."""
-    return cast("Fleet | None", server.fleet)  # only `serve.share` sets it
+    return cast("Fleet | None", server.runtime.fleet)  # only `serve.share` sets it
 
 
 @final
@@ -111,7 +113,7 @@ class Fleet:
         self._heard: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
-        server.changes.relay = self._relay
+        server.runtime.changes.relay = self._relay
 
     def _open(self, url: str) -> Store:
         return open_store(
@@ -436,7 +438,7 @@ class Fleet:
     def _deliver(self, number: int, change: Change) -> None:
         self.hearing = number
         try:
-            self.server.changes.deliver(*change)
+            self.server.runtime.changes.deliver(*change)
         finally:
             self.hearing = 0
 

@@ -122,7 +122,7 @@ class HttpOptions(EndpointOptions, total=False):
     reuse_port: bool
 
 
-_HTTP_NAMES: Final = (*HttpOptions.__annotations__, "workers", "on_ready")
+_HTTP_NAMES: Final = (*HttpOptions.__annotations__, "workers", "on_ready", "inspect")
 
 
 class StdioOptions(TypedDict, total=False):
@@ -137,6 +137,8 @@ class RunOptions(HttpOptions, total=False):
     """The options of all transports."""
 
     watch_parent: bool
+    inspect: bool
+    """HTTP on loopback, for development: opens the inspector beside the server, and writes its link to stderr."""
 
 
 def engine(server: Server, path: str = "/mcp", **options: Unpack[AsgiOptions]) -> Engine:
@@ -180,7 +182,7 @@ def share(server: Server, store: Store | str | None) -> None:
     fleet = fleet_of(server)
     if fleet is None:
         _check_store(store)
-        server.fleet = Fleet(server, store)
+        server.runtime.fleet = Fleet(server, store)
     elif store not in (fleet.url, fleet.store):
         raise ConfigError("a server has one store, and this one is served with another already; give both the same")
 
@@ -429,11 +431,40 @@ async def serve(
 
         await serve_stdio(server, **_stdio_options(server, {**options}))
         return
-    async with HttpServer(server, **options) as http:
+    inspects = _wants_inspector({**options}, 1)
+    http_options: Any = {name: value for name, value in options.items() if name != "inspect"}
+    async with HttpServer(server, **http_options) as http, _inspector(http, is_wanted=inspects):
         logger.info("serving %s on %s", server.name, http.url)
         if on_ready is not None:
             on_ready(http)
         await asyncio.Event().wait()
+
+
+def _wants_inspector(options: Mapping[str, Any], workers: int) -> bool:
+    """Whether the inspector is to be opened; ConfigError where it must not be."""
+    if not options.get("inspect"):
+        return False
+    from trimaran.transports.guard import is_loopback
+
+    host = options.get("host", DEFAULT_HOST)
+    if not is_loopback(host) or options.get("tls") is not None:
+        raise ConfigError(
+            f"inspect=True is for development on this machine, and {host} is served to others; leave one of the two out"
+        )
+    if workers != 1:
+        raise ConfigError("inspect=True looks at one process: leave out workers=")
+    return True
+
+
+@asynccontextmanager
+async def _inspector(http: HttpServer, *, is_wanted: bool) -> AsyncGenerator[None]:
+    if not is_wanted:
+        yield
+        return
+    from trimaran.apps.inspector.development import open_inspector
+
+    async with open_inspector(http.server.info.name, http.url):
+        yield
 
 
 def run(
@@ -454,10 +485,12 @@ def run(
     check_options(options, _HTTP_NAMES, "an HTTP server")
     if type(workers) is not int or workers < 1:
         raise ConfigError(f"workers must be a positive integer, not {workers!r}")
+    inspects = _wants_inspector({**options}, workers)
+    options.pop("inspect", None)
     if on_ready is None and sys.stderr is not None and sys.stderr.isatty():  # pyright: ignore[reportUnnecessaryComparison]
         on_ready = announce
     if workers == 1 and WORKER_VARIABLE not in os.environ:
-        _run_one(server, on_ready, {**options}, (*ENDS, *hangup()))
+        _run_one(server, on_ready, {**options}, (*ENDS, *hangup()), inspects)
     else:
         _run_many(server, workers, on_ready, {**options})
 
@@ -473,6 +506,7 @@ def _run_one(
     on_ready: Callable[[HttpServer], object] | None,
     options: dict[str, Any],
     ends: Iterable[signal.Signals],
+    inspects: bool = False,
 ) -> None:
     async def main() -> None:
         stopping = asyncio.Event()
@@ -480,9 +514,10 @@ def _run_one(
         http = HttpServer(server, **options)
         await http.start()
         try:
-            if on_ready is not None:
-                on_ready(http)
-            await stopping.wait()
+            async with _inspector(http, is_wanted=inspects):
+                if on_ready is not None:
+                    on_ready(http)
+                await stopping.wait()
         finally:
             await http.stop()
 
@@ -538,12 +573,12 @@ def _run_many(
     options["reuse_port"] = True
     seat = adopt(WORKER_VARIABLE)
     if seat is not None:
-        server.prepare_to_fork(seat.post.secret_keys)
+        server.runtime.share_secret_keys(seat.post.secret_keys)
         _serve_seat(server, seat, None, {**options, "port": seat.post.port})
     options["port"] = options.get("port", DEFAULT_PORT) or _free_port(options.get("host", DEFAULT_HOST))
-    keys = server.prepare_to_fork()
+    keys = server.runtime.share_secret_keys()
     HttpServer(server, **options)  # every mistake in the options shows here, before anything forks
-    server.fleet = None  # each worker is a process of its own in it
+    server.runtime.fleet = None  # each worker is a process of its own in it
     _wait_until_bindable(options.get("host", DEFAULT_HOST), options["port"])
 
     def begin(seat: WorkerChannel) -> NoReturn:

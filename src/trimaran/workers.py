@@ -5,7 +5,7 @@ nothing after the start, so the end of the channel means one thing only: the sup
 the worker waits for that, so neither kill -9 nor a busy event loop leaves a worker behind.
 
 The first workers are forked: they share what the program loaded. After SIGHUP the supervisor runs its own command line
-again, once per worker, each as a process that reads the code anew. A new worker takes over when it serves; one that never
+again, once per worker, each as a process that reads the code again. A new worker takes over when it serves; one that never
 does leaves the workers before it in place.
 
 | the supervisor gets | then |

@@ -22,6 +22,7 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     "apps/console": ("unit/apps/console", "the screen is driven as a person drives it"),
     "apps/conversation": ("fault/test_model.py", "it needs a provider of models"),
     "apps/gateway": ("unit/apps/gateway", "a gateway is run whole, on a port of its own"),
+    "apps/inspector": ("unit/apps/inspector", "an inspector is run whole, and asked over HTTP"),
     "apps/demo": ("unit/apps/demo/test_server.py", "parts of one server"),
     "auth": ("unit/auth", "rules that only show in a provider that uses them"),
     "client": ("wire/client", "a connection shows itself on the wire, to a scripted peer"),

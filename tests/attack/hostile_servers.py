@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from logging import CRITICAL, NOTSET, disable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tests.support.faults import encode
 from tests.support.ports import find_port
@@ -28,6 +28,7 @@ from tests.support.until import PATIENCE
 
 from trimaran import connect
 from trimaran.errors import Error
+from trimaran.oauth import OAuth
 
 from .rig import ROOT, Latency, Sample
 
@@ -36,6 +37,7 @@ MAX_SECONDS: Final = 3.0  # until it has ended: room for a busy machine
 MAX_P99: Final = 100.0  # ms of the other connection
 TRIES: Final = 3
 BLOCK: Final = 16_384
+DOCUMENT: Final = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 EVENTS: Final = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 SCHEMA: Final = {"type": "object", "properties": {"value": {}}}
 
@@ -49,6 +51,8 @@ class Attack:
     tool: dict[str, Any] = field(default_factory=dict[str, Any])
     """What the tool is declared with, beside its name."""
     method: str = "tools/call"
+    document: Answer | None = None
+    """Answers requests for the documents of a login. The call itself is then refused with 401."""
 
 
 ATTACKS: dict[str, Attack] = {}
@@ -62,12 +66,28 @@ def attack(name: str, *, method: str = "tools/call", **tool: Any) -> Callable[[A
     return register
 
 
+def document(name: str) -> Callable[[Answer], Answer]:
+    """An attack by the document that a server names when it wants a login."""
+
+    def register(answer: Answer) -> Answer:
+        ATTACKS[name] = Attack(name, want_login, document=answer)
+        return answer
+
+    return register
+
+
 class Exchange:
     """One request, and the connection to answer it on."""
 
-    def __init__(self, message: dict[str, Any], writer: asyncio.StreamWriter) -> None:
+    def __init__(self, message: dict[str, Any], writer: asyncio.StreamWriter, path: str = "/") -> None:
         self.message = message
+        self.path = path
         self._writer = writer
+
+    @property
+    def origin(self) -> str:
+        host, port = self._writer.get_extra_info("sockname")
+        return f"http://{host}:{port}"
 
     async def send(self, data: bytes) -> None:
         """Fast, but not faster than a network: the client's processor is to be its own."""
@@ -282,6 +302,77 @@ async def same_page(exchange: Exchange) -> None:
     await exchange.reply({"tools": [], "nextCursor": "again"})
 
 
+# --- documents of a login --------------------------------------------------------------------------------------------
+
+
+async def want_login(exchange: Exchange) -> None:
+    where = f"{exchange.origin}{exchange.path}/metadata"
+    await exchange.respond(401, b"", f'WWW-Authenticate: Bearer resource_metadata="{where}"')
+
+
+@document("a login document without end")
+async def endless_document(exchange: Exchange) -> None:
+    await exchange.send(DOCUMENT + b'\r\n{"resource":"')
+    while True:
+        await exchange.send(b"x" * BLOCK)
+
+
+@document("a login document of 100 MB")
+async def large_document(exchange: Exchange) -> None:
+    await exchange.send(DOCUMENT + b"Content-Length: 104857600\r\n\r\n")
+    while True:
+        await exchange.send(b" " * BLOCK)
+
+
+@document("a login document, byte by byte")
+async def dripping_document(exchange: Exchange) -> None:
+    await exchange.send(DOCUMENT + b"Content-Length: 1000\r\n\r\n{")
+    while True:
+        await exchange.send(b" ")
+        await asyncio.sleep(1.0)
+
+
+@document("a login document that never comes")
+async def missing_document(exchange: Exchange) -> None:
+    await asyncio.sleep(60)
+
+
+@document("a login document in gzip without end")
+async def packed_document(exchange: Exchange) -> None:
+    await exchange.send(DOCUMENT + b"Content-Encoding: gzip\r\n\r\n")
+    packer = zlib.compressobj(wbits=31)
+    while True:
+        await exchange.send(packer.compress(b" " * (1 << 20)) + packer.flush(zlib.Z_SYNC_FLUSH))
+
+
+@document("a login document in chunks of one byte")
+async def chunked_document(exchange: Exchange) -> None:
+    await exchange.send(DOCUMENT + b"Transfer-Encoding: chunked\r\n\r\n")
+    while True:
+        await exchange.send(b"1\r\n \r\n" * 2_000)
+
+
+@document("a login document behind interim answers")
+async def document_behind_interims(exchange: Exchange) -> None:
+    while True:
+        await exchange.send(b"HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n" * 100)
+
+
+@document("a login document that moves on and on")
+async def moving_document(exchange: Exchange) -> None:
+    await exchange.respond(302, b"", f"Location: {exchange.path}/metadata")
+
+
+@document("a login document that is deep")
+async def deep_document(exchange: Exchange) -> None:
+    await exchange.respond(200, b"[" * 900_000)
+
+
+@document("a login document of slow numbers")
+async def slow_numbers(exchange: Exchange) -> None:
+    await exchange.respond(200, b'{"resource":[' + b"1e300," * 150_000 + b"1]}")
+
+
 # --- the server ------------------------------------------------------------------------------------------------------
 
 HELLO: Final = {
@@ -318,8 +409,11 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             length = int(head.lower().partition("content-length:")[2].split("\r\n")[0] or 0)
             body = await reader.readexactly(length)
             number = int("".join(filter(str.isdigit, path)) or 0)
+            document = attacks[number].document
             if verb == "POST":
-                await answer(attacks[number], Exchange(json.loads(body), writer))
+                await answer(attacks[number], Exchange(json.loads(body), writer, path))
+            elif document is not None and "metadata" in path:
+                await document(Exchange({}, writer, path))
             elif verb == "GET" and "last-event-id" in head.lower():
                 await attacks[number].answer(Exchange({}, writer))
             else:
@@ -346,6 +440,15 @@ class Outcome:
     faults: list[str] = field(default_factory=list[str])
 
 
+class Ending(NamedTuple):
+    text: str
+    """The result, or the error."""
+    seconds: float
+    """Of the call."""
+    closing: float
+    """Seconds that it took to close the client afterwards."""
+
+
 class Neighbour:
     """Another connection of the same program, to an honest server."""
 
@@ -367,9 +470,15 @@ async def on_sample(_ask: Any) -> str:
     return "no"
 
 
-async def meet(attack: Attack, url: str) -> str:
+async def never_asked(url: str) -> str:
+    raise AssertionError(f"nobody can log in at {url}")
+
+
+async def meet(attack: Attack, url: str) -> Ending:
     """Connect, and make the call; what came of it."""
     options: dict[str, Any] = {"timeout": TIMEOUT, "max_timeout": TIMEOUT, "connect_timeout": 10}
+    if attack.document is not None:
+        options["auth"] = OAuth(login=never_asked)
     async with connect(url, on_sample=on_sample, **options) as client:
         began = time.monotonic()
         try:
@@ -381,7 +490,8 @@ async def meet(attack: Attack, url: str) -> str:
                 ended = "an error of the tool" if result.is_error else "a result"
         except Error as error:
             ended = f"{type(error).__name__}: {error}"
-        return f"{time.monotonic() - began:.3f} {ended}"
+        over = time.monotonic()
+    return Ending(ended, over - began, time.monotonic() - over)
 
 
 async def measure(attack: Attack, url: str, neighbour: Neighbour, idle: Latency) -> Outcome:
@@ -399,8 +509,10 @@ async def measure_once(attack: Attack, url: str, neighbour: Neighbour, idle: Lat
     begin = time.monotonic()
     try:
         async with asyncio.timeout(MAX_SECONDS + 20):
-            ended = await meet(attack, url)
-        outcome.seconds, outcome.ended = float(ended.split(" ", 1)[0]), ended.split(" ", 1)[1]
+            ending = await meet(attack, url)
+        outcome.seconds, outcome.ended = ending.seconds, ending.text
+        if ending.closing > MAX_SECONDS:
+            outcome.faults.append(f"closing took {ending.closing:.1f} s")
     except TimeoutError:
         outcome.seconds, outcome.ended = time.monotonic() - begin, "did not end"
     except Error as error:

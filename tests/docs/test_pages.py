@@ -7,6 +7,7 @@ since that is how they are pasted. A line `print(...)  # text` must print that t
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import sys
 from pathlib import Path
@@ -89,6 +90,7 @@ def run_together(page: Path, snippets: list[Block], monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "__main__", module)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRIMARAN_MCP_TIMEOUT", "20s")  # a busy machine starts children slowly
+    monkeypatch.setenv("PATH", f"{ROOT / '.tools/bubblewrap'}{os.pathsep}{os.environ['PATH']}")
     printed: list[tuple[int, str]] = []
 
     def show(*values: object, **options: Any) -> None:
@@ -201,7 +203,7 @@ def test_pages_name_no_place_of_one_machine() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=whole)
 def test_a_block_says_what_language_it_is_in(page: Path) -> None:
-    known = {"python", "json", "text", "toml", "http", "ini", "yaml", *SHELLS}
+    known = {"python", "ts", "json", "text", "toml", "http", "ini", "yaml", *SHELLS}
     assert {b.language for b in blocks(page)} <= known
     for block in blocks(page):
         if block.language == "json":

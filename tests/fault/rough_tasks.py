@@ -79,10 +79,10 @@ class Process:
         self.server.enable_extension(self.tasks)
         store: Any = RoughStore(base)
         self.store: RoughTasks = store.tasks
-        inside(self.server).fleet = Fleet(self.server, store)
+        self.server.runtime.fleet = Fleet(self.server, store)
 
     async def die(self) -> None:
-        await inside(self.server).fleet.store.close()
+        await inside(self.server).runtime.fleet.store.close()
 
 
 @asynccontextmanager

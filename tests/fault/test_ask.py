@@ -120,6 +120,54 @@ async def test_a_prompt_is_answered_with_the_tools_that_the_rules_allow(wire: Wi
     assert wire.said(wire.requests[0])[-1] == ("user", "How deep is it?")
 
 
+def declared_names(request: dict[str, Any]) -> list[str]:
+    return [tool.get("function", tool)["name"] for tool in request["tools"]]
+
+
+async def test_a_model_under_a_budget_searches_and_then_has_the_tool(wire: Wire, folder: Path) -> None:
+    """The tool that was found is declared from the next request on, behind what was there before."""
+    file = folder / "mcp.toml"
+    many = (
+        "from trimaran import Server\nserver = Server('many', version='1')\n"
+        "for n in range(60):\n"
+        "    server.add_tool(lambda: 'x', name=f'thing_{n}', description=f'Do the thing number {n}. ' + 'And more words. ' * 40,"
+        " input_schema={'type': 'object'})\n"
+        "server.run()\n"
+    )
+    (folder / "many.py").write_text(many)
+    file.write_text(
+        f"[context]\nbudget = 900\n{file.read_text()}"
+        f"[server.many]\ncommand = {sys.executable!r}\nargs = ['many.py']\ncwd = {str(folder)!r}\nlazy = false\n"
+        f'[server.boat.tools."*"]\nlazy = true\n'
+    )
+    wire.script = [
+        Answer([], [("c1", "search_tools", '{"query": "how deep is the sea", "limit": 1}')]),
+        Answer(
+            [], [("c2", "mcp__boat__depth", '{"place": "Oslo"}'), ("c3", "call_tool", '{"name": "mcp__boat__sink"}')]
+        ),
+        Answer(["12 m."]),
+    ]
+    done = await ask(wire, folder, "-p", "How deep is it?")
+    assert (done.code, done.out) == (0, "12 m.\n"), done.err
+    first, second = declared_names(wire.requests[0]), declared_names(wire.requests[1])
+    assert "mcp__boat__depth" not in first
+    assert second == [*first, "mcp__boat__depth"]
+    assert "Oslo: 12 m" in done.err
+    assert "Never." in done.err
+
+
+async def test_a_model_writes_code_over_the_tools(wire: Wire, folder: Path) -> None:
+    pytest.importorskip("pydantic_monty")
+    code = json.dumps(
+        {"code": "for place in ('Oslo', 'Bergen'): print((await boat__depth(place=place)).split(' (')[0])"}
+    )
+    wire.script = [Answer([], [("c1", "run_code", code)]), Answer(["Both 12 m."])]
+    done = await ask(wire, folder, "-p", "How deep is it?", "--code")
+    assert (done.code, done.out) == (0, "Both 12 m.\n"), done.err
+    assert declared_names(wire.requests[0]) == ["run_code"]
+    assert "Oslo: 12 m Bergen: 12 m" in " ".join(done.err.split())
+
+
 async def test_what_nobody_allowed_is_denied_and_said_and_the_model_goes_on(wire: Wire, folder: Path) -> None:
     """R245: what a person would be asked about, and what a rule forbids."""
     (folder / "mcp.toml").write_text((folder / "mcp.toml").read_text().replace('"depth", ', ""))

@@ -400,5 +400,5 @@ async def test_memory_survives_bad_messages(caplog: pytest.LogCaptureFixture) ->
     faults.check()
     assert (left, sessions) == (0, 1)
     assert not len(inside(server).sessions)
-    assert not len(server.changes)
+    assert not len(server.runtime.changes)
     assert grown < GROWTH, f"grew by {grown:.1f} MB"

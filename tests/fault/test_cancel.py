@@ -527,12 +527,12 @@ async def test_cancellation_at_any_await_leaves_no_task_behind(era: str, stage: 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 async def test_a_session_or_listen_stream_that_is_cancelled_leaves_nothing(era: str) -> None:
     async with over_memory(era) as (bench, channel):
-        base = len(bench.server.changes)
+        base = len(bench.server.runtime.changes)
         for n in range(20):
             await channel.send(modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, n))
             assert (await channel.receive())["method"] == "notifications/subscriptions/acknowledged"
-        assert len(bench.server.changes) == base + 20
+        assert len(bench.server.runtime.changes) == base + 20
         for n in range(20):
             await channel.send(cancelled(n))
-        await until(lambda: len(bench.server.changes) == base, "the streams are gone")
+        await until(lambda: len(bench.server.runtime.changes) == base, "the streams are gone")
         assert await channel.rest() == []

@@ -1,4 +1,4 @@
-"""A process that has used up its descriptors: what is open goes on, probes are answered, and it mends by itself."""
+"""A process that has used up its descriptors: what is open goes on, probes are answered, and it recovers by itself."""
 
 from __future__ import annotations
 

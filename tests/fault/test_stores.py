@@ -739,7 +739,7 @@ def test_a_write_that_meets_a_reset_connection_is_a_store_that_is_away_on_uvloop
             await asyncio.sleep(0)
             with pytest.raises(StoreUnavailable):
                 await store.sessions.get("s")
-            assert await eventually("it mends by itself", lambda: store.sessions.get("s"))
+            assert await eventually("it recovers by itself", lambda: store.sessions.get("s"))
 
     uvloop.run(main())
 

@@ -79,12 +79,12 @@ class Process:
         self.server = Server(name, version="1")
         self.tasks = Tasks(**{"poll": 0.05, "lease": LEASE, **options})
         self.server.enable_extension(self.tasks)
-        inside(self.server).fleet = Fleet(self.server, url)
+        self.server.runtime.fleet = Fleet(self.server, url)
         declare(self.server, name, harbour)
 
     async def die(self) -> None:
         """Nothing that it knows or does is written from now on."""
-        await inside(self.server).fleet.store.close()
+        await inside(self.server).runtime.fleet.store.close()
 
     def client(self, **options: Any) -> Client:
         return connect(self.server, **options)
@@ -396,7 +396,7 @@ async def test_a_tool_that_has_become_resumable_does_not_resume_what_kept_no_jou
 async def test_a_task_of_which_nobody_was_told_goes_and_one_of_the_host_stays(url: str) -> None:
     """Their process was killed after it had made them, and before it held them."""
     async with fleet(url, "one", lease=0.2) as (harbour, one):
-        records, store = one.tasks.records, inside(one.server).fleet.store.tasks
+        records, store = one.tasks.records, inside(one.server).runtime.fleet.store.tasks
         lost = await store.create(records.draft("fragile"))
         host = await store.create(records.draft("cargo", extra=b'{"is_host":true}'))
 
@@ -416,7 +416,7 @@ async def test_a_record_that_cannot_be_read_is_failed_and_hinders_no_other(url: 
 
         await until(lambda: harbour.waiting == 2, "both bodies")
         await one.die()
-        store = inside(two.server).fleet.store.tasks
+        store = inside(two.server).runtime.fleet.store.tasks
 
         async def spoilt() -> Any:
             record = await store.get(ids[0])

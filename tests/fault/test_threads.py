@@ -62,7 +62,7 @@ async def test_more_calls_than_threads_all_finish() -> None:
 
     results = await soon(asyncio.gather(*(server.call_tool("work", {"n": i}) for i in range(300))), 20)
     assert [r.structured_content for r in results] == list(range(300))
-    assert server.threads.waiting == 0
+    assert server.runtime.threads.waiting == 0
 
 
 async def test_a_pool_whose_threads_went_home_serves_again_after_a_rush(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +135,7 @@ async def test_a_thread_that_leaves_does_not_take_a_job_with_it(monkeypatch: pyt
 
 async def test_the_busy_error_reaches_the_client_as_503() -> None:
     server = Server("busy", tool_threads=1)
-    server.threads.max_waiting = 1
+    server.runtime.threads.max_waiting = 1
     gate = threading.Event()
 
     @server.tool
@@ -149,7 +149,7 @@ async def test_the_busy_error_reaches_the_client_as_503() -> None:
             for i, connection in enumerate(open_[:2]):
                 await connection.send(modern_http(call("wait", {}, i)))
                 await until(lambda i=i: len(http.engine.running_calls) == i + 1, "the call is at work")
-            await until(lambda: server.threads.waiting == 1, "the second call waits")
+            await until(lambda: server.runtime.threads.waiting == 1, "the second call waits")
             refused = await open_[2].ask(modern_http(call("wait", {}, 2)))
             assert (refused.status, refused.json["error"]["code"]) == (503, -32603), refused
             assert "busy" in refused.json["error"]["message"]
@@ -324,9 +324,13 @@ async def hung(server: Server, **options: Any) -> AsyncIterator[HttpServer]:
         return [value]
 
     async with HttpServer(server, port=0, **options) as http:
-        calls = [asyncio.ensure_future(ask(http.port, modern_http(call("hang")))) for _ in range(server.threads.size)]
+        calls = [
+            asyncio.ensure_future(ask(http.port, modern_http(call("hang")))) for _ in range(server.runtime.threads.size)
+        ]
         try:
-            await until(lambda: len(server.threads._running) == server.threads.size, "every thread hangs")
+            await until(
+                lambda: len(server.runtime.threads._running) == server.runtime.threads.size, "every thread hangs"
+            )
             yield http
         finally:
             gate.set()
@@ -357,7 +361,7 @@ async def test_a_call_that_never_had_a_thread_is_told_so_and_may_come_back() -> 
         session = await open_session(http.port)
         reply = await ask(http.port, legacy_http(legacy_call("plain"), session))
         assert reply.status == 503 and "was not started" in reply.json["error"]["message"]
-        assert server.threads.waiting == 0, "who has left is not in the queue"
+        assert server.runtime.threads.waiting == 0, "who has left is not in the queue"
     result = await server.call_tool("plain", {})
     assert not result.is_error, "the threads are free again"
 
@@ -386,9 +390,9 @@ async def test_a_call_that_had_its_thread_late_is_told_how_long_it_waited() -> N
     try:
         async with HttpServer(server, port=0) as http:
             before = asyncio.ensure_future(ask(http.port, modern_http(call("first"))))
-            await until(lambda: server.threads.busy, "the thread is taken")
+            await until(lambda: server.runtime.threads.busy, "the thread is taken")
             late = asyncio.ensure_future(ask(http.port, modern_http(call("slow"))))
-            await until(lambda: server.threads.waiting, "the other waits for it")
+            await until(lambda: server.runtime.threads.waiting, "the other waits for it")
             go.set()
             message = (await late).json["error"]["message"]
             words = r"tools/call took longer than 2 s, \d\.\d s of it waiting for a thread, and was stopped"
@@ -418,8 +422,8 @@ async def test_threads_that_hang_show_in_health_gauges_and_log(
         told = [record.message for record in caplog.records if "are busy" in record.message]
         assert len(told) == 1, "once, however many wait"
         assert "hang for" in told[0] and "raise tool_threads" in told[0]
-    await until(lambda: server.threads.busy == 0, "the threads are free")
-    assert server.threads.stalled == 0.0
+    await until(lambda: server.runtime.threads.busy == 0, "the threads are free")
+    assert server.runtime.threads.stalled == 0.0
 
 
 async def test_calls_that_were_given_up_leave_their_places_to_others() -> None:

@@ -9,7 +9,7 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,8 @@ class Job:
     error: str | None = "unfinished"
     """What kind of failure; None if it was answered, and rightly."""
     detail: str = ""
+    server: str = ""
+    """Behind a gateway: the server whose tool it is."""
 
     @property
     def board(self) -> str:
@@ -91,13 +93,17 @@ def expect(found: Any, wanted: Any) -> None:
         raise Wrong(f"{found!r} instead of {wanted!r}")
 
 
-def plan(client: str, deadline: float, *, seed: int = 1) -> Iterator[Job]:
+def plan(
+    client: str, deadline: float, *, seed: int = 1, kinds: Collection[str] = WEIGHTS, servers: Sequence[str] = ()
+) -> Iterator[Job]:
     """Calls without end, in an order that is the same each time."""
     chance = random.Random(f"{seed} {client}")
     number = 0
     while True:
-        (kind,) = chance.choices(list(WEIGHTS), list(WEIGHTS.values()))
-        yield Job(client, kind, f"{client}-{number}", deadline)
+        (kind,) = chance.choices(list(kinds), [WEIGHTS[kind] for kind in kinds])
+        # The older servers behind a gateway have no tasks.
+        able = [server for server in servers if kind not in TASKS or server.startswith("new")]
+        yield Job(client, kind, f"{client}-{number}", deadline, server=chance.choice(able) if able else "")
         number += 1
 
 

@@ -43,7 +43,7 @@ class Cable:
 
     Two cuts. `refused`: connections are reset, and new ones refused, as by a machine that has lost a process. `silent`:
     nothing arrives any more, in either direction, and nobody is told, as with a network that has lost a wire. When that is
-    mended, what was under way arrives, late: so does TCP.
+    fixed, what was under way arrives, late: so does TCP.
     """
 
     port: int
@@ -148,7 +148,7 @@ class Cable:
 # --- what happened ---------------------------------------------------------------------------------------------------
 
 
-What = Literal["kill", "term", "roll", "orphan", "redis", "cut"]
+What = Literal["kill", "term", "roll", "orphan", "child", "upstream", "redis", "cut"]
 
 
 @dataclass
@@ -279,7 +279,7 @@ async def rig(folder: Path, *, servers: int = 3, store: bool = True, workers: in
     nginx = Program("nginx", port, [str(NGINX), "-p", str(folder), "-c", str(config)], folder / "nginx.log")
     made = Rig(folder, redis, cable, [], nginx)
     with contextlib.ExitStack() as stack:
-        start = functools.partial(_start, stack)
+        start = functools.partial(start_with, stack)
         start(redis.start, redis.kill)
         start(cable.start, cable.stop)
         for number, one in enumerate(ports):
@@ -299,6 +299,6 @@ async def rig(folder: Path, *, servers: int = 3, store: bool = True, workers: in
         yield made
 
 
-def _start(stack: contextlib.ExitStack, begin: Callable[[], None], end: Callable[[], None]) -> None:
+def start_with(stack: contextlib.ExitStack, begin: Callable[[], None], end: Callable[[], None]) -> None:
     stack.callback(end)
     begin()

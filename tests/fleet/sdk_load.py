@@ -1,7 +1,7 @@
 # pyright: reportMissingImports=false
 """The official Python SDK's client at work on the fleet, run by `.tools/peers/sdk`:
 
-    sdk_load.py URL COUNT HANDS DEADLINE REPORT
+    sdk_load.py URL COUNT HANDS DEADLINE REPORT [KINDS]
 
 It opens a legacy session, says `ready`, calls until it has made COUNT calls and a line has come on stdin, says `done`, waits
 for another line, makes one last call in the session it has then, hears out what is still said, and writes its report.
@@ -20,7 +20,7 @@ from typing import Any
 
 import anyio
 import mcp_types as types
-from jobs import BOARDS, Job, Report, expect, perform, plan, work
+from jobs import BOARDS, WEIGHTS, Job, Report, expect, perform, plan, work
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
@@ -118,10 +118,10 @@ class Load:
         return result.content[0].text
 
 
-async def main(url: str, count: int, hands: int, deadline: float, path: Path) -> None:
+async def main(url: str, count: int, hands: int, deadline: float, path: Path, kinds: list[str]) -> None:
     load = Load(url, deadline)
     report = load.report
-    jobs = plan("sdk", deadline)
+    jobs = plan("sdk", deadline, kinds=kinds)
     lines = 0
     heard = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -178,4 +178,5 @@ def _words(error: BaseException) -> list[str]:
 
 
 if __name__ == "__main__":
-    anyio.run(main, sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]), Path(sys.argv[5]))
+    kinds = sys.argv[6].split(",") if len(sys.argv) > 6 else list(WEIGHTS)
+    anyio.run(main, sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]), Path(sys.argv[5]), kinds)

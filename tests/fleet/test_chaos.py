@@ -60,10 +60,11 @@ class SdkClient:
 
 
 @asynccontextmanager
-async def sdk_client(fleet: Rig, count: int) -> AsyncIterator[SdkClient]:
+async def sdk_client(fleet: Rig, count: int, url: str = "", *kinds: str) -> AsyncIterator[SdkClient]:
     assert PYTHON.exists(), f"{PYTHON} is missing: run `make setup`"
     report = fleet.folder / "sdk.json"
-    words = [str(HERE / "sdk_load.py"), fleet.url, str(count), str(HANDS), str(DEADLINE), str(report)]
+    words = [str(HERE / "sdk_load.py"), url or fleet.url, str(count), str(HANDS), str(DEADLINE), str(report)]
+    words += [",".join(kinds)] if kinds else []
     with (fleet.folder / "sdk.log").open("ab") as log:
         process = await asyncio.create_subprocess_exec(
             str(PYTHON), *words, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log

@@ -385,7 +385,7 @@ def inner(boat: Boat) -> Any:
 
 
 def limit_store(boat: Boat) -> Events:
-    store = inside(boat.server).fleet.store
+    store = inside(boat.server).runtime.fleet.store
     store.events = events = Events(store.events)
     return events
 
@@ -402,7 +402,7 @@ async def test_the_streams_of_a_server_that_was_started_again_have_its_new_name(
         async with serve("http", boat.server, store=file) as boat.wire:
             session = await boat.wire.initialize()
             async with await session.open_call("work", id="w", progress="p") as stream:
-                assert ((await stream.next()).id or "").startswith(f"r{inside(boat.server).fleet.name}-")
+                assert ((await stream.next()).id or "").startswith(f"r{inside(boat.server).runtime.fleet.name}-")
                 await stream.rest()
 
 
@@ -465,7 +465,7 @@ async def test_the_loss_of_a_long_call_is_told_to_whoever_made_it(file: str, mon
             async def is_there(_: str) -> bool:
                 return False
 
-            monkeypatch.setattr(inside(two.server).fleet, "is_there", is_there)
+            monkeypatch.setattr(inside(two.server).runtime.fleet, "is_there", is_there)
             async with await two.at(session).get(f"{name}:21") as again:
                 said = await again.rest()
             assert said[-1]["id"] == "w"
@@ -504,7 +504,7 @@ async def test_a_batch_of_unknown_fate_is_heard_once_on_the_sessions_own_stream(
     async with pair(file) as (one, two):
         session = await one.wire.initialize()
         here: Any = next(iter(inside(one.server).sessions))
-        events = inside(one.server).fleet.store.events  # type: ignore[union-attr]
+        events = inside(one.server).runtime.fleet.store.events  # type: ignore[union-attr]
         write, mishaps = events.write, [StoreUnavailable("no answer came", retry_after=0.01)]
 
         async def write_and_lose_the_answer(writes: Any) -> None:

@@ -24,7 +24,7 @@ async def test_a_cancellation_that_cannot_be_passed_on_does_not_silence_its_proc
         await two.at(session).ask("ping")
         assert (await session.cancel(HUGE)).status == 202
         one.server.notify.tools_changed()
-        await until(lambda: inside(two.server).fleet.seen_change == 1, "the next piece of news is heard")
+        await until(lambda: inside(two.server).runtime.fleet.seen_change == 1, "the next piece of news is heard")
 
 
 async def test_a_broadcast_that_cannot_be_written_down_does_not_silence_its_process(file: str) -> None:
@@ -32,7 +32,7 @@ async def test_a_broadcast_that_cannot_be_written_down_does_not_silence_its_proc
         await one.wire.initialize()
         one.server.broadcast("notifications/huge", {"n": HUGE})
         one.server.notify.tools_changed()
-        await until(lambda: inside(two.server).fleet.seen_change == 1, "the next piece of news is heard")
+        await until(lambda: inside(two.server).runtime.fleet.seen_change == 1, "the next piece of news is heard")
 
 
 async def test_a_handshake_that_cannot_be_written_down_is_refused_and_leaves_nothing_behind(store: str) -> None:
@@ -40,14 +40,14 @@ async def test_a_handshake_that_cannot_be_written_down_is_refused_and_leaves_not
         reply = await one.wire.post(initialize(caps={"experimental": {"n": HUGE}}))
         assert reply.error["code"] == -32602
         assert not list(inside(one.server).sessions)
-        assert await inside(one.server).fleet.store.sessions.count() == 0
+        assert await inside(one.server).runtime.fleet.store.sessions.count() == 0
 
 
 async def test_answers_that_nobody_can_be_given_do_not_pile_up(file: str, monkeypatch: Any) -> None:
     monkeypatch.setattr("trimaran.fleet._MOST_ASKING", 5)
     async with pair(file) as (one, _):
         session = await one.wire.initialize(caps=ABLE)
-        fleet = inside(one.server).fleet
+        fleet = inside(one.server).runtime.fleet
         before = len(fleet._errands)
 
         async def away(*_: Any, **__: Any) -> bytes:

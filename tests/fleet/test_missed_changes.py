@@ -22,7 +22,7 @@ async def test_a_change_that_was_missed_is_told_though_later_ones_were_heard(fil
     """One's own, and those of others that came right after the gap, as a mailbox that was overrun has them."""
     async with pair(file) as (one, two):
         session = await two.wire.initialize()
-        fleet, log = inside(two.server).fleet, inside(one.server).fleet.store.events
+        fleet, log = inside(two.server).runtime.fleet, inside(one.server).runtime.fleet.store.events
         async with await session.get() as stream:
             await stream.raw_event()
             late: list[Any] = []
@@ -51,15 +51,15 @@ async def test_a_change_that_its_process_did_not_live_to_tell_is_told(file: str,
         async with await session.get() as stream:
             await stream.raw_event()
             change = msgspec.msgpack.encode(("tools", None, {}))
-            assert await inside(one.server).fleet.store.events.append("~fleet", "changes", change, ttl=60) == 1
+            assert await inside(one.server).runtime.fleet.store.events.append("~fleet", "changes", change, ttl=60) == 1
             one.server.notify.prompts_changed()
             assert [(await stream.message())["method"] for _ in range(2)] == [PROMPTS, TOOLS]
-            assert inside(two.server).fleet.seen_change == 2
+            assert inside(two.server).runtime.fleet.seen_change == 2
 
 
 async def test_whatever_fails_while_listening_a_process_hears_again(redis: RedisServer, monkeypatch: Any) -> None:
     async with pair(f"{redis.url}?namespace={secrets.token_hex(4)}") as (one, two):
-        bus = inside(two.server).fleet.store.bus
+        bus = inside(two.server).runtime.fleet.store.bus
         take = bus._handle
 
         def fail(message: Any) -> str:
@@ -70,17 +70,17 @@ async def test_whatever_fails_while_listening_a_process_hears_again(redis: Redis
         one.server.notify.tools_changed()
         await until(lambda: bus._handle == take, "it has failed")
         one.server.notify.prompts_changed()
-        await until(lambda: inside(two.server).fleet.seen_change == 2, "both are heard")
+        await until(lambda: inside(two.server).runtime.fleet.seen_change == 2, "both are heard")
 
 
 async def test_a_change_of_a_kind_that_is_not_known_is_passed_over(file: str) -> None:
     """A newer version may share the store for the time of an upgrade."""
     async with pair(file) as (one, two):
         session = await one.wire.initialize()
-        inside(one.server).fleet._relay("weather", None, {})
-        inside(one.server).fleet._relay("broadcast", None, {})
+        inside(one.server).runtime.fleet._relay("weather", None, {})
+        inside(one.server).runtime.fleet._relay("broadcast", None, {})
         one.server.notify.tools_changed()
-        await until(lambda: inside(two.server).fleet.seen_change == 3, "all were told")
+        await until(lambda: inside(two.server).runtime.fleet.seen_change == 3, "all were told")
         async with await two.at(session).get() as stream:
             assert (await stream.message())["method"] == TOOLS
 

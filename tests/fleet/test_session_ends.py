@@ -43,11 +43,11 @@ async def test_a_server_that_stops_keeps_no_session_it_took_in(file: str) -> Non
         session = await one.wire.initialize()
         async with serve("http", two.server, store=file) as two.wire:
             await two.at(session).ask("ping")
-            name = inside(two.server).fleet.name
+            name = inside(two.server).runtime.fleet.name
             kept = inner(two)
         assert kept.closed
         assert not list(inside(two.server).sessions)
-        assert inside(two.server).fleet.name != name, (
+        assert inside(two.server).runtime.fleet.name != name, (
             "who starts again is another: nobody must wait for what the former did"
         )
         assert (await session.ask("ping")).status == 200

@@ -28,7 +28,7 @@ async def test_many_changes_of_one_session_at_once_are_all_made(store: str) -> N
             )
         )
         assert [reply.status for reply in replies] == [200] * 40
-        record = await inside(one.server).fleet.store.sessions.get(session.id)
+        record = await inside(one.server).runtime.fleet.store.sessions.get(session.id)
         assert sorted(record.subscriptions) == sorted(uris)
         await until(lambda: all(inner(boat).subscriptions == set(uris) for boat in (one, two)), "both know them")
 
@@ -38,8 +38,8 @@ async def test_news_that_is_older_than_what_is_known_changes_nothing(file: str) 
         session = await one.wire.initialize()
         await two.at(session).ask("ping")
         heard: list[Any] = []
-        hear = inside(two.server).fleet._hear["session"]
-        inside(two.server).fleet.on("session", heard.append)
+        hear = inside(two.server).runtime.fleet._hear["session"]
+        inside(two.server).runtime.fleet.on("session", heard.append)
         for uri in ("log://1", "log://2"):
             await session.ask("resources/subscribe", {"uri": uri})
         await until(lambda: heard and len(heard[-1]["subscriptions"]) == 2, "both were told")
@@ -54,12 +54,12 @@ async def test_what_was_settled_during_a_gap_is_known_after_it(file: str) -> Non
         session = await one.wire.initialize()
         async with await two.at(session).get() as stream:
             await stream.raw_event()
-            inside(two.server).fleet.on("session", lambda _: None)  # it does not hear
+            inside(two.server).runtime.fleet.on("session", lambda _: None)  # it does not hear
             await session.ask("resources/subscribe", {"uri": "log://today"})
             one.server.notify.resource_updated("log://today")
             one.server.notify.tools_changed()
             assert (await stream.message())["method"] == TOOLS
-            inside(two.server).fleet._look_again()
+            inside(two.server).runtime.fleet._look_again()
             assert (await stream.message())["params"] == {"uri": "log://today"}
 
 
@@ -115,7 +115,7 @@ class Refusing:
 async def test_what_cannot_be_written_down_is_refused_for_now(file: str, error: Exception) -> None:
     async with pair(file) as (one, _):
         session = await one.wire.initialize()
-        store = inside(one.server).fleet.store
+        store = inside(one.server).runtime.fleet.store
         store.sessions = Refusing(store.sessions, error)
         subscribing = await session.ask("resources/subscribe", {"uri": "log://today"})
         async with await session.get() as stream:
@@ -131,7 +131,7 @@ async def test_a_handshake_that_ends_while_the_store_is_away_is_ended_when_it_is
     monkeypatch.setattr("trimaran.legacy.fleet_sessions._UNSURE_SECONDS", 0.05)
     async with pair(file) as (one, two):
         session = await one.wire.initialize(ready=False)
-        store = inside(one.server).fleet.store
+        store = inside(one.server).runtime.fleet.store
         store.sessions = Refusing(sessions := store.sessions, error)
         assert (await session.notify("notifications/initialized")).status == 202
         assert (await session.call("add", {"a": 1, "b": 2})).status == 200

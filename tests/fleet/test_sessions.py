@@ -196,7 +196,7 @@ async def test_what_changes_while_nobody_listens_is_told_on_the_next_stream(stor
         assert (await session.ask("resources/subscribe", {"uri": "log://today"})).status == 200
         one.server.notify.resource_updated("log://today")
         one.server.notify.tools_changed()
-        await until(lambda: inside(two.server).fleet.seen_change >= 2, "the other process has heard")
+        await until(lambda: inside(two.server).runtime.fleet.seen_change >= 2, "the other process has heard")
         async with await two.at(session).get() as stream:
             told = [(await stream.message())["method"] for _ in range(2)]
             assert told == ["notifications/resources/updated", "notifications/tools/list_changed"]
@@ -263,10 +263,10 @@ async def test_whoever_comes_for_a_call_whose_process_died_is_told_so(store: str
         await stream.close()
 
         async def gone(name: str) -> bool:
-            assert name == inside(one.server).fleet.name
+            assert name == inside(one.server).runtime.fleet.name
             return False
 
-        monkeypatch.setattr(inside(two.server).fleet, "is_there", gone)
+        monkeypatch.setattr(inside(two.server).runtime.fleet, "is_there", gone)
         async with await two.at(session).get(seen.id) as again:
             [message] = await again.rest()
         assert message["id"] == "w"
@@ -276,10 +276,10 @@ async def test_whoever_comes_for_a_call_whose_process_died_is_told_so(store: str
 
 async def test_a_process_is_there_until_it_is_not(store: str) -> None:
     async with pair(store) as (one, two):
-        name = inside(two.server).fleet.name
-        assert await inside(one.server).fleet.is_there(name)
-        await inside(two.server).fleet.close()
-        assert not await inside(one.server).fleet.is_there(name)
+        name = inside(two.server).runtime.fleet.name
+        assert await inside(one.server).runtime.fleet.is_there(name)
+        await inside(two.server).runtime.fleet.close()
+        assert not await inside(one.server).runtime.fleet.is_there(name)
 
 
 @pytest.mark.parametrize("last", ["r000000000000-1:", "rzz:3", "r1:0", "g:77"])
@@ -322,7 +322,7 @@ async def test_a_client_that_is_ahead_of_the_store_hears_of_the_loss_too(store: 
         async def gone(name: str) -> bool:
             return False
 
-        monkeypatch.setattr(inside(two.server).fleet, "is_there", gone)
+        monkeypatch.setattr(inside(two.server).runtime.fleet, "is_there", gone)
         name, number = (seen.id or "").split(":")
         # The last of these is the number that the report itself gets.
         for ahead in (99, 99, int(number) + 1):
@@ -340,7 +340,7 @@ async def test_how_far_a_client_was_told_is_noted_while_its_stream_is_open(store
             await stream.raw_event()
             one.server.notify.tools_changed()
             await stream.message()
-            await until(lambda: inside(one.server).fleet.seen_change == 1, "the change has its number")
+            await until(lambda: inside(one.server).runtime.fleet.seen_change == 1, "the change has its number")
             inner = next(iter(inside(one.server).sessions))
             await until(lambda: inner.outlet.delivered == 1, "it has left")
             inner.shared.prolong(inner)

@@ -39,7 +39,7 @@ async def test_old_news_of_another_reader_does_not_end_a_stream_that_begins(file
         amend = shared._amend
 
         async def late(*arguments: Any) -> Any:
-            shared._hear_stream((session.id, inside(one.server).fleet.name, 1))
+            shared._hear_stream((session.id, inside(one.server).runtime.fleet.name, 1))
             return await amend(*arguments)
 
         monkeypatch.setattr(shared, "_amend", late)
@@ -88,9 +88,9 @@ async def test_two_streams_that_are_opened_at_once_leave_one(store: str) -> None
             opened = [await streams.enter_async_context(stream) for stream in await asyncio.gather(*gets)]
             outlets = [inner(boat).outlet for boat in (one, two)]
             await until(lambda: sum(outlet.is_read_here for outlet in outlets) == 1, "one is left")
-            record = await inside(one.server).fleet.store.sessions.get(session.id)
+            record = await inside(one.server).runtime.fleet.store.sessions.get(session.id)
             reads = one if outlets[0].is_read_here else two
-            assert record.worker == inside(reads.server).fleet.name
+            assert record.worker == inside(reads.server).runtime.fleet.name
             one.server.notify.tools_changed()
 
             async def hear(stream: Any) -> list[str]:
@@ -123,7 +123,7 @@ class Slow:
 async def test_a_call_that_is_cancelled_before_anything_of_it_is_written_ends_properly(file: str) -> None:
     async with pair(file) as (one, _):
         session = await one.wire.initialize()
-        store = inside(one.server).fleet.store
+        store = inside(one.server).runtime.fleet.store
         store.events = slow = Slow(store.events)
         slow.gate.clear()
         calling = asyncio.ensure_future(session.call("work", id=5, progress="p"))
@@ -140,7 +140,7 @@ async def test_a_call_that_is_cancelled_before_anything_of_it_is_written_ends_pr
 async def test_a_call_whose_time_ran_out_while_its_stream_began_is_answered(file: str) -> None:
     async with pair(file, limits=Limits(request_timeout=0.2)) as (one, _):
         session = await one.wire.initialize()
-        store = inside(one.server).fleet.store
+        store = inside(one.server).runtime.fleet.store
         store.events = slow = Slow(store.events)
         slow.gate.clear()
         reply = await session.call("work", id=5, progress="p")
@@ -184,7 +184,7 @@ async def test_events_that_found_no_room_do_not_shift_the_numbers_of_the_others(
     """A client that comes back must not be given something twice, nor another's place."""
     async with pair(file) as (one, two):
         session = await one.wire.initialize()
-        store = inside(one.server).fleet.store
+        store = inside(one.server).runtime.fleet.store
         store.events = full = Full(store.events)
         async with await session.open_call("work", id="w", progress="p") as stream:
             seen = await stream.next()
@@ -196,7 +196,7 @@ async def test_events_that_found_no_room_do_not_shift_the_numbers_of_the_others(
         await until(lambda: session_events._event_writer._task is None, "all is said")
         assert full.refused
         name = (seen.id or "").partition(":")[0]
-        page = await inside(two.server).fleet.store.events.read(session.id, name, 0)
+        page = await inside(two.server).runtime.fleet.store.events.read(session.id, name, 0)
         assert page.is_ended
         kept = {number: data for stream, number, data in inner(one).outlet.log._events if stream == name}
         assert [kept[event.number] for event in page.events[1:]] == [event.data for event in page.events[1:]]
@@ -223,7 +223,7 @@ async def test_a_reader_that_leaves_while_the_store_is_away_is_no_incident(file:
         stream = await session.open_call("work", id="w", progress="p")
         seen = await stream.next()
         await stream.close()
-        events = inside(two.server).fleet.store.events
+        events = inside(two.server).runtime.fleet.store.events
         away = False
         read = events.read
 
@@ -232,7 +232,7 @@ async def test_a_reader_that_leaves_while_the_store_is_away_is_no_incident(file:
                 raise StoreUnavailable("away", retry_after=5.0)
             return await read(*arguments, **options)
 
-        inside(two.server).fleet.store.events.read = reading
+        inside(two.server).runtime.fleet.store.events.read = reading
         async with await two.at(session).get(seen.id) as again:
             await again.raw_event()
             away = True

@@ -256,8 +256,8 @@ async def test_a_redis_that_wants_another_password_does_not_end_known_sessions(o
 async def test_a_poisoned_message_on_the_bus_is_dropped_and_counted(own: RedisServer, poison: bytes) -> None:
     async with pair(own.url) as (one, two):
         session = await one.wire.initialize()
-        await inside(one.server).fleet.store.bus.publish("fleet", poison)
-        await until(lambda: inside(two.server).fleet.poisoned == 1, "it was counted")
+        await inside(one.server).runtime.fleet.store.bus.publish("fleet", poison)
+        await until(lambda: inside(two.server).runtime.fleet.poisoned == 1, "it was counted")
         assert (await two.at(session).call("add", ADD)).status == 200
         # Not only in the envelope that our own bus makes, but raw on the wire, too.
         own.say("PUBLISH", "trimaran:{main}:bus:fleet", poison)
@@ -267,7 +267,7 @@ async def test_a_poisoned_message_on_the_bus_is_dropped_and_counted(own: RedisSe
 async def test_an_unknown_kind_of_news_is_passed_over(own: RedisServer) -> None:
     """A newer version may share the store for the time of an upgrade."""
     async with pair(own.url) as (one, two):
-        await inside(one.server).fleet.tell("novelty", {"x": 1})
-        await inside(one.server).fleet.tell("ended", "mcp_" + "0" * 32)
-        assert inside(two.server).fleet.poisoned == 0
+        await inside(one.server).runtime.fleet.tell("novelty", {"x": 1})
+        await inside(one.server).runtime.fleet.tell("ended", "mcp_" + "0" * 32)
+        assert inside(two.server).runtime.fleet.poisoned == 0
         assert (await two.wire.post(request("ping"))).status == 400

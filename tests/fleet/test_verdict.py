@@ -57,6 +57,7 @@ BAD: list[tuple[str, str, list[Job], list[dict[str, Any]]]] = [
     ("failed too late", "late", [job(at=100.5, seconds=15.1 + SLACK, error="TimedOut")], []),
     ("never ended", "late", [job(at=100.5, error="unfinished")], []),
     ("answered wrongly", "wrong", [job(at=100.5, error="wrong")], []),
+    ("failed without a kind", "untyped", [job(at=99.5, error="untyped")], []),
     ("failed in peace", "unexplained", [job(error="HTTP 502")], []),
     ("failed for want of a store it does not need", "unexplained", [job(at=205, error="refused -32603")], []),
     ("a change told long before the kill", "unheard", [job("announce", at=98)], [entry("announce", at=98, pid=7)]),
@@ -69,7 +70,7 @@ def test_nothing_is_held_against_what_may_happen(jobs: list[Job], entries: list[
     verdict = judge([Report("modern", jobs)], FAULTS, entries)
     assert verdict.problems == []
     assert table(verdict).endswith(
-        "lost = 0, doubled = 0, misled = 0, late = 0, wrong = 0, unexplained = 0, unheard = 0"
+        "lost = 0, doubled = 0, misled = 0, late = 0, wrong = 0, untyped = 0, unexplained = 0, unheard = 0"
     )
 
 

@@ -6,6 +6,7 @@
   neither the clients nor nginx send a call again that may have been read.
 - *misled*: somebody who waited for a task was told something else than what came of it.
 - *late*: a call that ended after its deadline, however it ended.
+- *untyped*: a call that failed, and its error does not say what kind of failure it was.
 - *unexplained*: a call that failed while nothing was being done to the fleet, or that failed for want of the store although it
   needs none.
 """
@@ -26,7 +27,16 @@ LEAVES |= {"announce": ("announce",), "post": ("post",)}
 LEGS = 5
 # And a task, if it came to a good end.
 ARRIVED = {"errand": ["errand", "errand done"], "voyage": [f"leg {leg}" for leg in range(1, LEGS + 1)]}
-PATIENCE = {"kill": 0.5, "term": 0.5, "roll": 0.5, "orphan": 0.5, "redis": 5.0, "cut": 5.0}
+PATIENCE = {
+    "kill": 0.5,
+    "term": 0.5,
+    "roll": 0.5,
+    "orphan": 0.5,
+    "child": 0.5,
+    "upstream": 0.5,
+    "redis": 5.0,
+    "cut": 5.0,
+}
 """Seconds after a fault is over in which calls may still fail for it: the store is tried again with a growing pause."""
 OUTAGES = ("redis", "cut")
 """Faults of the store. All others befall a process."""
@@ -36,7 +46,7 @@ RELISTENING = 30.0
 """The same after the store was away: a client that could not listen for want of it comes back with growing pauses."""
 
 
-KINDS = ("lost", "doubled", "misled", "late", "wrong", "unexplained", "unheard")
+KINDS = ("lost", "doubled", "misled", "late", "wrong", "untyped", "unexplained", "unheard")
 
 
 @dataclass
@@ -49,6 +59,7 @@ class Verdict:
     misled: list[str] = field(default_factory=list[str])
     late: list[str] = field(default_factory=list[str])
     wrong: list[str] = field(default_factory=list[str])
+    untyped: list[str] = field(default_factory=list[str])
     unexplained: list[str] = field(default_factory=list[str])
     unheard: list[str] = field(default_factory=list[str])
 
@@ -84,7 +95,7 @@ def judge(reports: list[Report], faults: list[Fault], entries: list[dict[str, An
     ledger = Counter((entry["kind"], entry["key"]) for entry in entries)
     _tasks(verdict, ledger)
     for (kind, key), times in ledger.items():
-        # A body that is resumed begins anew, up to the steps it has done: only those count.
+        # A body that is resumed begins again, up to the steps it has done: only those count.
         if times > 1 and kind != "voyage":
             verdict.doubled.append(f"{kind} {key}: {times} times")
     for report in reports:
@@ -104,6 +115,8 @@ def _one(verdict: Verdict, job: Job, ledger: Counter[tuple[str, str]]) -> None:
     elif job.error == "session lost":
         verdict.lost.append(words)
     elif job.error is not None:
+        if job.error == "untyped":
+            verdict.untyped.append(words)
         if job.kind != "task" and not _is_explained(job, verdict.faults):
             verdict.unexplained.append(words)
     elif missing := [kind for kind in LEAVES.get(job.kind, ()) if not ledger[kind, job.key]]:
@@ -111,7 +124,8 @@ def _one(verdict: Verdict, job: Job, ledger: Counter[tuple[str, str]]) -> None:
 
 
 def _is_explained(job: Job, faults: Iterable[Fault]) -> bool:
-    needs_store = job.client != "modern" or job.kind in TASKS
+    # A gateway finds the process that waits for the answer to an older server's question by way of the store.
+    needs_store = job.client != "modern" or job.kind in TASKS or (job.kind == "order" and job.server.startswith("old"))
     return any(
         job.began <= fault.ended + PATIENCE[fault.what] and job.ended >= fault.began
         for fault in faults
@@ -169,6 +183,8 @@ NAMES = {
     "term": "SIGTERMs",
     "roll": "rolling restarts",
     "orphan": "kills of a supervisor",
+    "child": "kills of a child",
+    "upstream": "kills of a server behind the gateways",
     "redis": "restarts of Redis",
     "cut": "cuts of the network",
 }

@@ -3,7 +3,7 @@
     python -m tests.fuzz [--only NAME,...] [--seconds 60] [--keep] [--list]
 
 Needs atheris, which `make fuzz` installs into an environment of its own. Each target runs in a process of its own, from its
-corpus. What breaks a promise is printed, and belongs into the corpus together with its mending. `--keep` adds to the corpus
+corpus. What breaks a promise is printed, and belongs into the corpus together with its fix. `--keep` adds to the corpus
 what reaches code that nothing in it reached.
 """
 

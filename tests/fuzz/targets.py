@@ -128,7 +128,9 @@ def http_known_heads(data: bytes) -> None:
             assert reader.known is not None
             request = reader.known.read(stream)
         if request is not None:
-            assert read_requests([stream]) == ([(describe(request[0]), request[1])], 0), stream
+            head, body, headers = request
+            head.headers, head.length = headers, len(body)
+            assert read_requests([stream]) == ([(describe(head), body)], 0), stream
 
 
 @target("http-responses")
@@ -173,7 +175,7 @@ def make_readers() -> list[MessageReader]:
     async def memo(name: str) -> str:
         return name
 
-    return [server.dispatcher.reader(legacy=True), server.dispatcher.reader(legacy=False)]
+    return [server.runtime.dispatcher.reader(legacy=True), server.runtime.dispatcher.reader(legacy=False)]
 
 
 READERS: Final = make_readers()

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from trimaran.errors import Error, RemoteProtocolError
 from trimaran.protocol.http1_framing import chunk
-from trimaran.transports.http1_client import PlainPool, _Line
+from trimaran.transports.http1_client import Line, PlainPool
 
 LENIENCIES = ("illegal header line", "multiple Transfer-Encoding headers")
 UNFRAMED = ("bad Content-Length", "Only Transfer-Encoding: chunked")
@@ -65,7 +65,7 @@ def ours(parts: Sequence[bytes], *, is_closed: bool = False) -> Answer | type[Er
 
 async def _ours(parts: Sequence[bytes], is_closed: bool) -> Answer | type[Error] | None:
     pool, wire = PlainPool("http://h/", connect_seconds=1), Wire()
-    line = _Line(pool, asyncio.get_running_loop())
+    line = Line(pool, asyncio.get_running_loop())
     line.connection_made(wire)
     asked = asyncio.ensure_future(line.request("http://h/", b""))
     await asyncio.sleep(0)

@@ -32,7 +32,7 @@ def make(*, legacy: bool = True) -> MessageReader:
     async def greet(name: str) -> str:
         return name
 
-    return server.dispatcher.reader(legacy=legacy)
+    return server.runtime.dispatcher.reader(legacy=legacy)
 
 
 READERS = [make(), make(legacy=False)]

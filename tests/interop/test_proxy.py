@@ -85,6 +85,19 @@ def test_a_port_behind_the_dashes_is_said_to_be_the_commands() -> None:
     assert "to listen on it, write it before --" in done.stderr
 
 
+@pytest.mark.parametrize("transport", ["--stdio", "--http"])
+@pytest.mark.parametrize("missing", ["no-such-server-anywhere", "./no/such/server"])
+def test_a_command_that_is_not_there_is_refused_before_anything_is_served(transport: str, missing: str) -> None:
+    """It used to serve an empty list, with a warning now and then."""
+    command = [sys.executable, "-P", "-m", "trimaran.apps.cli", "serve", transport, "--", missing, "--flag"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2, done
+    assert "nothing is served: cannot start" in done.stderr
+    assert missing.removeprefix(".") in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
 def test_nothing_is_left_when_the_proxy_is_killed(tmp_path: Path) -> None:
     script = "import os, time; open(os.environ['PID_FILE'], 'w').write(str(os.getpid())); time.sleep(600)"
     file = tmp_path / "pid"

@@ -141,7 +141,7 @@ def gauges() -> dict[str, Any]:
         "tasks": len(asyncio.all_tasks()),
         "threads": threading.active_count(),
         "sessions": 0 if server.sessions is None else len(server.sessions),
-        "listeners": len(server.changes),
+        "listeners": len(server.runtime.changes),
         "flights": 0 if http is None else len(http.engine.running_calls),
         "ticked": ticked,
         "ended": len(ended),

@@ -347,7 +347,7 @@ async def test_a_store_that_is_down_makes_a_server_degraded_and_no_less_ready(
     binding: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = plain()
-    server.fleet = fleet = Fleet()
+    server.runtime.fleet = fleet = Fleet()
     async with serving(binding, endpoint(server)) as wire:
         assert await get(wire, "/readyz") == (200, {"status": "ready"})
         await fleet.store.close()
@@ -367,7 +367,7 @@ async def test_a_store_that_is_down_makes_a_server_degraded_and_no_less_ready(
 
 async def test_a_server_may_be_told_to_be_unready_without_its_store() -> None:
     server = plain()
-    server.fleet = fleet = Fleet()
+    server.runtime.fleet = fleet = Fleet()
     async with serving("http", endpoint(server, ready_needs_store=True)) as wire:
         assert await get(wire, "/readyz") == (200, {"status": "ready"})
         await fleet.store.close()
@@ -378,7 +378,7 @@ async def test_a_server_may_be_told_to_be_unready_without_its_store() -> None:
 
 async def test_a_crowd_of_probes_asks_the_store_once() -> None:
     server = plain()
-    server.fleet = fleet = Fleet()
+    server.runtime.fleet = fleet = Fleet()
     async with serving("http", endpoint(server, gauges=True)) as wire:
         fleet.hold = asyncio.Event()
         probes = [asyncio.ensure_future(get(wire, path)) for path in ("/readyz", "/gauges") * 10]
@@ -394,7 +394,7 @@ async def test_a_crowd_of_probes_asks_the_store_once() -> None:
 
 async def test_a_probe_that_goes_away_stops_the_check_for_nobody_else() -> None:
     server = plain()
-    server.fleet = fleet = Fleet()
+    server.runtime.fleet = fleet = Fleet()
     fleet.hold = asyncio.Event()
     engine = endpoint(server)
     await engine.start()
@@ -413,7 +413,7 @@ async def test_a_probe_that_goes_away_stops_the_check_for_nobody_else() -> None:
 async def test_a_store_that_hangs_is_not_waited_for(is_deaf: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "_PATIENCE", 0.01)
     server = plain()
-    server.fleet = fleet = Fleet()
+    server.runtime.fleet = fleet = Fleet()
     fleet.hold, fleet.is_deaf = asyncio.Event(), is_deaf
     async with serving("http", endpoint(server, gauges=True)) as wire:
         assert (await get(wire, "/readyz"))[1]["status"] == "degraded"
@@ -429,7 +429,7 @@ async def test_a_store_that_hangs_is_not_waited_for(is_deaf: bool, monkeypatch: 
 
 async def test_what_is_wrong_with_a_store_is_for_the_log(caplog: pytest.LogCaptureFixture) -> None:
     server = plain()
-    server.fleet = fleet = Fleet()
+    server.runtime.fleet = fleet = Fleet()
     fleet.raises = ValueError("redis://user:hunter2@db.internal")
     async with serving("http", endpoint(server)) as wire:
         _, said = await get(wire, "/readyz")
@@ -440,7 +440,7 @@ async def test_what_is_wrong_with_a_store_is_for_the_log(caplog: pytest.LogCaptu
 
 async def test_a_server_that_stops_while_its_store_is_asked_leaves_nothing() -> None:
     server = plain()
-    server.fleet = fleet = Fleet()
+    server.runtime.fleet = fleet = Fleet()
     fleet.hold = asyncio.Event()
     async with serving("asgi", endpoint(server)) as wire:
         probe = asyncio.ensure_future(get(wire, "/readyz"))
@@ -496,7 +496,7 @@ async def test_gauges_tell_what_is_open_and_at_work() -> None:
             "tasks": 0,
             "tasks_waiting": 0,
             "tasks_refused": 0,
-            "threads": engine.server.threads.size,
+            "threads": engine.server.runtime.threads.size,
             "threads_busy": 0,
             "queue_depth": 0,
             "bus_poisoned": 0,
@@ -564,7 +564,7 @@ async def test_a_task_at_work_is_counted_until_it_is_done() -> None:
 
 async def test_gauges_of_a_fleet_tell_of_its_store_and_bus() -> None:
     server = plain()
-    server.fleet = fleet = Fleet()
+    server.runtime.fleet = fleet = Fleet()
     async with serving("http", endpoint(server, gauges=True)) as wire:
         _, found = await get(wire, "/gauges")
         assert (found["store_up"], found["bus_poisoned"], found["bus_overflowed"]) == (True, 2, 0)
@@ -588,7 +588,7 @@ async def test_gauges_are_measured_once_a_second_however_many_ask(monkeypatch: p
 
 async def test_a_gauge_that_fails_is_a_500_and_an_entry_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     server = plain()
-    server.fleet = fleet = Fleet()
+    server.runtime.fleet = fleet = Fleet()
     async with serving("http", endpoint(server, gauges=True)) as wire:
         del fleet.store
         fleet.raises = ValueError()

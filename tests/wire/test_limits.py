@@ -236,7 +236,7 @@ async def test_max_listen_streams(binding: str) -> None:
         await stream.message()
         assert (await wire.modern("subscriptions/listen", wanted)).status == 503
         await stream.close()
-        await until(lambda: len(wire.engine.server.changes) == 0)
+        await until(lambda: len(wire.engine.server.runtime.changes) == 0)
         stream = await wire.open_modern("subscriptions/listen", wanted)
         assert stream.status == 200
         await stream.message()
@@ -401,7 +401,7 @@ async def test_made_up_cursors_are_not_remembered(binding: str) -> None:
         server.add_tool(lambda: "x", name=f"t{n}", description="d" * 500, inline=True)
     async with serve(binding, server) as wire:
         await wire.modern("tools/list")
-        listing = server.dispatcher._listings["tools/list"]
+        listing = server.runtime.dispatcher._listings["tools/list"]
         before = len(listing._pages)
         for n in range(200):
             await wire.modern("tools/list", {"cursor": f"tool.{'0' * n}1"})
@@ -421,7 +421,7 @@ async def test_sessions_leave_nothing_behind(binding: str) -> None:
             assert (await session.delete()).status == 204
         await until(lambda: live(LegacySession) <= before, "the sessions are gone")
         assert len(inside(server).sessions) == 0
-        assert len(server.changes) == 0
+        assert len(server.runtime.changes) == 0
 
 
 async def test_late_cancellations_are_not_hoarded(binding: str) -> None:
@@ -463,4 +463,4 @@ async def test_a_vanished_client_leaves_nothing_behind(binding: str) -> None:
             task.cancel()
         await asyncio.wait(opening)
         await until(lambda: not wire.engine.running_calls.open, "no call is in flight")
-        await until(lambda: len(server.changes) == 0, "nobody listens")
+        await until(lambda: len(server.runtime.changes) == 0, "nobody listens")

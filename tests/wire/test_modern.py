@@ -545,9 +545,9 @@ async def test_leaving_ends_the_subscription(binding: str) -> None:
     server = full()
     async with serve(binding, server) as wire:
         stream, _ = await listen(wire, {"toolsListChanged": True})
-        assert len(server.changes) == 1
+        assert len(server.runtime.changes) == 1
         await stream.close()
-        await until(lambda: len(server.changes) == 0, "the subscription is gone")
+        await until(lambda: len(server.runtime.changes) == 0, "the subscription is gone")
 
 
 @pytest.mark.parametrize("id", ["L", 5])

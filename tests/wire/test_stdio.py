@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from typing import Any
@@ -128,3 +129,25 @@ async def test_a_terminated_server_ends_listening_with_a_result() -> None:
         assert rest, "the stream was dropped without its result"
         result = json.loads(rest[0])
         assert (result["id"], result["result"]["_meta"][P + "subscriptionId"]) == ("L", "L")
+
+
+@pytest.mark.slow
+def test_the_last_words_on_stderr_arrive_however_busy_the_machine_is() -> None:
+    """A refusal that ends the process at once lost its reason where the thread behind stderr came late to its turn."""
+    script = """
+import os, sys, time
+from trimaran.transports.stdio import take_stdio
+read = os.read
+def read_late(descriptor, size):
+    chunk = read(descriptor, size)
+    time.sleep(0.2)
+    return chunk
+os.read = read_late
+take_stdio()
+print("the reason", file=sys.stderr)
+sys.exit(2)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL
+    )
+    assert (done.returncode, done.stderr) == (2, "the reason\n")

@@ -1,6 +1,6 @@
 """Install a program once, pinned, into `.tools/world/installs/NAME`.
 
-The stamp `.ready` says what is there; a changed pin installs anew. npm runs no install scripts unless a program's launcher
+The stamp `.ready` says what is there; a changed pin installs again. npm runs no install scripts unless a program's launcher
 needs them. What the registry no longer has is a `Gone`, which skips the program; any other failure is a `NotInstalled`.
 """
 

@@ -85,7 +85,7 @@ def read_results() -> dict[str, Row]:
 
 
 def save(row: Row) -> None:
-    """Put one row among the others, and write the page anew. Two runs may do so at the same time."""
+    """Put one row among the others, and write the page again. Two runs may do so at the same time."""
     with RESULTS.open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         write_results({**read_results(), row.name: row})

@@ -73,7 +73,7 @@ def tools_of(calls: Iterable[Call]) -> list[str]:
 
 
 def as_prompt(calls: Sequence[Call]) -> str:
-    """The user's prompt for an agent: a script for the model, in base64, since some agents quote the prompt anew."""
+    """The user's prompt for an agent: a script for the model, in base64, since some agents quote the prompt again."""
     steps = [[{"tool": c.tool, "args": c.arguments} for c in calls[i : i + BATCH]] for i in range(0, len(calls), BATCH)]
     return f"Follow the script. {SCRIPT_MARK} {base64.b64encode(json.dumps(steps).encode()).decode()} >>"
 

@@ -53,7 +53,7 @@ class Basic(Provider):
       obvious (64 hexadecimal digits are taken for a hash)
     - `verifier`: a function, sync or async, from user and password to such a mapping, a `Principal`, True or None
 
-    An accepted password of `credentials` is accepted again for `remember` seconds without deriving its hash anew.
+    An accepted password of `credentials` is accepted again for `remember` seconds without deriving its hash again.
     A verifier's answer is remembered only if you give `remember`.
     """
 
@@ -152,7 +152,7 @@ def _user(name: Any, info: Any, hashed: bool | None) -> _User:
     parts = read_derived(info)
     is_form = parts is not None or is_legacy_hash(info)
     if (hashed is not False and info.startswith(DERIVED) and parts is None) or (hashed is True and not is_form):
-        raise ConfigError(f"credentials: the password of {name} is not a hash made by hash_password; make it anew")
+        raise ConfigError(f"credentials: the password of {name} is not a hash made by hash_password; make it again")
     if hashed is False or not is_form:
         return _User(info, False, 0, principal)
     return _User(info, True, 0 if parts is None else parts.iterations, principal)

@@ -145,7 +145,7 @@ class Bearer(Provider):
         return principal
 
     def _admit(self, header: str, token: str, principal: Principal) -> None:
-        """Remember a header for as long as its token, so that a token is verified anew when it is time for that."""
+        """Remember a header for as long as its token, so that a token is verified again when it is time for that."""
         until = self._verified_tokens.expiry(self._verified_tokens.digest(token))
         if until is not None:
             digest = self._admitted_headers.digest(header)

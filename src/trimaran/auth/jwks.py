@@ -78,7 +78,7 @@ class FetchedKeys:
         return named(self._keys, kid) or nameless(self._keys)
 
     async def renew(self) -> bool:
-        """Read the keys anew, unless that happened a moment ago. Returns whether it read them."""
+        """Read the keys again, unless that happened a moment ago. Returns whether it read them."""
         reading = self._begin()
         if reading is not None:
             await asyncio.shield(reading)
@@ -140,7 +140,7 @@ def from_url(url: str) -> Source:
 
 
 def from_issuer(issuer: str) -> Source:
-    """The set that an issuer's metadata names (RFC 8414, then OpenID), looked up anew each time: it may move."""
+    """The set that an issuer's metadata names (RFC 8414, then OpenID), looked up again each time: it may move."""
     check_issuer(issuer)
 
     async def read(fetch: Fetch | None) -> Any:

@@ -31,7 +31,7 @@ _MAX_ADDRESS: Final = 64
 class Buckets:
     """One bucket for each key: `count` tokens that come back over `period` seconds, and room for `burst` of them.
 
-    Never more than `most` buckets: beyond, the one longest unused is dropped, and its owner starts anew.
+    Never more than `most` buckets: beyond, the one longest unused is dropped, and its owner starts again.
     """
 
     def __init__(

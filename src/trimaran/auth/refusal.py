@@ -91,7 +91,7 @@ class Refused(Error):
         return cls("unavailable" if is_away else "server_error")
 
     def again(self) -> Refused:
-        """The same, to be raised anew: one that is raised again and again keeps every frame it went through."""
+        """The same, to be raised again: one that is raised again and again keeps every frame it went through."""
         return Refused(self.kind, self.message, scopes=self.scopes, reason=self.reason, retry_after=self.retry_after)
 
     @property

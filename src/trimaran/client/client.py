@@ -311,9 +311,11 @@ class Client:
             return raw
 
         connection = self._connection
-        return TaskHandle(
-            TaskClient(call, connection.ask, connection.rest, lambda: self.era == "modern"), id, finish, begun
-        )
+
+        async def ask(method: str, params: Mapping[str, Any], key: str) -> Any:
+            return await connection.ask(method, params)
+
+        return TaskHandle(TaskClient(call, ask, connection.rest, lambda: self.era == "modern"), id, finish, begun)
 
     def _begun(self, raw: Raw) -> Any:
         """The task a call was answered with; None if it was answered with its result."""
@@ -408,7 +410,7 @@ class Client:
     async def _look_up(self, name: str, timeout: Timeout) -> tuple[KnownTool | None, Timeout]:
         """A tool's definition from the server's list, and the time that is left for the call.
 
-        All who need the list at once share one reading of it. None: it is not there, or the list cannot be had.
+        All who need the list at once share one reading of it. None: it is not there, or the list cannot be obtained.
         """
         seconds = cast("float | None", self._options.timeout if timeout is Unset else timeout)
         check_seconds("timeout", seconds)  # before what is left of it looks like nothing of the kind
@@ -442,7 +444,7 @@ class Client:
         return self._tools.now(is_whole=is_whole)
 
     async def _read_tools(self) -> bool:
-        """Take note of every page; False if the list cannot be had at the moment."""
+        """Take note of every page; False if the list cannot be obtained at the moment."""
         cursor: str | None = None
         seen: set[str] = set()
         try:

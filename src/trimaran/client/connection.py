@@ -456,7 +456,7 @@ class Connection:
             await self._ready()
         self.is_relaying = True
         call = PendingCall(method, Deadline(None, None), None)
-        call.relay = relay
+        call.relay, call.extension = relay, relay.extension
         self._calls.add(call)
         try:
             return await self._converse(call, method, params, name, headers, is_repeatable)
@@ -503,7 +503,7 @@ class Connection:
             message = self._write(dialect, id, method, {**params, **extra}, call)
             all_headers = dialect.headers(method, name) if link.is_http else None
             if headers and all_headers is not None:
-                all_headers.update(headers)
+                all_headers = {**all_headers, **headers}
             calls[id] = call
             try:
                 frame = await link.request(id, message, all_headers)

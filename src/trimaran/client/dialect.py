@@ -27,10 +27,11 @@ from trimaran.protocol.read_reply import Frame, excerpt
 from trimaran.protocol.versions import MODERN
 from trimaran.types import Implementation, Json, as_object
 
-from .link import Link
+from .link import Link, SharedHeaders
 
 __all__ = ["Dialect", "ModernDialect", "ServerDescription", "read_welcome", "write_notice", "write_request"]
 
+_MAX_HEADERS: Final = 256  # of as many tools and resources; more than a server is called for at a time
 _KNOWN: Final = frozenset({"complete", "input_required", "task"})
 
 
@@ -69,8 +70,8 @@ class Dialect(Protocol):
         """A request. `params` belongs to the dialect from here on; `extension` is declared with this request alone."""
         ...
 
-    def headers(self, method: str, name: str | None) -> dict[str, str]:
-        """What goes beside it over HTTP."""
+    def headers(self, method: str, name: str | None) -> Mapping[str, str]:
+        """What goes beside it over HTTP. Not to be changed: requests may share them."""
         ...
 
     def outcome(self, frame: Frame) -> tuple[str, Raw]:
@@ -143,6 +144,7 @@ class ModernDialect:
         self._raw_meta = Raw(self._meta)
         self._said = meta
         self._declaring: dict[str, bytes] = {}
+        self._headers: dict[tuple[str, str | None], SharedHeaders] = {}
 
     def write(
         self,
@@ -188,10 +190,16 @@ class ModernDialect:
             merged.pop(key, None)  # said once, and by us
         return Raw(base[:-1] + b"," + encode(merged)[1:] if merged else base)
 
-    def headers(self, method: str, name: str | None) -> dict[str, str]:
-        if name is None:
-            return {"MCP-Protocol-Version": MODERN, "Mcp-Method": method}
-        return {"MCP-Protocol-Version": MODERN, "Mcp-Method": method, "Mcp-Name": encode_value(name)}
+    def headers(self, method: str, name: str | None) -> SharedHeaders:
+        headers = self._headers.get((method, name))
+        if headers is None:
+            headers = SharedHeaders({"MCP-Protocol-Version": MODERN, "Mcp-Method": method})
+            if name is not None:
+                headers["Mcp-Name"] = encode_value(name)
+            if len(self._headers) >= _MAX_HEADERS:
+                self._headers.clear()
+            self._headers[method, name] = headers
+        return headers
 
     def outcome(self, frame: Frame) -> tuple[str, Raw]:
         failure = frame.failure()

@@ -20,7 +20,18 @@ from trimaran.errors import Error
 from trimaran.protocol.inbound import RequestId
 from trimaran.protocol.read_reply import Frame
 
-__all__ = ["Channel", "ExitReport", "Inbox", "Link", "Owner"]
+__all__ = ["Channel", "ExitReport", "Inbox", "Link", "Owner", "SharedHeaders"]
+
+
+@final
+class SharedHeaders(dict[str, str]):
+    """Headers that many requests share, and nobody changes. A link may keep their bytes: they are equal only if identical."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__  # pyright: ignore[reportAssignmentType] - `dict` has none
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
 
 
 @final

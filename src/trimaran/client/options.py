@@ -18,6 +18,8 @@ from trimaran.errors import ConfigError
 from trimaran.option_names import check_options
 from trimaran.protocol.versions import SUPPORTED
 
+from .sandbox_policy import read_sandbox
+
 __all__ = ["ClientState", "Era", "Options", "SchemaCheck", "Tap"]
 
 Era: TypeAlias = Literal["auto", "modern", "legacy"]
@@ -83,7 +85,8 @@ class Options(Struct, frozen=True, kw_only=True):
     tasks: bool = False
     """Declare support for tasks: the server may then answer a call with a task, and `call_tool` waits for it."""
     tap: Tap | None = None
-    """Sees every JSON message in either direction; for recording and debugging."""
+    """Sees every JSON message in either direction; for recording and debugging. A tap with a method `on_http` also sees the
+    HTTP requests that carry them (`transports/http_tap.py`)."""
 
     auth: Any = None
     """A bearer token, or an object with `header()` and `refresh(www_authenticate)`."""
@@ -97,6 +100,8 @@ class Options(Struct, frozen=True, kw_only=True):
     """Let a child process have this process's whole environment, with every secret in it."""
     cwd: Any = None
     """Where a child process starts."""
+    sandbox: Any = None
+    """What a child process may reach: "strict", a table or a `Sandbox`; None: everything that you may."""
     on_stderr: Callable[[str], None] | None = None
     """Sees every line a child process writes to stderr."""
     grace: float = 2.0
@@ -133,6 +138,8 @@ class Options(Struct, frozen=True, kw_only=True):
                 least = "not negative" if name == "retries" else "positive"
                 raise ConfigError(f"{name} is a whole number, {least}; not {value!r}")
         self._check_kinds()
+        if read_sandbox(self.sandbox) is not None and self.inherit_env:
+            raise ConfigError("inherit_env passes on every secret, and sandbox keeps them: give one of the two")
         modern = self.version == SUPPORTED[0]
         if self.version is not None and self.era != "auto" and modern != (self.era == "modern"):
             raise ConfigError(f"version={self.version!r} does not belong to era={self.era!r}; give one of the two")

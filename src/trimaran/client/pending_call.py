@@ -45,37 +45,27 @@ def read_progress(frame: Frame) -> Progress | None:
 class PendingCall:
     """A call, from its first request to its result."""
 
-    __slots__ = (
-        "deadline",
-        "extension",
-        "id",
-        "is_internal",
-        "method",
-        "on_id",
-        "on_progress",
-        "progress_queue",
-        "questions",
-        "relay",
-        "session",
-    )
+    # Defaults live on the class: most calls touch few of them.
+    progress_queue: CallbackQueue | None = None
+    on_id: Callable[[int], None] | None = None
+    extension: str | None = None
+    """An extension that its requests declare; its result may be of that extension's kind."""
+    is_internal: bool = False
+    """The client itself made it, for its own ends."""
+    id: int = 0
+    """The id of its latest request."""
+    questions: int = 0
+    """How many questions of the server stopped its deadline."""
+    session: PeerSession | None = None
+    relay: Relay | None = None
+    """Whom it is made for, where that is a caller of our own server."""
 
     def __init__(self, method: str, deadline: Deadline, on_progress: Callable[..., Any] | None) -> None:
         self.method: str = method
         self.deadline: Deadline = deadline
         self.on_progress: Callable[..., object] | None = on_progress
-        self.progress_queue: CallbackQueue | None = None if on_progress is None else CallbackQueue()
-        self.on_id: Callable[[int], None] | None = None
-        self.extension: str | None = None
-        """An extension that its requests declare; its result may be of that extension's kind."""
-        self.is_internal: bool = False
-        """The client itself made it, for its own ends."""
-        self.id: int = 0
-        """The id of its latest request."""
-        self.questions: int = 0
-        """How many questions of the server stopped its deadline."""
-        self.session: PeerSession | None = None
-        self.relay: Relay | None = None
-        """Whom it is made for, where that is a caller of our own server."""
+        if on_progress is not None:
+            self.progress_queue = CallbackQueue()
 
     def report(self, report: Progress) -> None:
         """Extend the deadline and tell `on_progress`."""

@@ -59,7 +59,7 @@ class ReconnectPolicy:
         if isinstance(error, UnexpectedStatus):
             return repeatable and error.status in _PASSING and losses <= self._retries
         if isinstance(error, ConnectionLost) and not error.sent:
-            return losses <= max(self._retries, 1)  # the server has not seen it: only the session is made anew
+            return losses <= max(self._retries, 1)  # the server has not seen it: only the session is made again
         return losses <= (self._retries if repeatable or isinstance(error, ConnectFailed) else 0)
 
     @staticmethod

@@ -39,10 +39,15 @@ class CallOver(Exception):
 class Relay(Protocol):
     """One call of a caller, on its way through this client."""
 
-    caller: object
-    """Equal for calls of the same caller."""
+    @property
+    def caller(self) -> object:
+        """Equal for calls of the same caller."""
+        ...
+
     passes_rounds: bool
     """Hand an `input_required` result to the caller, instead of answering it by `answer`."""
+    extension: str | None
+    """The extension that the request declares, and whose kind of result it takes."""
 
     def write_meta(self, id: int, *, is_modern: bool) -> Raw | dict[str, Json] | None:
         """The `_meta` of a request: for a modern server the whole of it, else what is to be added."""

@@ -113,7 +113,7 @@ class TaskClient:
     def __init__(
         self,
         call: Callable[..., Awaitable[Raw]],
-        ask: Callable[[str, Mapping[str, Any]], Awaitable[Any]],
+        ask: Callable[[str, Mapping[str, Any], str], Awaitable[Any]],
         rest: Callable[[Awaitable[None]], Awaitable[None]],
         is_modern: Callable[[], bool],
     ) -> None:
@@ -325,7 +325,7 @@ class TaskHandle(Generic[D]):
             self._answered.add(key)
             question: Mapping[str, Any] = request.get("params") or {}
             try:
-                answer = await self._asker.ask(str(request.get("method")), question)
+                answer = await self._asker.ask(str(request.get("method")), question, key)
                 params = {"taskId": self.id, "inputResponses": {key: answer}}
                 await self._asker.call("tasks/update", params, self.id)
             except BaseException:

@@ -121,7 +121,7 @@ class KnownTools:
         self._known: dict[str, KnownTool] = {}
         self._bytes = 0
         self._before: dict[str, KnownTool] = {}
-        """What was known when it was last forgotten: better than nothing, where the list cannot be had."""
+        """What was known when it was last forgotten: better than nothing, where the list cannot be obtained."""
         self.generation: int = 0
         """Grows whenever what was known is forgotten."""
         self.is_complete: bool = False

@@ -138,7 +138,7 @@ class Telemetry:
         async def record(call: IncomingCall, call_next: Serve, /) -> Any:
             return await self._serve(server, call, call_next)
 
-        server.middleware(record)
+        server.runtime.dispatcher.use(record, None)  # where it is mounted, the outer server records
 
     def _create_gauges(self) -> None:
         for field, kind, name, unit, description in _GAUGES:
@@ -366,7 +366,7 @@ class AccessLog:
             finally:
                 self._write(_line(call, outcome, time.perf_counter() - started))
 
-        server.middleware(record)
+        server.runtime.dispatcher.use(record, None)  # where it is mounted, the outer server records
 
 
 def _line(call: IncomingCall, outcome: _Outcome, seconds: float) -> str:

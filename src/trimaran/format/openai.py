@@ -10,6 +10,7 @@ from trimaran.types import CallToolResult, Json
 
 from .calls import ToolCall, build_call, get_field, items_of, not_a_call
 from .declaring import declare, fit_description, fit_tool_schema, strict_schema_of
+from .deferred import TOOL_SEARCH
 from .definitions import AnyTool, AnyTools, Definition
 from .fit import Fit
 from .results import PDF, PICTURES, AnyResult, Media, Part, Shape, all_parts, build_result, json_text
@@ -139,13 +140,23 @@ def chat_blocks(reply: Any) -> Iterator[Any]:
 
 
 def responses_blocks(reply: Any) -> Iterator[Any]:
-    return (item for item in items_of(reply, "output") if get_field(item, "type") == "function_call")
+    return (
+        item for item in items_of(reply, "output") if get_field(item, "type") == "function_call" or _is_search(item)
+    )
+
+
+def _is_search(item: Any) -> bool:
+    """True for a search of tools that we, not OpenAI, are to execute."""
+    return get_field(item, "type") == "tool_search_call" and get_field(item, "execution") == "client"
 
 
 def from_openai_call(call: object) -> ToolCall:
     """The call in an entry of `tool_calls` (Chat Completions), or in a `function_call` item (Responses)."""
     function = get_field(call, "function")
     if function is None:
+        if _is_search(call):
+            arguments, call_id = get_field(call, "arguments"), get_field(call, "call_id")
+            return build_call(call, TOOL_SEARCH, arguments, call_id, "a tool_search_call item")
         if get_field(call, "type") not in ("function_call", None):
             raise not_a_call(call, 'an item with "type": "function_call"')
         return build_call(

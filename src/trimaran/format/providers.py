@@ -21,6 +21,7 @@ from trimaran.option_names import check_options, suggestion
 
 from .anthropic import anthropic_blocks, from_anthropic_call, result_to_anthropic, to_anthropic
 from .calls import ToolCall, get_field
+from .deferred import TOOL_SEARCH
 from .definitions import AnyTool
 from .fit import Fit
 from .gemini import from_gemini_call, gemini_blocks, result_to_gemini, to_gemini
@@ -159,7 +160,8 @@ def read_call(block: Any, format: Format | str) -> ToolCall:
 def unread_call(block: Any) -> ToolCall:
     """The name and the id of a call that cannot be read, without arguments, so that a result can answer it."""
     inner = get_field(block, "function", "custom", "functionCall", "function_call") or block
-    name, call_id = get_field(inner, "name"), get_field(block, "call_id", "id") or get_field(inner, "id")
+    name = TOOL_SEARCH if get_field(block, "type") == "tool_search_call" else get_field(inner, "name")
+    call_id = get_field(block, "call_id", "id") or get_field(inner, "id")
     return ToolCall(str(name or "unknown"), {}, str(call_id or ""))
 
 
@@ -215,7 +217,9 @@ _FIELDS: Final[tuple[tuple[str, Format], ...]] = (
     ("output", "openai-responses"),
     ("stop_reason", "anthropic"),
 )
-_RESPONSES_ITEMS: Final = frozenset(("function_call", "message", "reasoning", "web_search_call", "file_search_call"))
+_RESPONSES_ITEMS: Final = frozenset(
+    ("function_call", "message", "reasoning", "web_search_call", "file_search_call", "tool_search_call")
+)
 
 
 def detect_format(reply: object) -> Format:

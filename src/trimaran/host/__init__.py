@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .approvals import PermissionDenied as PermissionDenied
     from .config import (
         ConfigUnusable as ConfigUnusable,
+        ContextEntry as ContextEntry,
         FailedEntry as FailedEntry,
         HostConfig as HostConfig,
         Machine as Machine,
@@ -28,6 +29,15 @@ if TYPE_CHECKING:
         Question as Question,
         Questions as Questions,
     )
+    from .context import (
+        BudgetPlan as BudgetPlan,
+        ContextFinding as ContextFinding,
+        ContextReport as ContextReport,
+        ServerCost as ServerCost,
+        ToolCost as ToolCost,
+        count_tokens as count_tokens,
+        estimate_tokens as estimate_tokens,
+    )
     from .form_fields import Field as Field, Form as Form
     from .host import AlreadyRegistered as AlreadyRegistered, Host as Host, NotRegistered as NotRegistered
     from .mentions import (
@@ -39,23 +49,41 @@ if TYPE_CHECKING:
     from .names import UnknownName as UnknownName
     from .output_limits import OutputLimits as OutputLimits, OutputMissing as OutputMissing, OutputPage as OutputPage
     from .supervise import ServerStatus as ServerStatus, ServerUnavailable as ServerUnavailable
-    from .trust import Trust as Trust, Untrusted as Untrusted
+    from .trust import (
+        Arrival as Arrival,
+        DataFlow as DataFlow,
+        DefinitionHeld as DefinitionHeld,
+        ScanFinding as ScanFinding,
+        HeldDefinition as HeldDefinition,
+        Pins as Pins,
+        PinsDamaged as PinsDamaged,
+        PinsUnwritable as PinsUnwritable,
+        Trust as Trust,
+        Untrusted as Untrusted,
+        clean_text as clean_text,
+        scan_text as scan_text,
+        scan_tool as scan_tool,
+    )
 else:
     __all__, __getattr__, __dir__ = lazy_names(
         __name__,
         {
             "approvals": "PermissionDenied",
             "config": (
-                "ConfigUnusable FailedEntry HostConfig Machine OAuthEntry Problem RuleEntry ServerEntry Source "
+                "ConfigUnusable ContextEntry FailedEntry HostConfig Machine OAuthEntry Problem RuleEntry ServerEntry Source "
                 "ToolSettings load_config read_config"
             ),
             "consent": "ConsentBridge ConsentLost Question Questions",
+            "context": ("BudgetPlan ContextFinding ContextReport ServerCost ToolCost count_tokens estimate_tokens"),
             "form_fields": "Field Form",
             "host": "AlreadyRegistered Host NotRegistered",
             "mentions": "Expansion Mention ResourceUnknown TemplateArity",
             "names": "UnknownName",
             "output_limits": "OutputLimits OutputMissing OutputPage",
             "supervise": "ServerStatus ServerUnavailable",
-            "trust": "Trust Untrusted",
+            "trust": (
+                "Arrival DataFlow DefinitionHeld ScanFinding HeldDefinition Pins PinsDamaged PinsUnwritable Trust Untrusted "
+                "clean_text scan_text scan_tool"
+            ),
         },
     )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trimaran.client.results import ToolResult
 from trimaran.errors import CallCancelled, Error, LocalProtocolError
-from trimaran.types import Json
+from trimaran.types import ImageContent, Json
 
 from .names import UnknownName
 
@@ -44,11 +44,13 @@ async def answer_reply(
     timeout: float | None,
     media: bool,
     suggest: Callable[[str], list[str]],
+    conversation: str = "",
 ) -> dict[str, Json] | list[dict[str, Json]] | None:
     """The message, or messages, with a result for every call of the reply; None if it has no call.
 
     Args:
         suggest: The names of tools that are like an unknown one.
+        conversation: Whose calls they are.
     """
     from trimaran.format.openai import media_to_openai
     from trimaran.format.providers import detect_format, is_cut_off, reply_blocks, wrap_results
@@ -59,11 +61,20 @@ async def answer_reply(
         return None
     incomplete = blocks[-1] if is_cut_off(reply) else None
     outcomes = await asyncio.gather(
-        *(_run(host, block, format, timeout, suggest, is_incomplete=block is incomplete) for block in blocks)
+        *(
+            _run(host, block, format, timeout, suggest, conversation, is_incomplete=block is incomplete)
+            for block in blocks
+        )
     )
     results = [outcome.result for outcome in outcomes if isinstance(outcome.result, ToolResult)]
     pictures = media_to_openai(*results) if media and format == "openai" else None
-    shapes = [_write(host, outcome, format, media_follows=pictures is not None) for outcome in outcomes]
+    # Scaling a picture takes up to a second.
+    shapes = [
+        await asyncio.to_thread(_write, host, outcome, format, media_follows=pictures is not None)
+        if _has_picture(outcome.result)
+        else _write(host, outcome, format, media_follows=pictures is not None)
+        for outcome in outcomes
+    ]
     return wrap_results([*shapes, pictures] if pictures is not None else shapes, format)
 
 
@@ -73,6 +84,7 @@ async def _run(
     format: Format,
     timeout: float | None,
     suggest: Callable[[str], list[str]],
+    conversation: str,
     *,
     is_incomplete: bool,
 ) -> _Outcome:
@@ -83,7 +95,7 @@ async def _run(
         if is_incomplete:
             raise LocalProtocolError.invalid_request(f"{call.name} {_CUT_OFF}")
         call = host.from_call(block, format)
-        return _Outcome(call, await host.call(call.name, call.arguments, timeout=timeout))
+        return _Outcome(call, await host.call(call.name, call.arguments, timeout=timeout, conversation=conversation))
     except UnknownName as error:
         similar = suggest(call.name)
         return _Outcome(call, Error(f"{error}; similar names: {', '.join(similar)}") if similar else error)
@@ -97,6 +109,10 @@ async def _run(
     except Exception:
         log.exception("a call of the tool %s failed inside the host", call.name)
         return _Outcome(call, Error(_BROKEN))
+
+
+def _has_picture(result: ToolResult | Error) -> bool:
+    return isinstance(result, ToolResult) and any(isinstance(block, ImageContent) for block in result.content)
 
 
 def _write(host: Host, outcome: _Outcome, format: Format, *, media_follows: bool) -> dict[str, Json]:

@@ -13,7 +13,7 @@ import copy
 import inspect
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 from urllib.parse import urlsplit
 
@@ -24,6 +24,7 @@ from trimaran.types import Tool
 
 from .consent import ConsentBridge, ConsentLost, Question
 from .permissions import Decision, DecisionLog, Gate, Subject, Tier
+from .trust.nested_texts import texts_in
 
 if TYPE_CHECKING:
     from trimaran.client import Elicitation, Sampling
@@ -32,6 +33,7 @@ __all__ = ["Approvals", "PermissionDenied"]
 
 log: Final = logging.getLogger("trimaran.host")
 
+_MOST_SAMPLED: Final = 25  # uses of our model by "always": more than a tool needs, and fewer than a runaway wants
 _WEB: Final = re.compile(r"https?://[^\s/?#\\]", re.IGNORECASE)
 
 
@@ -52,6 +54,7 @@ class Approvals:
     Args:
         on_sample: Called with (server, Sampling) when that is allowed.
         safe: The safe name that the host gives a server, if any.
+        look: Called with (server, place, text) for what a server asks; returns warnings about its words.
     """
 
     def __init__(
@@ -62,8 +65,12 @@ class Approvals:
         audit: DecisionLog | None = None,
         on_sample: Callable[[str, Sampling], Any] | None = None,
         safe: Callable[[str], str | None] = lambda server: None,
+        look: Callable[
+            [str, Literal["elicitation", "sampling"], str], tuple[str, ...]
+        ] = lambda server, place, text: (),
     ) -> None:
         self._gate = gate
+        self._look = look
         self._safe = safe
         self._bridge = bridge
         self._audit = audit
@@ -72,6 +79,10 @@ class Approvals:
         """A person's "always" answers to servers that want to use our model."""
         self._replaced: dict[str, int] = {}
         """The number of times that each name was freed. A change while a question is open means that its server is gone."""
+        self._sampled_since: dict[str, int] = {}
+        """How often each server used our model since a person was asked."""
+        self._accepted: set[tuple[str, str, str, str]] = set()
+        """The reasons that a person answered with "always", each for a tool with the definition that they saw."""
         self._lost: dict[str, ConsentLost] = {}
         """For each server, the last of its questions whose person left."""
 
@@ -79,22 +90,55 @@ class Approvals:
     def _is_attended(self) -> bool:
         return self._bridge is not None and self._bridge.is_attended
 
-    def _decide(self, act: Subject, arguments: Mapping[str, object] | None, *, approved: bool = False) -> Decision:
-        self._gate.attended = approved or self._is_attended
-        return self._gate.decide(act, arguments)
+    @property
+    def is_attended(self) -> bool:
+        """True if a person can be asked now."""
+        return self._is_attended
 
-    async def permit(self, act: Subject, tool: Tool, arguments: dict[str, Any], *, approved: bool = False) -> None:
+    def _decide(
+        self,
+        act: Subject,
+        arguments: Mapping[str, object] | None,
+        *,
+        approved: bool = False,
+        reasons: tuple[str, ...] = (),
+        refuse: bool = False,
+    ) -> Decision:
+        self._gate.attended = approved or self._is_attended
+        return self._gate.decide(act, arguments, reasons=reasons, refuse=refuse)
+
+    def unanswered(self, act: Subject, reasons: Iterable[str]) -> tuple[str, ...]:
+        """Those of the reasons that no person has answered with "always" for this tool."""
+        return tuple(
+            reason
+            for reason in dict.fromkeys(reasons)
+            if (act.server, act.name, act.definition, reason) not in self._accepted
+        )
+
+    async def permit(
+        self,
+        act: Subject,
+        tool: Tool,
+        arguments: dict[str, Any],
+        *,
+        approved: bool = False,
+        reasons: Iterable[str] = (),
+        refuse: bool = False,
+    ) -> None:
         """Return if the call is allowed.
 
         Args:
             approved: The person asked for this very call, which answers the question that a rule would ask.
+            reasons: Why a person is asked even if the rules allow the call.
+            refuse: With reasons, deny instead of asking.
 
         Raises:
             PermissionDenied: it may not.
             ConsentLost: the person left before answering.
             LocalProtocolError: another server took the name while a person was asked.
         """
-        decision = self._decide(act, arguments, approved=approved)
+        unanswered = () if approved else self.unanswered(act, reasons)
+        decision = self._decide(act, arguments, approved=approved, reasons=unanswered, refuse=refuse)
         note = ""
         if decision.action == "ask" and approved:
             decision = self._gate.settle(decision, "allow once", arguments)
@@ -107,15 +151,18 @@ class Approvals:
                 arguments=copy.deepcopy(arguments),  # a dialog must not change the sent arguments
                 decision=decision,
                 request=tool,
+                reasons=decision.reasons,
             )
             before = self._replaced.get(act.server, 0)
             question = await self._ask(permission_question, decision, arguments)
             if before != self._replaced.get(act.server, 0) and _is_yes(question):
                 self._record(replace(decision, action="deny", by="nobody"), arguments)
                 raise LocalProtocolError.invalid_params(
-                    f"the server {act.server!r} was replaced while it was decided whether {act} may be called; call it anew"
+                    f"the server {act.server!r} was replaced while it was decided whether {act} may be called; call it again"
                 )
             decision, note = self._settle(decision, question, arguments), question.note
+            if question.reply == "allow always":
+                self._accepted.update((act.server, act.name, act.definition, reason) for reason in decision.reasons)
         if not decision.is_allowed:
             raise PermissionDenied(decision, note)
 
@@ -155,6 +202,7 @@ class Approvals:
         """Forget the standing permissions under this name, since another server may take it. Denials stay."""
         self._replaced[server] = self._replaced.get(server, 0) + 1
         self._lost.pop(server, None)
+        self._accepted = {key for key in self._accepted if key[0] != server}
         self._gate.standing.forget(server, action="allow")
         if self._sampling.get(server):
             del self._sampling[server]
@@ -210,6 +258,7 @@ class Approvals:
                 schema=ask.schema,
                 url=ask.url,
                 request=ask,
+                reasons=self._look(server, "elicitation", texts_in([ask.message, ask.schema])),
             ),
             decision,
         )
@@ -228,14 +277,20 @@ class Approvals:
         return await answer if inspect.isawaitable(answer) else answer
 
     async def _may_sample(self, server: str, ask: Sampling) -> bool:
-        if (remembered := self._sampling.get(server)) is not None:
-            return self._sampled(server, remembered, "remembered")
+        reasons = self._look(server, "sampling", texts_in([ask.system_prompt, ask.messages]))
+        if (remembered := self._sampling.get(server)) is not None and not (remembered and reasons):
+            self._sampled_since[server] = self._sampled_since.get(server, 0) + 1
+            if not remembered or self._sampled_since[server] <= _MOST_SAMPLED or not self._is_attended:
+                return self._sampled(server, remembered, "remembered")
+            reasons = (f"it has used the model {_MOST_SAMPLED} times since you allowed it",)
         if not self._is_attended:
-            is_allowed = self._gate.auto_allow
+            is_allowed = self._gate.auto_allow and not reasons
             return self._sampled(server, is_allowed, "auto-allow" if is_allowed else "nobody")
         asking = Decision(Subject.sample(server), "ask", Tier.DEFAULT, None, by="default")
         before = self._replaced.get(server, 0)
-        question = await self._ask_for_server(Question("sampling", server, ask.text, request=ask), asking)
+        self._sampled_since.pop(server, None)
+        sampling_question = Question("sampling", server, ask.text, request=ask, reasons=reasons)
+        question = await self._ask_for_server(sampling_question, asking)
         is_replaced = before != self._replaced.get(server, 0)
         is_allowed = _is_yes(question) and not is_replaced
         if question.reply == "deny always" or (question.reply == "allow always" and not is_replaced):

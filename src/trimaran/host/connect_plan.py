@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from trimaran.client.client import Client, recipe_of
+from trimaran.client.sandbox_policy import read_sandbox
 from trimaran.connecting import connect, take_apart
 from trimaran.errors import ConfigError
 from trimaran.oauth.urls import is_loopback_host
@@ -113,10 +114,10 @@ class ConnectPlan(Struct, frozen=True, kw_only=True):
             if asks_a_person(auth):
                 return ""
             kind = "a fixed token" if isinstance(auth, str) else type(auth).__name__
-            return f"its credentials are those it was given, auth={kind}; mend them, then host.reload({self.name!r})"
+            return f"its credentials are those it was given, auth={kind}; fix them, then host.reload({self.name!r})"
         entry = self.entry
         if entry is not None and entry.oauth in UNATTENDED:
-            return f'it says oauth = "{entry.oauth}", which needs nobody; mend that, then host.reload({self.name!r})'
+            return f'it says oauth = "{entry.oauth}", which needs nobody; fix that, then host.reload({self.name!r})'
         if entry is not None and entry.oauth == "off":
             return 'it says oauth = "off"'
         if entry is not None and entry.oauth == "token_exchange":
@@ -132,6 +133,14 @@ class ConnectPlan(Struct, frozen=True, kw_only=True):
     def can_log_in(self) -> bool:
         """True if a person can log in."""
         return not self.no_login
+
+    @property
+    def sandbox(self) -> str:
+        """What the server's process may reach, in words; empty if it has no sandbox."""
+        target: Any = self.target
+        table: Mapping[str, Any] = cast("Mapping[str, Any]", target) if isinstance(target, Mapping) else {}
+        policy = read_sandbox(self.options.get("sandbox") or table.get("sandbox"))
+        return "" if policy is None else str(policy)
 
     @property
     def where(self) -> str:

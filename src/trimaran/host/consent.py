@@ -1,7 +1,7 @@
 """The way to a person: questions go out, answers come back, and no question waits for ever (R257-R261).
 
-There are four kinds of question: a form that a server wants filled in, a page that it wants visited, a call that the rules
-say to ask about, and a server that wants to use our model. One party answers a `ConsentBridge`: a subscriber,
+There are five kinds of question: a form that a server wants filled in, a page that it wants visited, a call that the rules
+say to ask about, a server that wants to use our model, and definitions of a server that are not as they were agreed to. One party answers a `ConsentBridge`: a subscriber,
 
     async with bridge.attend() as questions:
         async for question in questions:
@@ -23,9 +23,9 @@ import inspect
 import itertools
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final, Literal, Self, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, final
 from urllib.parse import urlsplit
 
 from trimaran.client.server_requests import Elicitation, Sampling
@@ -33,6 +33,9 @@ from trimaran.errors import ConfigError, DeclarationError, Error, LocalProtocolE
 from trimaran.types import Json, Tool
 
 from .permissions import Decision, RememberedAnswers
+
+if TYPE_CHECKING:
+    from .trust.review import HeldDefinition
 
 __all__ = ["CAP", "MOST_WAITING", "ConsentBridge", "ConsentLost", "Question", "Questions", "Reply"]
 
@@ -42,10 +45,12 @@ CAP: Final = 300.0  # R259: seconds until a question counts as declined
 MOST_WAITING: Final = 64  # R259: questions without an answer
 _LAST_WORDS: Final = 2.0  # seconds for a dialog to put its things away
 
-Kind: TypeAlias = Literal["elicit", "url", "permission", "sampling"]
+Kind: TypeAlias = Literal["elicit", "url", "permission", "sampling", "definition"]
 Reply: TypeAlias = Literal["accept", "decline", "cancel", "allow once", "allow always", "deny", "deny always"]
 
 _FORM: Final[frozenset[Kind]] = frozenset({"elicit", "url"})
+_DECLINED: Final[frozenset[Kind]] = frozenset({"elicit", "url", "definition"})
+"""Kinds whose no is `decline`; that of the others is `deny`."""
 
 
 class ConsentLost(Error):
@@ -59,8 +64,8 @@ class Question:
     """One question to a person. Answer it once; a second or late answer has no effect.
 
     A form (`elicit`) and a page (`url`) are answered by `accept`, `decline` or `cancel`; a call (`permission`) and the use of
-    our model (`sampling`) by `allow` or `deny`. The texts of the first two, and of sampling, are the server's words: show
-    them as such.
+    our model (`sampling`) by `allow` or `deny`; changed definitions (`definition`) by `agree` or `decline`. The texts of a
+    form, a page, sampling and definitions are the server's words: show them as such.
     """
 
     def __init__(
@@ -75,6 +80,8 @@ class Question:
         arguments: Mapping[str, object] | None = None,
         decision: Decision | None = None,
         request: Elicitation | Sampling | Tool | None = None,
+        held: Sequence[HeldDefinition] = (),
+        reasons: Sequence[str] = (),
     ) -> None:
         self.kind: Final = kind
         self.server: Final = server
@@ -92,6 +99,10 @@ class Question:
         """Why a person is asked: the rule, its tier and where it is written."""
         self.request: Final = request
         """The subject: the `Elicitation`, the `Sampling`, or the `Tool` to call."""
+        self.held: Final = tuple(held)
+        """The definitions that are not as they were agreed to. Show the `difference` of each."""
+        self.reasons: Final = tuple(reasons)
+        """Warnings about it: what was found in the words of the server, and where data may go. Show them prominently."""
         self.id: int = 0
         self.reply: Reply | None = None
         self.content: dict[str, Json] = {}
@@ -158,7 +169,7 @@ class Question:
         Raises:
             LocalProtocolError: a field does not fit the form; the question stays open.
         """
-        self._must_be(_FORM, "accept", "allow")
+        self._must_be(_FORM, "accept", "agree" if self.kind == "definition" else "allow")
         answer = dict(content or {})
         if self.kind == "elicit" and (wrong := self.problems(answer)):
             raise LocalProtocolError.invalid_params("the answer does not fit the form: " + "; ".join(wrong))
@@ -166,11 +177,16 @@ class Question:
 
     def decline(self) -> bool:
         """Decline. A call is denied, this once."""
-        return self._answer("decline" if self.kind in _FORM else "deny")
+        return self._answer("decline" if self.kind in _DECLINED else "deny")
 
     def cancel(self) -> bool:
         """Close the question without an answer. A call is denied, this once."""
-        return self._answer("cancel" if self.kind in _FORM else "deny")
+        return self._answer("cancel" if self.kind in _DECLINED else "deny")
+
+    def agree(self) -> bool:
+        """Agree to the definitions of `held`, exactly as they are there. They are pinned, and used from now on."""
+        self._must_be({"definition"}, "agree", "accept, or allow")
+        return self._answer("accept")
 
     def allow(self, how: Literal["once", "always"] = "once", *, pattern: str = "") -> bool:
         """Allow a call, or sampling: now, or for the rest of the session.
@@ -200,7 +216,7 @@ class Question:
         return True
 
     def _try(self, reply: Any, pattern: str) -> None:
-        """Raise RuleError or ConfigError for an unusable pattern, while the person can still mend it."""
+        """Raise RuleError or ConfigError for an unusable pattern, while the person can still fix it."""
         if self.decision is None or not reply.endswith("always"):
             raise ConfigError(f'a pattern is for "always", and for a call: not for {reply!r} to {self.kind!r}')
         RememberedAnswers().settle(self.decision, reply, self.arguments, pattern=pattern)
@@ -407,7 +423,7 @@ class ConsentBridge:
 
 
 def _no(question: Question) -> Reply:
-    return "decline" if question.kind in _FORM else "deny"
+    return "decline" if question.kind in _DECLINED else "deny"
 
 
 def _what(question: Question) -> str:

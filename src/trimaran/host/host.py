@@ -20,6 +20,7 @@ import asyncio
 import hashlib
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self, Unpack, cast, final, overload
@@ -30,8 +31,8 @@ from msgspec.structs import replace
 
 from trimaran.client.client import Client
 from trimaran.client.options import Options
-from trimaran.client.results import ResourceResult, ToolResult
-from trimaran.errors import Closed, ConfigError, Error, LocalProtocolError
+from trimaran.client.results import PromptResult, ResourceResult, ToolResult
+from trimaran.errors import Closed, ConfigError, DeclarationError, Error, LocalProtocolError
 from trimaran.option_names import check_options
 from trimaran.types import CallToolResult, Json, TextContent, TextResourceContents, Tool
 
@@ -41,11 +42,14 @@ from .config import FailedEntry, HostConfig, Machine, ServerEntry, Source, load_
 from .config.values import LONGEST
 from .connect_plan import OWN_HANDLERS, ConnectPlan, Logins, plan_for
 from .consent import ConsentBridge, ConsentLost
+from .context.activation import ActiveTools
+from .context.read_output import READ_OUTPUT, READ_OUTPUT_TOOL, output_folder, run_read_output
 from .environment import read_environment
 from .mentions import Expansion, Mention, Mentions
-from .names import PREFIX, Address, Names, UnknownName, check_server_name, safe_names
+from .names import PREFIX, Address, Names, UnknownName, check_server_name, rule_name, safe_names
 from .options import HostOptions
-from .output_limits import OutputLimits, OutputPage, OutputStore, limit_output
+from .output_limits import OutputLimits, OutputPage, OutputStore, limit_output, without_warning
+from .oversight import Oversight
 from .permissions import (
     AuditLog,
     DecisionLog,
@@ -60,9 +64,11 @@ from .permissions import (
     read_config_rules,
     read_options,
 )
+from .pinning import HeldQuestions, read_pins
 from .supervise import ServerStatus, SupervisedServer
-from .tool_formats import FormattedTools, ToolFormats
+from .tool_formats import CatalogEntry, FormattedTools, ToolFormats
 from .trust.project import UNTRUSTED, Trust
+from .trust.review import CatalogReview, DefinitionHeld, HeldDefinition, PinSetting
 from .trust.untrusted import Untrusted, configured_names, trust_digest, untrusted_in
 
 if TYPE_CHECKING:
@@ -81,8 +87,16 @@ if TYPE_CHECKING:
     from trimaran.format.gemini import GeminiReply
     from trimaran.format.openai import ChatMessage, ChatReply, ResponsesReply
 
+    from .config.model import Touch
+    from .context.budget import BudgetPlan, Choice
+    from .context.code import CodeLimits, CodeResult, CodeTools
+    from .context.own_tools import OwnCallOptions, OwnTool
+    from .context.report import ContextReport
+    from .context.search_tool import ToolFinder
     from .options import Login, ServerOptions
     from .transforms import TransformedTool
+    from .trust.flow import DataFlow
+    from .trust.scan import ScanFinding
 
 __all__ = ["AlreadyRegistered", "Host", "NotRegistered"]
 
@@ -90,6 +104,7 @@ log: Final = logging.getLogger("trimaran.host")
 
 _OWNER: Final = "host"
 _LONGEST_WORD: Final = 1000  # characters
+_LONGEST_SCHEMA: Final = 8000  # characters of a schema that a model is shown after a mistake: about 2,000 tokens
 _LEAST: Final = (
     0.01  # seconds left for a call whose server came up at the last moment: it is sent, and times out as a call
 )
@@ -115,6 +130,8 @@ class _CatalogTool(NamedTuple):
     original: Tool
     """As the server lists it; the same tool, if it is not transformed."""
     transformed: TransformedTool | None
+    reasons: tuple[str, ...] = ()
+    """Why a call of it asks, whatever the rules say."""
 
 
 @final
@@ -134,6 +151,9 @@ class Host:
         separator: The text between server and tool in the catalog's names, as in `github:search`. None uses the names for
             providers, `mcp__github__search`.
         limits: The largest result that is passed on. A configured server's `output_limit` replaces its bytes.
+        outputs: Keep results that were cut as files, too, readable by you alone, for an hour: a directory, or True for
+            `$XDG_CACHE_HOME/trimaran/outputs`. Other processes of yours with the same directory can read them on.
+        budget: Tokens for the definitions of tools in `tools(format)`, instead of the `[context] budget` of the files.
         audit: The file for decisions, or a DecisionLog.
         tokens: The store of logins, or its path; None for the keyring, or a file where there is none.
         login: How `authorize` asks a person to log in; None opens a browser. See `OAuth`.
@@ -142,6 +162,12 @@ class Host:
         trust: The files that may start programs. A `Trust`: a project's `mcp.toml` that is not in it starts and allows
             nothing, until `trust_project`. False: no project's file does. None or True: every file does, so read them
             first. The user's own file, and a file that you name, are always trusted.
+        pins: How definitions that are not as a person agreed to them are treated: "ask", "refuse", "warn", "off"; or a
+            `Pins`, with its place. None pins the servers of configuration files only, and asks. See `docs/guides/pins.md`.
+        scan: What a grave finding in the words of a server does: "ask" (None: the same), "warn", "off". A server's own
+            setting counts before it. See `docs/guides/scan.md`.
+        flow: What a call does that could send private data where strangers' words want it: "ask", "refuse", "warn",
+            "off". None asks where a person can be asked, and logs elsewhere.
         environ: The variables to read; None for those of this process.
         wait: True makes `start` wait until every server was tried once.
         on_change: Called, without arguments, whenever a server's state or tools change. It must be quick.
@@ -185,11 +211,24 @@ class Host:
         """The rules, and the answers that a person gave for good."""
         self._safe: dict[str, str] = {}
         """The safe name of each server. It never changes while the host lives."""
+        self._oversight = Oversight(self._plan_of, note=self._note, scan=get("scan"), flow=get("flow"))
         self._asking = Approvals(
-            self.gate, self.bridge, audit=self._audit, on_sample=get("on_sample"), safe=self._safe.get
+            self.gate,
+            self.bridge,
+            audit=self._audit,
+            on_sample=get("on_sample"),
+            safe=self._safe.get,
+            look=self._oversight.look,
         )
+        self._pinning = read_pins(get("pins"))
+        self._review = CatalogReview(
+            self._pin_setting, note=self._note, others=self._names_of_others, scan=self._oversight.tools
+        )
+        self._held_questions = HeldQuestions(self.bridge, self._accept_held)
         self._limits = (get("limits") or OutputLimits()).with_environment(variables)
-        self._shelf = OutputStore()
+        self._shelf = OutputStore(folder=output_folder(get("outputs"), variables))
+        self._has_cut_for_model = False
+        self._own_budget = _checked_budget(get("budget"))
         allow_private = get("allow_private")
         self._logins = Logins(
             get("tokens"), allow_private=self._environment.allow_private if allow_private is None else allow_private
@@ -204,6 +243,21 @@ class Host:
         self._names = Names({}, separator=self._separator)
         self._listed: dict[Address, _CatalogTool] = {}
         self._offers: ToolFormats | None = None
+        self._active = ActiveTools()
+        self._finder: ToolFinder | None = None
+        self._functions: tuple[object, list[str], CodeTools] | None = None
+        """The catalog, the connected servers, and their tools as functions."""
+        self._code_limits: CodeLimits | None = None
+        self._own_tools: dict[str, OwnTool] = {
+            "search_tools": self._run_search,
+            "tool_search": self._run_search,
+            "call_tool": self._run_call,
+            "run_code": self._run_code,
+            READ_OUTPUT: self._run_read_output,
+        }
+        """The host's own tools for models. A server's tool of the same name goes first."""
+        self._shortened: frozenset[Address] = frozenset()
+        """The tools of which a model got less than the whole schema, so that their arguments are checked here."""
         self._servers: dict[str, SupervisedServer] = {}
         self._plans: dict[str, ConnectPlan] = {}
         self._mentions = Mentions(
@@ -377,6 +431,8 @@ class Host:
             problem_kind=failed.problems[0].kind if failed is not None and failed.problems else "invalid_rule",
             mask=plan.mask,
             missing=plan.missing,
+            review=self._review.tools,
+            sandbox=plan.sandbox,
             changed=self._changed,
             forgotten=self._mentions.forget,
         )
@@ -469,9 +525,11 @@ class Host:
         for work in logging_in:
             work.cancel()
         await asyncio.gather(*logging_in, return_exceptions=True)
+        await self._held_questions.close()
         await asyncio.gather(*(server.stop(for_good=True) for server in tuple(self._servers.values())))
         if self._owns_audit and isinstance(self._audit, AuditLog):
             await asyncio.to_thread(self._audit.close)
+        await asyncio.to_thread(self._shelf.close)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -491,7 +549,7 @@ class Host:
     def _require_startable(self, name: str, plan: ConnectPlan | None) -> None:
         if self._environment.no_servers:
             raise ConfigError(
-                f"the server {name!r} is not started: TRIMARAN_NO_MCP is set; unset it, and make the host anew"
+                f"the server {name!r} is not started: TRIMARAN_NO_MCP is set; unset it, and make the host again"
             )
         if plan is None or plan.entry is None:
             return
@@ -517,18 +575,21 @@ class Host:
         """The last 200 lines that a child process wrote to stderr."""
         return self._server(name).stderr
 
-    def problems(self, format: Format | None = None, **options: Unpack[FormatOptions]) -> list[str]:
+    def problems(
+        self, format: Format | None = None, *, budget: int | None = None, **options: Unpack[FormatOptions]
+    ) -> list[str]:
         """Warnings about the configuration and its rules: unknown keys, rules without effect (R243).
 
         Args:
             format: Also name each tool of `tools(format, **options)` that this provider refuses or cuts.
+            budget: As for `tools`; a budget that cannot be met is a problem.
         """
         catalog = {
             name: list(server.tools) if server.state == "connected" else None for name, server in self._servers.items()
         }
         rules: list[RuleProblem] = [problem for problem in self._reading.problems if problem.severity == "warning"]
         rules += check(self._reading.rules, catalog, self._safe)
-        offered = [] if format is None else self._offer(format, options).problems
+        offered = [] if format is None else self._offer(format, options, budget).problems
         return [*map(str, self.config.problems), *map(str, rules), *offered]
 
     async def start_server(
@@ -591,6 +652,7 @@ class Host:
             if self._brought.pop(name, None) is not None:
                 self.gate.policy = self._policy()
             self._asking.forget(name)
+            self._oversight.forget(name)
             self._renew()  # first: while it ends, the catalog is read already
             await server.stop(for_good=True)
 
@@ -665,7 +727,7 @@ class Host:
         plan = self._plans.get(name)
         self._require_startable(name, plan)
         if plan is None:
-            raise ConfigError(f"nobody can log in to the server {name!r}: mend its configuration first")
+            raise ConfigError(f"nobody can log in to the server {name!r}: fix its configuration first")
         way = login if login is not None else self._login
         work = asyncio.ensure_future(self._logins.log_in(plan, way, self._options))
         self._logging_in.add(work)
@@ -692,14 +754,90 @@ class Host:
     def _changed(self, server: SupervisedServer) -> None:
         if server.state == "connected":
             self._renew()
+            self._ask_about_held(server)
         if self._on_change is not None:
             try:
                 self._on_change()
             except Exception:
                 log.exception("on_change failed")
 
+    # --- definitions that are held -----------------------------------------------------------------------------------
+
+    def _plan_of(self, name: str) -> ConnectPlan | None:
+        return self._plans.get(name)
+
+    def _pin_setting(self, name: str) -> PinSetting | None:
+        return self._pinning.setting(self._plans.get(name))
+
+    def _note(self, event: str, **fields: object) -> None:
+        if isinstance(self._audit, AuditLog):
+            self._audit.note(event, **fields)
+
+    def _names_of_others(self, name: str) -> list[tuple[str, str]]:
+        return [
+            (other, tool.name)
+            for other, server in self._servers.items()
+            if other != name
+            for tool in server.tools.values()
+        ]
+
+    def held(self, name: str | None = None) -> list[HeldDefinition]:
+        """The definitions that changed, or are new at a known server, and wait for a person to agree.
+
+        They are neither offered nor called. Show `difference` of each, then `accept_definitions`.
+
+        Args:
+            name: A server; None for all.
+        """
+        servers = self._servers.values() if name is None else [self._server(name)]
+        return [definition for server in servers for definition in server.withheld.values()]
+
+    async def accept_definitions(self, name: str, definitions: Iterable[HeldDefinition] | None = None) -> ServerStatus:
+        """Agree to definitions as they are in `held`: pin them, and offer them again. Call it for a person's yes.
+
+        Args:
+            name: The server.
+            definitions: Those that the person has seen; None for all that are held.
+
+        Raises:
+            ConfigError: the pins cannot be written; nothing was changed.
+        """
+        self._require_open()
+        server = self._server(name)
+        await self._accept_held(name, self.held(name) if definitions is None else list(definitions))
+        return server.status
+
+    async def _accept_held(self, name: str, definitions: list[HeldDefinition]) -> None:
+        await self._review.accept(name, definitions)
+        server = self._servers.get(name)
+        if server is not None:
+            await server.look_again()
+
+    def ask_about_held(self, name: str | None = None) -> None:
+        """Ask the person about held definitions now, also about those that were declined before."""
+        for server in self._servers.values() if name is None else [self._server(name)]:
+            self._held_questions.ask(server.name, server.withheld.values(), again=True)
+
+    def _ask_about_held(self, server: SupervisedServer) -> None:
+        if server.withheld:
+            setting = self._pin_setting(server.name)
+            if setting is not None and setting.mode == "ask":
+                self._held_questions.ask(server.name, server.withheld.values())
+
+    def _refuse_held(self, name: str) -> None:
+        """Raise DefinitionHeld if the name is that of a tool that waits for a person to agree."""
+        for definition in self.held():
+            server = definition.server
+            whole = rule_name(self._safe[server], definition.name)
+            names = (whole, whole.removeprefix(PREFIX), f"{server}{self._separator or '__'}{definition.name}")
+            if name in names:
+                raise DefinitionHeld(
+                    f"{name} was not called: {definition}. A person has to look at the difference and agree: "
+                    f"trimaran pins diff {server}"
+                )
+
     def _renew(self) -> None:
-        """Name all tools anew. The tools of a lost server keep their names: it may be back in a moment (C40)."""
+        """Name all tools again. The tools of a lost server keep their names: it may be back in a moment (C40)."""
         self._names = self._names.renewed(
             {name: list(known.tools) for name, known in self._servers.items()}, self._safe
         )
@@ -708,9 +846,11 @@ class Host:
             for tool in server.tools.values():
                 address = Address(name, tool.name)
                 known = self._listed.get(address)
-                is_known = known is not None and known.tool is tool
+                reasons = server.reasons.get(known.original.name, ()) if known is not None else ()
+                is_known = known is not None and known.tool is tool and known.reasons == reasons
                 listed[address] = known if known is not None and is_known else self._list(address, tool, server)
         self._listed = listed
+        self._active.keep(listed)
 
     def _list(self, address: Address, tool: Tool, server: SupervisedServer) -> _CatalogTool:
         transformed = server.transformed.get(tool.name)
@@ -724,52 +864,274 @@ class Host:
             name=self._names.catalog(*address),
             safe=self._safe[address.server],
         )
-        return _CatalogTool(tool, act, original, transformed)
+        return _CatalogTool(tool, act, original, transformed, server.reasons.get(original.name, ()))
 
     @overload
     def tools(self, format: None = None) -> list[Tool]: ...
     @overload
     def tools(
-        self, format: Literal["anthropic"], *, fit: Fit = "auto", strict: bool = False
+        self, format: Literal["anthropic"], *, budget: int | None = None, fit: Fit = "auto", strict: bool = False
     ) -> list[AnthropicTool]: ...
     @overload
-    def tools(self, format: Literal["openai"], *, fit: Fit = "auto", strict: bool = False) -> list[OpenAITool]: ...
+    def tools(
+        self, format: Literal["openai"], *, budget: int | None = None, fit: Fit = "auto", strict: bool = False
+    ) -> list[OpenAITool]: ...
     @overload
     def tools(
-        self, format: Literal["openai-responses"], *, fit: Fit = "auto", strict: bool = False
+        self, format: Literal["openai-responses"], *, budget: int | None = None, fit: Fit = "auto", strict: bool = False
     ) -> list[OpenAIResponsesTool]: ...
     @overload
-    def tools(self, format: Literal["gemini"], *, fit: Fit = "auto", openapi: bool = False) -> list[GeminiTool]: ...
-    def tools(self, format: Format | None = None, **options: Unpack[FormatOptions]) -> Sequence[object]:
+    def tools(
+        self, format: Literal["gemini"], *, budget: int | None = None, fit: Fit = "auto", openapi: bool = False
+    ) -> list[GeminiTool]: ...
+    def tools(
+        self, format: Format | None = None, *, budget: int | None = None, **options: Unpack[FormatOptions]
+    ) -> Sequence[object]:
         """The tools of every connected server, under the catalog's names; or declared as a provider wants them (R219, R220).
 
         The host makes them once for each change of the catalog. The list is the caller's own.
 
         Args:
             format: "anthropic", "openai", "openai-responses" or "gemini"; without, `trimaran.types.Tool`s.
+            budget: Tokens for all definitions together. What does not fit is shortened, then found by search;
+                `budget_plan(format, budget=...)` says what was cut. None: the host's own, if it has one.
             fit: How far schemas may be changed; "auto" is as little as the provider demands. See `trimaran.format`.
             strict: Ask for arguments that match the schema for certain, where the provider can do that.
             openapi: For "gemini": the older `parameters`.
 
         Raises:
-            ConfigError: there is no such format, or it has no such option.
+            ConfigError: there is no such format, or it has no such option, or the budget is below 1.
         """
-        return self._offer(format, options).tools()
+        tools = self._offer(format, options, budget).tools(self._active.addresses())
+        if format is not None and self._has_cut_for_model:
+            from trimaran.format.providers import to_provider
 
-    def _offer(self, format: Format | None, options: FormatOptions) -> FormattedTools:
+            tools += to_provider([READ_OUTPUT_TOOL], format)  # last, for what stands before is cached
+        return tools
+
+    @property
+    def budget(self) -> int | None:
+        """The tokens for the definitions of tools, if there is a limit: the host's own, else that of a trusted file."""
+        if self._own_budget is not None:
+            return self._own_budget
+        budgets = (context.budget for context in self.config.contexts if context.source not in self._untrusted)
+        return next((budget for budget in budgets if budget is not None), None)
+
+    def _offer(self, format: Format | None, options: FormatOptions, budget: int | None = None) -> FormattedTools:
         """The tools in this format; the same object until the catalog changes."""
+        if format is None and budget is not None:
+            raise ConfigError('a budget is for tools in a format: write tools(format="anthropic", budget=8000)')
+        budget = None if format is None else self.budget if budget is None else _checked_budget(budget)
         connected = tuple(name for name, server in self._servers.items() if server.state == "connected")
         if self._offers is None or not self._offers.are_of(self._listed, connected):
             self._offers = ToolFormats(self._listed, connected)
-        return self._offers.get(format, options, self._tools_of)
+        offer = self._offers.get(format, options, self._entries_of, budget=budget)
+        if not offer.shortened <= self._shortened:
+            self._shortened |= offer.shortened
+        return offer
 
-    def _tools_of(self, connected: Container[str], is_for_provider: bool) -> list[Tool]:
+    def _entries_of(self, connected: Container[str], is_for_provider: bool) -> list[CatalogEntry]:
         named = self._names.provider if is_for_provider else self._names.catalog
         return [
-            replace(self._listed[address].tool, name=named(*address))
+            CatalogEntry(address, self._named(address, named), self._choice(address))
             for address in self._names
             if address in self._listed and address.server in connected
         ]
+
+    # --- tools that are found when they are needed -------------------------------------------------------------------
+
+    def deferred_tools(
+        self,
+        format: Literal["anthropic", "openai-responses"],
+        *,
+        budget: int | None = None,
+        **options: Unpack[FormatOptions],
+    ) -> list[dict[str, Json]]:
+        """The tools for a provider that loads definitions when the model has found them, and a `tool_search` for it.
+
+        `answer` answers the search. The model sees at once the tools that fit the budget, and those that `mcp.toml` marks
+        `always`; without a budget, those alone.
+
+        Args:
+            format: The formats whose providers can defer.
+            budget, options: As for `tools`.
+
+        Raises:
+            ConfigError: the provider cannot defer, or an option is wrong.
+        """
+        from trimaran.format.deferred import defer_tools
+        from trimaran.format.providers import to_provider
+
+        from .context.search_tool import search_declarations
+
+        plan = self.budget_plan(format, budget=budget, **options)
+        entries = self._entries_of(self.connected(), is_for_provider=True)
+        details = ["search"] * len(entries) if plan is None else [cost.detail for cost in plan.tools]
+        is_kept = [
+            entry.choice == "always" or detail != "search" for entry, detail in zip(entries, details, strict=True)
+        ]
+        keep = {entry.tool.name for entry, kept_at_once in zip(entries, is_kept, strict=True) if kept_at_once}
+        hidden = Counter(entry.address.server for entry in entries if entry.tool.name not in keep)
+        fitted: dict[str, Any] = {"fit": "auto", **options}
+        tools = to_provider([entry.tool for entry in entries], format, **fitted)
+        search = to_provider(search_declarations(hidden)[:1], format, **fitted)[0]
+        return defer_tools(tools, search, keep, format)
+
+    async def search_tools(self, query: str, limit: int = 5) -> list[Tool]:
+        """The tools that fit a description of what is to be done, best first, under the catalog's names.
+
+            await host.search_tools("send a mail")
+
+        It compares words: names, descriptions and arguments of tools, what servers say about themselves, and related words.
+        It asks no model and no server. See `docs/guides/search.md`.
+
+        Args:
+            query: What is to be done, in a few words or a sentence; in English, whatever the tools' language.
+            limit: The largest number of tools.
+        """
+        return [self._named(address, self._names.catalog) for address in await self._find_tools(query, limit)]
+
+    async def _find_tools(self, query: str, limit: int) -> list[Address]:
+        from .context.search_tool import ServerTexts, ToolFinder
+
+        self._require_open()
+        if self._finder is None:
+            self._finder = ToolFinder()
+        connected = {name: server for name, server in self._servers.items() if server.state == "connected"}
+        texts = {name: ServerTexts(tuple(server.tools.values()), _about(server)) for name, server in connected.items()}
+        addresses = await self._finder.find(query, limit, texts, self._listed.__contains__)
+        return [address for address in addresses if address in self._listed]  # it may have changed meanwhile
+
+    def _named(self, address: Address, naming: Callable[[str, str], str]) -> Tool:
+        return replace(self._listed[address].tool, name=naming(*address))
+
+    def _own_tool(self, name: str) -> OwnTool | None:
+        return None if name in self._names else self._own_tools.get(name)
+
+    async def _run_search(self, arguments: dict[str, Any], options: OwnCallOptions) -> ToolResult:
+        from .context.search_tool import run_search
+
+        async def search(query: str, limit: int) -> list[Tool]:
+            addresses = await self._find_tools(query, limit)
+            self._active.add(addresses)
+            return [self._named(address, self._names.provider) for address in addresses]
+
+        return await run_search(arguments, search, len(self.connected()))
+
+    async def _run_call(self, arguments: dict[str, Any], options: OwnCallOptions) -> ToolResult:
+        from .context.search_tool import run_call
+
+        result = await run_call(arguments, options, self.call, self._own_tools)
+        name = str(arguments["name"])
+        if name in self._names:
+            self._active.add([self._names.find(name)])
+        return result
+
+    def _choice(self, address: Address) -> Choice | None:
+        """What `mcp.toml` says about a tool under a budget; what it says about the tool goes before what it says of the server."""
+        plan = self._plans.get(address.server)
+        entry = None if plan is None else plan.entry
+        if entry is None:
+            return None
+        chosen = {pattern: settings for pattern, settings in entry.tools.items() if settings.always or settings.lazy}
+        if chosen:
+            from trimaran.server.definition_transforms import matches
+
+            for pattern, settings in chosen.items():
+                if matches(pattern, self._listed[address].original):
+                    return "always" if settings.always else "lazy"
+        return "always" if entry.always else "lazy" if entry.lazy else None
+
+    def report(
+        self, format: Format = "anthropic", *, budget: int | None = None, **options: Unpack[FormatOptions]
+    ) -> ContextReport:
+        """What the tools cost a model in this format, what a budget cuts, and what is wrong with them.
+
+            print(host.report(budget=8000))
+
+        Args:
+            budget: As for `tools`.
+        """
+        from .context.report import ToolOfServer, make_report
+
+        plan = self.budget_plan(format, budget=budget, **options)
+        entries = self._entries_of(self.connected(), is_for_provider=True)
+        tools = [ToolOfServer(entry.address.server, entry.tool) for entry in entries]
+        return make_report(tools, format=format, plan=plan)
+
+    def budget_plan(
+        self, format: Format = "anthropic", *, budget: int | None = None, **options: Unpack[FormatOptions]
+    ) -> BudgetPlan | None:
+        """What `tools(format, budget=...)` declares of each tool, and what was cut; None without a budget."""
+        return self._offer(format, options, budget).plan
+
+    # --- code instead of calls ---------------------------------------------------------------------------------------
+
+    async def code(self, code: str, *, limits: CodeLimits | None = None, conversation: str = "") -> CodeResult:
+        """Run Python over the tools, in a sandbox; needs the extra `code`.
+
+            result = await host.code("sum([await shop__price(item=i) for i in ('tea', 'jam')])")
+
+        Each tool is an async function, `SERVER__TOOL`. Each call of one is a `call` of this host: rules, questions and limits
+        hold. Results are not shortened, since they stay in the sandbox. Errors of the code are in the result.
+
+        Args:
+            limits: Of time, memory, calls and output.
+            conversation: As for `call`.
+
+        Raises:
+            ConfigError: the sandbox is not installed.
+        """
+        return await self._run(code, limits, {"conversation": conversation})
+
+    def code_tool(self, limits: CodeLimits | None = None) -> Tool:
+        """The tool that lets a model write code instead of calls, with the signatures of all connected servers' tools.
+
+        Declare it beside other tools, or alone: `to_anthropic(host.code_tool())`. `call` and `answer` run it.
+
+        Args:
+            limits: Those of every run that a model asks for from now on; None leaves them as they are.
+        """
+        from .context.code import code_declaration
+
+        self._code_limits = limits or self._code_limits
+        return code_declaration(self._code_tools(), self._code_limits)
+
+    def _code_tools(self) -> CodeTools:
+        from .context.code import CodeTools
+
+        connected = self.connected()
+        if self._functions is None or self._functions[0] is not self._listed or self._functions[1] != connected:
+            entries = self._entries_of(connected, is_for_provider=True)
+            tools = {entry.tool.name: entry.tool for entry in entries}
+            self._functions = (self._listed, connected, CodeTools(tools))
+        return self._functions[2]
+
+    async def _run(self, code: str, limits: CodeLimits | None, options: OwnCallOptions) -> CodeResult:
+        from .context.code import run_code
+
+        self._require_open()
+
+        async def call(name: str, arguments: dict[str, Any]) -> ToolResult:
+            return await self._call_server(name, _object(name, arguments), options, is_for_code=True)
+
+        async def search(query: str, limit: int) -> list[str]:
+            return [self._names.provider(*address) for address in await self._find_tools(query, limit)]
+
+        return await run_code(code, self._code_tools(), call, search=search, limits=limits)
+
+    async def _run_code(self, arguments: dict[str, Any], options: OwnCallOptions) -> ToolResult:
+        from .context.code import CodeLimits, code_result
+
+        code = arguments.get("code")
+        if not isinstance(code, str) or not code.strip():
+            raise LocalProtocolError.invalid_params(
+                'run_code needs code, such as {"code": "print(await server__tool())"}'
+            )
+        limits = self._code_limits or CodeLimits()
+        # A person who approves code has not seen its calls, so each is decided by the rules.
+        inner: OwnCallOptions = {**options, "approved": False, "meta": None, "on_progress": None}
+        return code_result(await self._run(code, limits, inner), limits)
 
     def find(self, name: str) -> Address:
         """The server and the tool of a name, in either form.
@@ -777,14 +1139,24 @@ class Host:
         Raises:
             UnknownName: no tool has this name; `reason` says which part is unknown (R221).
             ServerUnavailable: the tool may belong to a server whose tools are not known yet.
+            DefinitionHeld: the tool has changed, or is new, and nobody has agreed to it.
         """
         try:
             return self._names.find(name)
         except UnknownName:
+            self._refuse_held(name)
             for server in self._servers.values():
                 if not server.tools and server.state != "connected" and self._tool_of(server, name) is not None:
                     server.require()
             raise
+
+    def catalog_name(self, name: str) -> str:
+        """The catalog's name of a tool, given in either form.
+
+        Raises:
+            UnknownName: no tool has this name.
+        """
+        return self._names.catalog(*self._names.find(name))
 
     def _tool_of(self, server: SupervisedServer, name: str) -> str | None:
         """The tool's part of the name, if the name begins with this server's."""
@@ -844,7 +1216,8 @@ class Host:
         lazy server, whose schemas are not known yet.
 
         Raises:
-            LocalProtocolError: this is no call, or its arguments are no object.
+            LocalProtocolError: this is no call, or its arguments are no object; or a budget shortened the tool's
+                definition, and they do not fit its schema, which the message has.
             UnknownName: no tool has this name.
             ServerUnavailable: the tool may belong to a server whose tools are not known now.
         """
@@ -852,11 +1225,13 @@ class Host:
         from trimaran.format.providers import read_call
 
         read = read_call(call, format)
-        if self._is_coming(read.name):
+        if self._own_tool(read.name) is not None or self._is_coming(read.name):
             return read  # `call` starts its server; its schema is not known before
         address = self.find(read.name)
         schema: Any = self._listed[address].tool.input_schema
         arguments = restore_arguments(read.arguments, schema)
+        if address in self._shortened:
+            _check_arguments(read.name, arguments, schema)
         return ToolCall(self._names.catalog(*address), arguments, read.id)
 
     def to_result(
@@ -869,17 +1244,51 @@ class Host:
             call: The result of `from_call`.
             media_follows: For "openai": a later message carries the pictures; see `trimaran.format.media_to_openai`.
         """
-        from trimaran.format.providers import write_result
+        from trimaran.format.deferred import is_deferred_search, search_to_provider
+        from trimaran.format.providers import to_provider, write_result
 
+        from .context.search_tool import TOOLS_META
+
+        if isinstance(result, ToolResult) and is_deferred_search(call.name, format) and self._own_tool(call.name):
+            names = cast("list[str]", result.meta[TOOLS_META])
+            tools = [self._named(self._names.find(name), self._names.provider) for name in names if name in self._names]
+            return search_to_provider(to_provider(tools, format, fit="auto"), call.id, format)
         content: Any = result
         if isinstance(result, Error):
             text = str(result)
             for plan in self._plans.values():
                 text = plan.mask(text)  # a client's error may name the whole command or URL
             content = CallToolResult(content=[TextContent(text=text)], is_error=True)
+        else:
+            content = self._for_model(result, call.name, format)
         # A name that no tool has yet stays as the model wrote it.
         name = self._names.provider(*self._names.find(call.name)) if call.name in self._names else call.name
         return write_result(content, format, name=name, call_id=call.id, media_follows=media_follows)
+
+    def _for_model(self, result: ToolResult, name: str, format: str) -> CallToolResult:
+        """A result in the form that costs a model least, cut where it is too long for one."""
+        from .context.result_shapes import shape_result
+
+        structured: Any = result.structured
+        whole = CallToolResult(
+            content=without_warning(result.content),
+            structured_content=UNSET if structured is None else structured,
+            is_error=result.is_error,
+        )
+        if name == READ_OUTPUT:
+            return whole  # a page is small already, and a cut page would be kept again
+        shaped = shape_result(whole, format)
+        server = self._servers.get(self._names.find(name).server) if name in self._names else None
+        limits = replace(self._limits if server is None else self._limits_of(server), cut_at_tokens=True)
+        limited = limit_output(
+            shaped, limits, shelf=self._shelf, owner=_OWNER, source=name, how=f" with the tool {READ_OUTPUT}"
+        )
+        if limited.output_id is not None:
+            self._has_cut_for_model = True
+        return limited.result
+
+    async def _run_read_output(self, arguments: dict[str, Any], options: OwnCallOptions) -> ToolResult:
+        return await run_read_output(arguments, self._shelf, _OWNER, self._limits)
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
@@ -893,6 +1302,7 @@ class Host:
         on_progress: Callable[[float, float | None, str | None], object] | None = None,
         meta: Mapping[str, Json] | None = None,
         approved: bool = False,
+        conversation: str = "",
     ) -> ToolResult:
         """Call a tool, if that is allowed (R221, R239, R274).
 
@@ -907,11 +1317,14 @@ class Host:
             on_progress: Called with (progress, total, message).
             approved: A person asked for exactly this call, so a rule that says "ask" is answered. A rule that denies
                 still denies. Never pass it for a call that a model makes.
+            conversation: Whose call it is, where one host serves several conversations: what the tools of one brought in
+                tightens its own calls only.
 
         Raises:
             UnknownName: no tool has this name.
             LocalProtocolError: the arguments are no object, or do not fit the schema of a tool that mcp.toml transforms.
             PermissionDenied: the call is not allowed; names the rule. Nothing was sent.
+            DefinitionHeld: the tool has changed, or is new, and nobody has agreed to it. Nothing was sent.
             ConsentLost: the person left before answering: about the call, and nothing was sent; or about a question of
                 the server during the call, and the server failed for that reason.
             ServerUnavailable: the server cannot be used now, or is still starting when the time is over.
@@ -919,17 +1332,56 @@ class Host:
         """
         self._require_open()
         sent_arguments = _object(name, arguments)
+        options: OwnCallOptions = {
+            "timeout": timeout,
+            "max_timeout": max_timeout,
+            "on_progress": on_progress,
+            "meta": meta,
+            "approved": approved,
+            "conversation": conversation,
+        }
+        if (own_tool := self._own_tool(name)) is not None:
+            return await own_tool(sent_arguments, options)
+        return await self._call_server(name, sent_arguments, options)
+
+    async def _call_server(
+        self, name: str, sent_arguments: dict[str, Any], options: OwnCallOptions, *, is_for_code: bool = False
+    ) -> ToolResult:
+        """Call a tool of a server.
+
+        Args:
+            is_for_code: The result stays outside of every context, so it is not shortened.
+        """
+        timeout, max_timeout = options.get("timeout"), options.get("max_timeout")
+        conversation = options.get("conversation", "")
         address, waited = await self._find_awake(name, sent_arguments, timeout)
+        self._active.touch(address)
         server = self._server(address.server)
         server.require()
         listed = self._listed[address]
         if listed.transformed is not None:
             sent_arguments = listed.transformed.map_arguments(sent_arguments, name)
-        await self._asking.permit(listed.act, listed.original, sent_arguments, approved=approved)
+        why = self._oversight.before(
+            address.server,
+            listed.original,
+            name,
+            sent_arguments,
+            listed.reasons,
+            conversation,
+            attended=self._asking.is_attended,
+        )
+        await self._asking.permit(
+            listed.act,
+            listed.original,
+            sent_arguments,
+            approved=options.get("approved", False),
+            reasons=why.reasons,
+            refuse=why.refuse,
+        )
         known = self._listed.get(address)
         if known is None or known.act != listed.act or self._servers.get(address.server) is not server:
             raise LocalProtocolError.invalid_params(
-                f"{name} changed while it was decided whether it may be called; look at it again, and call it anew"
+                f"{name} changed while it was decided whether it may be called; look at it again, and call it again"
             )
         limit = _limit_of(server, listed.original.name, timeout)
         if waited:
@@ -942,26 +1394,38 @@ class Host:
                 sent_arguments,
                 timeout=limit,
                 max_timeout=limit if max_timeout is None else max(min(max_timeout, LONGEST), limit),
-                on_progress=on_progress,
-                meta=meta,
+                on_progress=options.get("on_progress"),
+                meta=options.get("meta"),
                 raise_on_error=False,
             )
         except Error as error:
             self._suspect(address.server, client, error)
             self._raise_lost(address.server, lost_before, str(error))
+            self._oversight.failed(address.server, name, str(error), conversation)
             raise
         if result.is_error:
             self._raise_lost(address.server, lost_before, result.text)
             server.look_for_missing(result.text)
-        return self._limited(result, server, name)
+        passed_on = result if is_for_code else self._limited(result, server, name)
+        return await self._oversight.after(address.server, listed.original, name, passed_on, conversation)
 
     @overload
     async def answer(
-        self, reply: AnthropicReply | GeminiReply, *, timeout: float | None = None, media: bool = False
+        self,
+        reply: AnthropicReply | GeminiReply,
+        *,
+        timeout: float | None = None,
+        media: bool = False,
+        conversation: str = "",
     ) -> dict[str, Json] | None: ...
     @overload
     async def answer(
-        self, reply: ChatReply | ChatMessage | ResponsesReply, *, timeout: float | None = None, media: bool = False
+        self,
+        reply: ChatReply | ChatMessage | ResponsesReply,
+        *,
+        timeout: float | None = None,
+        media: bool = False,
+        conversation: str = "",
     ) -> list[dict[str, Json]] | None: ...
     @overload
     async def answer(
@@ -971,6 +1435,7 @@ class Host:
         format: Literal["anthropic", "gemini"],
         timeout: float | None = None,
         media: bool = False,
+        conversation: str = "",
     ) -> dict[str, Json] | None: ...
     @overload
     async def answer(
@@ -980,13 +1445,26 @@ class Host:
         format: Literal["openai", "openai-responses"],
         timeout: float | None = None,
         media: bool = False,
+        conversation: str = "",
     ) -> list[dict[str, Json]] | None: ...
     @overload
     async def answer(
-        self, reply: object, *, format: None = None, timeout: float | None = None, media: bool = False
+        self,
+        reply: object,
+        *,
+        format: None = None,
+        timeout: float | None = None,
+        media: bool = False,
+        conversation: str = "",
     ) -> dict[str, Json] | list[dict[str, Json]] | None: ...
     async def answer(
-        self, reply: object, *, format: Format | None = None, timeout: float | None = None, media: bool = False
+        self,
+        reply: object,
+        *,
+        format: Format | None = None,
+        timeout: float | None = None,
+        media: bool = False,
+        conversation: str = "",
     ) -> dict[str, Json] | list[dict[str, Json]] | None:
         """Make every call in a model's reply, at the same time; the message that carries all results.
 
@@ -1002,6 +1480,7 @@ class Host:
             timeout: Seconds for each call, as for `call`.
             media: For "openai": add a user message with the pictures, sounds and PDF files of the results. For models that
                 take them.
+            conversation: As for `call`.
 
         Raises:
             LocalProtocolError: this is no reply.
@@ -1009,7 +1488,9 @@ class Host:
             Closed: the host is not open.
         """
         self._require_open()
-        return await answer_reply(self, reply, format, timeout=timeout, media=media, suggest=self._names.similar)
+        return await answer_reply(
+            self, reply, format, timeout=timeout, media=media, suggest=self._names.similar, conversation=conversation
+        )
 
     def _raise_lost(self, server: str, before: ConsentLost | None, text: str) -> None:
         """Raise ConsentLost if the call failed because a person left during a question of the server.
@@ -1025,19 +1506,50 @@ class Host:
         if server is not None and server.client is client:  # one that is gone says nothing about the next
             server.suspect(error)
 
-    def explain(self, name: str, arguments: Mapping[str, object] | None = None) -> Explanation:
+    def explain(
+        self, name: str, arguments: Mapping[str, object] | None = None, *, conversation: str = ""
+    ) -> Explanation:
         """Why the rules allow, ask about or deny a call: every rule that applies, in order (R240). It calls nothing.
 
         Args:
             name: A tool; or `Elicit(server)`, for a server's questions.
             arguments: The arguments of the call; None if they are not known.
+            conversation: As for `call`.
         """
         if name.startswith("Elicit(") and name.endswith(")"):
             server = name[7:-1]
             return self.gate.explain(Subject.elicit(server, safe=self._safe.get(server, "")))
         listed = self._listed[self.find(name)]
         known_arguments = None if arguments is None else _guessed(listed, _object(name, arguments))
-        return self.gate.explain(listed.act, known_arguments)
+        address = self.find(name)
+        why = self._oversight.before(
+            address.server, listed.original, name, known_arguments or {}, listed.reasons, conversation, attended=True
+        )
+        return self.gate.explain(listed.act, known_arguments, reasons=self._asking.unanswered(listed.act, why.reasons))
+
+    def findings(self, server: str | None = None) -> list[ScanFinding]:
+        """What was found in the words of servers: in their present definitions, and lately in what they sent.
+
+        Args:
+            server: Only the findings about this one.
+        """
+        return self._oversight.findings(server)
+
+    def conversation(self, name: str = "") -> DataFlow:
+        """What came into a conversation: which tools brought private data, and which the words of strangers.
+
+        `clear()` it when the model's context is emptied.
+        """
+        return self._oversight.conversation(name)
+
+    def touches(self, name: str) -> frozenset[Touch]:
+        """What a call of a tool touches: private data, untrusted content, the outside, the machine.
+
+        Raises:
+            UnknownName: no tool has this name.
+        """
+        address = self.find(name)
+        return self._oversight.touches(address.server, self._listed[address].original)
 
     def output(self, output_id: str, offset: int = 0, limit: int = 20_000) -> OutputPage:
         """A page of an output that was too large to pass on whole (R270).
@@ -1045,7 +1557,8 @@ class Host:
         Raises:
             OutputMissing: the output is not stored, or no longer.
         """
-        return self._shelf.page(output_id, owner=_OWNER, offset=offset, limit=limit)
+        page = self._shelf.page(output_id, owner=_OWNER, offset=offset, limit=limit)
+        return page._replace(text=self._oversight.scanner.clean(page.text, ""))
 
     def _limits_of(self, server: SupervisedServer) -> OutputLimits:
         return self._limits if server.output_limit is None else replace(self._limits, bytes=server.output_limit)
@@ -1106,7 +1619,30 @@ class Host:
             ResourceUnknown, TemplateArity, ServerUnavailable: nothing was sent.
         """
         self._require_open()
-        return await self._mentions.read(server, await self._mentions.resolve(server, resource, words))
+        result = await self._mentions.read(server, await self._mentions.resolve(server, resource, words))
+        result = result.copy()
+        result.contents = [
+            replace(part, text=self._oversight.resource(server, _word(part.uri), part.text))
+            if isinstance(part, TextResourceContents)
+            else part
+            for part in result.contents
+        ]
+        return result
+
+    async def get_prompt(self, server: str, name: str, arguments: Mapping[str, str] | None = None) -> PromptResult:
+        """The messages of a prompt, cleaned as results are.
+
+        Raises:
+            NotRegistered: there is no such server.
+            ServerUnavailable: the server cannot be used now.
+        """
+        self._require_open()
+        result = await self._server(server).require().get_prompt(name, arguments)
+        for number, message in enumerate(result.messages):
+            if isinstance(message.content, TextContent):
+                text = self._oversight.resource(server, name, message.content.text)
+                result.messages[number] = replace(message, content=replace(message.content, text=text))
+        return result
 
     def _shown(self, mention: Mention, found: ResourceResult) -> str:
         """A resource as a block of a message, within the limits of its server."""
@@ -1121,6 +1657,7 @@ class Host:
         limits = self._limits_of(self._server(mention.server))
         shortened = limit_output(whole, limits, shelf=self._shelf, owner=_OWNER, source=mention.text).result
         text = "\n".join(block.text for block in cast("Iterable[Any]", shortened.content))
+        text = self._oversight.resource(mention.server, _word(mention.uri), text)
         kind = next((item.mime_type for item in found.contents if item.mime_type), "text/plain")
         fence = "`" * max(3, _longest_run(text) + 1)
         return f"\n[{_word(mention.uri)} of the server {mention.server}, {_word(kind)}]\n{fence}\n{text}\n{fence}\n"
@@ -1129,6 +1666,38 @@ class Host:
 def _config_of(given: Mapping[str, Any]) -> HostConfig:
     """The configuration of a mapping of servers: the entries among its values."""
     return HostConfig(servers={name: target for name, target in given.items() if isinstance(target, ServerEntry)})
+
+
+def _about(server: SupervisedServer) -> str:
+    """The server's words about itself."""
+    client = server.client
+    if client is None:
+        return ""
+    info = client.server_info
+    parts = [info.title, info.description] if info is not None else []
+    return "\n".join(part for part in (*parts, client.instructions) if part)
+
+
+def _checked_budget(budget: int | None) -> int | None:
+    if budget is not None and budget < 1:
+        raise ConfigError(f"a budget is a number of tokens, 1 or more, not {budget}")
+    return budget
+
+
+def _check_arguments(name: str, arguments: dict[str, Any], schema: dict[str, Any]) -> None:
+    """Check the arguments of a tool whose definition was shortened, and show the schema to the model if they do not fit."""
+    from trimaran.schema import validate
+
+    try:
+        violations = [violation for violation in validate(arguments, schema) if not violation.is_unchecked]
+    except DeclarationError:  # not a schema that can be checked: its server decides
+        return
+    if violations:
+        text = msgspec.json.encode(schema).decode()
+        excerpt = text if len(text) <= _LONGEST_SCHEMA else text[:_LONGEST_SCHEMA] + " ..."
+        raise LocalProtocolError.invalid_params(
+            f"invalid arguments for {name}: {violations[0]}. Its whole schema: {excerpt}"
+        )
 
 
 def _limit_of(server: SupervisedServer, tool: str, timeout: float | None) -> float:

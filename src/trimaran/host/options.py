@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from trimaran.oauth.grant import UserAgent
     from trimaran.state import TokenStore
 
+    from .config.model import FlowMode, PinMode, ScanMode
     from .consent import ConsentBridge, Question
     from .output_limits import OutputLimits
     from .permissions import DecisionLog
-    from .trust import Trust
+    from .trust import Pins, Trust
 
     class ServerOptions(ConnectOptions, total=False):
         """The options of `Host.start_server`: those of `connect`, and how long to wait for the start."""
@@ -42,12 +43,17 @@ class HostOptions(TypedDict, total=False):
     auto_allow: bool
     separator: str | None
     limits: OutputLimits | None
+    budget: int | None
+    outputs: bool | str | os.PathLike[str] | None
     audit: DecisionLog | str | os.PathLike[str] | None
     tokens: TokenStore | str | os.PathLike[str] | None
     login: Login
     allow_private: bool | None
     roots: Roots | None
     trust: Trust | bool | None
+    pins: Pins | PinMode | bool | None
+    scan: ScanMode | None
+    flow: FlowMode | None
     environ: Mapping[str, str] | None
     wait: bool
     on_change: Callable[[], object] | None

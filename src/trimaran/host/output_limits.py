@@ -5,8 +5,7 @@ sounds are left out whole; structured content, which cannot be cut and still be 
 `[truncated: <bytes>><limit>]`. Over the limit in tokens, output stays and a warning stands before it, unless
 `cut_at_tokens` asks for a cut there as well. Notices come on top of the limit.
 
-Tokens are counted by `estimate_tokens` unless a callable is given: one for four ASCII characters, one for any other
-character. It needs no vocabulary, is the same everywhere, and errs on the high side for most languages. Only text counts.
+Tokens are counted by `count_tokens` of `context/tokens.py` unless a callable is given. Only text counts.
 
 What was cut goes onto a `OutputStore`, if there is one: the whole text, under an id that only its owner can use, until it is old
 or the room is needed. `OutputStore.page` reads it by offset and limit, in characters.
@@ -23,6 +22,7 @@ import time
 import unicodedata
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, NamedTuple, final
 
 import msgspec
@@ -33,6 +33,9 @@ from trimaran.depth import decode_json
 from trimaran.errors import ConfigError, Error
 from trimaran.types import CallToolResult, EmbeddedResource, Json, TextContent, as_object
 
+from .context.tokens import count_tokens
+from .output_files import OutputFiles
+
 __all__ = [
     "MAX_BYTES",
     "MAX_TOKENS",
@@ -42,8 +45,8 @@ __all__ = [
     "OutputPage",
     "OutputStore",
     "cut_text",
-    "estimate_tokens",
     "limit_output",
+    "without_warning",
 ]
 
 logger: Final = logging.getLogger("trimaran.host")
@@ -58,12 +61,6 @@ _NEAR: Final = 5
 _MOST_NAMED: Final = 10
 
 
-def estimate_tokens(text: str) -> int:
-    """About how many tokens a text is: one for four ASCII characters, begun ones counted, and one for each other."""
-    ascii_only = len(text.encode("ascii", "ignore"))
-    return -(-ascii_only // 4) + len(text) - ascii_only
-
-
 @final
 class OutputLimits(Struct, frozen=True, kw_only=True):
     """How much output is passed on."""
@@ -74,8 +71,8 @@ class OutputLimits(Struct, frozen=True, kw_only=True):
     """None: never warn."""
     cut_at_tokens: bool = False
     """Cut there, too, instead of warning."""
-    count: Callable[[str], int] = estimate_tokens
-    """How many tokens a text is. A longer text must not count for less."""
+    count: Callable[[str], int] = count_tokens
+    """How many tokens a text is."""
 
     def __post_init__(self) -> None:
         for name, value in (("bytes", self.bytes), ("tokens", self.tokens)):
@@ -179,6 +176,7 @@ class OutputStore:
         most_bytes: Bytes of UTF-8 kept at the same time. A larger output is not kept.
         ttl: Seconds an output is kept.
         clock: What tells the time, in seconds.
+        folder: A directory in which outputs are kept as well, for other processes and for later. See `output_files.py`.
     """
 
     def __init__(
@@ -188,6 +186,7 @@ class OutputStore:
         most_bytes: int = 64 * 1024 * 1024,
         ttl: float = 3600,
         clock: Callable[[], float] = time.monotonic,
+        folder: Path | None = None,
     ) -> None:
         if most < 1 or most_bytes < 1 or ttl <= 0:
             raise ConfigError(
@@ -200,6 +199,7 @@ class OutputStore:
         self._kept: OrderedDict[str, _StoredOutput] = OrderedDict()
         self._by_owner: dict[str, int] = {}
         self._lock = threading.Lock()
+        self._files = None if folder is None else OutputFiles(folder, most=most, most_bytes=most_bytes, ttl=ttl)
 
     def keep(self, text: str, *, owner: str) -> str | None:
         """The id under which the owner finds the text again; None if it is larger than the whole shelf."""
@@ -213,10 +213,12 @@ class OutputStore:
             output_id = secrets.token_urlsafe(16)
             self._kept[output_id] = _StoredOutput(owner, text, size, self._clock() + self._ttl)
             self._by_owner[owner] = self._by_owner.get(owner, 0) + size
-            return output_id
+        if self._files is not None:
+            self._files.keep(output_id, owner, text)
+        return output_id
 
     def page(self, output_id: str, *, owner: str, offset: int = 0, limit: int = 20_000) -> OutputPage:
-        """A part of an output: at most `limit` characters from `offset` on.
+        """A part of an output: at most `limit` characters from `offset` on. It reads a file if another process kept it.
 
         Pages read one after the other, each from the `next_offset` of the one before, make up the whole.
 
@@ -231,15 +233,23 @@ class OutputStore:
         with self._lock:
             self._forget_old()
             stored = self._kept.get(output_id)
-        if stored is None or stored.owner != owner:
+        text = stored.text if stored is not None and stored.owner == owner else None
+        if text is None and self._files is not None:
+            text = self._files.read(output_id, owner)
+        if text is None:
             raise OutputMissing(
                 f"no output {output_id[:50]!r} is kept (any more): call the tool again, and ask it for less at a time"
             )
-        text, total = stored.text, len(stored.text)
+        total = len(text)
         end = min(offset + limit, total)
         if end < total:
             end = max(_whole_end(text, end), min(offset + 1, total))
         return OutputPage(text[offset:end], offset, end if end < total else None, total)
+
+    def close(self) -> None:
+        """Wait until the files are written. The outputs in memory stay."""
+        if self._files is not None:
+            self._files.close()
 
     def forget(self, owner: str) -> None:
         """Drop everything of this owner."""
@@ -290,7 +300,13 @@ class LimitedOutput(NamedTuple):
 
 
 def limit_output(
-    result: Any, limits: OutputLimits, *, shelf: OutputStore | None = None, owner: str = "", source: str = "a tool"
+    result: Any,
+    limits: OutputLimits,
+    *,
+    shelf: OutputStore | None = None,
+    owner: str = "",
+    source: str = "a tool",
+    how: str = "",
 ) -> LimitedOutput:
     """A tool's result, no larger than allowed.
 
@@ -300,6 +316,7 @@ def limit_output(
         shelf: Where the whole text is kept if it is cut.
         owner: Whose it is, for the shelf.
         source: Whose output it was, for the log.
+        how: How the reader of the notice goes on, such as " with the tool read_output".
     """
     work = _Limiter(result, limits)
     work.measure()
@@ -315,7 +332,7 @@ def limit_output(
     content, shown_length = work.cut()
     # Pictures are not kept, so there is nothing to go on with where only they are missing.
     output_id = shelf.keep(work.text, owner=owner) if shelf is not None and shown_length < len(work.text) else None
-    notices = [*work.warning(work.text[:shown_length]), _notice(cut, work, output_id, shown_length)]
+    notices = [*work.warning(work.text[:shown_length]), _notice(cut, work, output_id, shown_length, how)]
     first, last = [TextContent(text=notice) for notice in notices[:-1]], TextContent(text=notices[-1])
     limited = replace(work.result, content=[*first, *content, last])
     if not work.structured_fits:
@@ -323,7 +340,7 @@ def limit_output(
     return LimitedOutput(limited, work.bytes, work.tokens, notices, output_id)
 
 
-def _notice(cut: str, work: _Limiter, output_id: str | None, shown: int) -> str:
+def _notice(cut: str, work: _Limiter, output_id: str | None, shown: int, how: str) -> str:
     sentences = [cut]
     if work.cut_json:
         sentences.append("The JSON above is cut and incomplete.")
@@ -334,11 +351,22 @@ def _notice(cut: str, work: _Limiter, output_id: str | None, shown: int) -> str:
         )
     if output_id is not None:
         sentences.append(
-            f"The whole text is kept as output {output_id}: {len(work.text)} characters, go on at offset {shown}."
+            f"The whole text is kept as output {output_id}: {len(work.text)} characters, go on at offset {shown}{how}."
         )
     else:
         sentences.append("Ask for less at a time.")
     return " ".join(sentences)
+
+
+_WARNING: Final = "[large output: about "
+
+
+def without_warning(content: Sequence[Any]) -> list[Any]:
+    """The blocks of a result without the warning that `limit_output` put before them."""
+    blocks = list(content)
+    if blocks and isinstance(blocks[0], TextContent) and blocks[0].text.startswith(_WARNING):
+        del blocks[0]
+    return blocks
 
 
 class _Limiter:
@@ -387,7 +415,7 @@ class _Limiter:
         most = None if self._limits.cut_at_tokens else self._limits.tokens
         if most is None or self.tokens <= most or (tokens := self._limits.count(shown)) <= most:
             return []
-        return [f"[large output: about {tokens} tokens, more than {most}. Ask for less at a time where the tool can.]"]
+        return [f"{_WARNING}{tokens} tokens, more than {most}. Ask for less at a time where the tool can.]"]
 
     def cut(self) -> tuple[list[Any], int]:
         """The blocks that fit, and how much of the whole text they show."""
@@ -438,7 +466,11 @@ class _Limiter:
                 low = middle
             else:
                 high = middle - 1
-        return text[: _good_end(text, low)]
+        # A beginning may count for more than a longer text, where it ends within a word: halving comes near, then less is taken.
+        end = _good_end(text, low)
+        while end > 0 and self._limits.count(text[:end]) > tokens:
+            end = _good_end(text, end - max(1, end // 50))
+        return text[:end]
 
 
 def _as_result(result: Any) -> CallToolResult:

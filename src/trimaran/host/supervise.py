@@ -6,7 +6,7 @@
 Each server has a task of its own, and nothing that goes wrong in it reaches another. Two times belong to a start, which goes
 from nothing to the list of tools: the host waits for it for `startup_timeout` seconds, and gives it up after `startup_limit`.
 In between the child lives and the start goes on in the background: a package runner may be downloading what it is to run,
-and ending it would only make it begin anew. A failed start is tried again in the background, with growing pauses, unless
+and ending it would only make it begin again. A failed start is tried again in the background, with growing pauses, unless
 trying again cannot help: a configuration that cannot be right, a login that only a person can make. What dies heals in the client (`trimaran.client`);
 here it is noticed, told, and the list is read again. A child that runs and does not answer is ended, and another started:
 nothing else would bring it back. What does not last is tried with growing pauses, too. Announced changes of the list are read when they come, but never more
@@ -21,7 +21,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
 from msgspec import Struct
@@ -47,6 +47,7 @@ from trimaran.transports.child_environment import describe_missing
 from trimaran.types import Tool
 
 from .terminal_text import shortened
+from .trust.review import HeldDefinition, Reviewed
 
 if TYPE_CHECKING:
     from .transforms import ToolTransforms, TransformedTool
@@ -110,6 +111,10 @@ class ServerStatus(Struct, frozen=True, kw_only=True):
     """Where it is configured."""
     retries: bool = False
     """Whether it is retried automatically."""
+    withheld: int = 0
+    """Definitions that have changed or are new, and wait for a person to agree."""
+    sandbox: str = ""
+    """What its process may reach, in one line; empty if it has no sandbox."""
 
     @property
     def glyph(self) -> str:
@@ -122,7 +127,8 @@ class ServerStatus(Struct, frozen=True, kw_only=True):
         `starting (...)` shows the last line of stderr.
         """
         if self.state == "connected":
-            return f"connected ({self.tools} tool{'' if self.tools == 1 else 's'})"
+            waiting = f", {self.withheld} held" if self.withheld else ""
+            return f"connected ({self.tools} tool{'' if self.tools == 1 else 's'}{waiting})"
         if self.state == "needs_auth":
             return "needs re-auth"
         why = self.reason.rpartition("\n")[2] if self.state == "starting" else _in_one_line(self.reason)
@@ -150,6 +156,7 @@ class SupervisedServer:
         can_log_in: could a person's login help where the server wants credentials?
         mask: removes secrets of the configuration from a text.
         missing: the variables that a text names, that are set here, and that the server did not get.
+        review: the verdict about the definitions that it lists; see `trust/review.py`.
         changed: called whenever state or tools are others than before.
         forgotten: called when the server's resources are, or may be, others than before.
     """
@@ -172,6 +179,8 @@ class SupervisedServer:
         problem_kind: str = "config",
         mask: Callable[[str], str] = str,
         missing: Callable[[str], Sequence[str]] = lambda text: (),
+        review: Callable[[str, Mapping[str, Tool]], Awaitable[Reviewed]] | None = None,
+        sandbox: str = "",
         changed: Callable[[SupervisedServer], None] = lambda server: None,
         forgotten: Callable[[str], None] = lambda name: None,
     ) -> None:
@@ -188,6 +197,10 @@ class SupervisedServer:
         """As last listed, by the names under which they are shown."""
         self.transformed: dict[str, TransformedTool] = {}
         """Those of them that are not shown as they are, by the same names."""
+        self.withheld: Mapping[str, HeldDefinition] = {}
+        """Tools that wait for a person to agree, by the server's own names."""
+        self.reasons: Mapping[str, tuple[str, ...]] = {}
+        """Why calls of a tool ask, by the server's own names."""
         self.client: Client | None = None
         """Open, or on its way to be open again; None where there is none."""
         self._transforms = transforms
@@ -199,6 +212,8 @@ class SupervisedServer:
         self._kind = ""
         self._mask = mask
         self._missing = missing
+        self._review = review
+        self._sandbox = sandbox
         self._told_missing: set[str] = set()
         self._changed = changed
         self._forgotten = forgotten
@@ -241,6 +256,8 @@ class SupervisedServer:
             kind=self._kind,
             where=self._where,
             retries=self._retries,
+            withheld=len(self.withheld) if self.state == "connected" else 0,
+            sandbox=self._sandbox,
         )
 
     @property
@@ -278,7 +295,7 @@ class SupervisedServer:
             "connected": "it is being closed",
             "failed": "it is tried again in the background"
             if self._retries
-            else f"mend that, then host.reload({self.name!r})",
+            else f"fix that, then host.reload({self.name!r})",
         }[self.state]
         raise ServerUnavailable(
             f"the server {self.name!r} cannot be used now, {self.status.text}: {advice}", status=self.status
@@ -323,7 +340,7 @@ class SupervisedServer:
         await self.settled(max(self._began + self.startup_timeout - asyncio.get_running_loop().time(), 0.0))
 
     async def restart(self) -> None:
-        """End it, then begin anew."""
+        """End it, then begin again."""
         await self._in_turn(self._restart())
 
     async def _restart(self) -> None:
@@ -536,15 +553,43 @@ class SupervisedServer:
                 if tool.name in tools:
                     log.warning("the server %r lists the tool %r twice; the first is taken", self.name, tool.name)
                 tools.setdefault(tool.name, tool)
+        reviewed = await self._reviewed(tools)
+        tools = dict(reviewed.tools)
         transformed: dict[str, TransformedTool] = {}
         if self._transforms is not None:
             transformed = self._transforms.show(tools.values())
             tools = {name: entry.tool for name, entry in transformed.items()}
-        is_same = tools == self.tools and _originals(transformed) == _originals(self.transformed)
+        is_same = (
+            tools == self.tools
+            and _originals(transformed) == _originals(self.transformed)
+            and (reviewed.withheld, reviewed.reasons) == (self.withheld, self.reasons)
+        )
         if not is_same:
             self.tools, self.transformed = tools, transformed
+            self.withheld, self.reasons = reviewed.withheld, reviewed.reasons
             if self.state == "connected":
                 self._changed(self)
+
+    async def _reviewed(self, tools: Mapping[str, Tool]) -> Reviewed:
+        """The verdict about these tools. Those that the configuration leaves out are nobody's to agree to."""
+        if self._review is None:
+            return Reviewed(tools=tools)
+        if self._transforms is not None:
+            names = {entry.original.name for entry in self._transforms.show(tools.values()).values()}
+            tools = {name: tool for name, tool in tools.items() if name in names}
+        return await self._review(self.name, tools)
+
+    async def look_again(self) -> None:
+        """Read the list again, because another verdict is to be expected."""
+        client = self.client
+        if client is None or self.state != "connected":
+            return  # the next start reads it
+        try:
+            async with asyncio.timeout(self.startup_timeout):
+                await self._list(client)
+        except (TimeoutError, Error):
+            self._is_dirty = True  # its task tries again
+            self._wake.set()
 
     async def _read_tools(self, client: Client) -> list[Tool]:
         try:

@@ -249,7 +249,7 @@ class FleetSessions:
             raise
 
     async def _load(self, id: str) -> Session | None:
-        await self._server.get_ready()
+        await self._server.runtime.get_ready()
         record = await self._records.get(id)
         if record is None:
             return None
@@ -653,8 +653,11 @@ class FleetSessions:
 
     def _lost(self, id: RequestId, why: str) -> bytes:
         """The error that a client gets in place of its lost answer."""
-        return self._server.writer.error(
-            id, ProtocolError.internal_error(f"{why}; it is not known whether the call was carried out")
+        return self._server.runtime.writer.error(
+            id,
+            ProtocolError.internal_error(
+                f"{why}; it is not known whether the call was carried out", {"kind": "process_lost"}
+            ),
         )
 
     # --- the end

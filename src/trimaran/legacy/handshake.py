@@ -42,9 +42,9 @@ class Handshake:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        if server.sessions is None:
-            server.sessions = SessionTable(server)
-        self.sessions: SessionTable = cast("SessionTable", server.sessions)
+        if server.runtime.sessions is None:
+            server.runtime.sessions = SessionTable(server)
+        self.sessions: SessionTable = cast("SessionTable", server.runtime.sessions)
         self._tables: dict[str, dict[str, Serve]] = {}
         self._tables_of: object = None
         self._own: dict[str, Serve] = {
@@ -62,7 +62,7 @@ class Handshake:
             raise ProtocolError.invalid_params(f"initialize: {call.shape_error}")
         peer = negotiate(call)
         _check_introduction(peer)
-        await self._server.get_ready()
+        await self._server.runtime.get_ready()
         # The result first: if it cannot be made, no session is left behind.
         result = self.result(peer.version)
         return await self.sessions.create(peer, outlet, principal, owner), result
@@ -72,7 +72,7 @@ class Handshake:
         server = self._server
         result = InitializeResult(
             protocol_version=version,
-            capabilities=revise_capabilities(server.handshake_capabilities(), version),
+            capabilities=revise_capabilities(server.runtime.handshake_capabilities(), version),
             server_info=server.info,
             instructions=server.instructions,
         )
@@ -101,7 +101,7 @@ class Handshake:
 
     def _table(self, version: str) -> dict[str, Serve]:
         """The handlers by method of a revision, built once per change of the server's capabilities."""
-        dispatcher = self._server.dispatcher
+        dispatcher = self._server.runtime.dispatcher
         if self._tables_of is not dispatcher.edition:
             self._tables_of = dispatcher.edition
             self._tables.clear()
@@ -161,14 +161,14 @@ class Handshake:
 
     async def _subscribe(self, call: IncomingCall) -> EmptyResult:
         session = _session_of(call)
-        lacking = self._server.dispatcher.resources.scopes_lacking(call.params.uri, call.principal)
+        lacking = self._server.runtime.dispatcher.resources.scopes_lacking(call.params.uri, call.principal)
         if lacking:
             raise InsufficientScope(lacking)
         if call.params.uri not in session.subscriptions:
             check_watched(session.subscriptions | {call.params.uri}, self._server.limits.max_subscriptions, "session")
         await self._tell_callbacks("subscribe_resource", call)
         session.subscriptions.add(call.params.uri)
-        await self._server.changes.settle_watching()
+        await self._server.runtime.changes.settle_watching()
         await session.keep(subscribe=call.params.uri)
         return EmptyResult()
 
@@ -176,7 +176,7 @@ class Handshake:
         await self._tell_callbacks("unsubscribe_resource", call)
         session = _session_of(call)
         session.subscriptions.discard(call.params.uri)
-        self._server.changes.watching_changed()
+        self._server.runtime.changes.watching_changed()
         await session.keep(unsubscribe=call.params.uri)
         return EmptyResult()
 

@@ -231,7 +231,7 @@ class HttpOutlet:
         """Set the session: its revision, and the headers of all replies."""
         self.version = session.peer.version
         self.retry = retry
-        self._writer = session.server.writer
+        self._writer = session.server.runtime.writer
         signed = ("mcp-session-id", session.id)
         self.json_headers = FixedHeaders([*JSON, signed])
         self.event_headers = FixedHeaders([*EVENTS, signed])

@@ -77,7 +77,7 @@ class LegacyHttp:
         self._streams: dict[str, dict[str, CallStream]] = {}
         self._replay = ByteBudget(server.limits.replay_total_bytes)
         self._shared = None
-        if server.fleet is not None and self._require_session:
+        if server.runtime.fleet is not None and self._require_session:
             from trimaran.fleet import fleet_of
 
             from .fleet_sessions import FleetSessions
@@ -190,7 +190,7 @@ class LegacyHttp:
             if call.params is None and not (self._plain and call.lacks_fields):
                 raise _with_id(ProtocolError.invalid_params(f"initialize: {call.shape_error}"), call)
             result = self._handshake.result(V2024_11 if self._plain else negotiate(call).version)
-            await request.reply(200, JSON, self._server.writer.legacy_result(call.id, result))
+            await request.reply(200, JSON, self._server.runtime.writer.legacy_result(call.id, result))
             return
         try:
             session, result = await self._handshake.open(call, self._outlet, request.principal, self)
@@ -203,7 +203,7 @@ class LegacyHttp:
                 await self._shared.enroll(session, request.principal)
         except ProtocolError as error:
             raise _with_id(error, call) from None
-        data = self._server.writer.legacy_result(call.id, result)
+        data = self._server.runtime.writer.legacy_result(call.id, result)
         if request.prefers_stream:
             await CallStream(request, outlet, self._limits.max_stream_bytes, call.id).finish(data, 200)
         else:
@@ -252,6 +252,7 @@ class LegacyHttp:
         key = f"{id(stream)}"
         live[key] = stream
         exchange.on_stuck = lambda: self._engine.spawn(self._answer_for(exchange, stream))
+        exchange.task = None if stream.request is None else getattr(stream.request.responder, "task", None)
         self._engine.keep_alive.add(stream)
         try:
             return await self._engine.running_calls.carry(exchange, coroutine, awaited)
@@ -358,7 +359,7 @@ class LegacyHttp:
 
         With a `refusal` the message is not served: a call is answered with it.
         """
-        writer = self._server.writer
+        writer = self._server.runtime.writer
         try:
             message = self._engine.reader.read(bytes(raw), None)
             if refusal is not None:
@@ -409,7 +410,7 @@ class LegacyHttp:
         outlet: Any = session.outlet
         try:
             if last is None:
-                await outlet.stream(request, None, self._server.writer, self._engine)
+                await outlet.stream(request, None, self._server.runtime.writer, self._engine)
             else:
                 await self._resume(request, session, last)
         finally:
@@ -429,7 +430,7 @@ class LegacyHttp:
         ):
             return
         if stream == "g" or not is_known:
-            await outlet.stream(request, after if stream == "g" else -1, self._server.writer, self._engine)
+            await outlet.stream(request, after if stream == "g" else -1, self._server.runtime.writer, self._engine)
             return
         live = next((s for s in self._streams.get(session.id, {}).values() if s.name == stream), None)
         if live is not None:

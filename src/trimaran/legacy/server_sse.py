@@ -100,7 +100,7 @@ class SseEndpoint:
             raise ProtocolError.internal_error(f"the server is full: {most} sessions are open", status=503)
         id = secrets.token_hex(16)
         if self._fleet is not None:
-            await self._server.get_ready()
+            await self._server.runtime.get_ready()
             id = f"{self._fleet.name}.{id}"
         connection = _Connection(self._server, request)
         self._open[id] = connection

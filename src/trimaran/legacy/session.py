@@ -95,7 +95,7 @@ class Session:
         """Running calls of the client, for `notifications/cancelled`."""
         self.cancelled_early: dict[RequestId, None] = {}
         """Cancellations that came before their call, oldest first."""
-        self.voice: LegacyVoice = LegacyVoice(server.writer, self)
+        self.voice: LegacyVoice = LegacyVoice(server.runtime.writer, self)
         self._answers: dict[RequestId, asyncio.Future[Any]] = {}
         self._numbers = itertools.count(1)
         # A process may forget a session and serve it again later: then its questions need other ids.
@@ -141,7 +141,7 @@ class Session:
         elif uri is None:
             if self.initialized and kind in LIST_CHANGED:
                 self.send(LIST_CHANGED[kind])
-        elif uri in self.subscriptions and self.server.dispatcher.resources.may_watch(uri, self.principal):
+        elif uri in self.subscriptions and self.server.runtime.dispatcher.resources.may_watch(uri, self.principal):
             self.send(RESOURCE_UPDATED, {"uri": uri, **extra})
 
     def notify_progress(
@@ -175,7 +175,7 @@ class Session:
         id = self.next_id()
         answer: asyncio.Future[Any] = self.loop.create_future()
         self._answers[id] = answer
-        data = self.server.writer.request(id, method, dict(params) if params else None)
+        data = self.server.runtime.writer.request(id, method, dict(params) if params else None)
         try:
             if sink is None:
                 self.outlet.put(data)
@@ -262,7 +262,7 @@ class Session:
         if self.closed:
             return
         self.closed = True
-        self.server.changes.discard(self)
+        self.server.runtime.changes.discard(self)
         self.outlet.close()
         for waiting in self._answers.values():
             if not waiting.done():
@@ -298,7 +298,7 @@ class SessionTable:
         self._sweeper: asyncio.TimerHandle | None = None
         self._room_again = 0.0
         self._fullness = Outage(logger, "there is room for sessions again")
-        server.shortages.append(self._shortage)
+        server.runtime.shortages.append(self._shortage)
 
     def __len__(self) -> int:
         return len(self._live)
@@ -362,7 +362,7 @@ class SessionTable:
 
     def add(self, session: Session) -> None:
         self._live[session.id] = session
-        self._server.changes.add(session)
+        self._server.runtime.changes.add(session)
         if self._sweeper is None:
             self._schedule()
 
@@ -466,7 +466,7 @@ class SessionTable:
         """Send a notification to every session; it waits for those without a stream. Returns their number (R19)."""
         sessions = [s for s in self if s.initialized]
         # By way of the changes, which also reach the sessions of other processes.
-        self._server.changes.publish(BROADCAST, None, {"method": method, "params": dict(params or {})})
+        self._server.runtime.changes.publish(BROADCAST, None, {"method": method, "params": dict(params or {})})
         return len(sessions)
 
     def _is_over(self, session: Session, now: float) -> bool:

@@ -42,6 +42,7 @@ __all__ = [
     "read_response_head",
     "request_head",
     "response_head",
+    "share_values",
 ]
 
 END_OF_BODY: Final = b"0\r\n\r\n"
@@ -75,6 +76,9 @@ _DECISIVE: Final = frozenset(
         "upgrade",
     }
 )
+
+# Leaves printable ASCII as it is, and nothing else.
+_PRINTABLE: Final = bytes(byte if 0x20 <= byte < 0x7F else ord("?") for byte in range(256))
 
 _NO_LIMIT: Final = 1 << 60
 
@@ -111,20 +115,11 @@ class Head:
     admission: Any
     """Conclusions of a server from this head alone; None at first."""
 
-    def vary(self, headers: dict[str, str], length: int) -> Head:
-        """The same head, with other values in fields that are not decisive."""
-        head = Head()
-        head.method, head.path, head.query, head.minor = self.method, self.path, self.query, self.minor
-        head.headers, head.length, head.is_chunked = headers, length, self.is_chunked
-        head.keep_alive, head.expects_continue = self.keep_alive, self.expects_continue
-        head.admission = self.admission
-        return head
 
-    def share_values(self) -> None:
-        """Let equal values of many heads be one object. For heads that live long: of 10,000 streams most say the same."""
-        headers = self.headers
-        for name, value in headers.items():
-            headers[name] = sys.intern(value)
+def share_values(headers: dict[str, str]) -> None:
+    """Let equal values of many heads be one object. For heads that live long: of 10,000 streams most say the same."""
+    for name, value in headers.items():
+        headers[name] = sys.intern(value)
 
 
 @final
@@ -452,11 +447,12 @@ class KnownHead:
     and a new value must be printable ASCII: so the parser would read the same. It reads or refuses whatever does not fit.
     """
 
-    __slots__ = ("_changing", "_head", "_max_body", "_max_head", "_parts", "_start")
+    __slots__ = ("_changing", "_head", "_length_changes", "_max_body", "_max_head", "_parts", "_start")
 
     def __init__(self, head: Head, raw: bytes, changing: frozenset[str], *, max_head: int, max_body: int) -> None:
         self._head = head
         self._changing = changing
+        self._length_changes = "content-length" in changing
         self._max_head = max_head
         self._max_body = max_body
         self._start, self._parts = _cut(raw, changing)
@@ -468,27 +464,34 @@ class KnownHead:
             return frozenset()
         return self._changing.union(name for name in headers if headers[name] != known[name]) - _DECISIVE
 
-    def read(self, data: bytes) -> tuple[Head, bytes] | None:
-        """The request, if these bytes are one whole request with a head like the known one."""
+    def read(self, data: bytes) -> tuple[Head, bytes, dict[str, str]] | None:
+        """The known head, the body and the headers, if these bytes are one whole request with a head like the known one.
+
+        Where values change, the headers are a copy: those of the head itself are the values of the request before.
+        """
         head, start = self._head, self._start
         if not data.startswith(start):
             return None
         position, length = len(start), head.length
-        if self._parts:
-            headers = head.headers.copy()
-            for name, rest in self._parts:
-                end = data.find(b"\r\n", position)
-                text = data[position:end].decode("latin-1").strip(" \t")
-                if not (text.isascii() and text.isprintable() and data.startswith(rest, end)):
-                    return None
-                headers[name] = text
-                position = end + len(rest)
-            if "content-length" in self._changing:
-                length = read_length(headers["content-length"])
-            if length is None or length > self._max_body or position > self._max_head:
+        if not self._parts:
+            return (head, data[position:], head.headers) if len(data) - position == length else None
+        end = data.find(b"\r\n\r\n", position) + 4 if self._length_changes else len(data) - length
+        if end > self._max_head:
+            return None
+        values = data[position:end]
+        headers = head.headers.copy()
+        for name, rest in self._parts:
+            value, separator, values = values.partition(rest)
+            # A line break before `rest` is not printable either. `partition` and `translate` are the fastest there are.
+            if not separator or value.translate(_PRINTABLE) != value:
                 return None
-            head = head.vary(headers, length)
-        return (head, data[position:]) if len(data) - position == length else None
+            headers[name] = value.decode().strip()
+        if values or (self._length_changes and not self._is_length(headers["content-length"], len(data) - end)):
+            return None
+        return head, data[end:], headers
+
+    def _is_length(self, text: str, size: int) -> bool:
+        return read_length(text) == size <= self._max_body
 
 
 def _cut(raw: bytes, changing: frozenset[str]) -> tuple[bytes, list[tuple[str, bytes]]]:
@@ -496,11 +499,11 @@ def _cut(raw: bytes, changing: frozenset[str]) -> tuple[bytes, list[tuple[str, b
     names: list[str] = []
     pieces = [b""]
     for line in raw.splitlines(keepends=True):
-        name, colon, _ = line.partition(b":")
+        name, colon, value = line.partition(b":")
         key = name.decode("latin-1").lower()
         if key in changing:
             names.append(key)
-            pieces[-1] += name + colon
+            pieces[-1] += name + colon + value[: value.startswith(b" ")]
             pieces.append(b"\r\n")
         else:
             pieces[-1] += line
@@ -534,6 +537,8 @@ class ResponseHead(Struct, frozen=True):
     length: int | None
     """Of the body, where it is known."""
     keep_alive: bool
+    is_plain_json: bool
+    """The body is JSON, and nothing has to be unpacked."""
 
 
 def read_response_head(raw: bytes) -> ResponseHead:
@@ -696,7 +701,13 @@ def _framed(status: int, reason: str, headers: Mapping[str, str], *, is_old: boo
     options = [option.strip().lower() for option in headers.get("connection", "").split(",")]
     keep_alive = "keep-alive" in options if is_old else "close" not in options
     return ResponseHead(
-        status, reason, headers, coding is not None, length, keep_alive and (length is not None or coding is not None)
+        status,
+        reason,
+        headers,
+        coding is not None,
+        length,
+        keep_alive and (length is not None or coding is not None),
+        headers.get("content-type") == "application/json" and "content-encoding" not in headers,
     )
 
 

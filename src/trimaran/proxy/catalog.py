@@ -7,7 +7,8 @@ one bad entry of a target must not cost the others. Arguments are validated by t
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Final, TypeAlias, TypeVar
+from math import inf
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -33,6 +34,8 @@ Forward: TypeAlias = Callable[[Context, str, dict[str, Any], str], Awaitable[Any
 _D = TypeVar("_D")
 _E = TypeVar("_E")
 _TASKS: Final = ("optional", "required")
+TaskSupport: TypeAlias = Literal["declared", "any"] | None
+"""Which tools of a target may become tasks: those that say so (2025-11-25), or any, as the target decides (2026-07-28)."""
 
 
 def _entries(definitions: Iterable[_D], make: Callable[[_D], _E], target: str) -> list[_E]:
@@ -54,15 +57,20 @@ def _keep_raw(raw: Any, /, *, notes: list[str] | None = None) -> dict[str, Any]:
     return {"arguments": raw}
 
 
-def tool_entries(tools: Iterable[Tool], forward: Forward, target: str) -> list[ToolEntry]:
-    return _entries(tools, lambda tool: _tool(tool, forward), target)
+def tool_entries(tools: Iterable[Tool], forward: Forward, target: str, tasks: TaskSupport = None) -> list[ToolEntry]:
+    return _entries(tools, lambda tool: _tool(tool, forward, tasks), target)
 
 
-def _tool(tool: Tool, forward: Forward) -> ToolEntry:
+def is_task_only(tool: Tool) -> bool:
+    """True if the target runs this tool as a task, and no other way (2025-11-25)."""
+    return (tool.execution or {}).get("taskSupport") == "required"
+
+
+def _tool(tool: Tool, forward: Forward, tasks: TaskSupport) -> ToolEntry:
     name = tool.name
 
-    async def call(ctx: Context, arguments: Raw) -> Any:
-        return await forward(ctx, "tools/call", {"name": name, "arguments": arguments}, name)
+    def call(ctx: Context, arguments: Raw) -> Awaitable[Any]:
+        return forward(ctx, "tools/call", {"name": name, "arguments": arguments}, name)
 
     schema = as_object(tool.input_schema)
     if schema is None:
@@ -77,17 +85,22 @@ def _tool(tool: Tool, forward: Forward) -> ToolEntry:
     entry = ToolEntry()
     entry.key, entry.place = name, 0
     entry.handler, entry.context = Handler(call), "ctx"
+    entry.handler.mode = "async"
     entry.arguments = _keep_raw
     entry.output, entry.exact = None, None
     entry.envelope = decide_envelope(output)
     entry.param_headers = compile_param_headers(schema)
     entry.is_gated = entry.param_headers is not None
-    entry.timeout, entry.cache_ttl = None, None
+    entry.timeout = entry.task_timeout = entry.cache_ttl = None
     entry.scopes, entry.visible_to = (), None
-    # A task is our own: the target is called plainly, in the task's body.
-    entry.long_running = support in _TASKS
-    entry.resumable = False
-    execution = {"taskSupport": "optional"} if entry.long_running else tool.execution
+    if tasks == "any":
+        entry.long_running = "on_detach"
+    else:
+        entry.long_running = tasks == "declared" and support in _TASKS
+        entry.timeout = inf if entry.long_running else None
+    # The body follows a task of the target's (task_forwarding.py), and any process can do that.
+    entry.resumable = bool(entry.long_running)
+    execution = {"taskSupport": "optional"} if entry.long_running else None
     entry.definition = msgspec.structs.replace(tool, output_schema=output, execution=execution)
     return entry
 

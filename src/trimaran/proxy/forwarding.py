@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, Final, Literal, final
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
@@ -50,7 +50,7 @@ from trimaran.protocol.meta import (
 )
 from trimaran.protocol.versions import MODERN
 from trimaran.server.access import identity
-from trimaran.server.exchange import SENT, Exchange
+from trimaran.server.exchange import SENT
 from trimaran.server.input_rounds import ModernVoice
 from trimaran.server.running_calls import resume
 from trimaran.types import CallToolResult, Json, as_object
@@ -66,6 +66,11 @@ _NEEDS: Final = {"elicitation/create": "elicitation", "sampling/createMessage": 
 _encode = msgspec.json.encode
 _PIPE: Final = "the only client of a pipe, or of this process"
 _sending: Final[set[asyncio.Task[None]]] = set()  # the loop itself keeps only weak references to tasks
+
+
+_MAX_METAS: Final = 1024  # older callers with a call under way or not long ago; each takes a few hundred bytes
+_metas: Final[dict[int, tuple[Any, str | None, Raw]]] = {}
+"""What targets of 2026-07-28 are told of older callers, by the identity of the peer, which is kept beside it."""
 
 
 class _ToolResult(Struct):
@@ -90,11 +95,12 @@ class Relayed:
     """A caller's request, as a relay of the client that calls the target."""
 
     passes_rounds = False
+    extension: str | None = None
+    _answering: set[asyncio.Task[Any]] | None = None
+    _is_over = False
 
     def __init__(self, call: IncomingCall) -> None:
         self.call = call
-        self._answering: set[asyncio.Task[Any]] | None = None
-        self._is_over = False
 
     @property
     def caller(self) -> object:
@@ -115,18 +121,36 @@ class Relayed:
         raw = call.raw_meta
         if call.modern and raw is not UNSET and token is None and "extensions" not in call.peer.capabilities:
             return raw  # all that the target has to know, in the caller's own words
-        return Raw(_encode(self._modern_meta(id)))
+        if raw is UNSET and token is None and self.extension is None and not call.modern:
+            return self._older_caller_meta()
+        return Raw(_encode(self.modern_meta(id)))
 
-    def _modern_meta(self, id: int) -> dict[str, Any]:
+    def _older_caller_meta(self) -> Raw:
+        """The `_meta` for a caller that described itself at its handshake: the same for all its calls."""
+        peer, level = self.call.peer, self._log_level()
+        known = _metas.get(id(peer))
+        if known is not None and known[0] is peer and known[1] == level:
+            return known[2]
+        meta = Raw(_encode(self.modern_meta(0)))
+        if len(_metas) >= _MAX_METAS:
+            _metas.clear()
+        _metas[id(peer)] = (peer, level, meta)
+        return meta
+
+    def _log_level(self) -> str | None:
+        call = self.call
+        return call.log_level if call.session is None else call.session.log_level
+
+    def modern_meta(self, id: int) -> dict[str, Any]:
         call = self.call
         peer = call.peer
         meta: dict[str, Any] = {key: value for key, value in call.meta.items() if key not in _RESERVED}
         meta[KEY_PROTOCOL_VERSION] = MODERN
-        # Extensions are ours to speak with the caller: a task of the target's would be unknown here.
+        # Extensions are ours to speak with the caller: the answer to a plain call must not be a task (task_forwarding.py).
         meta[KEY_CLIENT_CAPABILITIES] = {name: peer.capabilities[name] for name in ASKABLE if name in peer.capabilities}
         if peer.info is not None:
             meta[KEY_CLIENT_INFO] = msgspec.to_builtins(peer.info)
-        level = call.log_level if call.session is None else call.session.log_level
+        level = self._log_level()
         if level is not None:
             meta[KEY_LOG_LEVEL] = level
         if call.progress_token is not None:
@@ -155,8 +179,9 @@ class Relayed:
 
     def end(self) -> None:
         self._is_over = True
-        for asking in tuple(self._answering or ()):
-            asking.cancel()
+        if self._answering:
+            for asking in tuple(self._answering):
+                asking.cancel()
 
     def progress(self, report: Progress) -> None:
         report_progress(self.call, report)
@@ -202,7 +227,6 @@ def _send_now(sending: Any) -> None:
     task.add_done_callback(_sending.discard)
 
 
-@final
 class PassingRelay(Relayed):
     """Both sides speak 2026-07-28: an `input_required` result is the caller's to answer."""
 
@@ -212,7 +236,6 @@ class PassingRelay(Relayed):
         return False
 
 
-@final
 class LiveRelay(Relayed):
     """The caller can be asked while its call waits."""
 
@@ -223,13 +246,13 @@ class LiveRelay(Relayed):
         return await answer_live(self.call, method, params)
 
 
-async def answer_live(call: IncomingCall, method: str, params: Mapping[str, Any]) -> Any:
-    """Put a question of the target's to the caller, who waits."""
+async def answer_live(call: IncomingCall, method: str, params: Mapping[str, Any], key: str | None = None) -> Any:
+    """Put a question of the target's to the caller, who waits; `key` tells the questions of a task apart."""
     exchange = call.exchange
     require_capability(call, method, params)
     plain = {key: value for key, value in params.items() if key != "_meta"}
     try:
-        return await exchange.voice.ask(exchange, method, plain, None, None)
+        return await exchange.voice.ask(exchange, method, plain, key, None)
     except (Disconnected, TimedOut) as error:
         raise ProtocolError.internal_error(f"{method} was not answered: {error}") from None
 
@@ -249,19 +272,50 @@ async def forward(client: Client, call: IncomingCall, params: dict[str, Any], na
 
     Returns the result as this caller's era writes it; None if the round has ended with questions.
     """
-    exchange: Exchange = call.exchange
-    voice = exchange.voice
-    if not isinstance(voice, ModernVoice):
-        raw, _ = await send(client, call, params, name, LiveRelay(call), target)
-        return read_result(raw, call, client)
-    rounds = exchange.rounds
-    if rounds is not None:
-        params = {**params, "inputResponses": {**rounds.offered, **rounds.answers}}
-        if _STATE in rounds.steps:
-            params["requestState"] = rounds.steps[_STATE]
-    raw, asks_for_input = await send(client, call, params, name, PassingRelay(call), target)
+    voice = call.exchange.voice
+    relay = LiveRelay(call)
+    if isinstance(voice, ModernVoice):
+        params, relay = _with_answers(call, params), PassingRelay(call)
+    try:
+        raw, asks_for_input = await relay_request(client, call.method, params, name, relay)
+    except Error as error:
+        raise _translate(error, call, name, target) from error
+    if asks_for_input and isinstance(voice, ModernVoice):
+        _end_round(raw, call, voice, target)
+        return None
+    return read_result(raw, call, client)
+
+
+async def send_round(
+    client: Client,
+    call: IncomingCall,
+    voice: ModernVoice,
+    params: dict[str, Any],
+    name: str,
+    relay: PassingRelay,
+    target: str,
+) -> Raw | None:
+    """Make the request between sides of 2026-07-28; None if the round has ended with the target's questions."""
+    raw, asks_for_input = await send(client, call, _with_answers(call, params), name, relay, target)
     if not asks_for_input:
-        return read_result(raw, call, client)
+        return raw
+    _end_round(raw, call, voice, target)
+    return None
+
+
+def _with_answers(call: IncomingCall, params: dict[str, Any]) -> dict[str, Any]:
+    """The params of this round: with the caller's answers and the target's state, if it is not the first."""
+    rounds = call.exchange.rounds
+    if rounds is None:
+        return params
+    params = {**params, "inputResponses": {**rounds.offered, **rounds.answers}}
+    if _STATE in rounds.steps:
+        params["requestState"] = rounds.steps[_STATE]
+    return params
+
+
+def _end_round(raw: Raw, call: IncomingCall, voice: ModernVoice, target: str) -> None:
+    """End the round with the target's questions."""
     try:
         required = _decode_rounds(raw)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -269,8 +323,7 @@ async def forward(client: Client, call: IncomingCall, params: dict[str, Any], na
     if any(not isinstance(request.get("method"), str) for request in (required.requests or {}).values()):
         raise malformed(target, "an input request without a method")
     steps = {} if required.state is None else {_STATE: required.state}
-    voice.end_round(exchange, required.requests or {}, steps)
-    return None
+    voice.end_round(call.exchange, required.requests or {}, steps)
 
 
 async def send(
@@ -279,14 +332,17 @@ async def send(
     """Make the request; the target's errors become the caller's."""
     try:
         return await relay_request(client, call.method, params, name, relay)
-    except CallError as error:
-        if call.method == "resources/read" and _is_missing(error):
-            missing = ResourceMissing(name)  # each era has its own code for it
-            missing.message, missing.data = error.message, error.data
-            raise missing from error
-        raise describe_failure(error, target) from error
     except Error as error:
-        raise describe_failure(error, target) from error
+        raise _translate(error, call, name, target) from error
+
+
+def _translate(error: Error, call: IncomingCall, name: str, target: str) -> ProtocolError:
+    """The target's error, as the caller gets it."""
+    if isinstance(error, CallError) and call.method == "resources/read" and _is_missing(error):
+        missing = ResourceMissing(name)  # each era has its own code for it
+        missing.message, missing.data = error.message, error.data
+        return missing
+    return describe_failure(error, target)
 
 
 def _is_missing(error: CallError) -> bool:

@@ -314,7 +314,7 @@ async def _cancel(parked: ParkedCall) -> None:
 def _gone() -> ProtocolError:
     return ProtocolError.internal_error(
         "the call that asked this is gone: its process has ended, or the answer came too late. It was not run again; "
-        "call the tool anew if that is safe",
+        "call the tool again if that is safe",
         {"kind": "parked_call_lost"},
         status=200,
     )

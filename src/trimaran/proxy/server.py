@@ -17,7 +17,7 @@ from trimaran.protocol.inbound import IncomingCall
 from trimaran.server.server import Server
 
 from .connections import MOST, CallerAuth, ConnectionBudget
-from .upstream import CallControl, Upstream
+from .upstream import CallControl, Review, Upstream
 
 __all__ = ["build_proxy", "open_proxy"]
 
@@ -43,6 +43,7 @@ def open_proxy(
     caller_auth: Callable[[IncomingCall], CallerAuth] | None = None,
     is_personal: bool = True,
     budget: ConnectionBudget | None = None,
+    review: Review | None = None,
     **options: Any,
 ) -> tuple[Server, Upstream]:
     """The same, with what a gateway needs beside it: the connection itself, and a say in every call.
@@ -54,6 +55,7 @@ def open_proxy(
             lists the catalog only.
         is_personal: False: callers have their own credentials only once the target has refused the shared connection.
         budget: Bounds the connections of callers, together with those of other targets.
+        review: Called with a kind and the definitions that the target lists; returns those to serve.
         options: Those of `Server.proxy`.
     """
     own = {key: options.pop(key, default) for key, default in _OWN.items()}
@@ -77,9 +79,10 @@ def open_proxy(
         caller_auth=caller_auth,
         is_personal=is_personal,
         budget=budget,
+        review=review,
         **own,
         **options,
     )
-    server.read_undeclared = upstream.read_undeclared
+    server.runtime.read_undeclared = upstream.read_undeclared
     server.tools.expect_reset()
     return server, upstream

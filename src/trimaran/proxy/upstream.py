@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, final
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, final
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -22,10 +22,13 @@ from msgspec import Raw
 from trimaran.client.client import Client
 from trimaran.client.server_requests import StateEvent
 from trimaran.client.subscriptions import Subscription
+from trimaran.client.tasks import TASKS
 from trimaran.connecting import Target, connect
 from trimaran.errors import (
     CODE_INVALID_REQUEST,
+    CODE_MISSING_CAPABILITY,
     CallError,
+    ConnectFailed,
     Error,
     ProtocolError,
     TransportError,
@@ -40,9 +43,17 @@ from trimaran.server.access import identity
 from trimaran.server.context import Context
 from trimaran.server.handlers import call_any, logger
 from trimaran.server.input_rounds import ModernVoice
-from trimaran.types import CompleteResult, Completion, GetPromptResult, Json, ReadResourceResult
+from trimaran.types import CompleteResult, Completion, GetPromptResult, Json, ReadResourceResult, as_object
 
-from .catalog import completion_entries, prompt_entries, resource_entries, template_entries, tool_entries
+from .catalog import (
+    TaskSupport,
+    completion_entries,
+    is_task_only,
+    prompt_entries,
+    resource_entries,
+    template_entries,
+    tool_entries,
+)
 from .connections import CallerAuth, ConnectionBudget, Connections, Isolation
 from .forwarding import describe_failure, forward, malformed, read_result, send
 from .parked_calls import ParkedCalls, RoundEnd, raise_error
@@ -53,6 +64,9 @@ if TYPE_CHECKING:
 __all__ = ["CallControl", "Upstream"]
 
 E = TypeVar("E")
+D = TypeVar("D")
+Review: TypeAlias = Callable[[str, list[Any]], Awaitable[Sequence[Any]]]
+"""Called with a kind (tool, prompt, template) and the definitions that the target lists; returns those to serve."""
 
 _STEP: Final = "parked"
 _PAUSES: Final = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)  # seconds between attempts to connect
@@ -73,7 +87,9 @@ class CallControl(Protocol):
         """Set who sees an entry of the catalog, and how long it may take; `kind` is tool, prompt, resource or template."""
         ...
 
-    async def call(self, upstream: Upstream, ctx: Context, method: str, params: dict[str, Any], name: str) -> Any:
+    def call(
+        self, upstream: Upstream, ctx: Context, method: str, params: dict[str, Any], name: str
+    ) -> Coroutine[Any, Any, Any]:
         """Serve one call, by `upstream.send` if it may be served."""
         ...
 
@@ -95,9 +111,11 @@ class Upstream:
         caller_auth: Callable[[IncomingCall], CallerAuth] | None = None,
         is_personal: bool = True,
         budget: ConnectionBudget | None = None,
+        review: Review | None = None,
         **options: Any,
     ) -> None:
         self._server = server
+        self._review = review
         self.is_personal: bool = caller_auth is not None and is_personal
         """Callers have credentials of their own here."""
         self._may_be_personal = caller_auth is not None
@@ -124,10 +142,12 @@ class Upstream:
         self._parked = ParkedCalls(ttl=server.limits.input_ttl)
         self._levels: WeakKeyDictionary[Client, Any] = WeakKeyDictionary()
         """The log level that each client asks its session for."""
+        self._task_only: set[str] = set()
+        """Tools that the target runs as tasks only."""
         self._watching: dict[str, Subscription] = {}
         self._following: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        server.changes.on_watch = self._follow
+        server.runtime.changes.on_watch = self._follow
 
     def _connect_for(self, auth: CallerAuth | None, capabilities: dict[str, Json] | None) -> Client:
         options: dict[str, Any] = self._options if auth is None else {**self._options, "auth": auth}
@@ -240,7 +260,7 @@ class Upstream:
         info = client.server_info
         if info is not None:
             self.name = self.name if self._is_named else info.name
-            self._server.describe_as(info if not self._is_named else None, client.instructions)
+            self._server.runtime.describe_as(info if not self._is_named else None, client.instructions)
         for kind in ("tools", "resources", "prompts"):
             await self._list(client, kind)
         self._follow()
@@ -253,22 +273,32 @@ class Upstream:
         if kind not in capabilities:
             return
         if kind == "tools":
-            tools = await client.list_tools_all(fresh=True)
-            server.tools.reset(self._adapted("tool", tool_entries(tools, self.forward, self.name)))
-            server.refresh_tasks()
+            tools = await self._reviewed("tool", await client.list_tools_all(fresh=True))
+            entries = tool_entries(tools, self.forward, self.name, _task_support(client))
+            self._task_only = {tool.name for tool in tools if is_task_only(tool)}
+            server.tools.reset(self._adapted("tool", entries))
+            server.runtime.refresh_tasks()
             return
         if kind == "prompts":
-            prompts = await client.list_prompts_all(fresh=True)
+            prompts = await self._reviewed("prompt", await client.list_prompts_all(fresh=True))
             server.prompts.reset(self._adapted("prompt", prompt_entries(prompts, self.forward, self.name)))
         else:
             resources = await client.list_resources_all(fresh=True)
-            templates = await _optional(client.list_resource_templates_all)
+            templates = await self._reviewed("template", await _optional(client.list_resource_templates_all))
             server.resources.reset(self._adapted("resource", resource_entries(resources, self.forward, self.name)))
             server.templates.reset(self._adapted("template", template_entries(templates, self.forward, self.name)))
         if "completions" in capabilities:
             prompts = [entry.definition for entry in server.prompts.entries()]
             templates = [entry.definition for entry in server.templates.entries()]
             server.completions.reset(completion_entries(prompts, templates, self.forward, self.name))
+
+    async def _reviewed(self, kind: str, definitions: list[D]) -> list[D]:
+        return definitions if self._review is None else list(await self._review(kind, definitions))
+
+    async def list_again(self) -> None:
+        """Read all lists again, because another verdict about them is to be expected."""
+        if self._client is not None and self._listed.is_set():
+            await self._describe(self._client)
 
     def _adapted(self, kind: str, entries: Iterable[E]) -> Iterable[E]:
         for entry in entries:
@@ -300,14 +330,20 @@ class Upstream:
 
     # --- calls
 
-    async def forward(self, ctx: Context, method: str, params: dict[str, Any], name: str) -> Any:
+    def forward(self, ctx: Context, method: str, params: dict[str, Any], name: str) -> Coroutine[Any, Any, Any]:
         """Have the target serve a call."""
         if self._control is not None:
-            return await self._control.call(self, ctx, method, params, name)
-        return await self.send(ctx, method, params, name)
+            return self._control.call(self, ctx, method, params, name)
+        return self.send(ctx, method, params, name)
 
-    async def send(self, ctx: Context, method: str, params: dict[str, Any], name: str) -> Any:
+    def send(self, ctx: Context, method: str, params: dict[str, Any], name: str) -> Coroutine[Any, Any, Any]:
         """Send a call to the target, by the connection of its caller or the one that all share."""
+        client = self._client
+        if client is not None and self._own is None and not self.is_personal:
+            return self._forward_to(client, ctx, method, params, name)
+        return self._send_for_caller(ctx, method, params, name)
+
+    async def _send_for_caller(self, ctx: Context, method: str, params: dict[str, Any], name: str) -> Any:
         call = ctx.call
         client = self._client
         if client is None and not self.is_personal:
@@ -347,18 +383,50 @@ class Upstream:
         hold: Callable[[], Callable[[], None]] | None = None,
     ) -> Any:
         call = ctx.call
-        self._raise_log_level(client, call)
         voice = call.exchange.voice
-        fleet = ctx.server.fleet
-        if isinstance(fleet, Fleet):
+        fleet = ctx.server.runtime.fleet
+        if fleet is not None and isinstance(fleet, Fleet):
             self._parked.join(fleet)
-        if client.era == "legacy" and isinstance(voice, ModernVoice) and method != "completion/complete":
+        is_legacy = client.era == "legacy"
+        if is_legacy:
+            self._raise_log_level(client, call)
+        elif isinstance(voice, ModernVoice) and method == "tools/call":
+            return await forward(client, call, params, name, self.name)  # the usual case of `_call_tool`
+        if is_legacy and isinstance(voice, ModernVoice) and method != "completion/complete":
             result = await self._in_rounds(client, call, voice, params, name, hold)
+        elif method == "tools/call":
+            return await self._call_tool(client, ctx, params, name, is_own=hold is not None)
         else:
             result = await forward(client, call, params, name, self.name)
         if method == "tools/call" or result is None:
             return result
         return _read(result, method, self.name)
+
+    async def _call_tool(self, client: Client, ctx: Context, params: dict[str, Any], name: str, *, is_own: bool) -> Any:
+        """Have a tool called whose caller can wait, or whose rounds the target keeps; or whose target begins a task."""
+        call = ctx.call
+        voice = call.exchange.voice
+        is_modern = isinstance(voice, ModernVoice)
+        if is_modern or not (hasattr(voice, "detach") or name in self._task_only):
+            try:
+                return await forward(client, call, params, name, self.name)
+            except ProtocolError as error:
+                if is_modern or client.era == "legacy" or not _needs_task(error):
+                    raise
+        from .task_forwarding import forward_task, wait_for_task
+
+        def current() -> Client:
+            return client if is_own else self._connected()
+
+        if hasattr(voice, "detach") and _task_support(client) is not None:
+            return await forward_task(current, ctx, params, name, self.name)
+        return read_result(await wait_for_task(current, call, params, name, self.name), call, client)
+
+    def _connected(self) -> Client:
+        client = self._client
+        if client is None:
+            raise ConnectFailed(f"{self.name} is not connected")
+        return client
 
     async def _in_rounds(
         self,
@@ -380,6 +448,10 @@ class Upstream:
             id = parked.id
 
             async def request() -> Raw:
+                if name in self._task_only:
+                    from .task_forwarding import wait_for_task
+
+                    return await wait_for_task(lambda: client, call, params, name, self.name, parked.ask)
                 raw, _ = await send(client, call, params, name, parked, self.name)
                 return raw
 
@@ -399,7 +471,7 @@ class Upstream:
 
     def _raise_log_level(self, client: Client, call: IncomingCall) -> None:
         """An older target has one level for all: the least severe that a caller wants to hear."""
-        if client.era != "legacy" or "logging" not in client.server_capabilities:
+        if "logging" not in client.server_capabilities:
             return
         level: Any = call.log_level if call.session is None else call.session.log_level
         if level is None or LOG_LEVELS.index(level) >= LOG_LEVELS.index(self._levels.get(client, "info")):
@@ -437,7 +509,7 @@ class Upstream:
         client = self._client
         if client is None or "resources" not in client.server_capabilities:
             return
-        while (uris := self._server.changes.watched()) != self._watching.keys():
+        while (uris := self._server.runtime.changes.watched()) != self._watching.keys():
             for uri in self._watching.keys() - uris:
                 await _quietly(self._watching.pop(uri).cancel())
             for uri in uris - self._watching.keys():
@@ -446,6 +518,21 @@ class Upstream:
                 except Error as error:
                     logger.debug("%s does not watch %.200s: %s", self.name, uri, error)
                     return
+
+
+def _task_support(client: Client) -> TaskSupport:
+    """How the target has calls become tasks, if it does."""
+    if client.era == "legacy":
+        return "declared" if "tasks" in client.server_capabilities else None
+    return "any" if TASKS in (as_object(client.server_capabilities.get("extensions")) or {}) else None
+
+
+def _needs_task(error: ProtocolError) -> bool:
+    """True if a target of 2026-07-28 refused a call because its client knows no tasks. Nothing was run."""
+    if error.code != CODE_MISSING_CAPABILITY:
+        return False
+    required = as_object((as_object(error.data) or {}).get("requiredCapabilities")) or {}
+    return TASKS in (as_object(required.get("extensions")) or {})
 
 
 async def _optional(list_all: Callable[..., Awaitable[list[Any]]]) -> list[Any]:

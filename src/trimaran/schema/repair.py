@@ -1,8 +1,8 @@
-"""Mend arguments a model sent as text: `"[1, 2]"` where only an array fits.
+"""Fix arguments a model sent as text: `"[1, 2]"` where only an array fits.
 
 Models stringify JSON now and then. The schema decides, never the look of the text: a string is read as JSON only at
 a place whose schema does not admit that string, and only if what it holds is admitted there. Where a string is
-allowed it stays a string, however much it looks like JSON. Each mended place leaves a note for the model.
+allowed it stays a string, however much it looks like JSON. Each repaired place leaves a note for the model.
 
 Pure and bounded: local `$ref`s are followed, external ones and cycles end the search, and so does a value with more parts
 than any model writes.
@@ -31,11 +31,11 @@ _KINDS: Final = {dict: "an object", list: "an array", bool: "a boolean", int: "a
 def repair(value: dict[str, Json], schema: Schema) -> tuple[dict[str, Json], list[str]]:
     """`value` with stringified JSON read where `schema` wants it read, and a note for each such place.
 
-    The input is never altered; when nothing was mended it is returned as it is, with no notes.
+    The input is never altered; when nothing was repaired it is returned as it is, with no notes.
     """
     notes: list[str] = []
-    mended = _Repair(schema, notes).mend(value, schema, (), 0)
-    return (cast("dict[str, Any]", mended) if notes else value), notes
+    repaired = _Repair(schema, notes).repair(value, schema, (), 0)
+    return (cast("dict[str, Any]", repaired) if notes else value), notes
 
 
 class _Repair:
@@ -46,7 +46,7 @@ class _Repair:
         self._resolved: dict[int, Any] = {}
         self._validators: dict[int, Validator | None] = {}
 
-    def mend(self, value: Any, schema: Any, path: tuple[str | int, ...], depth: int) -> Any:
+    def repair(self, value: Any, schema: Any, path: tuple[str | int, ...], depth: int) -> Any:
         self._parts += 1
         if self._parts > _MAX_PARTS:
             return value
@@ -73,35 +73,35 @@ class _Repair:
             return text
         marked = len(self._notes)
         self._notes.append(_note(path, read))
-        read = self.mend(read, node, path, depth + 1)
+        read = self.repair(read, node, path, depth + 1)
         if self._admits(node, read):
             return read
         del self._notes[marked:]
         return text
 
     def _object(self, value: dict[str, Any], node: Schema, path: tuple[str | int, ...], depth: int) -> Any:
-        mended = dict(value)
+        repaired = dict(value)
         for branch in self._branches(node, value):
             properties = branch.get("properties", {})
             others = True if "patternProperties" in branch else branch.get("additionalProperties", True)
-            for key in islice(mended, _MAX_PARTS):
-                mended[key] = self.mend(mended[key], properties.get(key, others), (*path, key), depth + 1)
-        return mended
+            for key in islice(repaired, _MAX_PARTS):
+                repaired[key] = self.repair(repaired[key], properties.get(key, others), (*path, key), depth + 1)
+        return repaired
 
     def _array(self, value: list[Any], node: Schema, path: tuple[str | int, ...], depth: int) -> Any:
-        mended = list(value)
+        repaired = list(value)
         for branch in self._branches(node, value):
             prefix = branch.get("prefixItems", [])
             rest = branch.get("items", True)
-            for index, item in enumerate(mended[:_MAX_PARTS]):
+            for index, item in enumerate(repaired[:_MAX_PARTS]):
                 inner = prefix[index] if index < len(prefix) else rest
-                mended[index] = self.mend(item, inner, (*path, index), depth + 1)
-        return mended
+                repaired[index] = self.repair(item, inner, (*path, index), depth + 1)
+        return repaired
 
     def _branches(self, node: Schema, value: Any) -> list[Schema]:
         """The schemas that speak about the inside of `value`: the node, what it requires all of, and one alternative.
 
-        Among alternatives the one that fits as it is wins; then there is nothing to mend. Else the only one of the
+        Among alternatives the one that fits as it is wins; then there is nothing to repair. Else the only one of the
         right type is taken, and with several nothing is guessed.
         """
         self._parts += 1

@@ -430,9 +430,9 @@ def _judge(value: Any, validator: Validator, schema: Schema, notes: list[str] | 
     if validator.is_valid(value):
         return value
     if isinstance(value, dict):
-        mended, repairs = repair(cast("dict[str, Any]", value), schema)
-        if repairs and validator.is_valid(mended):
+        repaired, repairs = repair(cast("dict[str, Any]", value), schema)
+        if repairs and validator.is_valid(repaired):
             if notes is not None:
                 notes += repairs
-            return mended
+            return repaired
     raise refuse(validator.errors(cast("object", value)), schema)

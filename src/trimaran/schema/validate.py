@@ -27,7 +27,7 @@ __all__ = ["Schema", "Validator", "Violation", "check_object_schema", "path_text
 
 Schema = dict[str, Any]
 
-# A list of twenty tells a model everything it can mend in one turn; a wrong array of a million items would not.
+# A list of twenty tells a model everything it can fix in one turn; a wrong array of a million items would not.
 _MAX_VIOLATIONS: Final = 20
 # Both ends of a longer reason are kept: it opens with the quoted value and closes with the rule that was broken.
 _MAX_REASON: Final = 400

@@ -240,7 +240,7 @@ class Listeners:
     async def listen(self, call: IncomingCall) -> ListenResult:
         """Serve one listen stream: acknowledge first, then every change it asked for, until either side ends it."""
         server = self._server
-        limits, changes = server.limits, server.changes
+        limits, changes = server.limits, server.runtime.changes
         if limits.max_listen_streams is not None and self._open >= limits.max_listen_streams:
             self._fullness.failed(
                 f"no room for more listeners: {self._open} streams are open (max_listen_streams); others are refused"
@@ -248,7 +248,7 @@ class Listeners:
             raise ProtocolError.internal_error("the server is busy: too many listen streams are open", status=503)
         self._fullness.succeeded()
         call.exchange.limit(float("inf"))
-        await server.get_ready()  # so that other processes are heard
+        await server.runtime.get_ready()  # so that other processes are heard
         honoured = await self._honoured(call.params.notifications, call)
         signature = {KEY_SUBSCRIPTION_ID: call.id}
         uris = frozenset((*(honoured.resource_subscriptions or ()), *(honoured.task_ids or ())))
@@ -276,7 +276,7 @@ class Listeners:
                             sent += 512
                             await call.exchange.notify(announcement[0], {**announcement[1], "_meta": signature})
                         continue
-                    if uri is not None and not server.dispatcher.resources.may_watch(uri, call.principal):
+                    if uri is not None and not server.runtime.dispatcher.resources.may_watch(uri, call.principal):
                         continue
                     method = RESOURCE_UPDATED if uri is not None else LIST_CHANGED[kind]
                     params: dict[str, Any] = (
@@ -300,7 +300,7 @@ class Listeners:
         """
         capabilities = self._server.capabilities()
         principal = call.principal
-        announce = self._server.changes.announcers.get("task")
+        announce = self._server.runtime.changes.announcers.get("task")
         tasks = wanted.task_ids if announce is not None else None
         if tasks:
             check_watched(tasks, self._server.limits.max_subscriptions, "stream")
@@ -308,7 +308,7 @@ class Listeners:
         uris = wanted.resource_subscriptions
         if uris is not None:
             check_watched(uris, self._server.limits.max_subscriptions, "stream")
-            resources = self._server.dispatcher.resources
+            resources = self._server.runtime.dispatcher.resources
             uris = [uri for uri in uris if not resources.scopes_lacking(uri, principal)]
         return NotificationFilter(
             tools_list_changed=True if wanted.tools_list_changed and "tools" in capabilities else None,

@@ -119,7 +119,7 @@ class Completions:
             kwargs[entry.rest] = filled
         if entry.context is not None:
             kwargs[entry.context] = Context(call, server)
-        return await entry.handler.run(kwargs, call, server.threads)
+        return await entry.handler.run(kwargs, call, server.runtime.threads)
 
 
 def _result(value: Any) -> CompleteResult:

@@ -163,7 +163,7 @@ class Context(Generic[State, Lifespan]):
     def state(self) -> State:
         """What `init` returned for this session (or, without sessions, for this server)."""
         session = self._call.session
-        return self.server.dispatcher.startup.state if session is None else session.state
+        return self.server.runtime.dispatcher.startup.state if session is None else session.state
 
     @property
     def lifespan_state(self) -> Lifespan:
@@ -220,7 +220,7 @@ class Context(Generic[State, Lifespan]):
         exchange = self._call.exchange
         if (
             exchange.cancelled
-            or "logging" not in self.server.dispatcher.groups
+            or "logging" not in self.server.runtime.dispatcher.groups
             or not exchange.voice.logs(exchange, level)
         ):
             return SENT

@@ -193,7 +193,7 @@ class Plan:
 
 async def _run(handler: Handler, arguments: dict[str, Any], context: Context) -> Any:
     call = context._call  # pyright: ignore[reportPrivateUsage] - handlers may not see it, and this is the library
-    return await handler.run(arguments, call, context.server.threads)
+    return await handler.run(arguments, call, context.server.runtime.threads)
 
 
 class _Injectable(Protocol):

@@ -32,6 +32,7 @@ from .changes import Listeners
 from .completions import Completions
 from .context import Context
 from .handlers import call_any, is_answer, logger
+from .mounted_middleware import mounted_middleware
 from .prompts import Prompts
 from .registry import EncodedPage, Registry
 from .resources import Resources, failure
@@ -40,6 +41,8 @@ from .tools import Tools
 
 if TYPE_CHECKING:
     from .server import Server
+    from .startup import Startup
+    from .threads import ThreadPool
 
 __all__ = ["Dispatcher", "Middleware", "Serve"]
 
@@ -49,23 +52,32 @@ _NOTHING: frozenset[str] = frozenset()
 Serve: TypeAlias = Callable[[IncomingCall], Awaitable[Any]]
 
 
-class Startup(Protocol):
-    """What must have happened before the first call."""
-
-    state: Any
-    """What `init` returned for calls without a session."""
-
-    ready: bool
-
-    @property
-    def needed(self) -> bool: ...
-    async def gate(self, call: IncomingCall, call_next: Serve, /) -> Any: ...
-
-
 class Middleware(Protocol):
     """Code around calls: look, change, refuse, or hand on with `await call_next(call)`."""
 
     async def __call__(self, call: IncomingCall, call_next: Serve, /) -> Any: ...
+
+
+def _with_digest(field: str, definition: dict[str, Any], version: str) -> dict[str, Any]:
+    """The definition with its digest in `_meta`, as the draft for per-primitive digests has it (2026-09).
+
+    Computed when a page is encoded, so no call pays for it. Only for the newest revision: before 2025-06-18 definitions
+    have no `_meta`, and some clients of that time refuse what they do not know. Not for resources: their lists are data,
+    of thousands at times, and nobody pins them.
+    """
+    if field == "resources":
+        return definition
+    from trimaran.protocol.definition_digests import META_KEY, definition_digest, definition_of
+
+    meta = dict(as_object(definition.get("_meta")) or {})
+    has_digest = meta.pop(META_KEY, None) is not None  # of the target of a proxy, about its own definition
+    if version != MODERN:
+        return {**definition, "_meta": meta} if has_digest else definition
+    try:
+        digest = definition_digest(definition_of(definition))
+    except ValueError:
+        return definition  # a default that is no JSON number, such as infinity
+    return {**definition, "_meta": {**meta, META_KEY: digest}}
 
 
 class _Listing:
@@ -109,7 +121,7 @@ class _Listing:
         hidden = self._hidden(call.principal) if self._veiled else _NOTHING
         page = self._pages.get((version, cursor, hidden))
         if page is None:
-            page = self.server.dispatcher.encode_page(self._page(version, cursor, hidden), version)
+            page = self.server.runtime.dispatcher.encode_page(self._page(version, cursor, hidden), version)
             # Cursors come from outside: a few pages are what honest clients ask for.
             if len(self._pages) >= _PAGES_KEPT:
                 self._pages.clear()
@@ -139,7 +151,10 @@ class _Listing:
 
     def _page(self, version: str, cursor: str | None, hidden: frozenset[str]) -> Any:
         page = self._shown(cursor, hidden)
-        items = [revise_definition(self.kind, msgspec.to_builtins(e.definition), version) for e in page.entries]
+        items = [
+            _with_digest(self.field, revise_definition(self.kind, msgspec.to_builtins(e.definition), version), version)
+            for e in page.entries
+        ]
         result = self.result(**{self.field: items}, next_cursor=page.next_cursor)
         ttls = (
             [t for e in page.entries if (t := getattr(e, "cache_ttl", None)) is not None] if self.kind == "tool" else []
@@ -148,7 +163,7 @@ class _Listing:
 
     def _hinted(self, result: Any, ttl: float | None, *, is_private: bool = False) -> Any:
         # A list that depends on who asks is its asker's own, whatever this one was shown.
-        return self.server.dispatcher.with_cache_hints(result, ttl, is_private=is_private or bool(self._veiled))
+        return self.server.runtime.dispatcher.with_cache_hints(result, ttl, is_private=is_private or bool(self._veiled))
 
     async def _with_callback(self, call: IncomingCall, callback: Callable[..., Any]) -> Any:
         """Declared items first, then the callback's, whose cursors are marked so that each side meets its own."""
@@ -196,7 +211,9 @@ class _Listing:
 class Dispatcher:
     """Every method this server serves."""
 
-    def __init__(self, server: Server, startup: Startup, *, cache_ttl: float, cache_scope: str) -> None:
+    def __init__(
+        self, server: Server, startup: Startup, threads: ThreadPool, *, cache_ttl: float, cache_scope: str
+    ) -> None:
         self._server = server
         self.startup = startup
         self._cache_ttl = cache_ttl
@@ -210,6 +227,9 @@ class Dispatcher:
         self.edition: object = None
         """Another object whenever `handlers` has changed."""
         self._middleware: list[tuple[frozenset[str] | None, Middleware]] = []
+        self._travelling: list[tuple[frozenset[str] | None, Middleware]] = []
+        self.on_fold: list[Callable[[], None]] = []
+        """Servers that have this one mounted: they fold its middleware into theirs."""
         self._extra: dict[str, tuple[Method, Serve]] = {}
         self.table: dict[str, Method] = dict(METHODS)
         """Every method there is, those of extensions included. Readers hold on to this very table."""
@@ -230,7 +250,7 @@ class Dispatcher:
         }
         self._listings = listings
         self.resources: Resources = Resources(server)
-        self.tools: Tools = Tools(server)
+        self.tools: Tools = Tools(server, threads)
         self._bare: dict[str, Serve] = {
             "tools/call": self.tools.call,
             "resources/read": self.resources.read,
@@ -243,9 +263,21 @@ class Dispatcher:
         self._signature: object = None
         self.refresh()
 
-    def use(self, middleware: Middleware, methods: frozenset[str] | None) -> None:
+    def use(self, middleware: Middleware, methods: frozenset[str] | None, *, travels: bool = False) -> None:
+        """Put code around calls. `travels`: also where this server is mounted, around the calls that it serves there."""
         self._middleware.append((methods, middleware))
+        if travels:
+            self._travelling.append((methods, middleware))
         self.fold()
+
+    def travelling(self, method: str) -> list[Middleware]:
+        """The middleware that goes with this server where it is mounted, the outermost first."""
+        own = [m for methods, m in self._travelling if methods is None or method in methods]
+        return own + self._of_mounted(method)
+
+    def _of_mounted(self, method: str) -> list[Middleware]:
+        mounted = dict.fromkeys(self.startup.mounted)  # one may be mounted twice, with two prefixes
+        return [m for other in mounted if (m := mounted_middleware(self._server, other, method)) is not None]
 
     def extend(self, row: Method, serve: Serve) -> None:
         """Add a method an extension brings."""
@@ -285,6 +317,7 @@ class Dispatcher:
         gates = [self.startup.gate] if self.startup.needed and not self.startup.ready else []
         for name, bare in self._bare.items():
             wrapping = [m for methods, m in self._middleware if methods is None or name in methods]
+            wrapping += self._of_mounted(name)
             serve = self._listings[name].typed if wrapping and name in self._listings else bare
             if wrapping and name == "tools/call":
                 serve = _typed(serve)
@@ -293,6 +326,8 @@ class Dispatcher:
                 serve = _around(middleware, serve)
             # A tool's own errors are dealt with inside; middleware may raise them too.
             self.handlers[name] = _report_errors_to_model(serve) if wrapping and name == "tools/call" else serve
+        for follow in self.on_fold:
+            follow()
 
     def reader(self, *, legacy: bool = True) -> MessageReader:
         return MessageReader(self.served, rows=self.table, legacy=legacy)
@@ -305,7 +340,7 @@ class Dispatcher:
 
     def encode_page(self, result: Any, version: str) -> Raw:
         """A list result, encoded once for everyone who speaks this revision."""
-        writer = self._server.writer
+        writer = self._server.runtime.writer
         if version == MODERN:
             return Raw(writer.encode(writer.completed(result)))
         result.ttl_ms = result.cache_scope = None

@@ -21,6 +21,7 @@ from trimaran.protocol.inbound import IncomingCall
 from .threads import Ticket
 
 if TYPE_CHECKING:
+    from .deadlines import Deadlines
     from .input_rounds import InputRounds
 
 __all__ = ["SENT", "Exchange", "Sink", "Voice"]
@@ -108,8 +109,10 @@ class Exchange:
     """Ends a call that would go on for ever, properly; used when its transport is told to stop."""
     on_stuck: Callable[[], None] | None = None
     """Answers for a handler that has had its time and does not end."""
-    rearm: Callable[[float], None] | None = None
-    """Sets another deadline, while one is running."""
+    deadlines: Deadlines | None = None
+    """Ends the call in time, from when it does not finish at once."""
+    began: float = 0.0
+    """When the call was taken on, on the loop's clock."""
 
     def __init__(self, call: IncomingCall, sink: Sink, voice: Voice) -> None:
         self.call = call
@@ -120,8 +123,9 @@ class Exchange:
     def limit(self, seconds: float) -> None:
         """The call may take this long, from its beginning."""
         self.call.timeout = seconds
-        if self.rearm is not None:
-            self.rearm(seconds)
+        if self.deadlines is not None:
+            # Behind middleware that waits, a tool says only now how long it may take.
+            self.deadlines.set(self, seconds)
 
     def end(self) -> None:
         """The call is over. Whatever a handler left running may still speak, and is not heard."""

@@ -254,5 +254,5 @@ class Prompts:
             raise ProtocolError.invalid_params(f"invalid arguments for prompt {name!r}: {error}") from None
         if entry.context is not None:
             kwargs[entry.context] = Context(call, server)
-        value = await entry.handler.run(kwargs, call, server.threads)
+        value = await entry.handler.run(kwargs, call, server.runtime.threads)
         return prompt_result(value, entry.definition.description)

@@ -88,6 +88,19 @@ class _Adapter(Generic[E]):
 
 
 @final
+class _Source(Generic[E]):
+    """Where an entry of a view comes from."""
+
+    __slots__ = ("key", "registry", "text")
+
+    def __init__(self, registry: Registry[E], key: str, text: str) -> None:
+        self.registry = registry
+        self.key = key
+        self.text = text
+        """The same in words, for messages."""
+
+
+@final
 class Registry(Generic[E]):
     def __init__(self, kind: str, owner: str = "") -> None:
         self.kind = kind
@@ -98,6 +111,8 @@ class Registry(Generic[E]):
         self._mounts: list[_Adapter[E]] = []
         self._transforms: list[_Adapter[E]] = []
         self._is_awaited = False
+        self._sources: dict[str, _Source[E]] = {}
+        """Of the present view: where each mounted entry comes from."""
         self._faults: set[str] = set()
         """What is wrong with the present view, and was logged."""
         self._listeners: list[Callable[[], None]] = []
@@ -243,7 +258,7 @@ class Registry(Generic[E]):
 
     def _merge(self) -> dict[str, E]:
         with self._lock:
-            view, faults = self._merged()
+            view, self._sources, faults = self._merged()
             level = logging.ERROR if self.kind in _REMEDIES else logging.WARNING
             for fault in faults:
                 if fault not in self._faults:
@@ -252,40 +267,46 @@ class Registry(Generic[E]):
             self._view = view
             return view
 
-    def _merged(self) -> tuple[dict[str, E], list[str]]:
-        """The view, and what is wrong with it: names that two entries have, and entries that an adapt refuses."""
+    def source_of(self, key: str) -> tuple[Registry[E], str] | None:
+        """The mounted registry that an entry comes from, and its key there; None for an entry of this registry itself."""
+        self._settle()
+        source = self._sources.get(key)
+        return None if source is None or source.registry is self else (source.registry, source.key)
+
+    def _merged(self) -> tuple[dict[str, E], dict[str, _Source[E]], list[str]]:
+        """The view, its sources, and what is wrong: names that two entries have, and entries that an adapt refuses."""
         faults: list[str] = []
-        origins: list[tuple[E, str]] = [(entry, self._origin(entry, self)) for entry in self._own.values()]
+        origins: list[tuple[E, _Source[E]]] = [(entry, self._origin(entry, self)) for entry in self._own.values()]
         for mount in self._mounts:
             for entry, outcome in mount.adapt_all(tuple(mount.source.view.values())):
                 origin = self._origin(entry, mount.source)
                 if isinstance(outcome, str):
-                    faults.append(f"{origin}: {outcome}")
+                    faults.append(f"{origin.text}: {outcome}")
                 elif outcome is not None:
                     origins.append((outcome, origin))
         for transform in self._transforms:
-            remaining: list[tuple[E, str]] = []
+            remaining: list[tuple[E, _Source[E]]] = []
             outcomes = transform.adapt_all(entry for entry, _ in origins)
             for (_, outcome), (_, origin) in zip(outcomes, origins, strict=True):
                 if isinstance(outcome, str):
-                    faults.append(f"{origin}: {outcome}")
+                    faults.append(f"{origin.text}: {outcome}")
                 elif outcome is not None:
                     remaining.append((outcome, origin))
             origins = remaining
         view: dict[str, E] = {}
-        first: dict[str, str] = {}
+        sources: dict[str, _Source[E]] = {}
         if self.kind in _REMEDIES:  # of resources, those of the server itself win, then the order of mounting
             origins.sort(key=lambda pair: pair[0].place)
         for entry, origin in origins:
             if entry.key not in view:
-                view[entry.key], first[entry.key] = entry, origin
+                view[entry.key], sources[entry.key] = entry, origin
             elif self.kind != "completion":  # its prompt or template has the same fault
-                faults.append(self._collision(entry.key, first[entry.key], origin))
-        return view, faults
+                faults.append(self._collision(entry.key, sources[entry.key].text, origin.text))
+        return view, sources, faults
 
-    def _origin(self, entry: E, source: Registry[E]) -> str:
+    def _origin(self, entry: E, source: Registry[E]) -> _Source[E]:
         owner = f" of the server {source.owner!r}" if source.owner else ""
-        return f"the {self.kind} {entry.key!r}{owner}"
+        return _Source(source, entry.key, f"the {self.kind} {entry.key!r}{owner}")
 
     def _collision(self, key: str, first: str, second: str) -> str:
         remedy = _REMEDIES.get(self.kind, "remove one of them").format(key=key)
@@ -300,7 +321,7 @@ class Registry(Generic[E]):
         """Undo a change and raise, if it brings something wrong."""
         if not self._is_merged or self.kind not in _REMEDIES:
             return
-        _, faults = self._merged()
+        _, _, faults = self._merged()
         fault = next((fault for fault in faults if fault not in self._faults), None)
         if fault is not None:
             undo()

@@ -220,11 +220,11 @@ class Resources:
                 raise ProtocolError.invalid_params(f"{uri[:200]}: {error}", {"uri": uri}) from None
         if entry.context is not None:
             kwargs[entry.context] = Context(call, server, uri=uri, params=matched)
-        value = await entry.handler.run(kwargs, call, server.threads)
+        value = await entry.handler.run(kwargs, call, server.runtime.threads)
         result = read_result(value, uri, entry.definition.mime_type)
         # What not everybody may read must not be kept for everybody; nor what may have been made for one caller.
         is_private = call.principal is not None or bool(entry.scopes) or entry.visible_to is not None
-        return server.dispatcher.with_cache_hints(result, entry.cache_ttl, is_private=is_private)
+        return server.runtime.dispatcher.with_cache_hints(result, entry.cache_ttl, is_private=is_private)
 
     async def _read_undeclared(self, uri: str, call: IncomingCall) -> ReadResourceResult:
         server, callbacks = self._server, self._server.callbacks
@@ -232,18 +232,18 @@ class Resources:
             value = await call_any(callbacks.read_resource, uri, Context(call, server, uri=uri))
             if value is None:
                 raise ResourceMissing(uri)
-            return server.dispatcher.with_cache_hints(
+            return server.runtime.dispatcher.with_cache_hints(
                 read_result(value, uri, None), None, is_private=call.principal is not None
             )
-        for owner in (server, *server.mounted):
-            if owner.read_undeclared is None:
+        for owner in (server, *server.runtime.mounted):
+            if owner.runtime.read_undeclared is None:
                 continue
             try:
-                value = await owner.read_undeclared(uri, Context(call, server, uri=uri))
+                value = await owner.runtime.read_undeclared(uri, Context(call, server, uri=uri))
             except ResourceMissing:
                 continue
             if value is not None:
-                return server.dispatcher.with_cache_hints(value, None, is_private=call.principal is not None)
+                return server.runtime.dispatcher.with_cache_hints(value, None, is_private=call.principal is not None)
         raise ResourceMissing(uri)
 
     def may_watch(self, uri: str, principal: Any) -> bool:

@@ -18,6 +18,7 @@ from trimaran.errors import ProtocolError
 from trimaran.outage_log import Outage
 from trimaran.protocol.inbound import IncomingCall
 
+from .deadlines import Deadlines
 from .exchange import Exchange
 from .handlers import logger
 from .limits import Limits
@@ -63,6 +64,7 @@ class RunningCalls:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self.open: set[Exchange] = set()
+        self._deadlines = Deadlines()
         self._fullness = Outage(logger, "there is room for calls again")
         self._bytes = 0
         """Of the arguments of all calls at work."""
@@ -90,22 +92,14 @@ class RunningCalls:
         if busy := self._lacks_room(size, listens=listens):
             coroutine.close()
             raise ProtocolError.internal_error(busy, status=503)
-        exchange.task = task = asyncio.current_task()
+        task = exchange.task or asyncio.current_task()
         assert task is not None
-        loop = task.get_loop()
-        limit = call.timeout if call.timeout is not None else self._limits.request_timeout
-        call.timeout = limit
-        began = loop.time()
-        timer = loop.call_later(limit, exchange.expire) if limit is not None and limit != float("inf") else None
-
-        def rearm(seconds: float) -> None:
-            # Behind middleware that waits, a tool says only now how long it may take.
-            nonlocal timer
-            if timer is not None:
-                timer.cancel()
-            timer = None if seconds == float("inf") else loop.call_at(began + seconds, exchange.expire)
-
-        exchange.rearm = rearm
+        exchange.task = task
+        if call.timeout is None:
+            call.timeout = self._limits.request_timeout
+        exchange.began = task.get_loop().time()
+        exchange.deadlines = self._deadlines
+        self._deadlines.set(exchange, call.timeout)
         self.open.add(exchange)
         self._bytes += size
         self._listening += listens
@@ -131,10 +125,9 @@ class RunningCalls:
                 ) from None
             raise
         finally:
-            if timer is not None:
-                timer.cancel()
-            exchange.rearm = None
-            exchange.task = None
+            self._deadlines.remove(exchange)
+            exchange.deadlines = exchange.task = None
+            exchange.on_stuck = None  # it refers to the exchange: a cycle, which only the garbage collector would end
             self.open.discard(exchange)
             self._bytes -= size
             self._listening -= listens

@@ -6,26 +6,22 @@ it to `trimaran.serve`, which puts the pieces together. One server object may be
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, Protocol, TypeVar, Unpack, cast, final, overload
 
 import msgspec
 from msgspec import UNSET, Raw
 
 from trimaran.durations import check_seconds
-from trimaran.errors import ConfigError, DeclarationError, ProtocolError, TimedOut
+from trimaran.errors import ConfigError, DeclarationError
 from trimaran.option_names import check_options, suggestion
 from trimaran.protocol.inbound import IncomingCall
 from trimaran.protocol.meta import LOG_LEVELS, LogLevel, Peer, RequestMeta
 from trimaran.protocol.methods import METHODS, Method
-from trimaran.protocol.outbound import Writer
-from trimaran.protocol.seal import Sealer
 from trimaran.protocol.versions import MODERN
-from trimaran.schema import enc_hook
 from trimaran.types import (
     CallToolParams,
     CallToolResult,
@@ -42,18 +38,15 @@ from trimaran.types import (
     Tool,
 )
 
-from .changes import Changes, Notify
+from .changes import Notify
 from .completions import CompletionEntry, compile_completion, completion_key
-from .dispatch import Dispatcher, Middleware, Serve
+from .dispatch import Middleware, Serve
 from .exchange import SENT, Exchange
-from .handlers import call_any
-from .input_rounds import ModernVoice
 from .limits import LimitOptions, Limits
 from .prompts import PromptEntry, PromptOptions, compile_prompt
 from .registry import Registry
 from .resources import ResourceEntry, ResourceOptions, TemplateEntry, compile_resource, compile_template
-from .routes import CustomRoutes
-from .threads import ThreadPool
+from .runtime import ServerRuntime
 from .tools import ToolEntry, ToolOptions, compile_tool, icons_of
 
 if TYPE_CHECKING:
@@ -64,8 +57,7 @@ if TYPE_CHECKING:
     from trimaran.transports.asgi import AsgiApp
     from trimaran.transports.engine import Engine
 
-    from .context import Context
-    from .seams import ServerFleet, ServerSessions
+    from .seams import ServerSessions
     from .session_info import SessionInfo
     from .transform_options import Choice, ToolChoice, TransformOptions
 
@@ -153,53 +145,26 @@ class Server:
         self._capabilities = dict(capabilities) if capabilities is not None else None
         self._experimental = dict(experimental) if experimental else None
         self._extensions: dict[str, Mapping[str, Json]] = dict(extensions or {})
-        self._modern_only: set[str] = set()
-        self.legacy_capabilities: dict[str, Json] = {}
-        """What is advertised in handshakes only: capabilities that 2026-07-28 does not have."""
-        self.on_stop: list[Callable[[], Awaitable[None]]] = []
-        """What extensions have to put away when the server stops."""
-        self.shortages: list[Callable[[], str | None]] = []
-        """Each says what there is too little of at the moment, in words for anyone; None if there is enough."""
-        self.on_start: list[Callable[[], None]] = []
-        """What extensions begin once it has started. Called each time it is made sure of that."""
-        self.fleet: ServerFleet | None = None
-        """The processes that serve this server on one store, if it is given one (see `trimaran.fleet`)."""
-        self._secret_keys = [k.encode() if isinstance(k, str) else k for k in secret_keys or ()]
-        self._sealer: Sealer | None = None
-        self._startup = _Startup(self, lifespan, wait_for)
-        self._holders = 0
-        self._users: set[Server] = set()
-        """Who has started this server: itself, and the servers that it is mounted on. The last one stops it."""
-
-        self.threads: ThreadPool = ThreadPool(self.limits.tool_threads)
-        self.changes: Changes = Changes()
-        self.notify: Notify = Notify(self.changes)
         self.tools: Registry[ToolEntry] = Registry("tool", self.info.name)
         self.resources: Registry[ResourceEntry] = Registry("resource", self.info.name)
         self.templates: Registry[TemplateEntry] = Registry("resource template", self.info.name)
         self.prompts: Registry[PromptEntry] = Registry("prompt", self.info.name)
         self.completions: Registry[CompletionEntry] = Registry("completion", self.info.name)
-        self.writer: Writer = Writer(self.info, enc_hook)
-        self.voice: ModernVoice = ModernVoice(self.writer, self._sealed, input_ttl=self.limits.input_ttl)
-        self.sessions: ServerSessions | None = None
-        """The legacy sessions, once the server is served to legacy clients."""
-        self.custom_routes: CustomRoutes = CustomRoutes()
-        self.read_undeclared: Callable[[str, Context], Awaitable[Any]] | None = None
-        """Reads resources that are declared nowhere; None if there is no such resource. For proxies."""
-        self.mounted: list[Server] = []
-        """The servers that are mounted here; they start and stop with this one."""
         self.dependency_overrides: dict[Callable[..., Any], Callable[..., Any]] = {}
         """Functions that take the place of dependencies, for tests: `dependency_overrides[get_db] = fake_db`."""
-        self.dispatcher: Dispatcher = Dispatcher(self, self._startup, cache_ttl=cache_ttl, cache_scope=cache_scope)
-        self.tools.watch(lambda: self._changed("tools"))
-        self.prompts.watch(lambda: self._changed("prompts"))
-        self.resources.watch(lambda: self._changed("resources"))
-        self.templates.watch(lambda: self._changed("resources"))
-        self.completions.watch(self.dispatcher.refresh)
-
-    def _changed(self, kind: str) -> None:
-        self.dispatcher.refresh()
-        self.changes.publish(kind)
+        self.runtime: ServerRuntime = ServerRuntime(
+            self, lifespan, wait_for, secret_keys or (), cache_ttl=cache_ttl, cache_scope=cache_scope
+        )
+        """For the parts of the library that serve this server; authors need nothing of it."""
+        self.notify: Notify = Notify(self.runtime.changes)
+        for registry, kind in (
+            (self.tools, "tools"),
+            (self.prompts, "prompts"),
+            (self.resources, "resources"),
+            (self.templates, "resources"),
+        ):
+            registry.watch(partial(self.runtime.publish_change, kind))
+        self.completions.watch(self.runtime.dispatcher.refresh)
 
     # Declaring
 
@@ -231,29 +196,8 @@ class Server:
         check_options(options, ToolOptions.__annotations__, "a tool", DeclarationError)
         added = self.tools.add(compile_tool(fn, **options), replace=replace)
         if added.long_running:
-            self._enable_tasks()
+            self.runtime.enable_tasks()
         return added.definition
-
-    def _enable_tasks(self) -> None:
-        """A long-running tool wants tasks; whoever wants other settings enables them before."""
-        from trimaran.ext.tasks import EXTENSION, Tasks
-
-        if EXTENSION not in self._extensions:
-            Tasks().attach(self)
-
-    def refresh_tasks(self) -> None:
-        """Offer tasks, if a tool that came by another way than `add_tool` wants them."""
-        if any(entry.long_running for entry in self.tools.entries()):
-            self._enable_tasks()
-
-    def describe_as(self, info: Implementation | None, instructions: str | None) -> None:
-        """Take over what another server says of itself: for a proxy, once its target has answered."""
-        if info is not None:
-            self.info = info
-            self.writer.sign(info)
-            for registry in (self.tools, self.resources, self.templates, self.prompts):
-                registry.owner = info.name
-        self.instructions = instructions if instructions is not None else self.instructions
 
     def remove_tool(self, name: str) -> None:
         self.tools.remove(name)
@@ -353,18 +297,18 @@ class Server:
         """
         if isinstance(fn, str):
             methods = frozenset((fn, *more))
-            unknown = sorted(methods - set(self.dispatcher.handlers))
+            unknown = sorted(methods - set(self.runtime.dispatcher.handlers))
             if unknown:
                 raise DeclarationError(
-                    f"there is no method {unknown[0]!r}; middleware goes around {', '.join(sorted(self.dispatcher.handlers))}"
+                    f"there is no method {unknown[0]!r}; middleware goes around {', '.join(sorted(self.runtime.dispatcher.handlers))}"
                 )
 
             def declare(function: F) -> F:
-                self.dispatcher.use(cast("Middleware", function), methods)
+                self.runtime.dispatcher.use(cast("Middleware", function), methods, travels=True)
                 return function
 
             return declare
-        self.dispatcher.use(fn, None)
+        self.runtime.dispatcher.use(fn, None, travels=True)
         return fn
 
     def custom_route(self, path: str, methods: Sequence[str] = ("GET",)) -> Callable[[F], F]:
@@ -376,7 +320,7 @@ class Server:
         """
 
         def declare(fn: F) -> F:
-            self.custom_routes.add(path, methods, fn)
+            self.runtime.custom_routes.add(path, methods, fn)
             return fn
 
         return declare
@@ -469,15 +413,16 @@ class Server:
         )
         self.prompts.check_mount(other.prompts, rename_prompt)
         self.tools.mount(other.tools, adapt)
-        self.mounted.append(other)
-        self.dispatcher.fold()  # the first call may have a lifespan to wait for now
-        other.tools.watch(self.refresh_tasks)
-        self.refresh_tasks()
+        self.runtime.mounted.append(other)
+        self.runtime.dispatcher.fold()  # its middleware, and a lifespan that the first call may have to wait for
+        other.runtime.dispatcher.on_fold.append(self.runtime.dispatcher.fold)
+        other.tools.watch(self.runtime.refresh_tasks)
+        self.runtime.refresh_tasks()
         self.prompts.mount(other.prompts, rename_prompt)
         self.resources.mount(other.resources, same)
         self.templates.mount(other.templates, same)
         self.completions.mount(other.completions, rename_completion)
-        self.changes.mount(other.changes)
+        self.runtime.changes.mount(other.runtime.changes)
 
     async def unmount(self, other: Server) -> None:
         """Serve a mounted server no longer. It stops unless somebody else uses it; calls that are at work go on.
@@ -485,9 +430,9 @@ class Server:
         Raises:
             DeclarationError: it is not mounted here.
         """
-        if other not in self.mounted:
+        if other not in self.runtime.mounted:
             raise DeclarationError(f"the server {other.name!r} is not mounted on {self.name!r}")
-        self.mounted.remove(other)
+        self.runtime.mounted.remove(other)
         for own, inner in (
             (self.tools, other.tools),
             (self.prompts, other.prompts),
@@ -496,9 +441,11 @@ class Server:
             (self.completions, other.completions),
         ):
             own.unmount(inner)  # pyright: ignore[reportArgumentType]  (each pair is of one kind)
-        other.tools.unwatch(self.refresh_tasks)
-        self.changes.unmount(other.changes)
-        await other._stop_for(self)
+        other.tools.unwatch(self.runtime.refresh_tasks)
+        other.runtime.dispatcher.on_fold.remove(self.runtime.dispatcher.fold)
+        self.runtime.dispatcher.fold()
+        self.runtime.changes.unmount(other.runtime.changes)
+        await other.runtime.stop_for(self)
 
     def enable_extension(
         self,
@@ -519,25 +466,15 @@ class Server:
             raise DeclarationError(f'an extension has a prefixed name, like "com.example/thing", not {identifier!r}')
         self._extensions[identifier] = dict(settings or {})
         if modern_only:
-            self._modern_only.add(identifier)
+            self.runtime.modern_only.add(identifier)
         for row, serve in methods:
-            self.dispatcher.extend(row, serve)
-        self.dispatcher.refresh()
+            self.runtime.dispatcher.extend(row, serve)
+        self.runtime.dispatcher.refresh()
 
     def has_extension(self, identifier: str) -> bool:
         return identifier in self._extensions
 
     # What the server says about itself
-
-    def handshake_capabilities(self) -> dict[str, Json]:
-        """The capabilities as a handshake tells them."""
-        capabilities = {**self.capabilities(), **self.legacy_capabilities}
-        extensions: dict[str, Json] = {k: dict(v) for k, v in self._extensions.items() if k not in self._modern_only}
-        if self._modern_only and "extensions" in capabilities:
-            capabilities["extensions"] = extensions
-            if not extensions:
-                del capabilities["extensions"]
-        return capabilities
 
     def capabilities(self) -> dict[str, Json]:
         """The capabilities advertised: derived from what is declared or implemented, or as overridden."""
@@ -584,27 +521,27 @@ class Server:
 
     async def call_tool(self, name: str, arguments: Mapping[str, Json] | None = None) -> CallToolResult:
         """Call a tool here and now, validation and middleware included."""
-        raw = Raw(self.writer.encode(dict(arguments or {})))
+        raw = Raw(self.runtime.writer.encode(dict(arguments or {})))
         return await self._local("tools/call", CallToolParams(name=name, arguments=raw))
 
     async def read_resource(self, uri: str) -> ReadResourceResult:
         return await self._local("resources/read", ReadResourceParams(uri=uri))
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> GetPromptResult:
-        raw = Raw(self.writer.encode(dict(arguments or {})))
+        raw = Raw(self.runtime.writer.encode(dict(arguments or {})))
         return await self._local("prompts/get", GetPromptParams(name=name, arguments=raw))
 
     async def _local(self, method: str, params: Any) -> Any:
         call = IncomingCall(0, method, METHODS[method], params, Peer(MODERN, {}), UNSET, RequestMeta(), None)
-        Exchange(call, _NullSink(), self.voice)
-        result = await self.dispatcher.handlers[method](call)
+        Exchange(call, _NullSink(), self.runtime.voice)
+        result = await self.runtime.dispatcher.handlers[method](call)
         if isinstance(result, CallToolResult) and isinstance(result.structured_content, Raw):
             result.structured_content = msgspec.json.decode(result.structured_content)
         return result
 
     def broadcast(self, method: str, params: Mapping[str, Json] | None = None) -> int:
         """Send a notification to every legacy session; returns how many were told (R19)."""
-        return 0 if self.sessions is None else self.sessions.broadcast(method, params)
+        return 0 if self.runtime.sessions is None else self.runtime.sessions.broadcast(method, params)
 
     def list_sessions(self, capability: str | None = None) -> list[SessionInfo]:
         """The live sessions of legacy clients in this process, oldest first; only those that declare a capability (R41).
@@ -612,14 +549,14 @@ class Server:
         Requests of 2026-07-28 belong to no session. Where several processes share a store, each knows the sessions that it
         has served.
         """
-        return [] if self.sessions is None else self.sessions.infos(capability)
+        return [] if self.runtime.sessions is None else self.runtime.sessions.infos(capability)
 
     async def end_session(self, id: str, why: str = "the server's operator ended it") -> bool:
         """End a session of a legacy client: its streams close, its calls fail with `why`, and its id is unknown from now on.
 
         With a store it is ended in every process, whichever of them knows it. False if there is no such session.
         """
-        return False if self.sessions is None else await self.sessions.terminate(id, why)
+        return False if self.runtime.sessions is None else await self.runtime.sessions.terminate(id, why)
 
     # Serving
 
@@ -632,12 +569,14 @@ class Server:
         *,
         workers: int = 1,
         on_ready: Callable[[HttpServer], object] | None = None,
+        inspect: bool = False,
         **options: Unpack[HttpOptions],
     ) -> None: ...
     def run(self, transport: Any = "stdio", **options: Any) -> None:
         """Serve until the end: `run()` on stdio, `run("http", port=9090)` on HTTP. Blocks.
 
-        HTTP options: host, port, path, workers, tls, auth, allowed_origins and more; see `trimaran.serve`.
+        HTTP options: host, port, path, workers, tls, auth, allowed_origins and more; see `trimaran.serve`. `inspect=True`
+        opens the inspector beside it, for development.
         """
         from trimaran import serve
 
@@ -704,48 +643,17 @@ class Server:
 
         return serve.lifespan(self)
 
-    def hold(self) -> None:
-        """A client in this process begins to use the server; what its first call starts ends with the last `release`."""
-        self._holders += 1
-
-    async def release(self) -> None:
-        self._holders -= 1
-        if self._holders == 0 and not self._users:
-            await self._startup.stop()
-
     async def start(self) -> None:
         """Run `lifespan` and wait for `wait_for`, once. Serving does it; calling it earlier does no harm."""
-        await self._start_for(self)
-
-    async def _start_for(self, user: Server) -> None:
-        self._users.add(user)
-        await self.get_ready()
-
-    async def get_ready(self) -> None:
-        """The same, on behalf of one call."""
-        if self.fleet is not None:
-            await self.fleet.start()
-        await self._startup.start()
-        for begin in self.on_start:
-            begin()
+        await self.runtime.start_for(self)
 
     async def stop(self) -> None:
         """Leave `lifespan`; the server may be started again. While it is mounted on a server that runs, it goes on."""
-        await self._stop_for(self)
-
-    async def _stop_for(self, user: Server) -> None:
-        self._users.discard(user)
-        if self._users:
-            return
-        for put_away in self.on_stop:
-            await put_away()
-        await self._startup.stop()
-        if self.fleet is not None:
-            await self.fleet.close()
+        await self.runtime.stop_for(self)
 
     async def wait_ready(self, timeout: float = 5.0) -> None:
         """Wait until the server is ready to serve; TimedOut if that takes too long (R23)."""
-        await self._startup.wait_ready(timeout)
+        await self.runtime.startup.wait_ready(timeout)
 
     @property
     def name(self) -> str:
@@ -756,23 +664,14 @@ class Server:
         return self.info.version
 
     @property
+    def sessions(self) -> ServerSessions | None:
+        """The legacy sessions of this process, once the server is served to legacy clients."""
+        return self.runtime.sessions
+
+    @property
     def lifespan_state(self) -> Any:
         """What `lifespan` yielded."""
-        return self._startup.value
-
-    # For the parts of the library that serve this server
-
-    def _sealed(self) -> Sealer:
-        if self._sealer is None:
-            # Without configured keys a state lives as long as this process: made before workers fork, they share it.
-            self._sealer = Sealer(self._secret_keys or [os.urandom(32)], random=os.urandom)
-        return self._sealer
-
-    def prepare_to_fork(self, keys: Sequence[bytes] = ()) -> list[bytes]:
-        """Make what workers must share, or take it from whoever made it: the keys of sealed state. Those of the code come first."""
-        if not self._secret_keys:
-            self._secret_keys = list(keys) or [os.urandom(32)]
-        return self._secret_keys
+        return self.runtime.startup.value
 
     def __repr__(self) -> str:
         return f"<Server {self.info.name} {self.info.version}: {len(self.tools)} tools>"
@@ -786,99 +685,6 @@ class _NullSink:
 
     def send(self, data: bytes) -> Any:
         return SENT
-
-
-@final
-class _Startup:
-    """What must have happened before the first call: lifespan entered, readiness reached, sessionless state made.
-
-    It happens once, on the first call if nobody asked earlier, so that no framework needs to run a lifespan (P14).
-    """
-
-    def __init__(
-        self,
-        server: Server,
-        lifespan: Callable[[Server], AbstractAsyncContextManager[Any]] | None,
-        wait_for: Callable[[], Any] | None,
-    ) -> None:
-        self._server = server
-        self._lifespan = lifespan
-        self._wait_for = wait_for
-        self._entered: AbstractAsyncContextManager[Any] | None = None
-        self._task: asyncio.Task[None] | None = None
-        self.value: Any = None
-        self.state: Any = None
-        self.ready = False
-
-    @property
-    def needed(self) -> bool:
-        is_needed = self._lifespan is not None or self._wait_for is not None or self._server.init is not None
-        return is_needed or any(mounted.dispatcher.startup.needed for mounted in self._server.mounted)
-
-    async def gate(self, call: IncomingCall, call_next: Serve, /) -> Any:
-        if not self.ready:
-            try:
-                await self.wait_ready(5.0)
-            except TimedOut:
-                raise ProtocolError.internal_error("the server is not ready yet; try again", status=503) from None
-        return await call_next(call)
-
-    async def wait_ready(self, timeout: float) -> None:
-        if self._task is None or (self._task.done() and not self.ready):
-            self._task = asyncio.ensure_future(self._begin())
-        try:
-            async with asyncio.timeout(timeout):
-                # Shielded: a caller that gives up must not stop what the others wait for.
-                await asyncio.shield(self._task)
-        except TimeoutError:
-            raise TimedOut(f"the server was not ready within {timeout:g} s") from None
-
-    async def start(self) -> None:
-        if self.needed and not self.ready:
-            await self.wait_ready(60.0)
-
-    async def _begin(self) -> None:
-        server = self._server
-        if self._lifespan is not None:
-            entered = self._lifespan(server)
-            self.value = await entered.__aenter__()
-            self._entered = entered
-        try:
-            for mounted in server.mounted:
-                await mounted._start_for(server)  # pyright: ignore[reportPrivateUsage]
-            await self._get_ready(server)
-        except BaseException as error:
-            entered, self._entered = self._entered, None
-            if entered is not None:
-                await entered.__aexit__(type(error), error, error.__traceback__)
-            raise
-
-    async def _get_ready(self, server: Server) -> None:
-        if self._wait_for is not None:
-            while not await call_any(self._wait_for) and not self._is_awaitable_gate():
-                await asyncio.sleep(0.05)
-        if server.init is not None:
-            self.state = await call_any(server.init, server.init_arg)
-        self.ready = True
-        server.dispatcher.fold()  # the next call has nothing to wait for
-
-    def _is_awaitable_gate(self) -> bool:
-        # A coroutine function is waited for; a plain one is a question, asked until it says yes.
-        return inspect.iscoroutinefunction(self._wait_for)
-
-    async def stop(self) -> None:
-        entered, self._entered = self._entered, None
-        task, self._task = self._task, None
-        if self.ready:
-            self.ready = False
-            self._server.dispatcher.fold()
-        if task is not None and not task.done():
-            task.cancel()
-            await asyncio.wait({task})
-        for mounted in reversed(self._server.mounted):
-            await mounted._stop_for(self._server)  # pyright: ignore[reportPrivateUsage]
-        if entered is not None:
-            await entered.__aexit__(None, None, None)
 
 
 def _implementation(

@@ -38,7 +38,7 @@ from .context import Context
 from .dependencies import plan_dependencies
 from .handlers import Handler, call_any, ends_the_call, incident, is_answer, is_silence
 from .results import OutputMismatch, call_result, error_result, exact_type, is_content
-from .threads import LARGE_MESSAGE
+from .threads import LARGE_MESSAGE, ThreadPool
 
 if TYPE_CHECKING:
     from .server import Server
@@ -84,6 +84,7 @@ class ToolEntry:
         "place",
         "resumable",
         "scopes",
+        "task_timeout",
         "timeout",
         "visible_to",
     )
@@ -98,6 +99,8 @@ class ToolEntry:
     output: Validator | None
     exact: type | None
     timeout: float | None
+    task_timeout: float | None
+    """The limit of a task, where it differs from that of a call."""
     scopes: tuple[str, ...]
     param_headers: ParamHeaders | None
     is_gated: bool
@@ -179,7 +182,7 @@ def compile_tool(
     entry.scopes = scopes_of(scopes, label)
     entry.visible_to = visible_of(visible_to, label)
     # Long work that is called plainly takes as long as it takes (C22): `request_timeout` is for ordinary calls.
-    entry.timeout = inf if timeout is None and long_running else timeout
+    entry.timeout = entry.task_timeout = inf if timeout is None and long_running else timeout
     entry.cache_ttl = cache_ttl
     if long_running not in (True, False, "required", "on_detach"):
         raise DeclarationError(
@@ -261,7 +264,7 @@ def compile_generated(definition: Tool, fn: GeneratedTool) -> ToolEntry:
     entry.arguments = _LateArguments(definition.input_schema)
     entry.context = "ctx"
     entry.output = None if definition.output_schema is None else _any_output()
-    entry.exact = entry.timeout = entry.cache_ttl = entry.param_headers = entry.visible_to = None
+    entry.exact = entry.timeout = entry.task_timeout = entry.cache_ttl = entry.param_headers = entry.visible_to = None
     entry.envelope = decide_envelope(as_object(definition.output_schema))
     entry.scopes = ()
     entry.is_gated = entry.long_running = entry.resumable = False
@@ -369,10 +372,10 @@ def _by_explicit_schema(
 class Tools:
     """The `tools/call` side of a server."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, threads: ThreadPool) -> None:
         self._server = server
         self._registry = server.tools
-        self._pool = server.threads
+        self._pool = threads
 
     async def call(self, call: IncomingCall) -> Any:
         """Serve one `tools/call`."""
@@ -495,7 +498,7 @@ async def run_handler(handler: Handler, kwargs: dict[str, Any], context: Context
     call = context._call  # pyright: ignore[reportPrivateUsage] - handlers may not see it, and this is the library
     if handler.mode == "stream":
         return await _stream(handler, kwargs, call, context.server)
-    return await handler.run(kwargs, call, context.server.threads)
+    return await handler.run(kwargs, call, context.server.runtime.threads)
 
 
 async def _stream(handler: Handler, kwargs: dict[str, Any], call: IncomingCall, server: Server) -> Any:

@@ -26,7 +26,7 @@ class Database(ABC):
     def __init__(self, where: str) -> None:
         self.where: Final = where
         self._health: Final = DatabaseHealth(where)
-        self._is_hopeless = False  # waiting alone will not mend the last failure
+        self._is_hopeless = False  # waiting alone will not fix the last failure
         self._is_closed = False
 
     @abstractmethod

@@ -38,7 +38,7 @@ def now_ms() -> int:
 
 
 def _read(decoder: msgspec.msgpack.Decoder[T], data: Any) -> T | None:
-    """A stored record. One that cannot be read counts as missing: its user starts anew."""
+    """A stored record. One that cannot be read counts as missing: its user starts again."""
     try:
         return decoder.decode(data)
     except (msgspec.MsgspecError, TypeError) as error:

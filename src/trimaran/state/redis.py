@@ -84,7 +84,7 @@ _NO_WRITES: Final = {
     "READONLY": "it is a replica: give the URL of the master, or of the sentinels that know it (redis+sentinel://)",
     "You can't write against a read only": "it is a replica: give the URL of the master, or of the sentinels that know it "
     "(redis+sentinel://)",
-    "MISCONF": "it cannot save its data: mend the disk of Redis; its log has the reason",
+    "MISCONF": "it cannot save its data: fix the disk of Redis; its log has the reason",
     "NOREPLICAS": "it has fewer replicas than min-replicas-to-write asks for: bring them back",
 }
 
@@ -527,7 +527,7 @@ def _without_password(url: str) -> str:
 
 @contextlib.contextmanager
 def _library_faults() -> Generator[None]:
-    """Mend two faults below the library.
+    """Work around two faults below the library.
 
     Python 3.11's `wait_for`, which it uses, loses a cancellation that arrives together with a result: raise it again.
     uvloop raises RuntimeError for a write to a connection that was reset: raise ConnectionResetError instead.
@@ -560,7 +560,7 @@ class _Database(Database):
             "socket_timeout": timeout,
             "socket_connect_timeout": min(2.0, timeout),
             # The library must not retry: Redis may have run the command already, and only the caller knows whether
-            # running it twice is safe. It must mend no error either: two tasks that share a connection would both reconnect.
+            # running it twice is safe. It must fix no error either: two tasks that share a connection would both reconnect.
             "retry": retry.Retry(no_pause(), 0, supported_errors=()),
         }
         self.client: Any

@@ -36,7 +36,7 @@ from trimaran.files import read_file
 
 from .transcript import Transcript, diff, parse, pretty
 
-__all__ = ["Recorder", "Replayer", "record", "replay"]
+__all__ = ["MessageMask", "Recorder", "Replayer", "record", "replay"]
 
 _VERSION: Final = 1
 _LARGEST: Final = 256 * 1024 * 1024  # bytes; a day of recorded calls
@@ -94,7 +94,7 @@ class Recorder:
     """An open cassette. Call it with each message, which is what `connect(tap=...)` does, or put it around a channel."""
 
     def __init__(self, path: Path, *, target: object, date: str | None, redact: Iterable[str]) -> None:
-        self._mask = _Mask(redact)
+        self._mask = MessageMask(redact)
         self._path = path
         self._file: TextIO | None = None
         try:
@@ -186,7 +186,7 @@ class _Overheard:
 
 
 @final
-class _Mask:
+class MessageMask:
     """Takes secrets out of messages."""
 
     def __init__(self, more: Iterable[str] = ()) -> None:
@@ -280,7 +280,7 @@ class Replayer:
         if order not in ("strict", "lenient"):
             raise ConfigError(f'order= is "strict" or "lenient", not {order!r}')
         self._path = path
-        self._mask = _Mask(redact)
+        self._mask = MessageMask(redact)
         self._is_strict = order == "strict"
         self.header: dict[str, Any]
         self.header, self._entries = _read(path)

@@ -133,7 +133,7 @@ class AsgiApp:
             await self._other(kind, receive, send)
             return
         engine = self._carried
-        if not engine.is_started and not engine.closing and engine.server.fleet is not None:
+        if not engine.is_started and not engine.closing and engine.server.runtime.fleet is not None:
             await engine.start()  # no lifespan ran, and messages of other processes must be received
         responder = AsgiResponder(scope, receive, send)
         # Some HTTP servers leave blanks around a value, which are not part of it.

@@ -35,7 +35,7 @@ _RESULTS: Final = (
 
 async def serve_route(engine: Engine, request: HttpRequestHead, body: bytes) -> bool:
     """Answer a request for a route; False if there is none at its path."""
-    route = engine.server.custom_routes.find(request.path)
+    route = engine.server.runtime.custom_routes.find(request.path)
     if route is None:
         return False
     handlers, variables = route
@@ -82,7 +82,7 @@ async def _call(
     if inspect.iscoroutinefunction(handler):
         return await handler(argument)
     # A plain function may block, as a plain tool may.
-    return await engine.server.threads.submit(lambda: handler(argument), {})
+    return await engine.server.runtime.threads.submit(lambda: handler(argument), {})
 
 
 def _foreign_request(handler: RouteHandler) -> Any:

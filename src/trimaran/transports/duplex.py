@@ -76,7 +76,7 @@ class Duplex:
         """The caller of every call from now on."""
         self.sink: _Sink = _Sink(write)
         self.running_calls: RunningCalls = RunningCalls(server.limits)
-        self.reader: MessageReader = server.dispatcher.reader(legacy=legacy is not None)
+        self.reader: MessageReader = server.runtime.dispatcher.reader(legacy=legacy is not None)
         self.legacy: LegacyHalf | None = legacy(self) if legacy is not None else None
         self._unsent = self._unsent_bytes = 0
         self._held: list[bytes] | None = None
@@ -93,13 +93,13 @@ class Duplex:
         try:
             message = self.reader.read(data)
         except ProtocolError as error:
-            self._spawn(self.write(self.server.writer.error(error.request_id, error)))
+            self._spawn(self.write(self.server.runtime.writer.error(error.request_id, error)))
             return
         if isinstance(message, IncomingCall):
             message.principal = self.principal
             if len(self._tasks) >= self.server.limits.max_concurrent_calls:
                 busy = ProtocolError.internal_error("the server is busy: too many calls are at work")
-                self._spawn(self.write(self.server.writer.error(message.id, busy)))
+                self._spawn(self.write(self.server.runtime.writer.error(message.id, busy)))
                 return
             if message.method == "initialize" and message.peer is None:
                 # Messages behind the handshake wait for it.
@@ -125,14 +125,14 @@ class Duplex:
         try:
             message = self.reader.read(data)
         except ProtocolError as error:
-            return self.server.writer.error(error.request_id, error)
+            return self.server.runtime.writer.error(error.request_id, error)
         if not isinstance(message, IncomingCall):
             return None
         message.principal = self.principal
-        voice: Voice = self.server.voice
+        voice: Voice = self.server.runtime.voice
         exchange = Exchange(message, self.sink, voice)
         try:
-            coroutine: Any = self.server.dispatcher.handlers[message.method](message)
+            coroutine: Any = self.server.runtime.dispatcher.handlers[message.method](message)
             try:
                 awaited = coroutine.send(None)
             except StopIteration as done:
@@ -192,13 +192,13 @@ class Duplex:
     async def _serve(self, call: IncomingCall, write: Callable[[bytes], Awaitable[None]]) -> None:
         if self._starting.pop(call.id, False):
             return
-        voice: Voice = self.server.voice
+        voice: Voice = self.server.runtime.voice
         try:
             if call.peer is None:
                 assert self.legacy is not None  # the reader refuses legacy messages otherwise
                 voice, serve = await self.legacy.admit(call)
             else:
-                serve = self.server.dispatcher.handlers[call.method]
+                serve = self.server.runtime.dispatcher.handlers[call.method]
             if call.id in self._calls:
                 raise ProtocolError.invalid_request(f"a request with the id {call.id!r} is still being served")
             reply = await self._run(call, voice, serve)
@@ -235,12 +235,12 @@ class Duplex:
     async def _batch(self, batch: Batch) -> None:
         if self.legacy is None or not self.legacy.batch_allowed():
             refusal = ProtocolError.invalid_request("batches exist in 2025-03-26 only; send one message at a time")
-            await self.write(self.server.writer.error(None, refusal))
+            await self.write(self.server.runtime.writer.error(None, refusal))
             return
         try:
             check_batch(batch)
         except ProtocolError as error:
-            await self.write(self.server.writer.error(None, error))
+            await self.write(self.server.runtime.writer.error(None, error))
             return
         replies: list[bytes] = []
 
@@ -251,7 +251,7 @@ class Duplex:
             try:
                 message = self.reader.read(raw)
             except ProtocolError as error:
-                await collect(self.server.writer.error(error.request_id, error))
+                await collect(self.server.runtime.writer.error(error.request_id, error))
                 return
             if isinstance(message, IncomingCall):
                 message.principal = self.principal

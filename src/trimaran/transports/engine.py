@@ -372,11 +372,11 @@ class Engine:
             from .admission import Admission
 
             self._admission = Admission(auth, rate_limit, public_url=public_url, path=self.path)
-        self.reader: MessageReader = server.dispatcher.reader(legacy=legacy is not None)
+        self.reader: MessageReader = server.runtime.dispatcher.reader(legacy=legacy is not None)
         self.running_calls: RunningCalls = RunningCalls(server.limits)
-        self.writer: Writer = server.writer
-        self._voice = server.voice
-        self._handlers = server.dispatcher.handlers
+        self.writer: Writer = server.runtime.writer
+        self._voice = server.runtime.voice
+        self._handlers = server.runtime.dispatcher.handlers
         self._limits = server.limits
         self.bodies: BodyBudget = BodyBudget(server.limits.max_incoming_body_bytes, server.limits.max_body_bytes)
         self._paths = {self.path, self.path + "/"} if self.path != "/" else {"/", ""}
@@ -385,7 +385,7 @@ class Engine:
         self.keep_alive: KeepAlive = KeepAlive(server.limits.keep_alive, self.spawn)
         self._routes: Mapping[tuple[str, str], Route] = legacy.routes() if legacy is not None else {}
         self._route_paths = frozenset(path for _, path in self._routes)
-        server.custom_routes.reserve({*self._paths, *self._route_paths})
+        server.runtime.custom_routes.reserve({*self._paths, *self._route_paths})
         self._tasks: set[asyncio.Task[None]] = set()
         self.closing: bool = False
         self.is_started: bool = False
@@ -473,7 +473,11 @@ class Engine:
     def admit(self, request: HttpRequestHead) -> Coroutine[Any, Any, None] | None:
         """Check path, Origin and Host. Returns the refusal to await, or None."""
         path = request.path
-        if path not in self._paths and path not in self._route_paths and self.server.custom_routes.find(path) is None:
+        if (
+            path not in self._paths
+            and path not in self._route_paths
+            and self.server.runtime.custom_routes.find(path) is None
+        ):
             return self._serve_elsewhere(request)
         headers = request.headers
         origin = headers.get("origin")
@@ -580,6 +584,7 @@ class Engine:
         """Run a call that takes a while, with a deadline, signs of life and a watch on the client."""
         # REQ cancel.http: closing the response stream MUST be taken as cancellation.
         unwatch = request.responder.watch(exchange.cancel)
+        exchange.task = getattr(request.responder, "task", None)  # quicker than to ask asyncio, which asks the system
         exchange.on_stuck = lambda: self.spawn(self._answer_for(exchange, sink, request))
         self.keep_alive.add(sink)
         listens = exchange.call.method == "subscriptions/listen"

@@ -17,6 +17,7 @@ kept: no cookies, and no connections, since a connection for one server must not
 from __future__ import annotations
 
 import asyncio
+import functools
 import socket
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -42,6 +43,10 @@ _MAX_REDIRECTS: Final = 3  # discovery documents move from a bare domain to www 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _PERSONAL: Final = frozenset({"authorization", "cookie", "dpop", "proxy-authorization"})
 _READ_BYTES: Final = 64 * 1024
+# Heads, chunk headers and interim answers are not part of a document, and aiohttp bounds them one by one only. Eight bytes for
+# one of the document let every honest way of sending it pass: a chunk of one byte takes five more.
+_MAX_FRAMING_BYTES: Final = 128 * 1024
+_MAX_FRAMING_RATIO: Final = 8
 
 Reach: TypeAlias = Literal["public", "loopback", "anywhere"]
 
@@ -107,7 +112,14 @@ class Fetcher:
             reach: Reach = "anywhere" if allow_private else "public"
             if is_loopback_host(urlsplit(url).hostname or ""):
                 reach = "loopback"
-            reply = await self._once(request, _Destination(step, url, reach), headers)
+            meter = _Meter(_MAX_FRAMING_BYTES + (1 + _MAX_FRAMING_RATIO) * request.max_bytes)
+            try:
+                reply = await self._once(request, _Destination(step, url, reach), headers, meter)
+            except AuthorizationFailed:
+                if not meter.is_over:
+                    raise
+                text = f"{bare_url(url)} answered more than {meter.limit} bytes, most of them framing"
+                raise _failed(step, url, text) from None
             if reply.status not in _REDIRECTS:
                 return reply
             there = _target(request, url, reply)
@@ -118,7 +130,9 @@ class Fetcher:
             url = there
         raise _failed(step, request.url, f"{bare_url(request.url)} redirects more than {_MAX_REDIRECTS} times")
 
-    async def _once(self, request: HttpRequest, errand: _Destination, headers: Mapping[str, str]) -> HttpReply:
+    async def _once(
+        self, request: HttpRequest, errand: _Destination, headers: Mapping[str, str], meter: _Meter
+    ) -> HttpReply:
         import aiohttp
         from yarl import URL
 
@@ -129,7 +143,7 @@ class Fetcher:
         via = f" through the proxy {bare_proxy(proxy)}" if proxy else ""
         if proxy is not None:
             errand = _Destination(step, url, "anywhere")  # the proxy is looked up here
-        token = _errand.set(errand)
+        token, meter_token = _errand.set(errand), _meter.set(meter)
         try:
             async with session.request(
                 request.method,
@@ -157,7 +171,7 @@ class Fetcher:
             hint = connection_hint(error) and "; is it running, and reachable from here?"
             raise _failed(step, url, f"no connection to {where}{via}: {_reason(error)}{hint}") from None
         except aiohttp.ClientResponseError:
-            raise _failed(step, url, f"{where} answered what is not HTTP") from None
+            raise _failed(step, url, f"{where} sent an answer that is not HTTP") from None
         except aiohttp.ClientPayloadError:
             raise _failed(step, url, f"the answer of {where} broke off") from None
         except aiohttp.InvalidURL:
@@ -170,6 +184,7 @@ class Fetcher:
             raise _failed(step, url, f"no request can be made to {where}{_through(proxy)}") from None
         finally:
             _errand.reset(token)
+            _meter.reset(meter_token)
 
     def _open(self) -> aiohttp.ClientSession:
         if self._is_closed:
@@ -190,8 +205,62 @@ class Fetcher:
                 auto_decompress=False,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 read_bufsize=_READ_BYTES,
+                response_class=_metered_response(),
             )
         return self._session
+
+
+@final
+class _Meter(asyncio.Protocol):
+    """Stands before aiohttp's protocol and counts the bytes that come in; beyond the limit the connection is cut."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.is_over = False
+        self._count = 0
+        self._transport: Any = None
+        self._protocol: Any = None
+
+    def attach(self, transport: Any, protocol: Any) -> None:
+        self._transport, self._protocol = transport, protocol
+        transport.set_protocol(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._count += len(data)
+        if self._count > self.limit:
+            self.is_over = True
+            self._transport.abort()
+        else:
+            self._protocol.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self._protocol.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._protocol.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._protocol.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._protocol.resume_writing()
+
+
+# Of the request that the current task makes; aiohttp makes its response in the same task.
+_meter: ContextVar[_Meter] = ContextVar("_meter")
+
+
+@functools.cache
+def _metered_response() -> type[aiohttp.ClientResponse]:
+    import aiohttp
+
+    class MeteredResponse(aiohttp.ClientResponse):
+        async def start(self, connection: Any) -> aiohttp.ClientResponse:
+            if connection.transport is not None:
+                _meter.get().attach(connection.transport, connection.protocol)
+            return await super().start(connection)
+
+    return MeteredResponse
 
 
 def _outgoing(headers: Mapping[str, str]) -> dict[str, str]:

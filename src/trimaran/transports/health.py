@@ -102,12 +102,12 @@ def _uptime(server: Server, engines: Iterable[Engine]) -> float:
 
 def _tasks(server: Server, what: str) -> int:
     # The extension stands above this layer, so it is reached through the announcer that it registered.
-    keeper: Any = getattr(server.changes.announcers.get("task"), "__self__", None)
+    keeper: Any = getattr(server.runtime.changes.announcers.get("task"), "__self__", None)
     return getattr(keeper, what, 0)
 
 
 def _poisoned(server: Server, engines: Iterable[Engine]) -> int:
-    fleet = server.fleet
+    fleet = server.runtime.fleet
     return 0 if fleet is None else fleet.poisoned + fleet.store.bus.poisoned
 
 
@@ -119,18 +119,20 @@ def _store_up(server: Server, engines: Iterable[Engine]) -> bool | None:
 _READ: Final[Mapping[str, Callable[[Server, Iterable[Engine]], Any]]] = {
     "pid": lambda server, engines: os.getpid(),
     "uptime": _uptime,
-    "sessions": lambda server, engines: 0 if server.sessions is None else len(server.sessions),
+    "sessions": lambda server, engines: 0 if server.runtime.sessions is None else len(server.runtime.sessions),
     "streams": lambda server, engines: sum(engine.count_streams() for engine in engines),
     "listeners": lambda server, engines: sum(engine.listeners for engine in engines),
     "calls": lambda server, engines: sum(max(0, len(engine.running_calls) - engine.listeners) for engine in engines),
     "tasks": lambda server, engines: _tasks(server, "running"),
     "tasks_waiting": lambda server, engines: _tasks(server, "waiting"),
     "tasks_refused": lambda server, engines: _tasks(server, "refused"),
-    "threads": lambda server, engines: server.threads.size,
-    "threads_busy": lambda server, engines: server.threads.busy,
-    "queue_depth": lambda server, engines: server.threads.waiting,
+    "threads": lambda server, engines: server.runtime.threads.size,
+    "threads_busy": lambda server, engines: server.runtime.threads.busy,
+    "queue_depth": lambda server, engines: server.runtime.threads.waiting,
     "bus_poisoned": _poisoned,
-    "bus_overflowed": lambda server, engines: 0 if server.fleet is None else server.fleet.store.bus.overflowed,
+    "bus_overflowed": lambda server, engines: (
+        0 if server.runtime.fleet is None else server.runtime.fleet.store.bus.overflowed
+    ),
     "tls_failures": lambda server, engines: sum(engine.tls_failures for engine in engines),
     "store_up": _store_up,
 }
@@ -233,10 +235,10 @@ class HealthRoutes:
             return _say(503, "starting", _NO_START if self._start_failed else None)
         if self.is_crowded is not None and self.is_crowded():
             return _say(503, "unavailable", _NO_DESCRIPTOR)
-        if engine.server.fleet is None or await self._is_store_up():
+        if engine.server.runtime.fleet is None or await self._is_store_up():
             # Async handlers are not affected, so requests need not go elsewhere.
-            short = [words for shortage in engine.server.shortages if (words := shortage()) is not None]
-            if engine.server.threads.stalled > STALLED_SECONDS:
+            short = [words for shortage in engine.server.runtime.shortages if (words := shortage()) is not None]
+            if engine.server.runtime.threads.stalled > STALLED_SECONDS:
                 short.append(_NO_THREADS)
             return _say(200, "degraded", "; ".join(short)) if short else _say(200, "ready")
         fault = self._store_fault
@@ -244,7 +246,7 @@ class HealthRoutes:
 
     async def _gauges(self) -> Verdict:
         engine = self._engine
-        if engine.server.fleet is not None and engine.is_started:
+        if engine.server.runtime.fleet is not None and engine.is_started:
             await self._is_store_up()
         now = asyncio.get_running_loop().time()
         if now >= self._measure_again:
@@ -274,7 +276,7 @@ class HealthRoutes:
 
     async def _is_store_up(self) -> bool:
         now = asyncio.get_running_loop().time()
-        fleet = self._engine.server.fleet
+        fleet = self._engine.server.runtime.fleet
         if self._checking is None and now >= self._check_again and fleet is not None:
             self._checking = asyncio.ensure_future(self._check(fleet))
         if self._checking is not None:

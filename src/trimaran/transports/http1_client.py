@@ -24,7 +24,7 @@ from trimaran.protocol.http1_framing import ResponseHead, ResponseReader, reques
 from .failure_reasons import connection_hint, connection_reason
 from .name_lookup import look_up
 
-__all__ = ["PlainPool", "PlainResponse", "Response"]
+__all__ = ["Line", "PlainPool", "PlainResponse", "Response"]
 
 _IDLE_SECONDS: Final = 15.0
 _MAX_HEAD: Final = 64 * 1024
@@ -36,6 +36,7 @@ _MEMO_ENTRIES: Final = 256
 _MEMO_BYTES: Final = 2048
 _TIMEOUT: Final = re.compile(r"(?:^|[\s,])timeout=([0-9]{1,6})(?![0-9])", re.IGNORECASE)
 _MAX_COOKIES: Final = 20
+_NOTHING: Final[deque[bytes]] = deque()
 
 
 class Response(Protocol):
@@ -43,11 +44,18 @@ class Response(Protocol):
 
     url: str
     status: int
-    reason: str
-    headers: Mapping[str, str]
-    """By lower-case name."""
-    length: int | None
-    """Of the body, where it is known."""
+
+    @property
+    def reason(self) -> str: ...
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """By lower-case name."""
+        ...
+
+    @property
+    def length(self) -> int | None:
+        """Of the body, where it is known."""
+        ...
 
     @property
     def is_complete(self) -> bool:
@@ -69,27 +77,52 @@ class Response(Protocol):
 
 @final
 class PlainResponse:
-    def __init__(self, url: str, head: ResponseHead, line: _Line) -> None:
+    # Defaults live on the class: an answer that came in one read touches few of them.
+    is_complete: bool = False
+    _size = 0
+    _error: Error | None = None
+    _wake: asyncio.Future[None] | None = None
+    _is_dropped = False
+    _waiting = _NOTHING
+
+    def __init__(self, url: str, head: ResponseHead, line: Line, body: bytes | None = None) -> None:
+        """`body` is the whole of it, where that came with the head."""
         self.url = url
         self.head = head
         self.status: int = head.status
-        self.reason: str = head.reason
-        self.headers: Mapping[str, str] = head.headers
-        self.length: int | None = head.length
-        self.is_complete: bool = False
         self._line = line
-        self._waiting: deque[bytes] = deque()
-        self._size = 0
-        self._error: Error | None = None
-        self._wake: asyncio.Future[None] | None = None
-        self._is_dropped = False
+        self._whole = body
+        if body is None:
+            self._waiting: deque[bytes] = deque()
+
+    @property
+    def reason(self) -> str:
+        return self.head.reason
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self.head.headers
+
+    @property
+    def length(self) -> int | None:
+        return self.head.length
 
     async def read(self) -> bytes:
-        if self.is_complete and len(self._waiting) <= 1:
-            return self._waiting.popleft() if self._waiting else b""
-        return b"".join([piece async for piece in self.pieces()])
+        whole = self.take()
+        return b"".join([piece async for piece in self.pieces()]) if whole is None else whole
+
+    def take_json(self) -> bytes | None:
+        """The whole body of an answer that says 200 and is JSON, if it came with the head."""
+        return self.take() if self.status == 200 and self.head.is_plain_json else None
+
+    def take(self) -> bytes | None:
+        """The whole body, if it came with the head. None the next time."""
+        whole, self._whole = self._whole, None
+        return whole
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
+        if self._whole:
+            yield self.take() or b""
         while True:
             while self._waiting:
                 piece = self._waiting.popleft()
@@ -109,6 +142,7 @@ class PlainResponse:
 
     def close(self) -> None:
         self._is_dropped = True
+        self._whole = None
         self._waiting.clear()
         if not self.is_complete:
             self._line.abort()
@@ -138,7 +172,7 @@ class PlainResponse:
 
 
 @final
-class _Line(asyncio.Protocol):
+class Line(asyncio.Protocol):
     """One connection: at most one request at a time."""
 
     def __init__(self, pool: PlainPool, loop: asyncio.AbstractEventLoop) -> None:
@@ -156,18 +190,27 @@ class _Line(asyncio.Protocol):
 
     async def request(self, url: str, data: bytes) -> PlainResponse:
         """Send a request and wait for the head of its answer."""
-        self._url = url
-        head = self._head = self._loop.create_future()
-        self._pool.write(self._transport, data, self._loop)
+        head = self.send(url, data)
         try:
             return await head
         except asyncio.CancelledError:
-            # An answer that came at the same moment may have freed the line already, and somebody else be using it.
-            if self._head is head:
-                self.abort()
-            elif head.done() and not head.cancelled() and head.exception() is None:
-                head.result().close()
+            self.give_up(head)
             raise
+
+    def send(self, url: str, data: bytes) -> asyncio.Future[PlainResponse]:
+        """Send a request. The future is its answer; whoever stops waiting for it calls `give_up`."""
+        self._url = url
+        head = self._head = self._loop.create_future()
+        self._pool.write(self._transport, data, self._loop)
+        return head
+
+    def give_up(self, head: asyncio.Future[PlainResponse]) -> None:
+        """Nobody waits for this answer any more."""
+        # An answer that came at the same moment may have freed the line already, and somebody else be using it.
+        if self._head is head:
+            self.abort()
+        elif head.done() and not head.cancelled() and head.exception() is None:
+            head.result().close()
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
@@ -185,7 +228,7 @@ class _Line(asyncio.Protocol):
             pieces = reader.feed(data)
         except RemoteProtocolError as error:
             self._answer(reader)  # also if the body fails at once: its reader gets the error
-            self._fail(RemoteProtocolError(error.code, f"{self._url} answered what is not HTTP: {error.message}"))
+            self._fail(RemoteProtocolError(error.code, f"{self._url} sent an answer that is not HTTP: {error.message}"))
             return
         response = self._answer(reader)
         if response is None:
@@ -206,10 +249,10 @@ class _Line(asyncio.Protocol):
         head = self._pool.known.get(data[:end]) if end > 3 else None
         if head is None or head.length != len(data) - end or self._head is None:
             return False
-        response = PlainResponse(self._url, head, self)
-        response.put(data[end:])
+        response = PlainResponse(self._url, head, self, data[end:])
+        response.is_complete = True
         waiting, self._head = self._head, None
-        self._complete(response, has_rest=False)
+        self._release(response, has_rest=False)
         waiting.set_result(response)
         return True
 
@@ -225,12 +268,18 @@ class _Line(asyncio.Protocol):
         self._response = None
         self._drop_reader()
         response.finish()
+        self._release(response, has_rest=has_rest)
+
+    def _release(self, response: PlainResponse, *, has_rest: bool) -> None:
+        """The answer is here: let the pool have the connection, if it can be used again."""
         # A server that answers before it has read the request may never read the rest of it.
         if has_rest or not response.head.keep_alive or self._transport.get_write_buffer_size():
             self.abort()
         else:
-            self.resume()
-            self._pool.give_back(self, _patience(response.headers.get("keep-alive")))
+            if self._is_paused:
+                self.resume()
+            limit = response.head.headers.get("keep-alive")
+            self._pool.give_back(self, _IDLE_SECONDS if limit is None else _patience(limit))
 
     def _drop_reader(self) -> None:
         if self._reader is not None:
@@ -301,8 +350,8 @@ class PlainPool:
         self._port = parts.port or 80
         self._named = parts.netloc.rpartition("@")[2]
         self._connect_seconds = connect_seconds
-        self._idle: deque[_Line] = deque()
-        self._lines: set[_Line] = set()
+        self._idle: deque[Line] = deque()
+        self._lines: set[Line] = set()
         self.known: dict[bytes, ResponseHead] = {}
         """A cache of parsed heads by their bytes."""
         self._heads: dict[tuple[str | tuple[str, str], ...], bytes] = {}
@@ -331,6 +380,20 @@ class PlainPool:
         if self._cookies is not None and "set-cookie" in response.headers:
             self._keep_cookies(response.headers["set-cookie"])
         return response
+
+    def prepare(self, url: str, headers: Mapping[str, str]) -> bytes | None:
+        """The start of a POST, for `post`; None if requests here differ from each other by more than their bodies."""
+        return None if self._cookies is not None else request_head("POST", _target_of(url), self._named, headers)
+
+    def post(self, url: str, start: bytes, body: bytes) -> tuple[Line, asyncio.Future[PlainResponse]] | None:
+        """Send a prepared POST on an idle connection, and the future of its answer; None if no connection is idle.
+
+        Whoever stops waiting calls `give_up` of the connection.
+        """
+        line = self._take()
+        if line is None:
+            return None
+        return line, line.send(url, b"%bContent-Length: %d\r\n\r\n%b" % (start, len(body), body))
 
     def write(self, transport: Any, data: bytes, loop: asyncio.AbstractEventLoop) -> None:
         """Send a request: at once, or together with others of the same turn of the loop where many are under way.
@@ -378,7 +441,7 @@ class PlainPool:
             if name.strip() and (len(self._cookies) < _MAX_COOKIES or name.strip() in self._cookies):
                 self._cookies[name.strip()] = value.strip()
 
-    def _take(self) -> _Line | None:
+    def _take(self) -> Line | None:
         while self._idle:
             line = self._idle.pop()
             if line.is_usable:
@@ -387,10 +450,10 @@ class PlainPool:
                 line.abort()
         return None
 
-    async def _connect(self, url: str) -> _Line:
+    async def _connect(self, url: str) -> Line:
         if self._is_closed:
             raise _closed()
-        line = _Line(self, asyncio.get_running_loop())
+        line = Line(self, asyncio.get_running_loop())
         try:
             async with asyncio.timeout(self._connect_seconds):
                 await self._open(line)
@@ -408,7 +471,7 @@ class PlainPool:
         self._lines.add(line)
         return line
 
-    async def _open(self, line: _Line) -> None:
+    async def _open(self, line: Line) -> None:
         """Connect to the first address of the host that answers."""
         loop = asyncio.get_running_loop()
         failure = OSError(f"{self._host} has no address")
@@ -431,7 +494,7 @@ class PlainPool:
                 self.known.clear()
             self.known[data[:end]] = response.head
 
-    def give_back(self, line: _Line, seconds: float) -> None:
+    def give_back(self, line: Line, seconds: float) -> None:
         if self._is_closed or len(self._idle) >= _MAX_IDLE:
             line.abort()
         else:
@@ -441,7 +504,7 @@ class PlainPool:
             while now > self._idle[0].usable_until:
                 self._idle.popleft().abort()  # left over from a burst
 
-    def forget(self, line: _Line) -> None:
+    def forget(self, line: Line) -> None:
         self._lines.discard(line)
 
     async def close(self) -> None:

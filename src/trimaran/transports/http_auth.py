@@ -118,7 +118,7 @@ class CallbackAuth:
             raise
         except Exception as error:
             raise Unauthorized(
-                f"the credentials for {self._server_url} could not be had: auth.{what}() raised "
+                f"the credentials for {self._server_url} could not be obtained: auth.{what}() raised "
                 f"{type(error).__name__}: {error}"
             ) from error
 
@@ -133,7 +133,7 @@ def authority_for(auth: Any, server_url: str, ssl: Any = None) -> HttpAuth | Non
         return CallbackAuth(auth, server_url)
     if not server_url.lower().startswith("https://") and not is_loopback_host(urlsplit(server_url).hostname or ""):
         raise ConfigError(
-            f"{server_url} is not https: a token would travel in the clear. Only a server on this machine may do without"
+            f"{server_url} is not https: a token would travel in the clear. Only a server on this machine may be reached without https"
         )
     from .oauth_driver import OAuthDriver
 

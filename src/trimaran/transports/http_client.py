@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from urllib.parse import urljoin, urlsplit
 
 from trimaran.client.fairness import FairTurn
-from trimaran.client.link import Inbox
+from trimaran.client.link import Inbox, SharedHeaders
 from trimaran.client.options import Tap
 from trimaran.errors import (
     CODE_INVALID_REQUEST,
@@ -37,8 +37,9 @@ from trimaran.protocol.read_reply import Frame, excerpt, read_frame
 from trimaran.protocol.sse import SseEvent, SSEParser
 
 from .failure_reasons import connection_hint, connection_reason
-from .http1_client import PlainPool, Response
+from .http1_client import Line, PlainPool, PlainResponse, Response
 from .http_auth import NOTHING, HttpAuth, SentCredentials
+from .http_tap import HttpTap, TappedResponse
 from .name_lookup import Resolver
 from .proxies import bare_proxy, proxy_for
 
@@ -58,6 +59,7 @@ _ERROR_BODY: Final = 64 * 1024  # enough of a page to recognise a JSON-RPC error
 _LINGER: Final = 1.0  # seconds for a stream to end after its reply, so that its connection can be used again
 _CONNECT_SECONDS: Final = 15.0
 _ODDITIES: Final = 3
+_MAX_STARTS: Final = 256
 _LARGE: Final = 512 * 1024
 _SLICE: Final = 16 * 1024  # of a stream, read at once: some milliseconds where every byte is a line
 
@@ -107,6 +109,7 @@ class HttpWire:
     ) -> None:
         self.url: str = url
         self._tap = tap
+        self._on_http: HttpTap | None = getattr(tap, "on_http", None)
         self.max_bytes = max_bytes
         self._auth = auth
         self._headers = {"Content-Type": "application/json", "Accept": JSON_AND_STREAM, "Accept-Encoding": "identity"}
@@ -116,6 +119,8 @@ class HttpWire:
         self._keeps_cookies = cookies
         self._pool: PlainPool | _AioPool | None = None
         self._lingering: set[Response] = set()
+        self._starts: dict[SharedHeaders, bytes] = {}
+        """The starts of requests to the target, up to the length of their bodies."""
 
     def open(self) -> None:
         """Make the pool; nothing is sent."""
@@ -143,17 +148,66 @@ class HttpWire:
             ConnectionLost: it was sent, and the connection ended before an answer began.
             Unauthorized: 401 or 403, also after fresh credentials where there are any.
         """
-        auth = self._auth
-        if auth is None and url is None:
+        if self._auth is None and url is None:
             # The usual case, in one step: whatever is odd about the answer is looked at below.
-            response, sent = await self._once(verb, body, headers, self.url, accept, NOTHING), NOTHING
-            if response.status < 300:
-                return response
-            if response.status in _REDIRECTS:
-                self._redirected(response, verb, None)
-                response, sent = await self._follow(verb, body, headers, None, accept)
-        else:
-            response, sent = await self._follow(verb, body, headers, url, accept)
+            response = await self._once(verb, body, headers, self.url, accept, NOTHING)
+            return response if response.status < 300 else await self.reconsider(response, verb, body, headers, accept)
+        response, sent = await self._follow(verb, body, headers, url, accept)
+        return await self._authorize(response, sent, verb, body, headers, url, accept)
+
+    def post_again(
+        self, body: bytes, headers: Mapping[str, str] | None
+    ) -> tuple[Line, asyncio.Future[PlainResponse]] | None:
+        """Send a POST to the target at once, with headers as a request before had them; see `PlainPool.post`.
+
+        None if that cannot be: use `send`. An answer other than success is for `reconsider`.
+        """
+        pool = self._pool
+        if type(headers) is not SharedHeaders or type(pool) is not PlainPool:
+            return None
+        start = self._starts.get(headers)
+        if start is None:
+            self._prepare(headers)
+            return None
+        return pool.post(self.url, start, body)
+
+    def _prepare(self, headers: SharedHeaders) -> None:
+        """Keep the start of a request with these headers, for the next one."""
+        if self._auth is not None or not isinstance(self._pool, PlainPool):
+            return
+        start = self._pool.prepare(self.url, {**self._headers, **headers})
+        if start is not None:
+            if len(self._starts) >= _MAX_STARTS:
+                self._starts.clear()
+            self._starts[headers] = start
+
+    async def reconsider(
+        self,
+        response: Response,
+        verb: str,
+        body: bytes | None,
+        headers: Mapping[str, str] | None,
+        accept: str | None = None,
+    ) -> Response:
+        """What becomes of a request to the target that was not answered with success, where there are no credentials."""
+        sent = NOTHING
+        if response.status in _REDIRECTS:
+            self._redirected(response, verb, None)
+            response, sent = await self._follow(verb, body, headers, None, accept)
+        return await self._authorize(response, sent, verb, body, headers, None, accept)
+
+    async def _authorize(
+        self,
+        response: Response,
+        sent: SentCredentials,
+        verb: str,
+        body: bytes | None,
+        headers: Mapping[str, str] | None,
+        url: str | None,
+        accept: str | None,
+    ) -> Response:
+        """Send a request again with other credentials, while it is refused for want of them."""
+        auth = self._auth
         for number in range(_CHANCES + 1):
             if response.status not in (401, 403):
                 break
@@ -205,6 +259,7 @@ class HttpWire:
             raise ConnectFailed(f"{here} answers a {verb} with 303 See Other: {there}; that is no MCP endpoint")
         if url is None:
             self.url = there
+            self._starts.clear()
         return there
 
     async def _once(
@@ -228,7 +283,25 @@ class HttpWire:
             del own["Content-Type"]
         if sent.headers:
             own.update(sent.headers)
+        if self._on_http is not None:
+            return await self._request_tapped(self._on_http, pool, verb, target, own, body)
         return await pool.request(verb, target, own, body)
+
+    async def _request_tapped(
+        self,
+        on_http: HttpTap,
+        pool: PlainPool | _AioPool,
+        verb: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+    ) -> Response:
+        exchange = on_http(verb, target, headers, body)
+        try:
+            return TappedResponse(await pool.request(verb, target, headers, body), exchange)
+        except BaseException as error:
+            exchange.ended(str(error) or type(error).__name__)
+            raise
 
     async def _unauthorized(self, response: Response, sent: SentCredentials) -> Unauthorized:
         challenge = response.headers.get("www-authenticate", "")
@@ -357,7 +430,7 @@ class _AioPool:
             raise ConfigError(f"{url!r} is not a URL that can be connected to") from error
         except aiohttp.ClientResponseError as error:
             raise RemoteProtocolError(
-                CODE_INVALID_REQUEST, f"{url} answered what is not HTTP: {error.message}"
+                CODE_INVALID_REQUEST, f"{url} sent an answer that is not HTTP: {error.message}"
             ) from error
         except (aiohttp.ClientError, ConnectionError) as error:
             raise ConnectionLost(
@@ -494,9 +567,29 @@ class HttpLink:
     async def request(self, id: RequestId, message: bytes, headers: Mapping[str, str] | None = None) -> Frame:
         if self._tap is not None:
             self._tap("out", message)
+        wire = self.wire
         self._under_way += 1
         try:
-            return await self._post(id, message, headers)
+            sending = wire.post_again(message, headers)
+            if sending is None:
+                response = await wire.send("POST", message, headers)
+            else:
+                line, answer = sending
+                try:
+                    response = await answer
+                except asyncio.CancelledError:
+                    line.give_up(answer)
+                    raise
+                if response.status >= 300:
+                    response = await wire.reconsider(response, "POST", message, headers)
+            try:
+                body = response.take_json() if type(response) is PlainResponse else None
+                if body is None or len(body) > wire.max_bytes:
+                    return await self._read(id, response)
+            except BaseException:
+                response.close()
+                raise
+            return self._from_body(id, body, response)
         finally:
             self._under_way -= 1
             if not self._under_way:
@@ -511,21 +604,16 @@ class HttpLink:
             self._idle.clear()
             await self._idle.wait()
 
-    async def _post(self, id: RequestId, message: bytes, headers: Mapping[str, str] | None) -> Frame:
+    async def _read(self, id: RequestId, response: Response) -> Frame:
         wire = self.wire
-        response = await wire.send("POST", message, headers)
-        try:
-            if response.status >= 300:
-                refusal = await wire.refusal(response)
-                if not isinstance(refusal, Frame):
-                    raise refusal
-                return refusal
-            if is_stream(response):
-                return await self._from_stream(id, response)
-            body = await read_body(response, wire.max_bytes, wire.url)
-        except BaseException:
-            response.close()
-            raise
+        if response.status >= 300:
+            refusal = await wire.refusal(response)
+            if not isinstance(refusal, Frame):
+                raise refusal
+            return refusal
+        if is_stream(response):
+            return await self._from_stream(id, response)
+        body = await read_body(response, wire.max_bytes, wire.url)
         return self._from_body(id, body, response)
 
     def _from_body(self, id: RequestId, body: bytes, response: Response) -> Frame:

@@ -302,7 +302,7 @@ def _port_from_environment() -> int | None:
 
 
 def _bind(port: int) -> socket.socket | None:
-    """A listening socket; None if the port cannot be had."""
+    """A listening socket; None if the port cannot be obtained."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         if os.name == "posix":

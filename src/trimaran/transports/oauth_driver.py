@@ -23,7 +23,7 @@ from trimaran.errors import AuthorizationFailed, ConfigError, Error, LoginRequir
 from trimaran.oauth.challenges import Challenge, challenge_for, parse_www_authenticate
 from trimaran.oauth.credentials import Credentials
 from trimaran.oauth.dpop import Nonces, ProofKey
-from trimaran.oauth.effects import Browse, CallUser, Flow, HttpRequest, Redirect
+from trimaran.oauth.effects import Browse, CallUser, Flow, HttpReply, HttpRequest, Redirect
 from trimaran.oauth.grant import CredentialNeed, FlowEnvironment, Grant, UserAgent
 from trimaran.oauth.tokens import Prover
 from trimaran.oauth.urls import bare_url
@@ -47,7 +47,7 @@ _AGAIN_SECONDS: Final = 30.0  # between two tries to refresh ahead of time, when
 _REST_SECONDS: Final = 5.0  # after a failure: calls that were refused for the same reason do not all try again
 _STEP_UPS: Final = 3  # rounds of one request; a server that wants more each time wants something else
 _FUTILE_SECONDS: Final = 300.0  # after a login whose token was refused at once: no person is asked again for a while
-_CLOSE_SECONDS: Final = 5.0
+_CLOSE_SECONDS: Final = 5.0  # for an answer that holds the only valid refresh token; a document is not waited for
 _DEFAULT_REDIRECT: Final = "http://127.0.0.1/callback"
 
 _Origin = Literal["kept", "refreshed", "issued"]
@@ -82,7 +82,7 @@ async def _do(effect: HttpRequest | Redirect | Browse | CallUser, fetch: Fetch, 
             raise
         except Exception as error:
             raise AuthorizationFailed(
-                f"the {effect.what} could not be had: the function that gives it raised {type(error).__name__}",
+                f"the {effect.what} could not be obtained: the function that gives it raised {type(error).__name__}",
                 step=effect.what,
             ) from error
     if agent is None:
@@ -119,7 +119,7 @@ class _FunctionUserAgent:
         except Exception as error:
             # Its text may quote the URL, which holds a code. The cause has it.
             raise AuthorizationFailed(
-                f"the login at {bare_url(url)} failed: login() raised {type(error).__name__}; try again, or mend it",
+                f"the login at {bare_url(url)} failed: login() raised {type(error).__name__}; try again, or fix it",
                 step="login",
                 url=bare_url(url),
             ) from error
@@ -174,6 +174,13 @@ class OAuthDriver:
         """Until when no person is asked, since a login did not help."""
         self._may_be_cut = True
         """Whether the running flow only waits, for its turn or for a person, so that it can be dropped."""
+        self._is_committed = False
+        """Whether something would be lost with the running flow: a person has logged in, or a token may be used up."""
+
+    @property
+    def held(self) -> Credentials | None:
+        """The current credentials."""
+        return self._held
 
     # --- what HttpWire asks
 
@@ -219,7 +226,7 @@ class OAuthDriver:
     async def close(self) -> None:
         flight = self._flight
         if flight is not None and not flight.done():
-            if not self._may_be_cut:
+            if self._is_committed and not self._may_be_cut:
                 await asyncio.wait((flight,), timeout=_CLOSE_SECONDS)
             flight.cancel()
             await asyncio.wait((flight,))
@@ -346,7 +353,7 @@ class OAuthDriver:
         self._is_loaded = True
 
     async def _get(self, need: CredentialNeed, refused: str | None) -> None:
-        self._may_be_cut = True
+        self._may_be_cut, self._is_committed = True, False
         try:
             async with self._shelf.lock():
                 stored = await self._shelf.load()
@@ -388,7 +395,7 @@ class OAuthDriver:
         agent = _agent_of(self._grant, self._held)
         watched = _WatchedUserAgent(agent, self) if agent is not None else None
         try:
-            return await perform(flow, self._fetcher(), watched)
+            return await perform(flow, self._fetch, watched)
         finally:
             if watched is not None:
                 self.leave_person()
@@ -404,9 +411,14 @@ class OAuthDriver:
 
     def leave_person(self) -> None:
         """From here on the flow is not dropped any more."""
+        self._is_committed = self._is_committed or self._is_with_person
         self._may_be_cut = self._is_with_person = False
         for clocks in (*self._waiting, *self._behind):
             clocks.leave_person()
+
+    async def _fetch(self, request: HttpRequest) -> HttpReply:
+        self._is_committed = self._is_committed or request.method != "GET"
+        return await self._fetcher()(request)
 
     def _fetcher(self) -> Fetch:
         if self._given_fetch is not None:

@@ -31,7 +31,7 @@ import threading
 from array import array
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import IO, Final, final
+from typing import IO, TYPE_CHECKING, Final, final
 
 import msgspec
 
@@ -45,6 +45,12 @@ from trimaran.protocol.mask import mask_command
 
 from .child_environment import child_environment, describe_missing, missing_variables
 from .process_activity import is_working
+
+if TYPE_CHECKING:
+    from trimaran.client.sandbox_policy import Sandbox
+
+    from .sandbox import SandboxedStart
+    from .sandbox_proxy import SandboxProxy
 
 __all__ = ["ChildChannel"]
 
@@ -84,6 +90,7 @@ class ChildChannel:
         env: Variables to add to the environment, or to change in it.
         inherit_env: Pass on our whole environment, with every secret in it.
         cwd: The directory to run in; by default ours.
+        sandbox: What it may reach; None: all that we may.
         max_message_bytes: How long an inbound message may be.
         grace: Seconds between the rungs of `close`: EOF, SIGTERM, SIGKILL.
         on_stderr: Called with each line of stderr. They are also logged, as DEBUG, to "trimaran.child".
@@ -96,6 +103,7 @@ class ChildChannel:
         env: Mapping[str, str] | None = None,
         inherit_env: bool = False,
         cwd: str | os.PathLike[str] | None = None,
+        sandbox: Sandbox | None = None,
         max_message_bytes: int = MAX_LINE_BYTES,
         grace: float = 2.0,
         on_stderr: Callable[[str], None] | None = None,
@@ -104,6 +112,8 @@ class ChildChannel:
         self._env = _read_env(env or {})
         self._inherits = inherit_env
         self._cwd = None if cwd is None else os.fspath(cwd)
+        self._sandbox = sandbox
+        self._proxy: SandboxProxy | None = None
         self._limit = max_message_bytes
         self._grace = grace
         self._on_stderr = on_stderr
@@ -148,13 +158,17 @@ class ChildChannel:
         if self._child is not None or self._is_closed:
             raise ConnectFailed(f"this channel ({self.describe()}) has been used: make a new one for another child")
         environment = child_environment(os.environ, self._env, inherit=self._inherits)
-        program = self._locate(environment.get("PATH", os.defpath))
+        program = self._locate(environment)
+        words, cwd = [program, *self._command[1:]], self._cwd
+        if self._sandbox is not None:
+            words, environment, cwd = await self._enclose(self._sandbox, words)
         child = self._child = _Child(self.describe(), owner, self._limit, self._grace, self._on_stderr)
         try:
-            await child.start([program, *self._command[1:]], environment, self._cwd)
+            await child.start(words, environment, cwd)
         except (OSError, ValueError, RuntimeError) as error:
             self._child, self._is_closed = None, True
-            raise self._failed(_explain(error, program)) from error
+            await self._close_proxy()
+            raise self._failed(_explain(error, words[0])) from error
         if self._is_closed:
             await child.end()
             raise self._failed("the channel was closed meanwhile")
@@ -182,10 +196,40 @@ class ChildChannel:
         self._is_closed = True
         if self._child is not None:
             await self._child.end()
+        await self._close_proxy()
 
-    def _locate(self, path: str) -> str:
+    async def _enclose(self, policy: Sandbox, words: list[str]) -> SandboxedStart:
+        """The start within the sandbox, and its proxy if the policy lists hosts."""
+        from .sandbox import prepare_sandbox, sandbox_environment
+        from .sandbox_proxy import SandboxProxy
+
+        if policy.net and policy.net is not True:
+            self._proxy = SandboxProxy(policy.net, is_local=sys.platform != "darwin")
+            await self._proxy.start()
+        try:
+            variables = sandbox_environment(policy, os.environ, self._env)
+            address = self._proxy.address if self._proxy is not None else None
+            return prepare_sandbox(policy, words, variables, self._cwd, proxy=address)
+        except BaseException:
+            await self._close_proxy()
+            raise
+
+    async def _close_proxy(self) -> None:
+        proxy, self._proxy = self._proxy, None
+        if proxy is not None:
+            await proxy.close()
+
+    def check(self) -> None:
+        """Look for the program; nothing is started.
+
+        Raises:
+            ConnectFailed: it cannot be run.
+        """
+        self._locate(child_environment(os.environ, self._env, inherit=self._inherits))
+
+    def _locate(self, environment: Mapping[str, str]) -> str:
         """The program's file. Raises ConnectFailed with the reason if it cannot be run."""
-        cwd, name = self._cwd, self._command[0]
+        cwd, name, path = self._cwd, self._command[0], environment.get("PATH", os.defpath)
         if cwd is not None and not os.path.isdir(cwd):
             fault = "is not a directory" if os.path.exists(cwd) else "does not exist"
             raise self._failed(f"its working directory {cwd!r} {fault}")

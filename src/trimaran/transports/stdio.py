@@ -35,6 +35,8 @@ __all__ = ["StdioPipes", "run_stdio", "serve_stdio", "take_stdio"]
 _CHUNK: Final = 64 * 1024
 _PARENT_POLL_SECONDS: Final = 1.0
 _STDERR_BUFFER: Final = 1024 * 1024  # bytes that wait for a slow reader of stderr; further lines are dropped
+# Seconds at exit for the last lines on stderr. Only a reader that does not read, or a child that still holds stderr, takes them.
+_LAST_WORDS: Final = 1.0
 _EOF_PATIENCE: Final = 5.0
 # Longer than the time that calls, tasks and the lifespan have to end.
 _ORPHAN_SECONDS: Final = 15.0
@@ -113,41 +115,49 @@ class _StderrBuffer:
         self._chunks: deque[bytes] = deque()
         self._size = 0
         self._more = threading.Condition()
-        self._idle = threading.Event()
+        self._has_ended = False
+        self._drained = threading.Event()
 
     def read(self) -> None:
         while chunk := os.read(self._incoming, _CHUNK):
             with self._more:
                 self._chunks.append(chunk)
                 self._size += len(chunk)
-                self._idle.clear()
                 while self._size > _STDERR_BUFFER:
                     self._size -= len(self._chunks.popleft())
                 self._more.notify()
+        with self._more:
+            self._has_ended = True
+            self._more.notify()
 
     def write(self) -> None:
         while True:
             with self._more:
                 while not self._chunks:
-                    self._idle.set()
+                    if self._has_ended:
+                        self._drained.set()
+                        return
                     self._more.wait()
                 chunk = self._chunks.popleft()
                 self._size -= len(chunk)
             try:
                 os.write(self._real, chunk)
             except OSError:
+                self._drained.set()
                 return
 
     def flush(self) -> None:
-        """At exit: wait a moment for the output."""
+        """At exit: pass on what is buffered, as long as somebody takes it."""
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
             except (OSError, ValueError):
                 continue
-        # The reader needs a moment to see the last bytes before the writer can be called idle.
-        threading.Event().wait(0.02)
-        self._idle.wait(0.5)
+        # With our ends of the pipe closed, the reader meets its end after the last byte. Waiting for a moment of silence
+        # instead lost the last words on a busy machine.
+        for descriptor in (1, 2):
+            os.dup2(self._real, descriptor)
+        self._drained.wait(_LAST_WORDS)
 
 
 async def serve_stdio(
@@ -195,7 +205,7 @@ async def serve_stdio(
 def _take_line(duplex: Duplex, line: bytes | LineTooLong) -> None:
     if isinstance(line, LineTooLong):
         error = ProtocolError.invalid_request(f"the line is longer than {line.limit} bytes (max_line_bytes)")
-        duplex.put(duplex.server.writer.error(None, error))
+        duplex.put(duplex.server.runtime.writer.error(None, error))
     else:
         duplex.feed(line)
 

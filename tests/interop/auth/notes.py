@@ -33,7 +33,7 @@ def notebook() -> Server:
 
 
 def inquiry(authority: Authority, required: Sequence[str]) -> Introspection:
-    """Has the authority say what each token is worth, anew every time."""
+    """Has the authority say what each token is worth, again every time."""
     return Introspection(
         authority.url("/token/introspection"),
         **authority.guard,

@@ -115,7 +115,7 @@ async def test_credentials_that_are_refused_fail_with_the_reason_and_without_the
         assert (status.state, status.retries) == ("failed", False)
         assert "invalid_client" in status.reason
         assert "not-the-secret" not in status.reason
-        with pytest.raises(ConfigError, match=r"auth=ClientCredentials; mend them, then host.reload\('notes'\)"):
+        with pytest.raises(ConfigError, match=r"auth=ClientCredentials; fix them, then host.reload\('notes'\)"):
             await host.authorize("notes")
 
 

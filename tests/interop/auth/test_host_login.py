@@ -128,7 +128,7 @@ async def test_a_login_at_their_server_is_asked_for_made_kept_and_refreshed(
 
 
 async def test_a_person_who_says_no_leaves_the_server_as_it_was(authority: Authority, tmp_path: Path) -> None:
-    """R253, R273: and who then says yes is let in, by a host that was not started anew."""
+    """R253, R273: and who then says yes is let in, by a host that was not started again."""
     store = FileTokens(tmp_path / "tokens")
     with guarded("python-sdk", authority).running() as there:
         async with Host.load(write_config(tmp_path, there.url()), tokens=store, environ={}) as host:

@@ -275,11 +275,11 @@ async def test_such_a_list_is_kept_for_its_asker_alone(server: Server, apps: App
 
 async def test_lists_stay_encoded_while_there_is_nothing_to_hide(server: Server, apps: Apps) -> None:
     server.add_tool(lambda: "sun", name="forecast", meta=ui_tool(URI))
-    bare = server.dispatcher.handlers["tools/list"]
+    bare = server.runtime.dispatcher.handlers["tools/list"]
     server.add_tool(lambda: "rain", name="other")
-    assert server.dispatcher.handlers["tools/list"] == bare
+    assert server.runtime.dispatcher.handlers["tools/list"] == bare
     server.add_tool(lambda: "x", name="refresh", meta=ui_tool(visibility=["app"]))
-    assert server.dispatcher.handlers["tools/list"] != bare
+    assert server.runtime.dispatcher.handlers["tools/list"] != bare
 
 
 async def test_a_tool_of_a_mounted_server_is_hidden_under_its_new_name(server: Server, apps: Apps) -> None:

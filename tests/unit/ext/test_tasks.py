@@ -787,13 +787,15 @@ def test_tasks_are_off_until_a_tool_wants_them() -> None:
     server = Server("plain", version="1")
     server.add_tool(lambda: "x", name="quick")
     assert "extensions" not in server.capabilities()
-    assert server.legacy_capabilities == {}
-    assert not any(name.startswith("tasks/") for name in server.dispatcher.served)
+    assert server.runtime.legacy_capabilities == {}
+    assert not any(name.startswith("tasks/") for name in server.runtime.dispatcher.served)
     server.add_tool(lambda: "x", name="slow", long_running=True)
     assert EXTENSION in server.capabilities()["extensions"]
     assert "tasks" not in server.capabilities()
-    assert server.legacy_capabilities == {"tasks": {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}}
-    assert {name for name in server.dispatcher.served if name.startswith("tasks/")} == {
+    assert server.runtime.legacy_capabilities == {
+        "tasks": {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+    }
+    assert {name for name in server.runtime.dispatcher.served if name.startswith("tasks/")} == {
         "tasks/get",
         "tasks/update",
         "tasks/cancel",
@@ -805,8 +807,8 @@ def test_settings_are_kept_when_they_come_before_the_first_long_tool() -> None:
     tasks = Tasks(ttl=5)
     server.enable_extension(tasks)
     server.add_tool(lambda: "x", name="slow", long_running=True)
-    assert len(server.on_stop) == 1
-    assert server.changes.announcers["task"] == tasks._announce
+    assert len(server.runtime.on_stop) == 1
+    assert server.runtime.changes.announcers["task"] == tasks._announce
     assert Tasks.of(server) is tasks
 
 
@@ -819,7 +821,7 @@ def test_settings_that_come_after_the_first_long_tool_count_or_are_refused() -> 
     except Exception as error:
         assert "before" in str(error)  # noqa: PT017 - either is right, silence is not
         return
-    around = [m for methods, m in server.dispatcher._middleware if methods == frozenset({"tools/call"})]
+    around = [m for methods, m in server.runtime.dispatcher._middleware if methods == frozenset({"tools/call"})]
     assert len(around) == 1, "both are around tools/call: the one makes the tasks, the other serves tasks/get"
 
 
@@ -877,7 +879,7 @@ async def test_in_memory_a_resumable_tool_keeps_no_journal_and_its_steps_just_ru
     call.peer = Peer("2026-07-28", {"extensions": {EXTENSION: {}}})
     inner: Any = Request()
     call.exchange = cast("Any", SimpleNamespace(voice=inner, sink=None))
-    made = await server.dispatcher.handlers["tools/call"](call)
+    made = await server.runtime.dispatcher.handlers["tools/call"](call)
     assert made["resultType"] == "task"
     task = await tasks.get(made["taskId"])
     assert (task.arguments, task.extra, task.is_resumable) == (b"{}", b"", False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,12 @@ import pytest
 from trimaran import Server, connect
 from trimaran.errors import ConnectFailed
 from trimaran.host import connect_plan
+
+
+@pytest.fixture(autouse=True)
+def own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pins of its own for each test: servers of the same name and command list other tools elsewhere."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "user-data"))
 
 
 @pytest.fixture

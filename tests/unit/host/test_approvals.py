@@ -10,6 +10,7 @@ import pytest
 from tests.support.until import soon
 
 from trimaran import Context, Host, Server, ToolError
+from trimaran.client import Sampling
 from trimaran.errors import LocalProtocolError, ProtocolError
 from trimaran.host import ConsentBridge, ConsentLost, PermissionDenied, Question
 from trimaran.host.permissions import Decision
@@ -298,11 +299,10 @@ async def test_our_model_is_not_lent_to_who_took_the_name_meanwhile() -> None:
         asking = host._asking  # pyright: ignore[reportPrivateUsage]
         on_sample = asking.handlers("desk")["on_sample"]
 
-        class Ask:
-            text = "What is a sail?"
+        ask = Sampling([{"role": "user", "content": {"type": "text", "text": "What is a sail?"}}], 100)
 
         async with bridge.attend() as questions:
-            sampling = asyncio.ensure_future(on_sample(Ask()))
+            sampling = asyncio.ensure_future(on_sample(ask))
             question = await soon(anext(questions))
             asking.forget("desk")
             question.allow("always")

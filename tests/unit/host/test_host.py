@@ -622,7 +622,7 @@ async def test_one_bad_server_leaves_the_others_alone() -> None:
         assert len(host.tools()) == 4
         with pytest.raises(ServerUnavailable, match="'missing' cannot be used now, failed .*tried again"):
             await host.call("mcp__missing__anything")
-        with pytest.raises(ServerUnavailable, match=r"mend that, then host.reload\('typo'\)"):
+        with pytest.raises(ServerUnavailable, match=r"fix that, then host.reload\('typo'\)"):
             await host.call("mcp__typo__anything")
 
 

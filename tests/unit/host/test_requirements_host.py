@@ -149,7 +149,7 @@ async def test_a_host_reads_the_users_file_and_the_projects_and_needs_neither(
 
 
 async def test_an_edit_is_not_seen_before_the_next_host(tmp_path: Path) -> None:
-    """R237: a reload makes the connection anew, not the configuration."""
+    """R237: a reload makes the connection again, not the configuration."""
     file = tmp_path / "mcp.toml"
     file.write_text('[server.a]\ncommand = "./no-such-program-of-old"\n')
     async with Host.load(file, environ={}) as host:
@@ -225,7 +225,7 @@ async def test_a_server_whose_question_was_left_behind_gets_an_error(era: Any) -
 
 @ERAS
 async def test_a_change_of_one_servers_resources_leaves_the_others_known(era: Any) -> None:
-    """R262, R263: listed at the first mention, and anew only where something changed."""
+    """R262, R263: listed at the first mention, and again only where something changed."""
     asked: dict[str, int] = {"a": 0, "b": 0}
 
     def library(name: str) -> Server:

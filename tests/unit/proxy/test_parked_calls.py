@@ -94,7 +94,7 @@ async def test_when_its_process_is_gone_the_retry_is_an_error_and_no_second_run(
 
 def share_keys(one: HttpServer, two: HttpServer) -> None:
     """As the workers of one supervisor do."""
-    two.server.prepare_to_fork(one.server.prepare_to_fork())
+    two.server.runtime.share_secret_keys(one.server.runtime.share_secret_keys())
 
 
 async def test_a_question_that_nobody_answers_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:

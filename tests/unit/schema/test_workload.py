@@ -264,7 +264,7 @@ def test_repair_looks_at_so_many_parts_only() -> None:
         "properties": {"a": {"type": "array", "items": {"$ref": "#/$defs/I"}}},
         "$defs": {"I": {"type": "object"}},
     }
-    mended, notes = repair({"a": ['{"x": 1}'] * 100}, schema)
-    assert (len(notes), mended["a"][99]) == (100, {"x": 1})
+    repaired, notes = repair({"a": ['{"x": 1}'] * 100}, schema)
+    assert (len(notes), repaired["a"][99]) == (100, {"x": 1})
     _, notes = repair({"a": ['{"x": 1}'] * 100_000}, schema)
     assert len(notes) < 5_000

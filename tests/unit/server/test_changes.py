@@ -185,9 +185,9 @@ async def test_cancelling_a_listen_ends_it_without_a_word() -> None:
     server = full()
     async with Peer(server) as peer:
         id, _ = await listen(peer, EVERYTHING)
-        assert len(server.changes) == 1
+        assert len(server.runtime.changes) == 1
         await peer.notice("notifications/cancelled", {"requestId": id})
-        await until(lambda: len(server.changes) == 0)
+        await until(lambda: len(server.runtime.changes) == 0)
         server.notify.tools_changed()
         assert (await peer.modern("server/discover"))["result"]
     assert peer.heard == []

@@ -68,7 +68,8 @@ async def test_tags_reach_clients_where_fastmcp_has_them() -> None:
         (resource,) = await client.list_resources()
         (template,) = await client.list_resource_templates()
         (prompt,) = await client.list_prompts()
-    assert tool.meta == {"example.com/k": 1, "fastmcp": {"version": "2", "tags": ["a", "b"]}}
+    meta = {key: value for key, value in (tool.meta or {}).items() if not key.startswith("io.modelcontextprotocol/")}
+    assert meta == {"example.com/k": 1, "fastmcp": {"version": "2", "tags": ["a", "b"]}}
     assert (tool.tags, resource.tags, template.tags, prompt.tags) == ({"a", "b"}, {"r"}, {"m"}, {"q"})
     assert [t.name for t in server.list_tools() if "a" in t.tags] == ["t"]
 

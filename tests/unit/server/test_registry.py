@@ -179,7 +179,7 @@ async def test_made_up_cursors_take_no_memory() -> None:
     """P8: a request that is wrong allocates nothing. The listing keeps encoded pages by cursor."""
     server = Server("x")
     server.add_tool(lambda: 1, name="a")
-    listing = server.dispatcher._listings["tools/list"]
+    listing = server.runtime.dispatcher._listings["tools/list"]
     async with Peer(server) as peer:
         for number in range(50):
             await peer.modern("tools/list", {"cursor": f"tool.{number:040x}"})
@@ -312,9 +312,9 @@ def test_a_capability_that_comes_never_hides_the_methods_that_are_there() -> Non
 
     server = Server("x")
     server.add_tool(lambda: 1, name="a")
-    watched = server.dispatcher.served = Watched(server.dispatcher.served)
+    watched = server.runtime.dispatcher.served = Watched(server.runtime.dispatcher.served)
     server.add_prompt(lambda: "x", name="p")
-    assert "prompts/get" in server.dispatcher.served
+    assert "prompts/get" in server.runtime.dispatcher.served
     assert watched.missing == 0
 
 

@@ -11,6 +11,7 @@ from tests.support.until import soon
 
 from trimaran import Context, ProtocolError, Server, ToolError
 from trimaran.errors import DeclarationError
+from trimaran.protocol.definition_digests import definition_digest
 from trimaran.types import Annotations
 
 
@@ -96,7 +97,9 @@ async def test_a_template_is_listed_among_the_templates_and_serves_all_its_uris(
     server.add_resource("a:{x}/b{?y}", lambda x, y="": f"{x}-{y}", name="pairs", mime_type="text/x")
     async with Peer(server) as peer:
         listed = (await peer.modern("resources/templates/list"))["result"]["resourceTemplates"]
+        digest = listed[0].pop("_meta")["io.modelcontextprotocol/digest"]
         assert listed == [{"uriTemplate": "a:{x}/b{?y}", "name": "pairs", "mimeType": "text/x"}]
+        assert digest == definition_digest(listed[0])
         assert (await peer.modern("resources/list"))["result"]["resources"] == []
     assert (await read(server, "a:1/b?y=2"))[0]["text"] == "1-2"
     assert (await read(server, "a:3/b"))[0]["text"] == "3-"

@@ -738,13 +738,13 @@ async def test_a_call_to_a_server_that_never_gets_ready_is_refused(monkeypatch: 
     """R23."""
     server = Server("x", wait_for=lambda: False)
     server.add_tool(lambda: 1, name="a")
-    waits = server._startup.wait_ready
-    monkeypatch.setattr(server._startup, "wait_ready", lambda timeout: waits(0.01))
+    waits = server.runtime.startup.wait_ready
+    monkeypatch.setattr(server.runtime.startup, "wait_ready", lambda timeout: waits(0.01))
     async with Peer(server) as peer:
         error = (await peer.modern("tools/call", {"name": "a"}))["error"]
     assert error["code"] == -32603
     assert "not ready" in error["message"]
-    task = server._startup._task
+    task = server.runtime.startup._task
     assert task is not None
     task.cancel()
 

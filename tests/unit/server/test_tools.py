@@ -342,7 +342,7 @@ async def test_stringified_json_is_read_only_where_no_string_fits(server: Server
 
     first, *notes = texts(await call(server, "take", **sent))
     assert first == seen
-    # The model is told when its arguments had to be mended, and only then.
+    # The model is told when its arguments had to be fixed, and only then.
     assert [n.startswith("Note: argument 'items' was a JSON string") for n in notes] == (
         [True] if isinstance(sent["items"], str) else []
     )
@@ -707,10 +707,10 @@ async def _over_http(server: Server, extra: dict[str, str], arguments: Any) -> i
     params = {"name": "n", "arguments": arguments, "_meta": meta}
     body = msgspec.json.encode({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
     headers = {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": "n", **extra}
-    made: Any = server.dispatcher.reader().read(body, headers)
-    Exchange(made, _Nowhere(), server.voice)
+    made: Any = server.runtime.dispatcher.reader().read(body, headers)
+    Exchange(made, _Nowhere(), server.runtime.voice)
     try:
-        await soon(server.dispatcher.handlers["tools/call"](made))
+        await soon(server.runtime.dispatcher.handlers["tools/call"](made))
     except ProtocolError as error:
         return error.code
     return None

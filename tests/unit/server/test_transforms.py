@@ -562,7 +562,7 @@ def test_two_servers_with_one_tool_name_are_refused_and_the_remedies_work() -> N
         outer.mount(other)
     assert "the tool 'pay' of the server 'other'" in str(caught.value)
     assert "the tool 'pay' of the server 'shop'" in str(caught.value)
-    assert outer.mounted == [outer.mounted[0]]
+    assert outer.runtime.mounted == [outer.runtime.mounted[0]]
     outer.mount(other, "other")
     outer.mount(other, transforms={"pay": {"name": "settle"}})
     assert {"other_pay", "settle"} <= {t.name for t in outer.list_tools()}
@@ -574,7 +574,7 @@ def test_two_prompts_with_one_name_are_refused_before_anything_is_mounted() -> N
         server.add_prompt(lambda: "p", name="ask")
     with pytest.raises(DeclarationError, match="the prompt 'ask' of the server 'shop'"):
         outer.mount(inner)
-    assert (outer.mounted, outer.list_tools()) == ([], [])
+    assert (outer.runtime.mounted, outer.list_tools()) == ([], [])
 
 
 WRONG: list[tuple[Any, str]] = [
@@ -595,7 +595,7 @@ def test_a_mount_that_cannot_work_is_refused_and_mounts_nothing(options: Any, wo
     with pytest.raises(DeclarationError) as caught:
         outer.mount(shop(), **options)
     assert words in str(caught.value)
-    assert (outer.list_tools(), outer.mounted) == ([], [])
+    assert (outer.list_tools(), outer.runtime.mounted) == ([], [])
 
 
 def far_away() -> Server:

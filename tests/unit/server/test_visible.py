@@ -267,13 +267,13 @@ async def test_lists_are_encoded_once_for_each_view(monkeypatch: pytest.MonkeyPa
     """The price of a list is paid per view, not per call; views are forgotten when there are many or something changes."""
     server = demo()
     encoded: list[str] = []
-    original = server.dispatcher.encode_page
+    original = server.runtime.dispatcher.encode_page
 
     def count(result: Any, version: str) -> Any:
         encoded.append(version)
         return original(result, version)
 
-    monkeypatch.setattr(server.dispatcher, "encode_page", count)
+    monkeypatch.setattr(server.runtime.dispatcher, "encode_page", count)
     async with As(server, NOBODY) as nobody, As(server, ALICE) as alice, As(server, ADMIN) as admin:
         for _ in range(3):
             for peer in (nobody, alice, admin):
@@ -290,7 +290,7 @@ async def test_the_views_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPat
     server = Server("many", version="1")
     for n in range(10):
         server.add_tool(lambda: 1, name=f"t{n}", visible_to=[f"s{n}"])
-    listing = server.dispatcher._listings["tools/list"]
+    listing = server.runtime.dispatcher._listings["tools/list"]
     for n in range(10):
         async with As(server, Principal(subject="p", scopes=frozenset({f"s{n}"}))) as peer:
             assert await peer.names() == [f"t{n}"]

@@ -443,7 +443,7 @@ async def test_of_many_addresses_only_the_public_ones_are_used(internet: Names, 
 
 
 async def test_a_name_that_turns_inward_gains_nothing(internet: Names, tls: Tls) -> None:
-    """DNS rebinding: judged is the very address that is connected to, and each request is judged anew."""
+    """DNS rebinding: judged is the very address that is connected to, and each request is judged again."""
     async with serving(host=PUBLIC, tls=tls.server) as public, fetching(ssl=tls.client) as fetcher:
         # The same port inside, so that whoever looked up twice would be answered there.
         inside = await asyncio.start_server(lambda _, writer: visited.append(writer), INSIDE, public.port)
@@ -819,7 +819,7 @@ async def test_tls_with_a_server_that_has_none_is_told() -> None:
 async def test_what_is_not_http_is_told(said: bytes) -> None:
     async with serving(said) as peer, fetching() as fetcher:
         error = await failure(fetcher(get(f"http://localhost:{peer.port}/")))
-    assert "what is not HTTP" in str(error)
+    assert "that is not HTTP" in str(error)
 
 
 @pytest.mark.parametrize("headers", [{"X": "a\r\nY: b"}, {"X\r\nY": "b"}, {"X": "a\0b"}], ids=["value", "name", "nul"])

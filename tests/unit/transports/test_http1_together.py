@@ -1,4 +1,4 @@
-"""What a stream says in one turn of the loop leaves the server in one piece."""
+"""What a stream says in one turn of the loop leaves the server in one piece, and so do the answers of many connections."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from trimaran.transports.http1_server import _TOGETHER, _Connection
+from trimaran.errors import ProtocolError
+from trimaran.server.limits import Limits
+from trimaran.transports.engine import FixedHeaders
+from trimaran.transports.http1_server import _MANY, _TOGETHER, Http1Server, _Connection
 
 
 class Transport:
@@ -24,8 +27,15 @@ class Transport:
 
 @pytest.fixture
 async def connection() -> Any:
-    engine = SimpleNamespace(max_body_bytes=1000)
-    server: Any = SimpleNamespace(engine=engine, now=0.0, connections=set(), listener=None, max_header_bytes=1000)
+    return connect_to(make_server())
+
+
+def make_server() -> Http1Server:
+    engine: Any = SimpleNamespace(max_body_bytes=1000, server=SimpleNamespace(limits=Limits()))
+    return Http1Server(engine, "127.0.0.1", 0, backlog=1)
+
+
+def connect_to(server: Http1Server) -> Any:
     made: Any = _Connection(server, asyncio.get_running_loop())
     made.connection_made(Transport())
     made.sent = made._transport.sent
@@ -81,3 +91,46 @@ async def test_a_body_that_ends_with_the_connection_is_sent_before_it_is_closed(
     connection.write_soon(b"1")
     connection._finished(SimpleNamespace(keep_alive=False), SimpleNamespace(is_complete=False, task=None))
     assert (connection.sent, closed) == ([b"1"], [1])
+
+
+HEADERS = FixedHeaders([("content-type", "application/json")])
+
+
+async def test_an_answer_is_sent_at_once_where_few_requests_are_at_work(connection: Any) -> None:
+    connection.fixed_reply(200, HEADERS, b"{}")
+    assert len(connection.sent) == 1
+
+
+async def test_the_answers_of_many_connections_are_sent_at_the_end_of_the_turn() -> None:
+    server = make_server()
+    server.serving = _MANY
+    connections = [connect_to(server) for _ in range(_MANY)]
+    for number, connection in enumerate(connections):
+        connection.fixed_reply(200, HEADERS, b"%d" % number)
+    assert not any(connection.sent for connection in connections)
+    await turn()
+    bodies = [[sent.rpartition(b"\r\n\r\n")[2] for sent in connection.sent] for connection in connections]
+    assert bodies == [[b"0"], [b"1"], [b"2"]]
+
+
+@pytest.mark.parametrize("end", ["end_soon", "eof_received", "refuse", "write"])
+async def test_an_answer_that_waits_for_the_turn_leaves_before_whatever_follows_it(connection: Any, end: str) -> None:
+    calls: list[str] = []
+    transport = connection._transport
+    for name in ("close", "write_eof"):
+        setattr(transport, name, lambda name=name: calls.append(f"{name} after {len(connection.sent)}"))
+    transport.is_closing, transport.can_write_eof = (lambda: False), (lambda: True)
+    connection._server.serving = _MANY
+    connection._engine.writer = SimpleNamespace(error=lambda id, error: b"no")
+    connection.fixed_reply(200, HEADERS, b"first")
+    if end == "refuse":
+        connection._refuse(ProtocolError.invalid_request("malformed"))
+    elif end == "write":
+        connection.write(b"second")
+    else:
+        getattr(connection, end)()
+    assert connection.sent
+    assert b"first" in connection.sent[0]
+    assert not any(call.endswith("after 0") for call in calls)
+    await turn()
+    assert b"".join(connection.sent).count(b"first") == 1

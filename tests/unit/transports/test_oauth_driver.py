@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 from tests.support.oauth_stage import NOW, REDIRECT, SERVER, reply, token
 from tests.support.oauth_world import TOKEN, World, numbered, refuse, sent, settle
+from tests.support.until import soon
 
 from trimaran.client.deadline import SuspendableTimeout
 from trimaran.errors import AuthorizationFailed, ConfigError, LoginRequired, Unauthorized
 from trimaran.oauth import ClientCredentials, OAuth, WorkloadIdentity
+from trimaran.oauth.effects import HttpReply, HttpRequest
+from trimaran.transports import oauth_driver
 from trimaran.transports.oauth_driver import OAuthDriver
 
 
@@ -46,6 +49,24 @@ async def test_fifty_refusals_are_one_flow() -> None:
     world.gate.set()
     assert all(await asyncio.gather(*waiting))
     assert (world.logins, world.token_requests) == (1, 1)
+
+
+async def test_a_login_that_only_reads_documents_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It used to hold it up for five seconds, and a server can take that long with every document."""
+    monkeypatch.setattr(oauth_driver, "_CLOSE_SECONDS", 3600.0)
+    begun = asyncio.Event()
+
+    async def never(request: HttpRequest) -> HttpReply:
+        begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError(request)
+
+    authority = OAuthDriver(robot(), SERVER, fetch=never)
+    waiting = asyncio.ensure_future(refuse(authority, await sent(authority)))
+    await soon(begun.wait())
+    await soon(authority.close())
+    with pytest.raises(AuthorizationFailed, match="given up"):
+        await soon(waiting)
 
 
 async def test_whoever_was_refused_with_the_old_token_finds_the_new_one() -> None:

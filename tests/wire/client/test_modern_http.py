@@ -536,7 +536,7 @@ async def test_what_a_person_was_asked_for_is_never_kept(site: Site) -> None:
 
 
 async def test_a_refused_ask_ends_the_call_without_a_retry(site: Site) -> None:
-    """protocol.md 1.3: sampling or roots that cannot be had: the client simply does not retry."""
+    """protocol.md 1.3: sampling or roots that cannot be obtained: the client simply does not retry."""
     site.modern().on("tools/call", result(input_required({"s": {"method": "sampling/createMessage", "params": {}}})))
     async with connect(site.url) as client:
         with pytest.raises(errors.ProtocolError):

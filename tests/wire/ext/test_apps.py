@@ -9,6 +9,7 @@ from tests.support.harness import LEGACY, P, serve
 
 from trimaran import Server
 from trimaran.ext.apps import Apps, Csp, ui_tool
+from trimaran.protocol.definition_digests import META_KEY
 
 UI = P + "ui"
 URI = "ui://weather/dashboard"
@@ -38,7 +39,10 @@ def weather() -> Server:
 
 
 def named(result: Any) -> dict[str, Any]:
-    return {tool["name"]: tool.get("_meta") for tool in result["tools"]}
+    return {
+        tool["name"]: {key: value for key, value in (tool.get("_meta") or {}).items() if key != META_KEY} or None
+        for tool in result["tools"]
+    }
 
 
 BOTH = {"forecast": {"ui": {"resourceUri": URI}}, "refresh": {"ui": {"resourceUri": URI, "visibility": ["app"]}}}

@@ -1,5 +1,5 @@
 """The command line: `trimaran demo`, `trimaran serve FILE`, `trimaran list|call|read|prompt|doctor TARGET`,
-`trimaran auth login|logout|list|hash`, `trimaran install FILE`, `trimaran console`, `trimaran ask`, `trimaran config check|show|import|export`, `trimaran migrate FILE`, `trimaran completion`.
+`trimaran auth login|logout|list|hash`, `trimaran install FILE`, `trimaran console`, `trimaran ask`, `trimaran config check|show|import|export`, `trimaran migrate FILE`, `trimaran pins`, `trimaran completion`.
 
 Each command lives in a module of its own and is imported when it is run, so that `trimaran serve` on stdio pays for
 nothing but itself. Standard output belongs to what a command produces; complaints and logs go to standard error.
@@ -35,8 +35,11 @@ COMMANDS: Final = {
     "read": ("trimaran.apps.cli.read", "Read a resource."),
     "prompt": ("trimaran.apps.cli.prompt", "Get a prompt."),
     "doctor": ("trimaran.apps.cli.doctor", "Find out what is wrong with a server."),
+    "inspect": ("trimaran.apps.cli.inspect", "See and try any server in a browser."),
+    "lint": ("trimaran.apps.cli.lint", "Say what tools cost a model, and what is wrong with them."),
     "auth": ("trimaran.apps.cli.auth", "Log in to servers, and make stored forms of secrets."),
     "permissions": ("trimaran.apps.cli.permissions", "Say what a tool may do, and which rule says so."),
+    "pins": ("trimaran.apps.cli.pins", "See what servers changed since you agreed to them, and agree."),
     "install": (
         "trimaran.apps.cli.install",
         "Register a server of yours in Claude Desktop, Cursor, VS Code and others.",

@@ -95,6 +95,9 @@ _UNFINISHED: Final = {
     metavar="SECONDS",
     help="How long to wait for servers that start slowly; the tools of one that is not up by then are missing.  [60]",
 )
+@click.option(
+    "--code", is_flag=True, help="The model writes Python over the tools, run in a sandbox, instead of calls."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object: answer, calls, tokens, servers.")
 @click.option("-q", "--quiet", is_flag=True, help="Say only what was denied and what went wrong on stderr.")
 @click.option("--debug", is_flag=True, help="Show the library's log, and tracebacks.")
@@ -113,6 +116,7 @@ def command(
     max_tokens: int,
     timeout: float | None,
     startup: float,
+    code: bool,
     as_json: bool,
     quiet: bool,
     debug: bool,
@@ -145,19 +149,19 @@ def command(
 
     screen = Screen(quiet=quiet)
     run = _AskReport(screen, is_quiet=quiet)
-    options = {"max_turns": max_turns, "max_tokens": max_tokens, "system": system}
+    options = {"max_turns": max_turns, "max_tokens": max_tokens, "system": system, "code": code}
     with heard(screen, Settings(quiet=quiet, debug=debug)):
         try:
-            code = run_loop(_run(run, open_host(), config, model, text, options, timeout=timeout, startup=startup))
+            exit_code = run_loop(_run(run, open_host(), config, model, text, options, timeout=timeout, startup=startup))
         except Exception as error:
             if debug or isinstance(error, Error) or is_output_error(error):
                 raise
-            code = run.fail(AskExit.BUG, f"this is a mistake in trimaran: {type(error).__name__}: {error}")
+            exit_code = run.fail(AskExit.BUG, f"this is a mistake in trimaran: {type(error).__name__}: {error}")
     if as_json:
-        screen.raw(run.to_json(code))
+        screen.raw(run.to_json(exit_code))
     elif run.answer.strip():
         screen.text(run.answer)
-    return code
+    return exit_code
 
 
 def _read_prompt(prompt: str | None) -> str:

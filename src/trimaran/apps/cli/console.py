@@ -27,6 +27,9 @@ _EXTRA: Final = ("textual", "textual_image")
 @host_options
 @click.option("--model", default="", metavar="NAME", help="Send messages to this model, which may use the tools.")
 @click.option(
+    "--code", is_flag=True, help="The model writes Python over the tools, run in a sandbox, instead of calls."
+)
+@click.option(
     "--mcp-oauth-port",
     "oauth_port",
     type=click.IntRange(1, 65535),
@@ -41,6 +44,7 @@ def command(
     ask: Sequence[str],
     deny: Sequence[str],
     model: str,
+    code: bool,
     audit: str | None,
     no_mcp: bool,
     oauth_port: int | None,
@@ -82,7 +86,8 @@ def command(
 
     if not no_pictures:
         prepare_pictures()
-    return run_console(open_host, model=model, pictures=not no_pictures, history=None if no_history else default_file())
+    history = None if no_history else default_file()
+    return run_console(open_host, model=model, code=code, pictures=not no_pictures, history=history)
 
 
 def _require_extra() -> None:

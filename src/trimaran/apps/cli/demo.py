@@ -6,13 +6,14 @@ The server and its tour share one process and one loop; the tour still goes thro
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import json
 import shutil
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -142,9 +143,27 @@ async def _show(console: Console, http: HttpServer, once: bool) -> int:
         console.print("\nThe tour is over, all is well. `trimaran demo` keeps the harbour open for your own client.")
         return 0
     _print_invitations(console, url)
-    console.print("\nServing until Ctrl-C.")
-    await asyncio.get_running_loop().create_future()
+    async with _inspecting(url) as link:
+        console.print("\n[bold]The inspector, in your browser[/] (the link works once)")
+        console.print(f"  {link}", markup=False, soft_wrap=True)
+        console.print("\nServing until Ctrl-C.")
+        await asyncio.get_running_loop().create_future()
     return 0
+
+
+@contextlib.asynccontextmanager
+async def _inspecting(url: str) -> AsyncGenerator[str, None]:
+    """The harbour in the inspector: the link, or what to run for one."""
+    from trimaran.apps.inspector.servers import ServerSource
+    from trimaran.apps.inspector.site import Site
+
+    from .inspect import make_inspector
+
+    inspector = make_inspector(None)
+    async with Site(inspector) as site:
+        source = ServerSource(kind="command-line", label="trimaran demo")
+        inspector.add(inspector.parse_target(url), source).begin_connecting()
+        yield site.link if site.has_page else "Its page is not built here: run `make page`, which needs Node and npm."
 
 
 def _print_invitations(console: Console, url: str) -> None:

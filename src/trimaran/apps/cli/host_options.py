@@ -84,4 +84,5 @@ def _entry(name: str, target: Target) -> ServerEntry:
         env=target.env,
         inherit_env=target.inherit_env,
         cwd=target.cwd,
+        sandbox=target.sandbox,
     )

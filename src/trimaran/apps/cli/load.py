@@ -30,7 +30,7 @@ _MOST_LISTED: Final = 12
 
 
 class BrokenFile(ConfigError):
-    """The user's file was found, but it does not yield a server; a change to it may mend that."""
+    """The user's file was found, but it does not yield a server; a change to it may fix that."""
 
     exit_code = 1
 

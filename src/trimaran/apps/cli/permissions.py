@@ -17,6 +17,7 @@ from .output import Screen
 
 if TYPE_CHECKING:
     from trimaran.host.config import HostConfig
+    from trimaran.host.config.model import Touch
     from trimaran.host.permissions import RuleProblem, RulesRead, Subject
 
 __all__ = ["command"]
@@ -65,15 +66,48 @@ def explain_command(name: str, words: Sequence[str], args: str | None, as_json: 
     _tell(problem for problem in reading.problems if problem not in concerning)
     if concerning:
         _tell(concerning)
-        print("trimaran: rules that cannot be read might be the ones that decide: mend them first", file=sys.stderr)
+        print("trimaran: rules that cannot be read might be the ones that decide: fix them first", file=sys.stderr)
         return Exit.USAGE
     explanation = explain(Policy(reading.rules), act, arguments)
     screen = Screen()
     if as_json:
-        screen.raw(explanation.to_json())
+        touches = sorted(_touches(name, act, config)) if act.kind == "tool" else []
+        screen.raw({**explanation.to_json(), "touches": touches})
     else:
         screen.text(explanation.text())
+        if act.kind == "tool":
+            screen.text(_flow_text(name, act, config))
     return Exit.OK
+
+
+def _touches(name: str, act: Subject, config: HostConfig) -> frozenset[Touch]:
+    """What is known of the tool without its server: the configuration, common servers, and its name."""
+    from trimaran.host.trust.touches import touches_of
+    from trimaran.types import Tool
+
+    entry = config.servers.get(act.server)
+    tool = act.own.rpartition("__")[2] or name
+    if entry is None:
+        return touches_of(Tool(name=tool, input_schema={}))
+    settings = entry.tools.get(tool)
+    configured = settings.touches if settings is not None and settings.touches is not None else entry.trust.touches
+    return touches_of(
+        Tool(name=tool, input_schema={}), configured=configured, hints=[entry.command, *entry.args, entry.url]
+    )
+
+
+def _flow_text(name: str, act: Subject, config: HostConfig) -> str:
+    touches = _touches(name, act, config)
+    entry = config.servers.get(act.server)
+    mode = entry.trust.flow if entry is not None else None
+    known = ", ".join(sorted(touches)) or "nothing that is known"
+    lines = ["", f"It touches {known}; its server may say more when it is connected."]
+    if "outside" in touches and mode != "off":
+        verb = {"refuse": "is refused", "warn": "is logged", "ask": "asks, and is refused where nobody is"}.get(
+            mode or "", "asks, and is logged where nobody is"
+        )
+        lines.append(f"Once private data and words of strangers are in a conversation, a call {verb}.")
+    return "\n".join(lines)
 
 
 @command.command("check", short_help="Find rules that cannot be read, and rules that can have no effect.")

@@ -66,6 +66,7 @@ def connect_options(target: Target, settings: Settings) -> dict[str, Any]:
         if target.inherit_env or settings.inherit_env:
             options["inherit_env"] = True
         options["cwd"] = target.cwd
+        options["sandbox"] = target.sandbox
     return {name: value for name, value in options.items() if value not in ({}, None) or name == "timeout"}
 
 

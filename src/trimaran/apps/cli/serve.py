@@ -15,6 +15,7 @@ import click
 from .completion import TargetWords
 from .load import ServerFile, load, parse
 from .logs import log_to_stderr
+from .serve_mock import MockSource, is_mock
 from .serve_openapi import OPENAPI, OpenApiSource, is_openapi, openapi_options
 from .serve_proxy import REACH, ProxySource, is_remote, proxy_options
 from .target import ClientCommand
@@ -81,7 +82,7 @@ FILE: Final = click.Path(dir_okay=False, path_type=Path)
 @proxy_options
 @openapi_options
 @click.option("--no-legacy", is_flag=True, help="Serve 2026-07-28 clients only, no earlier revisions.")
-@click.option("--reload", is_flag=True, help="Start anew when a .py file beside FILE changes (see above).")
+@click.option("--reload", is_flag=True, help="Start again when a .py file beside FILE changes (see above).")
 @click.option("--debug", is_flag=True, help="Tell clients what went wrong inside a failed call.")
 @click.option(
     "--log-level",
@@ -116,6 +117,7 @@ def command(
       trimaran serve https://boats.example/mcp   HTTP there, stdio here
       trimaran serve --port 9090 -- npx -y some-server
       trimaran serve --port 9090 .mcp.json#boats an entry of a configuration
+      trimaran serve recording.json              a mock of a session recorded by trimaran inspect
       trimaran serve api.yaml --base-url https://api.example.com --token-env API_TOKEN
 
     Without OBJ the file's only Server is served, or the one named server, mcp or app.
@@ -123,7 +125,7 @@ def command(
     With --reload the code is loaded in a process of its own, and a new one takes over once it has loaded; a version that
     fails to load changes nothing. On stdio the session goes on: the client is told that the lists changed, and calls
     caught in the middle are answered with an error. On HTTP the port is closed for a moment, well below a second, and
-    legacy sessions begin anew.
+    legacy sessions begin again.
     """
     reach = {name: http.pop(name) for name in REACH}
     api = {name: http.pop(name) for name in OPENAPI}
@@ -198,14 +200,16 @@ def _source(
     *,
     per_caller: bool,
     debug: bool,
-) -> ServerFile | OpenApiSource | ProxySource:
-    """What is to be served: a file of ours, an HTTP API, or another server."""
+) -> ServerFile | OpenApiSource | ProxySource | MockSource:
+    """What is to be served: a file of ours, an HTTP API, a recorded session, or another server."""
     if is_openapi(ctx, words):
         if per_caller:
             raise click.UsageError("--per-caller goes with a proxy; calls of an HTTP API share its connections")
         return OpenApiSource.read(words, reach, api, debug=debug)
     if unfit := [name for name, value in api.items() if value]:
         raise click.UsageError(f"--{_flag(unfit[0])} goes with an OpenAPI document, such as api.yaml")
+    if is_mock(ctx, words):
+        return MockSource.read(words)
     if is_remote(ctx, words):
         return ProxySource.read(ctx, words, reach, per_caller=per_caller, debug=debug)
     if len(words) != 1:
@@ -221,14 +225,14 @@ def _source(
     return parse(words[0])
 
 
-def _loaded(where: ServerFile | OpenApiSource | ProxySource, debug: bool) -> Server:
+def _loaded(where: ServerFile | OpenApiSource | ProxySource | MockSource, debug: bool) -> Server:
     server = load(where) if isinstance(where, ServerFile) else where.load()
     if debug:
         server.expose_internal_errors = True
     return server
 
 
-def _serve_stdio(where: ServerFile | OpenApiSource | ProxySource, *, debug: bool, legacy: bool) -> None:
+def _serve_stdio(where: ServerFile | OpenApiSource | ProxySource | MockSource, *, debug: bool, legacy: bool) -> None:
     from trimaran.transports.stdio import take_stdio
 
     take_stdio()
@@ -237,7 +241,7 @@ def _serve_stdio(where: ServerFile | OpenApiSource | ProxySource, *, debug: bool
 
 
 def _serve_http(
-    where: ServerFile | OpenApiSource | ProxySource,
+    where: ServerFile | OpenApiSource | ProxySource | MockSource,
     given: dict[str, Any],
     *,
     debug: bool,

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 
+from trimaran.errors import ConfigError, ConnectFailed
+
 from .target import ERA, REACH_OPTIONS, Settings, Target, is_behind_dashes, read_settings, split_words
 
 if TYPE_CHECKING:
@@ -67,4 +69,26 @@ class ProxySource(NamedTuple):
             settings = settings._replace(auth=settings.auth or asyncio.run(find_login(self.target, settings)))
         options = connect_options(self.target, settings)
         del options["timeout"]
+        if not self.target.is_http:
+            _check_command(self.target, options)
         return Server.proxy(connect_target(self.target), isolation=self.isolation, **options)  # pyright: ignore[reportArgumentType]
+
+
+def _check_command(target: Target, options: Mapping[str, Any]) -> None:
+    """Refuse a command that is not there, before anything is served.
+
+    A server that was there and is gone comes back, after an update say, so the proxy looks for it again and again. A command
+    that never was there is a slip of the pen.
+    """
+    from trimaran.transports.process import ChildChannel
+
+    channel = ChildChannel(
+        list(target.command),
+        env=options.get("env"),
+        cwd=options.get("cwd"),
+        inherit_env=options.get("inherit_env", False),
+    )
+    try:
+        channel.check()
+    except ConnectFailed as error:
+        raise ConfigError(f"nothing is served: {error}") from None

@@ -77,7 +77,7 @@ async def _find(target: Target, wanted: str | None) -> OAuth | None:
 
     credentials = Credentials.from_bytes(record)
     if credentials is None:
-        logger.warning("the login %r for %s cannot be read: log in anew", name_of(key), target.url)
+        logger.warning("the login %r for %s cannot be read: log in again", name_of(key), target.url)
         return None
     return OAuth(store=store, name=name_of(key), dpop=credentials.proof_key is not None, allow_private=allow_private())
 

@@ -29,6 +29,8 @@ from urllib.parse import urlsplit
 
 import click
 
+from trimaran.client.sandbox_policy import Sandbox, read_sandbox
+from trimaran.errors import ConfigError
 from trimaran.files import read_file
 from trimaran.host.terminal_text import in_one_line
 
@@ -76,6 +78,8 @@ class Target(NamedTuple):
     env: Mapping[str, str] = {}
     inherit_env: bool = False
     cwd: str | None = None
+    sandbox: Sandbox | None = None
+    """What its process may reach, as its entry says; no command starts it without."""
 
     @property
     def is_http(self) -> bool:
@@ -481,7 +485,12 @@ def _of_entry(text: str, entry: Any, where: str) -> Target:
     inherits = fields.get("inherit_env", False)
     if not isinstance(inherits, bool):
         raise click.UsageError(f"{where}: inherit_env is true or false")
-    return Target(text, command=tuple(words), env=env, inherit_env=inherits, cwd=None if cwd is None else str(cwd))
+    try:
+        sandbox = read_sandbox(fields.get("sandbox"))
+    except ConfigError as error:
+        raise click.UsageError(f"{where}: {error}") from None
+    folder = None if cwd is None else str(cwd)
+    return Target(text, command=tuple(words), env=env, inherit_env=inherits, cwd=folder, sandbox=sandbox)
 
 
 def _texts(value: Any, what: str) -> dict[str, str]:

@@ -70,6 +70,7 @@ class ConsoleApp(App[None]):
     Args:
         open_host: Makes the host, given the options that are the console's: bridge, separator, wait, on_change, on_sample.
         model: The name of a model that messages go to, or nothing.
+        code: Let the model write code over the tools, instead of calls.
         pictures: May pictures be drawn?
         history: The file for the lines that were typed; None keeps them in memory.
         settle: Seconds without a key until a question takes an answer.
@@ -90,6 +91,7 @@ class ConsoleApp(App[None]):
         open_host: Callable[..., Host],
         *,
         model: str = "",
+        code: bool = False,
         pictures: bool = True,
         history: Path | None = None,
         settle: float = SETTLE,
@@ -109,7 +111,8 @@ class ConsoleApp(App[None]):
             on_change=self._note_change,
             on_sample=self._sample if model else None,
         )
-        self.conversation: Conversation | None = _open_model(model, self.host) if model else None
+        self._model_options: dict[str, bool] = {"code": True} if code else {}
+        self.conversation: Conversation | None = _open_model(model, self.host, **self._model_options) if model else None
         self.pages: Pages = Pages()
         self.transcript: TranscriptView = TranscriptView()
         self._pictures = pictures
@@ -263,7 +266,7 @@ class ConsoleApp(App[None]):
 
     async def change_model(self, name: str) -> None:
         """Send messages to another model from now on."""
-        conversation = await asyncio.to_thread(_open_model, name, self.host)
+        conversation = await asyncio.to_thread(_open_model, name, self.host, **self._model_options)
         before, self.conversation = self.conversation, conversation
         if before is not None:
             self._lines.cancel_turns()
@@ -284,6 +287,7 @@ class ConsoleApp(App[None]):
         self._status.show(
             self.host.status(),
             calls=self.running_calls,
+            plan=None if self.conversation is None else self.conversation.budget_plan,
             model=f"{self.model_name} answers" if self._lines.is_answering else self.model_name,
             waiting=self._lines.waiting,
             width=self._status.size.width,
@@ -394,10 +398,10 @@ class ConsoleApp(App[None]):
             self.say(Text("No browser can be opened here. Open this page yourself:"), Text(safe(url), overflow="fold"))
 
 
-def _open_model(name: str, host: Host) -> Conversation:
+def _open_model(name: str, host: Host, *, code: bool = False) -> Conversation:
     from trimaran.apps.conversation.model import open_model
 
-    return open_model(name, host)
+    return open_model(name, host, code=code)
 
 
 def _open_in_browser(url: str) -> bool:

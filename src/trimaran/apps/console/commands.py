@@ -203,7 +203,7 @@ class Commands:
         ((_, client),) = self._clients([server], "prompts") or [("", None)]
         if client is None:
             raise LineError(f"the server {server!r} has no prompts")
-        result = await client.get_prompt(name, arguments)
+        result = await self._app.host.get_prompt(server, name, arguments)
         self._app.say(*show_prompt(result, width=self._app.columns, pictures=self._app.has_pictures))
 
     def _clients(self, words: Sequence[str], what: str) -> list[tuple[str, Client]]:

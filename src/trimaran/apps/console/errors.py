@@ -88,7 +88,7 @@ def what_to_do(status: ServerStatus) -> str:
         case "failed":
             if status.retries:
                 return "It is tried again in the background. To try now: /mcp, then r on the server."
-            return "Mend that, then reload it: /mcp, then r on the server."
+            return "Fix that, then reload it: /mcp, then r on the server."
         case _:
             return ""
 

@@ -28,7 +28,7 @@ from trimaran.host.form_fields import Field, Form
 from trimaran.host.terminal_text import in_one_line, safe
 
 from .cards import SETTLE
-from .questions import QuestionCard
+from .questions import QuestionCard, show_warnings
 
 if TYPE_CHECKING:
     from trimaran.host import Question
@@ -155,7 +155,8 @@ class FormCard(QuestionCard):
         self._wrong.display = False
 
     def body(self) -> Iterable[Widget]:
-        return (Static(self._head()), *self._rows, self._wrong)
+        warnings = map(Static, show_warnings(self.question.reasons))
+        return (*warnings, Static(self._head()), *self._rows, self._wrong)
 
     def _head(self) -> Text:
         message = safe(self.question.message)

@@ -6,7 +6,7 @@ withdrawn, or its time was up. Whatever ends the console ends the desk, and then
 A server may ask as often as it likes, and a card is in front of everything else: so its forms and pages can be declined for
 as long as the console runs, unseen.
 
-The words of a form, of a page and of sampling are the server's, and the cards say so.
+The words of a form, of a page, of sampling and of definitions are the server's, and the cards say so.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from urllib.parse import urlsplit
 from rich.console import RenderableType
 from rich.text import Text
 from textual.binding import Binding, BindingType
-from textual.widgets import Button
+from textual.widget import Widget
+from textual.widgets import Button, Static
 
 from trimaran.host.terminal_text import in_one_line, safe, shortened, to_json
 
@@ -31,13 +32,15 @@ if TYPE_CHECKING:
 
     from trimaran.host import ConsentBridge, Question
 
-__all__ = ["PageCard", "PermissionCard", "QuestionCard", "QuestionQueue", "SamplingCard", "card_for"]
+__all__ = ["PageCard", "PermissionCard", "QuestionCard", "QuestionQueue", "SamplingCard", "card_for", "show_warnings"]
 
 log: Final = logging.getLogger("trimaran.apps.console")
 
 _MOST: Final = 20_000  # characters shown of arguments, or of a message
 _LONGEST_URL: Final = 8000  # characters: browsers and servers agree on about as many
 _MOST_MESSAGES: Final = 50
+_MOST_REASONS: Final = 8
+_LONGEST_REASON: Final = 400  # characters
 
 
 class QuestionCard(Card[None]):
@@ -69,6 +72,22 @@ class QuestionCard(Card[None]):
 
     def cancel(self) -> None:
         self.question.cancel()
+
+    def body(self) -> Iterable[Widget]:
+        yield from map(Static, show_warnings(self.question.reasons))
+        yield from super().body()
+
+
+def show_warnings(reasons: Sequence[str]) -> Iterable[Text]:
+    """What was found about a question, before everything else: a person who reads one line reads this."""
+    if not reasons:
+        return
+    yield Text("Careful", style="bold red")
+    for reason in reasons[:_MOST_REASONS]:
+        yield Text("! ", style="bold red").append(in_one_line(reason, _LONGEST_REASON), style="not bold yellow")
+    if len(reasons) > _MOST_REASONS:
+        yield Text(f"... and {len(reasons) - _MOST_REASONS} more reasons to be careful", style="yellow")
+    yield Text("")
 
 
 class _YesNoCard(QuestionCard):
@@ -119,7 +138,8 @@ class PermissionCard(_YesNoCard):
             yield Text(shortened(_written(question.arguments), _MOST))
         else:
             yield Text("without arguments", style="bold")
-        yield Text("\nAlways and never are about this tool, until the console ends.", style="dim")
+        warned = "; always also answers these warnings" if question.reasons else ""
+        yield Text(f"\nAlways and never are about this tool, until the console ends{warned}.", style="dim")
 
 
 class SamplingCard(_YesNoCard):
@@ -251,6 +271,10 @@ def card_for(question: Question, open_page: Callable[[str], None], *, settle: fl
             from .formcard import FormCard
 
             return FormCard(question, settle=settle)
+        case "definition":
+            from .definitioncard import DefinitionCard
+
+            return DefinitionCard(question, settle=settle)
 
 
 class QuestionQueue:

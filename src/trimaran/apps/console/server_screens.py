@@ -151,6 +151,7 @@ class ServersScreen(_Split):
         Binding("e", "enable", "Enable"),
         Binding("d", "disable", "Disable"),
         Binding("a", "authorize", "Authorise"),
+        Binding("p", "pins", "Pins", show=False),  # the text about what is held names it
     ]
 
     def __init__(self, host: Host, changes: Callable[[], int], *, first: str = "") -> None:
@@ -175,6 +176,10 @@ class ServersScreen(_Split):
             line.append(status.name, style="bold")
             state = f"{status.tools} tools" if status.state == "connected" else word_of(status)
             line.append(f"  {self._busy.get(status.name, state)}", style="dim")
+            if status.withheld:
+                line.append(f"  {status.withheld} held", style="yellow")
+            if any(finding.severity == "ask" for finding in self.host.findings(status.name)):
+                line.append("  warnings", style="red")
             rows.append((status.name, line))
         return rows
 
@@ -185,6 +190,10 @@ class ServersScreen(_Split):
         parts: list[RenderableType] = [self._summary(status)]
         if chosen in self._faults:
             parts.append(self._faults[chosen])
+        if status.withheld:
+            parts.append(self._held(chosen))
+        if any(finding.severity != "note" for finding in self.host.findings(chosen)):
+            parts.append(self._findings(chosen))
         tools = [tool for tool in self.host.tools() if self._is_of(tool.name, chosen)]
         if tools:
             listed = Text("\nTools\n", style="bold")
@@ -195,6 +204,25 @@ class ServersScreen(_Split):
                 listed.append(f"... and {len(tools) - _MOST_LISTED} more: t lists them all", style="not bold dim")
             parts.append(listed)
         return Group(*parts)
+
+    def _held(self, server: str) -> Text:
+        """The definitions that wait for the person to agree."""
+        text = Text("\nHeld, because they are not as you agreed to them: press p for the difference\n", style="yellow")
+        for item in self.host.held(server)[:_MOST_LISTED]:
+            text.append(f"{item.kind} {in_one_line(item.name, 80)}", style="default")
+            text.append(f"  {item.state}\n", style="dim")
+        return text
+
+    def _findings(self, server: str) -> Text:
+        """What was found in the words of the server."""
+        findings = [finding for finding in self.host.findings(server) if finding.severity != "note"]
+        text = Text("\nFound in its words\n", style="yellow")
+        for finding in findings[:_MOST_LISTED]:
+            style = "red" if finding.severity == "ask" else "default"
+            text.append(f"{finding.severity:<4} ", style=style).append(
+                f"{in_one_line(str(finding), 300)}\n", style="default"
+            )
+        return text
 
     def _status_of(self, name: str) -> ServerStatus | None:
         return next((status for status in self.host.status() if status.name == name), None)
@@ -212,6 +240,8 @@ class ServersScreen(_Split):
             text.append(f"{in_one_line(who, 80)}, speaks {client.version} ({client.era})\n", style="default")
         if status.where:
             text.append(f"{in_one_line(status.where, 200)}\n", style="dim")
+        if status.sandbox:
+            text.append(f"sandbox: {in_one_line(status.sandbox, 400)}\n", style="green")
         if status.reason:
             text.append(
                 f"\n{safe(status.reason[:4000])}\n", style="red" if status.state == "failed" else style_of(status)
@@ -250,6 +280,10 @@ class ServersScreen(_Split):
 
     def action_disable(self) -> None:
         self._do("disabling", self.host.disable)
+
+    def action_pins(self) -> None:
+        if self.chosen:
+            self.host.ask_about_held(self.chosen)
 
     def action_authorize(self) -> None:
         if self.chosen:

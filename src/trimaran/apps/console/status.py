@@ -12,13 +12,13 @@ from typing import Final, final
 from rich.text import Text
 from textual.widgets import Static
 
-from trimaran.host import ServerStatus
+from trimaran.host import BudgetPlan, ServerStatus
 from trimaran.host.terminal_text import in_one_line
 
 from .errors import what_to_do
 from .transcript import spinner
 
-__all__ = ["StatusLine", "change_of", "style_of", "word_of"]
+__all__ = ["StatusLine", "budget_of", "change_of", "style_of", "word_of"]
 
 _STYLES: Final = {"connected": "green", "starting": "yellow", "needs_auth": "magenta", "failed": "red"}
 _WORDS: Final = {"connected": "", "needs_auth": "log in", "disabled": "off"}
@@ -48,6 +48,15 @@ def change_of(before: ServerStatus | None, now: ServerStatus) -> Text | None:
     return text
 
 
+def budget_of(plan: BudgetPlan) -> str:
+    """What a budget cut, in a few words."""
+    hidden = sum(plan.hidden.values())
+    by_search = f", {hidden} by search" if hidden else ""
+    if plan.needed is not None:
+        return f"tools need {plan.needed:,} tokens of {plan.budget:,}{by_search}"
+    return f"tools {plan.tokens:,} of {plan.budget:,} tokens, {len(plan.cut) - hidden} shortened{by_search}"
+
+
 @final
 class StatusLine(Static):
     """The line."""
@@ -56,14 +65,24 @@ class StatusLine(Static):
         super().__init__(Text(""), id="status")
         self._content: tuple[object, ...] = ()
 
-    def show(self, servers: Sequence[ServerStatus], *, calls: int, model: str, waiting: str, width: int) -> None:
+    def show(
+        self,
+        servers: Sequence[ServerStatus],
+        *,
+        calls: int,
+        model: str,
+        waiting: str,
+        width: int,
+        plan: BudgetPlan | None = None,
+    ) -> None:
         """Draw the line, if anything is different.
 
         Args:
             waiting: The line that the person typed and that is not done yet; empty if there is none.
+            plan: What a budget cut of the tools that the model was told of.
         """
         turns = waiting or any(status.state == "starting" for status in servers)
-        content = (tuple(servers), calls, model, waiting, width, spinner() if turns else "")
+        content = (tuple(servers), calls, model, waiting, width, spinner() if turns else "", plan)
         if content == self._content:
             return
         self._content = content
@@ -74,6 +93,8 @@ class StatusLine(Static):
             right.append(f"{calls} call{'' if calls == 1 else 's'} running", style="yellow")
         if model:
             right.append("  " if right else "").append(in_one_line(model, 40), style="cyan")
+        if plan is not None and plan.cut:
+            right.append("  " if right else "").append(budget_of(plan), style="dim" if plan.needed is None else "red")
         if not right:
             right.append("/help", style="dim")
         room = width - right.cell_len - 4

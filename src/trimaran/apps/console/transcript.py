@@ -34,9 +34,9 @@ log: Final = logging.getLogger("trimaran.apps.console")
 
 Kind: TypeAlias = Literal["", "result", "fault"]
 
-_MOST: Final = 500  # entries: drawing them all anew, when the terminal gets another width, takes about a second
+_MOST: Final = 500  # entries: drawing them all again, when the terminal gets another width, takes about a second
 _MOST_LINES: Final = 20_000
-_REST: Final = 0.15  # seconds without another width until all is drawn anew
+_REST: Final = 0.15  # seconds without another width until all is drawn again
 _FRAMES: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _BAR: Final = 20  # cells
 _LONGEST: Final = 200  # characters of a progress message; the line is cut at the edge anyway

@@ -70,6 +70,10 @@ def _line(one: Untrusted) -> Text:
         text.append(f"\n    with {variable}", style="not bold dim")
     if one.cwd:
         text.append(f"\n    in {one.cwd}", style="not bold dim")
+    if one.sandbox:
+        text.append(f"\n    in a sandbox: {one.sandbox}", style="not bold green")
+    elif one.kind == "server" and one.transport == "stdio":
+        text.append("\n    without a sandbox", style="not bold dim")
     for warning in one.warnings:
         text.append(f"\n    {warning}", style="not bold yellow")
     return text

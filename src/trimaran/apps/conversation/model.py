@@ -11,7 +11,7 @@ One loop for every provider; what differs between them is in `providers/`:
     message -> model -> text, and calls -> host.call, all at once -> results, in the order asked -> model -> ... -> no more calls
 
 Every call goes through the host, so rules and persons decide about it. What a server returned reaches the model only as the
-result of a call. The list of tools is read anew for each request.
+result of a call. The list of tools is read again for each request.
 
 The history is valid at every moment, whatever ends a `send`: an error, a cancelled task, a generator that is dropped. Calls
 without an answer get one that says so; text that came stays; a message that got no answer at all is forgotten.
@@ -32,7 +32,7 @@ from trimaran.client import Sampling
 from trimaran.client.results import ToolResult
 from trimaran.errors import CallCancelled, ClientStateError, Closed, Error, LocalProtocolError, ProtocolError
 from trimaran.format import ToolCall
-from trimaran.host import ConsentLost, Host, PermissionDenied, UnknownName
+from trimaran.host import BudgetPlan, ConsentLost, Host, PermissionDenied, UnknownName
 from trimaran.types import CreateMessageResult
 
 from .model_tools import ModelTools
@@ -161,14 +161,22 @@ class Conversation:
     """Called with (call id, progress, total, message) while a tool works."""
 
     def __init__(
-        self, driver: Driver, host: Host, provider: str, *, max_tokens: int, max_turns: int, system: str
+        self,
+        driver: Driver,
+        host: Host,
+        provider: str,
+        *,
+        max_tokens: int,
+        max_turns: int,
+        system: str,
+        code: bool = False,
     ) -> None:
         self._driver = driver
         self._host = host
         self._max_tokens = max_tokens
         self._max_turns = max_turns
         self._system = system
-        self._offers = ModelTools(host, driver.format)
+        self._offers = ModelTools(host, driver.format, code=code)
         self._history: list[Message] = []
         self._notices: set[str] = set()
         self._is_answering = False
@@ -180,6 +188,11 @@ class Conversation:
 
     def __repr__(self) -> str:
         return f"<Conversation with {self.provider}:{self.name}, {len(self._history)} messages>"
+
+    @property
+    def budget_plan(self) -> BudgetPlan | None:
+        """What a budget cut of the tools in the last request; None without a budget, and before the first request."""
+        return self._offers.plan
 
     def clear(self) -> None:
         """Forget what was said. A `send` under way goes on, and is forgotten too."""
@@ -446,6 +459,7 @@ def open_model(
     max_tokens: int = 4096,
     max_turns: int = 50,
     system: str = "",
+    code: bool = False,
 ) -> Conversation:
     """A model that may use the host's tools. Its provider's library is imported here, which takes a second or more.
 
@@ -455,9 +469,10 @@ def open_model(
         max_tokens: The longest answer to one request.
         max_turns: How many requests one message may lead to.
         system: The system prompt.
+        code: Let the model write code over the tools, instead of calls; needs the extra `code`.
 
     Raises:
         ModelUnavailable: the name tells no provider, or its library or key is missing.
     """
     provider, driver = open_driver(name, os.environ if environ is None else environ)
-    return Conversation(driver, host, provider, max_tokens=max_tokens, max_turns=max_turns, system=system)
+    return Conversation(driver, host, provider, max_tokens=max_tokens, max_turns=max_turns, system=system, code=code)

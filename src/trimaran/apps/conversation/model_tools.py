@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple, cast, final
 import jsonschema_rs
 
 from trimaran.format import Format, lint, profile_named
-from trimaran.host import Host
-from trimaran.types import Tool
+from trimaran.format.providers import to_provider
+from trimaran.host import BudgetPlan, Host, UnknownName
 
 __all__ = ["ModelToolList", "ModelTools"]
 
@@ -34,19 +34,36 @@ class ModelToolList(NamedTuple):
 class ModelTools:
     """The tools of a host for a model, now. Checking hundreds of schemas takes a tenth of a second, so it is done once for each list."""
 
-    def __init__(self, host: Host, format: Format) -> None:
+    def __init__(self, host: Host, format: Format, *, code: bool = False) -> None:
         self._host = host
         self._format: Format = format
-        self._tools: list[Tool] | None = None
+        self._code = code
+        """True: the model writes code over the tools, and gets `run_code` alone."""
+        self._declared: list[dict[str, Any]] | None = None
         self._offer = ModelToolList([], [])
+        self.plan: BudgetPlan | None = None
+        """What a budget cut of the last list, if there is one."""
 
     def make(self) -> ModelToolList:
-        tools = self._host.tools()
-        if tools != self._tools:
-            self._tools = tools
-            declared = cast("list[dict[str, Any]]", self._host.tools(format=self._format, fit="loose"))
-            self._offer = _judged(declared, [tool.name for tool in tools], self._format)
+        if self._code:
+            return ModelToolList(to_provider([self._host.code_tool()], self._format), [])
+        declared = cast("list[dict[str, Any]]", self._host.tools(format=self._format, fit="loose"))
+        if declared != self._declared:
+            self._declared = declared
+            offer = _judged(
+                declared, [self._catalog_name(_definition(tool)["name"]) for tool in declared], self._format
+            )
+            self.plan = plan = self._host.budget_plan(self._format, fit="loose")
+            cut = [f"for a budget, the model gets {plan}"] if plan is not None and plan.cut else []
+            self._offer = ModelToolList(offer.tools, [*cut, *offer.notices])
         return self._offer
+
+    def _catalog_name(self, declared: str) -> str:
+        """The name that the person knows; one of the host's own tools has no other."""
+        try:
+            return self._host.catalog_name(declared)
+        except UnknownName:
+            return declared
 
 
 def _judged(declared: Sequence[dict[str, Any]], catalog: Sequence[str], format: Format) -> ModelToolList:

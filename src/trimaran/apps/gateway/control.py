@@ -175,7 +175,9 @@ class ServerControl:
         """Let those see an entry who may use it."""
         if kind == "tool":
             act = self._subject(entry.key, entry.definition.input_schema)
-            entry.timeout = self._timeouts.get(entry.key, self._timeout)
+            # Work that the server calls long has no limit but one of its own.
+            entry.task_timeout = self._timeouts.get(entry.key)
+            entry.timeout = self._timeouts.get(entry.key, entry.timeout or self._timeout)
             entry.is_gated = True
         else:
             act = self._subject(_BY_KIND[kind])

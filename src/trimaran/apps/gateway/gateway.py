@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Container, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
 import msgspec
@@ -46,6 +46,7 @@ from .credentials import UpstreamCredentials, credentials_of
 from .logins import LoginDesk, ServerLogins
 from .logs import configuration_secrets
 from .metrics import Metrics, Observed
+from .pinned import PinnedDefinitions
 from .routes import Routes
 from .settings import GatewaySettings, ServerSettings, ViewSettings, read_settings, read_views
 from .views import ServedView, build_view, mount_in_view
@@ -90,8 +91,10 @@ class ServedUpstream:
         engine: Engine,
         credentials: UpstreamCredentials,
         control: ServerControl,
+        pinned: PinnedDefinitions,
     ) -> None:
         self.plan = plan
+        self.pinned = pinned
         self.control = control
         self.credentials = credentials
         self.name: str = plan.name
@@ -141,13 +144,13 @@ class Gateway:
         self._audit = _open_audit(self.settings)
         self._budget = ConnectionBudget(self.settings.max_connections, self.settings.max_connections_per_caller)
         self._fetcher = Fetcher(allow_private=True)  # of URLs that the configuration names
-        self._desk = LoginDesk(self.settings.secret_keys, self._base_url, lambda: self.server.fleet)
+        self._desk = LoginDesk(self.settings.secret_keys, self._base_url, lambda: self.server.runtime.fleet)
         self.metrics: Metrics | None = _open_metrics(self.observe)
         self._telemetry = _open_telemetry(self.settings)
         self.controls: Controls = self._read_controls(config)
         _check_reach(host, self.settings)
         self.server: Server = Server("gateway", title="Gateway", secret_keys=self.settings.secret_keys or None)
-        self.server.shortages.append(self._name_those_down)
+        self.server.runtime.shortages.append(self._name_those_down)
         self.served: dict[str, ServedUpstream] = {}
         """By the name of the configuration."""
         self.views: dict[str, ServedView] = {}
@@ -237,6 +240,7 @@ class Gateway:
                 raise
             self._renew_controls(access, before)
             await self._replace_servers(config, servers)
+            await self._look_again_at_pins(before, servers)
             await self._replace_views(views)
             self.failed = {name: entry.reason for name, entry in config.failed.items()}
             self._describe()
@@ -270,7 +274,7 @@ class Gateway:
             gone = self.served.pop(name)
             self._endpoints.remove(gone.engine)
             for user in (self.server, *(view.server for view in self.views.values())):
-                if gone.server in user.mounted:
+                if gone.server in user.runtime.mounted:
                     await user.unmount(gone.server)
             self._spawn(self._retire(gone))
         for served in servers.values():
@@ -282,6 +286,13 @@ class Gateway:
         await asyncio.gather(*(self._start(served) for served in servers.values()))
         for served in servers.values():
             await served.engine.start()
+
+    async def _look_again_at_pins(self, before: GatewaySettings, new: Container[str]) -> None:
+        """Read lists again where an operator may have agreed meanwhile, or where pins are treated otherwise now."""
+        is_changed = (before.pins, before.pins_path) != (self.settings.pins, self.settings.pins_path)
+        for name, served in self.served.items():
+            if name not in new and (is_changed or served.pinned.withheld):
+                await served.upstream.list_again()
 
     async def _replace_views(self, views: Mapping[str, ViewSettings]) -> None:
         for name in [name for name, view in self.views.items() if views.get(name) != view.settings]:
@@ -319,9 +330,19 @@ class Gateway:
             await served.server.stop()
 
     def problems(self) -> list[str]:
-        """What an operator has to mend: tools that are left out since another one has their name, and the like."""
+        """What an operator has to fix: tools that are left out since another one has their name, and the like."""
         servers = [self.server, *(view.server for view in self.views.values())]
-        return sorted({fault for server in servers for fault in (*server.tools.faults, *server.prompts.faults)})
+        faults = {fault for server in servers for fault in _faults(server)}
+        waiting = {
+            f"{item}: trimaran pins diff {item.server}"
+            for served in self.served.values()
+            for item in served.pinned.withheld
+        }
+        return sorted(faults | waiting)
+
+    def _note(self, event: str, **fields: object) -> None:
+        if self._audit is not None:
+            self._audit.note(event, **fields)
 
     def report_rules(self) -> list[str]:
         """Log the rules and views that can match nothing, as far as the servers that answer tell, and return them."""
@@ -352,9 +373,11 @@ class Gateway:
         if self.auth is not None and entry.oauth in ("auto", "manual") and entry.transport != "stdio":
             logins = ServerLogins(plan, self._desk, lambda: self.settings.shared_logins)
         connect: dict[str, Any] = {} if plan.startup_limit is None else {"connect_timeout": plan.startup_limit}
+        pinned = PinnedDefinitions(plan, lambda: self.settings, self._note)
         server, upstream = open_proxy(
             plan.target,
             name=entry.name,
+            review=pinned.review,
             start_timeout=plan.startup_timeout,
             server_options={
                 "secret_keys": self.settings.secret_keys or None,
@@ -380,7 +403,7 @@ class Gateway:
             self._telemetry.attach(server)
         path = f"/servers/{safe}/mcp"
         engine = server.engine(path, host=self._host, health=False, **self._endpoint_options(f"servers.{safe}", path))
-        return ServedUpstream(plan, safe, server, upstream, engine, credentials, control)
+        return ServedUpstream(plan, safe, server, upstream, engine, credentials, control, pinned)
 
     def _add(self, served: ServedUpstream) -> None:
         self.served[served.name] = served
@@ -438,7 +461,7 @@ class Gateway:
         )
 
     def _shared_rates(self) -> Any:
-        fleet = self.server.fleet
+        fleet = self.server.runtime.fleet
         return None if fleet is None else getattr(fleet.store, "rates", None)
 
     def secrets(self) -> list[str]:
@@ -476,9 +499,14 @@ class Gateway:
         return f"{count} of {len(self.served)} servers cannot be reached" if count else None
 
 
+def _faults(server: Server) -> Iterable[str]:
+    for registry in (server.tools, server.prompts, server.resources, server.templates):
+        yield from registry.faults
+
+
 async def _retire_view(view: ServedView) -> None:
     await view.engine.drain(_RETIRE_SECONDS)
-    for mounted in tuple(view.server.mounted):
+    for mounted in tuple(view.server.runtime.mounted):
         await view.server.unmount(mounted)
     await view.server.stop()
 

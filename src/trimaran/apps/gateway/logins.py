@@ -7,7 +7,8 @@ A server turns out to need this when it refuses a connection without credentials
 of whoever logged in last. The tools `login` and `logout` of such a server do what their names say.
 
 Logins are sealed with the gateway's keys, one record for each caller, in the store or in memory. Servers that the operator
-lists as `shared_logins` share the refresh token of their issuer, so one login is enough for all of them.
+lists as `shared_logins` share the refresh token of their issuer, so one login is enough for all of them. Only one process at a
+time refreshes the tokens of a caller (`store_lock.py`).
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ from trimaran.state.contracts import NoAnswer, StoreError
 from trimaran.transports.fetch import Fetcher
 from trimaran.transports.oauth_driver import perform
 
+from .store_lock import StoreLocks
+
 __all__ = ["LoginDesk", "ServerLogins"]
 
 log: Final = logging.getLogger("trimaran.gateway")
@@ -71,10 +74,10 @@ class _Vault:
         self._sealer = Sealer([key.encode() for key in keys] or [os.urandom(32)], random=os.urandom, max_text=1 << 20)
         self._store = store
         self._memory: dict[str, str] = {}
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._locks = StoreLocks(store)
 
-    def lock(self, owner: str) -> asyncio.Lock:
-        return self._locks.setdefault(owner, asyncio.Lock())
+    def lock(self, name: str) -> AbstractAsyncContextManager[None]:
+        return self._locks.hold(name)
 
     async def read(self, owner: str) -> dict[str, bytes]:
         """The records of a caller, by server."""
@@ -148,7 +151,7 @@ class _CallerTokens:
             await self._vault.write(self._owner, records)
 
     def lock(self, key: str) -> AbstractAsyncContextManager[None]:
-        return self._vault.lock(self._owner)  # pyright: ignore[reportReturnType]  (a lock yields None)
+        return self._vault.lock(self._owner)
 
 
 def _server_of(key: str) -> str:

@@ -131,7 +131,7 @@ class StatusPage:
         gateway = self._gateway
         problems = [*gateway.problems(), *(f"{name}: {reason}" for name, reason in gateway.failed.items())]
         if problems:
-            yield f"<h2>To be mended</h2><ul>{''.join(f'<li>{escape(problem)}</li>' for problem in problems)}</ul>"
+            yield f"<h2>To be fixed</h2><ul>{''.join(f'<li>{escape(problem)}</li>' for problem in problems)}</ul>"
 
     def _servers(self) -> Iterable[tuple[str, ...]]:
         for name, served in self._gateway.served.items():

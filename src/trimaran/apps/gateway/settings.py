@@ -109,6 +109,10 @@ class GatewaySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     audit: str | None = None
     """The file that gets a line for every decision and every call."""
     audit_arguments: Literal["digest", "full", "none"] = "digest"
+    pins: Literal["refuse", "warn", "off"] = "off"
+    """What happens to definitions of servers that are not as they were pinned; a server's own `pins` counts more."""
+    pins_path: str | None = None
+    """The folder of the pins; None for that of the user who runs the gateway."""
     rate_limit: RateSettings | None = None
     limit: list[ToolLimit] = []
     allowed_origins: list[str] | Literal["any"] | None = None

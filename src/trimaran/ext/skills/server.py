@@ -99,7 +99,7 @@ class Skills:
         """Serve them there. `server.enable_extension` calls this."""
         if self._server is not None:
             raise DeclarationError("these skills are served already; make another Skills(...) for another server")
-        if "skills/list" in server.dispatcher.rows():
+        if "skills/list" in server.runtime.dispatcher.rows():
             raise DeclarationError("this server has skills already; put all of them into one folder")
         server.add_resource(
             _TEMPLATE,
@@ -184,7 +184,7 @@ class Skills:
 
     async def _read(self, ctx: Context) -> TextResourceContents | BlobResourceContents:
         uri = ctx.uri or ""
-        file, data = await self._home().threads.submit(self._fetch, {"uri": uri}, ctx._call.exchange)  # pyright: ignore[reportPrivateUsage]
+        file, data = await self._home().runtime.threads.submit(self._fetch, {"uri": uri}, ctx._call.exchange)  # pyright: ignore[reportPrivateUsage]
         if file.is_text:
             return TextResourceContents(uri=uri, text=data.decode(), mime_type=file.mime_type)
         return BlobResourceContents(uri=uri, blob=b64encode(data).decode("ascii"), mime_type=file.mime_type)
@@ -213,11 +213,11 @@ class Skills:
         server = self._home()
         if self._scopes:
             require_scopes(call, self._scopes)
-        await server.threads.submit(self._refresh, {}, call.exchange)
+        await server.runtime.threads.submit(self._refresh, {}, call.exchange)
         return self._snapshot
 
     def _hinted(self, result: Any) -> Any:
-        return self._home().dispatcher.with_cache_hints(result, self._cache_ttl, is_private=bool(self._scopes))
+        return self._home().runtime.dispatcher.with_cache_hints(result, self._cache_ttl, is_private=bool(self._scopes))
 
     async def _list(self, call: IncomingCall) -> ListSkillsResult:
         skills = (await self._look(call)).skills

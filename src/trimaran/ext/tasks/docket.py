@@ -123,8 +123,8 @@ class Docket:
             raise DeclarationError("a server has one docket, and a docket one server: enable_extension(Docket()) once")
         self._server = server
         _dockets[server] = ref(self)
-        server.on_start.append(self._start)
-        server.on_stop.append(self.close)
+        server.runtime.on_start.append(self._start)
+        server.runtime.on_stop.append(self.close)
 
     def _start(self) -> None:
         self.where()

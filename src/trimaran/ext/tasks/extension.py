@@ -176,13 +176,13 @@ class Tasks:
         self._server = self.records.server = server
         _attached[server] = ref(self)
         server.enable_extension(EXTENSION, {}, self._methods(), modern_only=True)
-        server.legacy_capabilities["tasks"] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
-        server.dispatcher.use(self._around, frozenset({"tools/call"}))
-        server.dispatcher.use(self._around_listen, frozenset({"subscriptions/listen"}))
-        server.changes.announcers["task"] = self._announce
-        server.shortages.append(self._shortage)
-        server.on_start.append(self._start)
-        server.on_stop.append(self.close)
+        server.runtime.legacy_capabilities["tasks"] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+        server.runtime.dispatcher.use(self._around, frozenset({"tools/call"}))
+        server.runtime.dispatcher.use(self._around_listen, frozenset({"subscriptions/listen"}))
+        server.runtime.changes.announcers["task"] = self._announce
+        server.runtime.shortages.append(self._shortage)
+        server.runtime.on_start.append(self._start)
+        server.runtime.on_stop.append(self.close)
 
     def _start(self) -> None:
         self._scheduler.start(self._look_again)
@@ -217,7 +217,7 @@ class Tasks:
             entry = None
         support = entry.long_running if entry is not None else False
         if support and entry is not None and entry.is_gated:
-            server.dispatcher.tools.gate(entry, call)  # before it is used
+            server.runtime.dispatcher.tools.gate(entry, call)  # before it is used
         wish = _wish(call)
         is_wanted = wish is not None if not call.modern else call.peer.extension(EXTENSION) is not None
         if wish is not None and not support:
@@ -277,7 +277,7 @@ class Tasks:
             call_next,
             outer.voice,
             draft,
-            timeout=entry.timeout,
+            timeout=entry.task_timeout,
             is_resumable=is_resumable,
             is_mortal=ttl_ms is not None,
             place=place_of(getattr(outer.sink, "address", None)),
@@ -529,7 +529,7 @@ class Tasks:
         """Messages may have been missed: tell every listener the current state."""
         if self._server is not None:
             for id in tuple(self._heard):
-                self._server.changes.deliver("task", id)
+                self._server.runtime.changes.deliver("task", id)
 
     # --- running, for another process (see the head of this file)
 
@@ -581,7 +581,7 @@ class Tasks:
         if session is None:
             return key, ""
         id: Any = session if isinstance(session, str) else getattr(session, "id", None)
-        sessions = None if self._server is None else self._server.sessions
+        sessions = None if self._server is None else self._server.runtime.sessions
         known = None if sessions is None or not isinstance(id, str) else await sessions.reach(id)
         if known is None:
             label = repr(id) if isinstance(id, str) else type(session).__name__
@@ -599,7 +599,7 @@ class Tasks:
     async def finish(self, id: str, result: object) -> bool:
         """Complete a task, with a value that a tool could return. False if it had ended before."""
         assert self._server is not None
-        data = self._server.writer.encode(call_result(result, None))
+        data = self._server.runtime.writer.encode(call_result(result, None))
         return await self._end_for_host(id, "completed", result=data)
 
     async def fail(self, id: str, reason: str) -> bool:

@@ -106,7 +106,7 @@ class TaskRecords:
         return store.is_shared or store.is_durable
 
     async def ready(self) -> None:
-        if self.server is not None and self.server.fleet is not None:
+        if self.server is not None and self.server.runtime.fleet is not None:
             await self.server.start()
 
     # --- making and finding
@@ -149,7 +149,7 @@ class TaskRecords:
                 last = full
             if draft.owner and await self.tasks.count(draft.owner) >= self.most_per_owner:
                 raise self.too_many()
-        logger.warning("a task was refused for want of room: %s", last)
+        logger.warning("a task was refused because there is no room: %s", last)
         raise ProtocolError.internal_error("there is no room for another task; try again later", status=503)
 
     async def _evict(self, owner: str) -> None:
@@ -269,9 +269,9 @@ class TaskRecords:
         Its session first: a receiver of the announcement may make the next change.
         """
         server = self.server
-        if server is not None and record.session and server.sessions is not None:
+        if server is not None and record.session and server.runtime.sessions is not None:
             try:
-                session = await server.sessions.reach(record.session)
+                session = await server.runtime.sessions.reach(record.session)
                 if session is not None:
                     session.send(STATUS, legacy_form(record))
             except StoreError as error:
@@ -280,7 +280,7 @@ class TaskRecords:
                 incident("telling a session of its task", error)
         self.ring(record.id)
         if server is not None:
-            server.changes.deliver("task", record.id)
+            server.runtime.changes.deliver("task", record.id)
             if self.fleet is not None:
                 self.fleet.tell_soon("task", record.id)
 

@@ -109,7 +109,7 @@ class Scheduler:
         return server
 
     def encode(self, result: Any) -> bytes:
-        return self._server.writer.encode(result)
+        return self._server.runtime.writer.encode(result)
 
     # --- its life
 
@@ -163,7 +163,7 @@ class Scheduler:
         if not isinstance(id, str):
             raise TypeError("news of a task is its id")
         self.records.ring(id)
-        self._server.changes.deliver("task", id)
+        self._server.runtime.changes.deliver("task", id)
         run = self.running.get(id)
         return None if run is None else self._refresh(run)
 
@@ -426,8 +426,8 @@ class Scheduler:
         extra = read_extra(record.extra)
         reason = self._reason(record, extra)
         session = None
-        if reason is None and record.session and self._server.sessions is not None:
-            session = await self._server.sessions.reach(record.session)
+        if reason is None and record.session and self._server.runtime.sessions is not None:
+            session = await self._server.runtime.sessions.reach(record.session)
         run = None if reason is not None else self._rebuild_run(record, extra, session)
         if run is None:
             error = ProtocolError.internal_error(reason or _UNREADABLE)
@@ -490,21 +490,21 @@ class Scheduler:
         except (msgspec.MsgspecError, KeyError, ProtocolError) as error:
             incident(f"task {record.id}", error)
             return None
-        inner = server.voice if session is None else session.voice
+        inner = server.runtime.voice if session is None else session.voice
         is_resumable = record.is_resumable and entry.resumable
         return TaskRun(
             self,
             call,
             self._serve,
             inner,
-            timeout=entry.timeout,
+            timeout=entry.task_timeout,
             is_resumable=is_resumable,
             is_mortal=extra.is_mortal,
         )
 
     async def _serve(self, call: IncomingCall) -> Any:
         # Through all middleware again; the tasks extension lets it pass.
-        return await self._server.dispatcher.handlers[call.method](call)
+        return await self._server.runtime.dispatcher.handlers[call.method](call)
 
 
 def _was_never_claimed(record: TaskRecord) -> bool:

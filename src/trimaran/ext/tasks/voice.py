@@ -24,7 +24,7 @@ from trimaran.server.exchange import SENT, Exchange, Voice
 from trimaran.server.input_rounds import ASKABLE
 from trimaran.server.running_calls import resume
 from trimaran.server.seams import CallSession
-from trimaran.state.contracts import TaskRecord
+from trimaran.state.contracts import StoreError, TaskRecord
 
 from .journal import JournalFull, JournalReply, TaskJournal, write_journal
 from .model import inputs_of, write_inputs
@@ -85,6 +85,22 @@ class TaskVoice:
     @property
     def is_task(self) -> bool:
         return self._run.record is not None
+
+    @property
+    def request_voice(self) -> Voice:
+        """The voice of the request that began it."""
+        return self._inner
+
+    async def has_ended(self) -> bool:
+        """Whether the task is over for everybody; False if another process may go on with it."""
+        record = self._run.record
+        if record is None:
+            return True
+        try:
+            stored = await self._run.records.tasks.get(record.id)
+        except StoreError:
+            return False
+        return stored is None or stored.is_terminal
 
     @property
     def is_asking(self) -> bool:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .mask import masked as masked
     from .model import (
         ConfigUnusable as ConfigUnusable,
+        ContextEntry as ContextEntry,
         FailedEntry as FailedEntry,
         HostConfig as HostConfig,
         OAuthEntry as OAuthEntry,
@@ -52,7 +53,7 @@ else:
             "machine": "Machine",
             "mask": "masked",
             "model": (
-                "ConfigUnusable FailedEntry HostConfig OAuthEntry Problem RuleEntry ServerEntry Source ToolSettings"
+                "ConfigUnusable ContextEntry FailedEntry HostConfig OAuthEntry Problem RuleEntry ServerEntry Source ToolSettings"
             ),
             "transfer": "Exported Imported export_servers import_servers merge_servers write_servers",
             "values": "read_duration read_size",

@@ -150,11 +150,14 @@ def _left_behind(table: Mapping[str, Any], title: str, said: set[str]) -> list[s
             "startup_limit",
             "output_limit",
             "lazy",
+            "always",
             "include",
             "exclude",
             "read_only",
             "tools",
             "inherit_env",
+            "sandbox",
+            "pins",
         )
         if key in table and key not in said
     ]

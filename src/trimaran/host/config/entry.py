@@ -14,14 +14,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar, cast, final
 from urllib.parse import urlsplit
 
+from trimaran.client.sandbox_policy import Sandbox, read_sandbox
+from trimaran.errors import ConfigError
+
 from .expand import Unexpandable, expand
 from .machine import Machine
 from .mask import mask_url
 from .model import (
+    PIN_MODES,
     Action,
     FailedEntry,
     OAuthEntry,
     OAuthMode,
+    PinMode,
     Problem,
     ProblemKind,
     RuleEntry,
@@ -30,11 +35,13 @@ from .model import (
     SubjectTokenType,
     ToolSettings,
     Transport,
+    TrustEntry,
 )
 from .tomltext import key_text
+from .trust_entry import read_touches, read_trust
 from .values import read_duration, read_size
 
-__all__ = ["NAME", "OAUTH_KEYS", "name_problem", "read_entry", "read_rules"]
+__all__ = ["NAME", "OAUTH_KEYS", "name_problem", "read_entry", "read_pin_mode", "read_rules"]
 
 T = TypeVar("T")
 
@@ -43,7 +50,7 @@ NAME: Final = re.compile(r"[a-z0-9_-]{1,32}")
 
 _TRANSPORTS: Final[tuple[Transport, ...]] = ("stdio", "http", "sse")
 _ACTIONS: Final[tuple[Action, ...]] = ("allow", "deny", "ask")
-_STDIO: Final = ("command", "args", "env", "inherit_env", "cwd")
+_STDIO: Final = ("command", "args", "env", "inherit_env", "cwd", "sandbox")
 _HTTP: Final = ("url", "headers", "oauth", "oauth_config")
 _COMMON: Final = (
     "transport",
@@ -55,6 +62,9 @@ _COMMON: Final = (
     "startup_limit",
     "output_limit",
     "lazy",
+    "always",
+    "pins",
+    "trust",
     "include",
     "exclude",
     "read_only",
@@ -164,16 +174,28 @@ def _server_below(name: str, value: Any) -> str:
 
 
 def read_entry(
-    name: str, table: Any, source: Source, machine: Machine, lines: Mapping[str, int]
+    name: str,
+    table: Any,
+    source: Source,
+    machine: Machine,
+    lines: Mapping[str, int],
+    default_pins: PinMode | None = None,
+    default_trust: TrustEntry | None = None,
 ) -> ServerEntry | FailedEntry:
-    """The entry of a server. `lines` has the lines of its keys, by their path below the entry."""
+    """The entry of a server.
+
+    Args:
+        lines: The lines of its keys, by their path below the entry.
+        default_pins: What the file says about pins at its top.
+        default_trust: What the file says in `[trust]`.
+    """
     notes = _Notes(source, f"server.{key_text(name)}", lines)
     if not isinstance(table, Mapping):
         notes.add("", f"a table is expected, [server.{key_text(name)}], not {_kind(table)}")
         return FailedEntry(name=name, source=source, problems=tuple(notes.problems), line=notes.line(""))
     whole = cast("Mapping[str, Any]", table)
     reading = _Reading(whole, machine, notes)
-    entry = reading.entry(name, source, lines)
+    entry = reading.entry(name, source, lines, default_pins, default_trust or TrustEntry())
     if not notes.problems:
         return entry
     return FailedEntry(
@@ -196,7 +218,14 @@ class _Reading:
         self._variables = machine.variables
         self._notes = notes
 
-    def entry(self, name: str, source: Source, lines: Mapping[str, int]) -> ServerEntry:
+    def entry(
+        self,
+        name: str,
+        source: Source,
+        lines: Mapping[str, int],
+        default_pins: PinMode | None,
+        default_trust: TrustEntry,
+    ) -> ServerEntry:
         self._notes.unknown(self._table, (*_STDIO, *_HTTP, *_COMMON))
         transport = self._transport()
         self._refuse_keys_of_other_transport(transport)
@@ -212,6 +241,9 @@ class _Reading:
             startup_limit=self._take("startup_limit", read_duration, None),
             output_limit=self._take("output_limit", read_size, 2 * 1024 * 1024),
             lazy=self._take("lazy", _flag, False),
+            always=self._always("", self._table),
+            pins=self._take("pins", read_pin_mode, default_pins),
+            trust=self._trust(default_trust),
             include=self._take("include", _patterns, None),
             exclude=self._take("exclude", _patterns, ()),
             read_only=self._take("read_only", _flag, False),
@@ -223,6 +255,12 @@ class _Reading:
 
     def _complain(self, key: str, message: str) -> None:
         self._notes.add(key, message, "invalid_rule")
+
+    def _trust(self, default: TrustEntry) -> TrustEntry:
+        def complain(key: str, message: str) -> None:
+            self._notes.add(f"trust.{key}" if key else "trust", message)
+
+        return read_trust(self._table.get("trust", {}), default, complain, for_server=True)
 
     # --- plain values ------------------------------------------------------------------------------------------------
 
@@ -330,7 +368,30 @@ class _Reading:
             "env": env,
             "inherit_env": self._take("inherit_env", _flag, False),
             "cwd": None if cwd is None else self._machine.at_home(self._text("cwd", cwd)) or None,
+            "sandbox": self._sandbox(),
         }
+
+    def _sandbox(self) -> Sandbox | None:
+        """The policy, with variables and `~` filled in; a relative path is one of the server's folder."""
+        written = self._table.get("sandbox")
+        if isinstance(written, Mapping):
+            table = dict(cast("Mapping[str, Any]", written))
+            for key in ("read", "write"):
+                if isinstance(table.get(key), list):
+                    paths = cast("list[Any]", table[key])
+                    table[key] = [self._machine.at_home(self._text(f"sandbox.{key}", path)) for path in paths]
+            written = table
+        if self._failed("read") or self._failed("write"):
+            return None
+        try:
+            policy = read_sandbox(written)
+        except ConfigError as error:
+            self._notes.add("sandbox", str(error))
+            return None
+        if policy is not None and self._table.get("inherit_env") is True:
+            message = "inherit_env passes on every secret, and sandbox keeps them: keep one of the two"
+            self._notes.add("sandbox", message, "contradiction")
+        return policy
 
     def _failed(self, key: str) -> bool:
         return any(problem.key.endswith(f".{key}") for problem in self._notes.problems)
@@ -482,14 +543,27 @@ class _Reading:
                 continue
             table = cast("Mapping[str, Any]", value)
             timeout = self._take("timeout", read_duration, None, table, f"{key}.timeout")
-            settings[name] = ToolSettings(timeout=timeout, transform=self._transform(name, table, key))
+            touches = self._take("touches", read_touches, None, table, f"{key}.touches")
+            settings[name] = ToolSettings(
+                timeout=timeout,
+                touches=touches,
+                lazy=self._take("lazy", _flag, False, table, f"{key}.lazy"),
+                always=self._always(f"{key}.", table),
+                transform=self._transform(name, table, key),
+            )
         return settings
+
+    def _always(self, path: str, table: Mapping[str, Any]) -> bool:
+        always = self._take("always", _flag, False, table, f"{path}always")
+        if always and table.get("lazy") is True:
+            self._notes.add(f"{path}always", "lazy says the opposite: remove one of them", "contradiction")
+        return always
 
     def _transform(self, tool: str, table: Mapping[str, Any], key: str) -> dict[str, Any]:
         """How a tool is shown; without what is wrong, which is noted."""
         from trimaran.server.transform_options import CONFIG_KEYS, find_fault, is_tool_name
 
-        self._notes.unknown(table, ("timeout", *CONFIG_KEYS), key)
+        self._notes.unknown(table, ("timeout", "touches", "lazy", "always", *CONFIG_KEYS), key)
         options = {name: table[name] for name in CONFIG_KEYS if name in table}
         fault = find_fault(options)
         if fault is None and "name" in options and not is_tool_name(tool):
@@ -563,6 +637,17 @@ def _flag(value: Any) -> bool:
     if isinstance(value, bool):
         return value
     raise ValueError(f"true or false is expected, not {_shown(value)}")
+
+
+def read_pin_mode(value: Any) -> PinMode:
+    """What `pins` says.
+
+    Raises:
+        ValueError: it is none of the modes.
+    """
+    if value in PIN_MODES:
+        return value
+    raise ValueError(f'"ask", "refuse", "warn" or "off" is expected, not {_shown(value)}')
 
 
 def _patterns(value: Any) -> tuple[str, ...]:

@@ -18,18 +18,32 @@ from pathlib import Path, PurePath
 from typing import Any, Final, NoReturn, cast
 
 from ..names import name_problem
-from .entry import read_entry, read_rules
+from .entry import read_entry, read_pin_mode, read_rules
 from .files import read_text
 from .machine import Machine
-from .model import ConfigUnusable, FailedEntry, HostConfig, Level, Problem, ProblemKind, RuleEntry, ServerEntry, Source
+from .model import (
+    ConfigUnusable,
+    ContextEntry,
+    FailedEntry,
+    HostConfig,
+    Level,
+    PinMode,
+    Problem,
+    ProblemKind,
+    RuleEntry,
+    ServerEntry,
+    Source,
+    TrustEntry,
+)
 from .tomltext import Path as KeyPath
 from .tomltext import key_text, lines_of, read_toml
+from .trust_entry import read_trust
 
 __all__ = ["load_config", "read_config"]
 
 log: Final = logging.getLogger("trimaran.host")
 
-_TOP: Final = ("server", "permissions")
+_TOP: Final = ("server", "permissions", "pins", "trust", "context")
 # Tables that applications read by themselves: `trimaran gateway`.
 _APPLICATIONS: Final = ("gateway", "view")
 # The keys of servers in other programs' files.
@@ -88,6 +102,7 @@ def read_config(texts: Sequence[tuple[Source, str]], machine: Machine) -> HostCo
     read: dict[str, ServerEntry | FailedEntry] = {}
     replaced: dict[str, ServerEntry | FailedEntry] = {}
     rules: list[RuleEntry] = []
+    contexts: list[ContextEntry] = []
     problems: list[Problem] = []
     applications: dict[str, Any] = {}
     for source, text in texts:
@@ -97,11 +112,15 @@ def read_config(texts: Sequence[tuple[Source, str]], machine: Machine) -> HostCo
         lines_by_server = _by_server(lines)
         problems += _unknown(whole, source, lines)
         rules = [*_global_rules(whole, source, lines), *rules]
+        pins = _pin_mode(whole, source, lines)
+        trust = _trust(whole, source, lines)
+        if (context := _context(whole, source, lines, problems)) is not None:
+            contexts.insert(0, context)
         applications |= {key: whole[key] for key in _APPLICATIONS if key in whole}
         for name, table in _servers(whole, source, lines).items():
             if name in read:
                 replaced[name] = read[name]
-            read[name] = read_entry(name, table, source, machine, lines_by_server.get(name, {}))
+            read[name] = read_entry(name, table, source, machine, lines_by_server.get(name, {}), pins, trust)
     return HostConfig(
         sources=tuple(source for source, _ in texts),
         digests={
@@ -111,6 +130,7 @@ def read_config(texts: Sequence[tuple[Source, str]], machine: Machine) -> HostCo
         failed={name: entry for name, entry in read.items() if isinstance(entry, FailedEntry)},
         replaced=replaced,
         rules=tuple(rules),
+        contexts=tuple(contexts),
         problems=tuple(problems),
         applications=applications,
     )
@@ -152,6 +172,51 @@ def _global_rules(whole: Mapping[str, Any], source: Source, lines: Mapping[KeyPa
     return read_rules(cast("Mapping[str, Any]", table), source, complain, line_of)
 
 
+def _pin_mode(whole: Mapping[str, Any], source: Source, lines: Mapping[KeyPath, int]) -> PinMode | None:
+    """What the file says about the pins of its own servers: a project's file does not loosen the user's."""
+    if "pins" not in whole:
+        return None
+    try:
+        return read_pin_mode(whole["pins"])
+    except ValueError as error:
+        _stop(source, "pins", lines.get(("pins",)), str(error), "invalid_value")
+
+
+def _trust(whole: Mapping[str, Any], source: Source, lines: Mapping[KeyPath, int]) -> TrustEntry:
+    """What the file says about the words and the data of its own servers."""
+
+    def complain(key: str, message: str) -> None:
+        path = ("trust", key) if key else ("trust",)
+        _stop(source, ".".join(path), lines.get(path, lines.get(("trust",))), message, "invalid_value")
+
+    return read_trust(whole.get("trust", {}), TrustEntry(), complain)
+
+
+def _context(
+    whole: Mapping[str, Any], source: Source, lines: Mapping[KeyPath, int], problems: list[Problem]
+) -> ContextEntry | None:
+    """The table `[context]`. A mistake in it is noted, and costs the budget alone."""
+    table: Any = whole.get("context")
+    if table is None:
+        return None
+    if not isinstance(table, Mapping):
+        message = "a table is expected, [context], with budget"
+        problems.append(Problem(source.file, message, "context", lines.get(("context",))))
+        return None
+    budget: int | None = None
+    for key, value in cast("Mapping[str, Any]", table).items():
+        at = lines.get(("context", key), lines.get(("context",)))
+        if key != "budget":
+            message = "this key is not known; known is budget"
+            problems.append(Problem(source.file, message, f"context.{key}", at, "unknown_key"))
+        elif not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            message = "a number of tokens is expected, 1 or more: budget = 8000"
+            problems.append(Problem(source.file, message, "context.budget", at))
+        else:
+            budget = value
+    return ContextEntry(budget=budget, source=source)
+
+
 def _unknown(whole: Mapping[str, Any], source: Source, lines: Mapping[KeyPath, int]) -> list[Problem]:
     problems: list[Problem] = []
     for key in whole:
@@ -161,7 +226,7 @@ def _unknown(whole: Mapping[str, Any], source: Source, lines: Mapping[KeyPath, i
         if key in _MISNOMERS:
             hint = "servers are written as [server.NAME] here"
         else:
-            hint = f"did you mean {near[0]!r}?" if near else "known are server and permissions"
+            hint = f"did you mean {near[0]!r}?" if near else "known are server, permissions and context"
         message = f"this key is not known, and ignored; {hint}"
         problems.append(Problem(source.file, message, key, lines.get((key,)), "unknown_key"))
     return problems

@@ -9,32 +9,43 @@ The repr of an entry has no secrets. `table` is the entry as it was written, var
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal, TypeAlias, final
+from typing import Final, Literal, TypeAlias, final, get_args
 
 from msgspec import Struct, field
 
+from trimaran.client.sandbox_policy import Sandbox
 from trimaran.errors import ConfigError
 from trimaran.types import Json
 
 from ..terminal_text import visible
 
 __all__ = [
+    "FLOW_MODES",
+    "PIN_MODES",
+    "SCAN_MODES",
+    "TOUCHES",
     "UNATTENDED",
     "Action",
     "ConfigUnusable",
+    "ContextEntry",
     "FailedEntry",
+    "FlowMode",
     "HostConfig",
     "Level",
     "OAuthEntry",
     "OAuthMode",
+    "PinMode",
     "Problem",
     "ProblemKind",
     "RuleEntry",
+    "ScanMode",
     "ServerEntry",
     "Source",
     "SubjectTokenType",
     "ToolSettings",
+    "Touch",
     "Transport",
+    "TrustEntry",
 ]
 
 Transport: TypeAlias = Literal["stdio", "http", "sse"]
@@ -46,6 +57,18 @@ UNATTENDED: Final[tuple[OAuthMode, ...]] = ("client_credentials", "enterprise_ma
 SubjectTokenType: TypeAlias = Literal["id_token", "saml2", "refresh_token"]
 Action: TypeAlias = Literal["allow", "deny", "ask"]
 Level: TypeAlias = Literal["user", "project", "file"]
+PinMode: TypeAlias = Literal["ask", "refuse", "warn", "off"]
+"""What happens to a definition that is not as it was pinned; `trust/review.py` says what each means."""
+PIN_MODES: Final[tuple[PinMode, ...]] = ("ask", "refuse", "warn", "off")
+ScanMode: TypeAlias = Literal["ask", "warn", "off"]
+"""ask: a grave finding in a server's words makes calls ask. warn: findings are listed and logged."""
+SCAN_MODES: Final[tuple[ScanMode, ...]] = get_args(ScanMode)
+FlowMode: TypeAlias = Literal["ask", "refuse", "warn", "off"]
+"""ask: a person is asked, and where there is none the call is refused. refuse: it is refused. warn: it is logged."""
+FLOW_MODES: Final[tuple[FlowMode, ...]] = get_args(FlowMode)
+Touch: TypeAlias = Literal["private", "untrusted", "outside", "acts"]
+"""What a tool touches; `trust/touches.py` says what each means."""
+TOUCHES: Final[tuple[Touch, ...]] = get_args(Touch)
 
 
 ProblemKind: TypeAlias = Literal[
@@ -136,10 +159,39 @@ class RuleEntry(Struct, frozen=True, kw_only=True):
 
 
 @final
+class TrustEntry(Struct, frozen=True, kw_only=True):
+    """What `[trust]` and `[server.X.trust]` say about a server's words and data."""
+
+    scan: ScanMode | None = None
+    """None leaves it to the host, then "ask"."""
+    flow: FlowMode | None = None
+    """None leaves it to the host, then: ask where a person can be asked, and log elsewhere."""
+    allow: tuple[str, ...] = ()
+    """The rules whose findings are accepted, by their ids."""
+    touches: tuple[Touch, ...] | None = None
+    """What the tools of the server touch; None leaves it to what is known of them."""
+
+
+@final
+class ContextEntry(Struct, frozen=True, kw_only=True):
+    """What `[context]` of one file says about what a model reads."""
+
+    budget: int | None = None
+    """Tokens for the definitions of tools."""
+    source: Source
+
+
+@final
 class ToolSettings(Struct, frozen=True, kw_only=True):
     """What `[server.X.tools.Y]` says about one tool, or about those that a pattern means."""
 
     timeout: float | None = None
+    touches: tuple[Touch, ...] | None = None
+    """What the tool touches; None leaves it to what the server says."""
+    lazy: bool = False
+    """Under a budget, a model finds it by search only."""
+    always: bool = False
+    """Under a budget, its definition stays whole."""
     transform: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """How it is shown: the options of `server.transform`. Values of arguments may be secret."""
 
@@ -210,6 +262,8 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     """Let the process have the host's whole environment, with every secret in it."""
     cwd: str | None = None
     """Where the process starts; None is where the host runs."""
+    sandbox: Sandbox | None = None
+    """What the process may reach; None is everything that the user may."""
 
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -226,6 +280,13 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     output_limit: int = 2 * 1024 * 1024
     """The most bytes of a result."""
     lazy: bool = False
+    """Started when it is needed. Under a budget, a model finds its tools by search only."""
+    always: bool = False
+    """Under a budget, the definitions of its tools stay whole."""
+    pins: PinMode | None = None
+    """What happens to definitions that are not as they were pinned; None leaves it to the file, then to the host."""
+    trust: TrustEntry = TrustEntry()
+    """How closely its words and the flow of its data are watched."""
     include: tuple[str, ...] | None = None
     """Names, patterns and tags of the tools that are shown; None is all."""
     exclude: tuple[str, ...] = ()
@@ -257,6 +318,7 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
                 "env": dict(self.env),
                 "inherit_env": self.inherit_env,
                 "cwd": self.cwd,
+                **({} if self.sandbox is None else {"sandbox": self.sandbox}),
             }
         return {"transport": self.transport, "url": self.url, "headers": dict(self.headers)}
 
@@ -299,6 +361,8 @@ class HostConfig(Struct, frozen=True, kw_only=True):
     """Servers of a weaker file whose name a stronger one uses for another (R225)."""
     rules: tuple[RuleEntry, ...] = ()
     """The global permission rules, those of the strongest file first (R244)."""
+    contexts: tuple[ContextEntry, ...] = ()
+    """The `[context]` tables, that of the strongest file first."""
     problems: tuple[Problem, ...] = ()
     """Problems that belong to no server: unknown keys at the top."""
     applications: Mapping[str, Json] = field(default_factory=dict[str, Json])

@@ -146,6 +146,8 @@ class AuditLog:
         entry.update(more)
         if not decision.is_certain:
             entry["certain"] = False
+        if decision.reasons:
+            entry["reasons"] = decision.reasons
         if arguments is not None and self._arguments != "none":
             entry.update(self._of(arguments))
         try:

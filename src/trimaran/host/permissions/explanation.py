@@ -64,7 +64,7 @@ class Explanation(Struct, frozen=True):
         """For a person, about 80 columns wide."""
         decision = self.decision
         head = f"{decision.act}: {decision.action}"
-        if decision.by == "remembered":
+        if decision.by == "remembered" and not decision.reasons:
             head += ", as was answered before in this session"
         elif self.depends:
             head += ", unless the arguments say otherwise"
@@ -81,6 +81,8 @@ class Explanation(Struct, frozen=True):
                 lines.append(f"  {'':<{first}}  {verdict.rule.source}")
                 comment = verdict.rule.reason or verdict.rule.comment
                 lines += [f"  {'':<{first}}  {comment}"] if comment else []
+        if decision.reasons:
+            lines += ["", "It asks whatever the rules allow, because", *(f"- {reason}" for reason in decision.reasons)]
         if self.other_rules:
             lines.append(f"\n{self.other_rules} other rule{'s are' if self.other_rules > 1 else ' is'} not about it.")
         return "\n".join(lines)

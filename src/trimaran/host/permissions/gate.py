@@ -56,9 +56,23 @@ class Gate:
         self.auto_allow = auto_allow
         self._audit = audit
 
-    def decide(self, act: Subject, arguments: Mapping[str, object] | None = None) -> Decision:
-        """The decision about an act. It is an ask only while there is a person."""
-        decision = self._decide(act, arguments)
+    def decide(
+        self,
+        act: Subject,
+        arguments: Mapping[str, object] | None = None,
+        *,
+        reasons: tuple[str, ...] = (),
+        refuse: bool = False,
+    ) -> Decision:
+        """The decision about an act. It is an ask only while there is a person.
+
+        Args:
+            reasons: Why a person must be asked even if the rules allow it.
+            refuse: With reasons, deny instead of asking.
+        """
+        decision = self._decide(act, arguments, reasons)
+        if refuse and reasons and not decision.is_denied:
+            decision = structs.replace(decision, action="deny", by="trust")
         if self._audit is not None:
             self._audit.record(decision, arguments)
         return decision
@@ -72,15 +86,18 @@ class Gate:
             self._audit.record(settled, arguments)
         return settled
 
-    def explain(self, act: Subject, arguments: Mapping[str, object] | None = None) -> Explanation:
-        """The rules and remembered answers about an act. Records nothing."""
+    def explain(
+        self, act: Subject, arguments: Mapping[str, object] | None = None, *, reasons: tuple[str, ...] = ()
+    ) -> Explanation:
+        """The rules and remembered answers about an act, and the reasons to ask. Records nothing."""
         denies: list[Rule] = [rule for rule in self.standing.rules if rule.action == "deny"]
         explanation = explain(Policy([*denies, *self.policy.rules]) if denies else self.policy, act, arguments)
-        return structs.replace(explanation, decision=self.standing.allows(explanation.decision, arguments))
+        decision = self.standing.allows(explanation.decision, arguments).with_reasons(reasons)
+        return structs.replace(explanation, decision=decision)
 
-    def _decide(self, act: Subject, arguments: Mapping[str, object] | None) -> Decision:
+    def _decide(self, act: Subject, arguments: Mapping[str, object] | None, reasons: tuple[str, ...]) -> Decision:
         denied = self.standing.denies(act, arguments)
         if denied is not None:
             return denied
-        decision = self.standing.allows(self.policy.decide(act, arguments), arguments)
+        decision = self.standing.allows(self.policy.decide(act, arguments), arguments).with_reasons(reasons)
         return decision if self.attended else decision.unattended(auto_allow=self.auto_allow)

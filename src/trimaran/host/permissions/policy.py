@@ -62,7 +62,7 @@ def tier_of(rule: Rule) -> Tier:
     return _TIERS[rule.server is not None, rule.action]
 
 
-By = Literal["rule", "default", "person", "remembered", "nobody", "auto-allow"]
+By = Literal["rule", "default", "person", "remembered", "nobody", "auto-allow", "trust"]
 
 
 class Decision(Struct, frozen=True):
@@ -77,7 +77,9 @@ class Decision(Struct, frozen=True):
     """False where the rule fits perhaps, and holds to be on the safe side."""
     by: By = "rule"
     """Who said so. Beyond rules and the default: a person asked just now, one asked before whose answer stands, or, where
-    nobody could be asked, the setting for that case."""
+    nobody could be asked, the setting for that case. "trust" is a finding or the flow of data that is set to refuse."""
+    reasons: tuple[str, ...] = ()
+    """Why a person is asked although the rules allow it, or what else they should know: findings, and the flow of data."""
 
     @property
     def is_allowed(self) -> bool:
@@ -87,14 +89,20 @@ class Decision(Struct, frozen=True):
     def is_denied(self) -> bool:
         return self.action == "deny"
 
+    def with_reasons(self, reasons: tuple[str, ...]) -> Decision:
+        """The same where there are reasons to ask: an allow becomes an ask."""
+        if not reasons or self.is_denied:
+            return self
+        return structs.replace(self, action="ask", reasons=reasons)
+
     def unattended(self, *, auto_allow: bool = False) -> Decision:
         """The same where no person can be asked (R245): an ask becomes a deny, or an allow if that was asked for.
 
-        A setting never answers a server's question to a person.
+        A setting never answers a server's question to a person, nor a question about what was found.
         """
         if self.action != "ask":
             return self
-        if auto_allow and self.act.kind == "tool":
+        if auto_allow and self.act.kind == "tool" and not self.reasons:
             return structs.replace(self, action="allow", by="auto-allow")
         return structs.replace(self, action="deny", by="nobody")
 
@@ -109,6 +117,9 @@ class Decision(Struct, frozen=True):
     @property
     def refusal(self) -> str:
         """The message for the model about a call that is not made."""
+        if self.reasons and self.by in ("nobody", "trust"):
+            why = "and nobody is here to ask" if self.by == "nobody" else "and this host refuses such calls"
+            return f"{self.act} was not called, {why}: {'; '.join(self.reasons)}. Do not try another way."
         if self.by == "nobody" and self.act.kind != "tool":
             return f"{self.act} needs a person to answer, and nobody is here."
         if self.by == "nobody":
@@ -134,6 +145,7 @@ class Decision(Struct, frozen=True):
             "by": self.by,
             "certain": self.is_certain,
             "rule": None if self.rule is None else rule_to_json(self.rule),
+            **({"reasons": list(self.reasons)} if self.reasons else {}),
         }
 
 

@@ -87,7 +87,7 @@ class RememberedAnswers:
         self._answers = [answer for answer in self._answers if answer.rule is not rule]
 
     def forget(self, server: str | None = None, *, action: Action | None = None) -> None:
-        """Take back all that was answered about a server, or about any: for one that was configured anew.
+        """Take back all that was answered about a server, or about any: for one that was configured again.
 
         Args:
             action: only the answers of this kind. A denial may be about more than the server that it was given for.

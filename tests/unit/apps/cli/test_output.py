@@ -140,5 +140,5 @@ def test_quiet_leaves_out_progress_and_logs_but_not_problems() -> None:
     screen = Screen(quiet=True, out=io.StringIO(), err=io.StringIO())
     screen.log("error", None, "x")
     screen.progress.update("x", 1, 2, None)
-    screen.problem("it broke", "mend it")
-    assert err(screen) == "trimaran: it broke\nmend it\n"
+    screen.problem("it broke", "fix it")
+    assert err(screen) == "trimaran: it broke\nfix it\n"

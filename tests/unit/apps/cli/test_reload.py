@@ -163,7 +163,7 @@ def test_a_server_that_does_not_load_at_first_answers_once_it_is_mended(spawn: S
     child.wait_stderr("waiting for a change")
     child.send(id=1, method="tools/list", params={})
     refused = child.receive()
-    assert (refused["id"], refused["error"]["code"]) == (1, -32603), "a call does not wait for a mended file"
+    assert (refused["id"], refused["error"]["code"]) == (1, -32603), "a call does not wait for a fixed file"
     rewrite(boat, BOAT)
     assert child.receive()["result"]["serverInfo"]["name"] == "boat"
 

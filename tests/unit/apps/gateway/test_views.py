@@ -85,6 +85,20 @@ async def test_two_tools_with_one_name_are_an_error_that_names_both() -> None:
             assert "'a_b_c'" in problem
 
 
+async def test_two_resources_with_one_uri_are_named_and_the_first_server_serves_it() -> None:
+    servers = [sea("sail"), sea("sail")]
+    for server, text in zip(servers, ("calm", "storm"), strict=True):
+        server.add_resource("sea://state", lambda text=text: text)
+    async with HttpServer(servers[0], port=0) as first, HttpServer(servers[1], port=0) as second:
+        async with gateway_of(remote("north", first.url) + remote("south", second.url)) as gateway:
+            (problem,) = json.loads((await fetch(url_of(gateway, "/health")))[1])["problems"]
+            assert "'north'" in problem
+            assert "'south'" in problem
+            for path, text in (("/mcp", "calm"), ("/servers/north/mcp", "calm"), ("/servers/south/mcp", "storm")):
+                async with connect(url_of(gateway, path)) as client:
+                    assert (await client.read_resource("sea://state")).text == text
+
+
 async def test_the_tables_of_a_server_say_how_every_endpoint_shows_it() -> None:
     text = child("boats") + 'include = ["sail", "sink"]\n[server.boats.tools.sink]\nname = "scuttle"\n'
     async with gateway_of(text) as gateway:

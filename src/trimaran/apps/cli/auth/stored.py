@@ -108,7 +108,7 @@ def _table(logins: list[StoredLogin]) -> Table:
     for login in logins:
         credentials = login.credentials
         if credentials is None:
-            table.add_row(Text(in_one_line(login.name)), Text("cannot be read: log in anew", style="yellow"))
+            table.add_row(Text(in_one_line(login.name)), Text("cannot be read: log in again", style="yellow"))
             continue
         about = Text(in_one_line(credentials.server_url, 500)).append(
             f"\n{in_one_line(credentials.issuer or '?', 500)}", style="dim"

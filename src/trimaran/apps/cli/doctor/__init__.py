@@ -1,4 +1,4 @@
-"""`trimaran doctor`: start or reach a server, look at it from all sides, and say what to mend.
+"""`trimaran doctor`: start or reach a server, look at it from all sides, and say what to fix.
 
     process.py   a command: found, started, timed, heard, ended        http.py, auth.py   a URL: the way there, who may come in
     eras.py      both eras through our own client, timing              lint.py            the tools
@@ -25,7 +25,7 @@ from ..run import heard, run_loop
 from ..target import ClientCommand, Settings, Target, client_options, read_settings, split_words
 from .report import Check, Report, print_check, print_summary
 
-__all__ = ["command"]
+__all__ = ["command", "examine"]
 
 _PATIENCE: Final = 30.0  # for one that waits for ever, where it knows nothing of that
 
@@ -70,10 +70,10 @@ def command(ctx: click.Context, words: Sequence[str], as_json: bool, waived: Seq
         printed.append(check)
         screen.progress.wait(f"examining {target.text}")
 
-    async def examine() -> int:
+    async def work() -> int:
         screen.progress.wait(f"examining {target.text}")
         try:
-            return await _examine(report, target, settings)
+            return await examine(report, target, settings)
         finally:
             screen.progress.stop()
 
@@ -81,7 +81,7 @@ def command(ctx: click.Context, words: Sequence[str], as_json: bool, waived: Seq
     try:
         # The report covers the library's own warnings.
         with heard(screen, settings, least=logging.CRITICAL):
-            run_loop(examine())
+            run_loop(work())
     except (click.ClickException, KeyboardInterrupt):
         raise
     except Exception as error:
@@ -104,7 +104,8 @@ def command(ctx: click.Context, words: Sequence[str], as_json: bool, waived: Seq
     return 0 if report.is_healthy else 1
 
 
-async def _examine(report: Report, target: Target, settings: Settings) -> int:
+async def examine(report: Report, target: Target, settings: Settings) -> int:
+    """Make every check that fits the target, into the report."""
     from .eras import meet_both
 
     if not target.is_http:

@@ -241,7 +241,7 @@ async def _report_server(report: Report, wire: ProbeConnection, issuer: str) -> 
             "authorization server",
             f"{in_one_line(issuer)} is not usable",
             "Clients must check these before they send anybody there.",
-            "Mend the metadata of the authorization server.",
+            "Fix the metadata of the authorization server.",
             details=faults,
         )
         return

@@ -16,7 +16,7 @@ from trimaran.errors import DeclarationError
 from trimaran.format import lint
 from trimaran.protocol.headers import compile_param_headers
 from trimaran.schema import Validator, check_object_schema
-from trimaran.types import as_object
+from trimaran.types import Tool, as_object
 
 from ..output import in_one_line
 from .report import Report, several
@@ -51,6 +51,7 @@ def lint_tools(report: Report, tools: Sequence[Any]) -> None:
     _descriptions(report, tools)
     _schemas(report, tools)
     _headers(report, tools)
+    _words(report, tools)
     for profile, name in _PROVIDERS.items():
         _provider(report, tools, profile, name)
 
@@ -95,7 +96,7 @@ def _schemas(report: Report, tools: Sequence[Any]) -> None:
             "schemas",
             f"{len(faults)} that cannot be used",
             "One bad schema can make a model's provider refuse the whole request, all tools included.",
-            "Mend the schemas named here.",
+            "Fix the schemas named here.",
             details=faults,
         )
     else:
@@ -146,6 +147,39 @@ def _headers(report: Report, tools: Sequence[Any]) -> None:
         report.skip("x-mcp-header", "x-mcp-header", "no tool uses it")
 
 
+def _words(report: Report, tools: Sequence[Any]) -> None:
+    """What a host finds in the words of the definitions."""
+    from trimaran.host.trust.scan import scan_tool
+
+    findings = [finding for tool in tools for finding in scan_tool(_as_tool(tool)) if finding.severity != "note"]
+    if not findings:
+        report.ok("words", "words", "nothing hidden, no orders to the model")
+        return
+    details = [in_one_line(f"{finding.severity}: {finding}; {finding.remedy}", 400) for finding in findings]
+    is_grave = any(finding.severity == "ask" for finding in findings)
+    (report.fail if is_grave else report.warn)(
+        "words",
+        "words",
+        several(len(findings), "finding"),
+        "A host withholds such words from the model, and asks a person before it calls the tool.",
+        "Say what the tool does, in plain text; docs/guides/scan.md has the rules.",
+        details=details,
+    )
+
+
+def _as_tool(definition: Any) -> Tool:
+    """The texts of a definition, whatever else is wrong with it."""
+    fields = as_object(definition) or {}
+    title, description = fields.get("title"), fields.get("description")
+    return Tool(
+        name=_name(definition),
+        title=title if isinstance(title, str) else None,
+        description=description if isinstance(description, str) else None,
+        input_schema=as_object(fields.get("inputSchema")) or {},
+        output_schema=as_object(fields.get("outputSchema")),
+    )
+
+
 def _provider(report: Report, tools: Sequence[Any], profile: str, name: str) -> None:
     """The tools that this provider refuses, if it gets them unchanged."""
     whole = [tool for tool in tools if isinstance((as_object(tool) or {}).get("name"), str)]
@@ -163,7 +197,7 @@ def _provider(report: Report, tools: Sequence[Any], profile: str, name: str) -> 
             name,
             f"{several(len(refused), 'thing')} it refuses",
             "A host that hands the tools on as they are gets an error for the whole request, all tools included.",
-            "Mend what is named here; the remedy stands beside it.",
+            "Fix what is named here; the remedy stands beside it.",
             details=[str(finding) for finding in refused],
         )
     else:

@@ -19,10 +19,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast, final
 
+from msgspec.structs import replace
+
+from trimaran.client.sandbox_policy import Sandbox
 from trimaran.client.stderr_summary import telling_lines
 from trimaran.depth import decode_json
+from trimaran.errors import ConfigError
 from trimaran.protocol.versions import LATEST_LEGACY, MODERN
 from trimaran.transports.child_environment import child_environment, describe_missing, missing_variables
+from trimaran.transports.sandbox import SandboxedStart, prepare_sandbox, sandbox_environment
 
 from ..output import in_one_line, safe
 from ..target import Settings, Target
@@ -92,9 +97,14 @@ async def examine_process(report: Report, target: Target, settings: Settings) ->
     if program is None:
         return None
     patience = settings.timeout or 30.0
-    command = [program, *target.command[1:]]
+    command, cwd = [program, *target.command[1:]], target.cwd
+    if target.sandbox is not None:
+        enclosed = _enclose(report, target.sandbox, command, {**target.env, **settings.env}, cwd)
+        if enclosed is None:
+            return None
+        command, env, cwd = enclosed
     try:
-        child = await _Child.start(command, env, target.cwd)
+        child = await _Child.start(command, env, cwd)
     except OSError as error:
         report.fail(
             "start",
@@ -107,7 +117,7 @@ async def examine_process(report: Report, target: Target, settings: Settings) ->
     async with contextlib.aclosing(child):
         greeting = await child.greet(patience)
         if greeting.is_silent and child.has_ended:
-            return await _retry_with_initialize(report, child, command, env, target.cwd, patience)
+            return await _retry_with_initialize(report, child, command, env, cwd, patience)
         if greeting.is_silent:
             _report_mute(report, child, patience)
             return None
@@ -143,6 +153,20 @@ def _resolve(report: Report, target: Target, env: Mapping[str, str]) -> str | No
         return None
     report.ok("command", "command", program)
     return program
+
+
+def _enclose(
+    report: Report, policy: Sandbox, command: list[str], env: Mapping[str, str], cwd: str | None
+) -> SandboxedStart | None:
+    """The start in the server's sandbox; None if there can be none. Hosts that it lists are not reached from here."""
+    offline = policy if policy.net is True else replace(policy, net=False)
+    try:
+        start = prepare_sandbox(offline, command, sandbox_environment(policy, os.environ, env), cwd)
+    except ConfigError as error:
+        report.fail("sandbox", "sandbox", str(error), "A host does not start it either.", "See the guide on sandboxes.")
+        return None
+    report.ok("sandbox", "sandbox", str(policy))
+    return start
 
 
 async def _retry_with_initialize(

@@ -176,7 +176,7 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def _marked(messages: Sequence[Message]) -> list[Message]:
-    """The messages, with the last block marked for the cache: all before it, tools too, need not be read anew next time."""
+    """The messages, with the last block marked for the cache: all before it, tools too, need not be read again next time."""
     *before, last = messages
     *blocks, block = last["content"]
     return [*before, {**last, "content": [*blocks, {**block, "cache_control": {"type": "ephemeral"}}]}]

@@ -1,0 +1,1 @@
+"""What proxies and gateways pass on: ours and other people's before the same servers (`make world-proxies`)."""
