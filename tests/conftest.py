@@ -22,6 +22,7 @@ import inspect
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -56,6 +57,13 @@ DEADLINE = 90.0  # seconds; the slowest honest unit test takes about one, and a 
 TESTS = Path(__file__).resolve().parent
 ARCH = TESTS / "arch"
 GRACE = 10.0  # seconds in which what was told to end may still end
+
+
+@pytest.fixture(autouse=True)
+def no_memories(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No client of a test remembers the servers of another: a port may have been another server's a moment ago."""
+    if (connecting := sys.modules.get("trimaran.connecting")) is not None:
+        monkeypatch.setattr(connecting, "_memory", type(connecting._memory)())
 
 
 @pytest.fixture

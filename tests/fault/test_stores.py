@@ -134,6 +134,52 @@ async def test_redis_that_was_never_there_is_said_so_and_found_when_it_comes(tmp
         server.kill()
 
 
+async def is_sending(store: RedisStore) -> bool:
+    try:
+        await store.bus.publish("ping", b"")
+    except StoreUnavailable:
+        return False
+    return True
+
+
+async def test_a_worker_that_is_not_back_yet_after_a_restart_of_redis_is_not_taken_for_gone(redis: RedisServer) -> None:
+    namespace = secrets.token_hex(4)
+    asking, asked = RedisStore(redis.url, namespace=namespace), RedisStore(redis.url, namespace=namespace)
+    back = asyncio.Event()
+    bus: Any = asked.bus
+    read_messages = bus._read_messages
+
+    async def come_back(*words: Any) -> None:
+        await back.wait()
+        await read_messages(*words)
+
+    async def shout(data: bytes) -> bytes:
+        return data.upper()
+
+    async with asyncio.timeout(PATIENCE):
+        await asking.start()
+        await asked.start()
+        try:
+            async with asked.bus.answer("w", shout), asking.bus.subscribe("news") as news:
+                assert await asking.bus.request("w", b"ahoy", timeout=5) == b"AHOY"
+                bus._read_messages = come_back
+                redis.kill()
+                redis.start()
+                assert isinstance(await anext(news), Gap)
+                while not await is_sending(asking):  # the connection that sends finds out by itself
+                    await asyncio.sleep(0.01)
+                with pytest.raises(StoreUnavailable, match="is not back yet"):
+                    await asking.bus.request("w", b"ahoy", timeout=0.2)
+                waiting = asyncio.create_task(asking.bus.request("w", b"ahoy", timeout=PATIENCE))
+                await asyncio.sleep(0)
+                back.set()
+                assert await waiting == b"AHOY"
+        finally:
+            back.set()
+            await asking.close()
+            await asked.close()
+
+
 async def test_redis_that_does_not_answer_holds_nobody_up(redis: RedisServer) -> None:
     """Stopped, not dead: connections are taken, and nothing comes back."""
     async with RedisStore(redis.url, timeout=0.3) as store:

@@ -1,6 +1,6 @@
 // Go anywhere by typing: servers, tools, resources, prompts, calls, pages.
 import type { JSX } from "preact";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { asText } from "../api/json";
 import { go } from "../state/route";
 import { calls, catalogOf, loadCatalog, servers } from "../state/store";
@@ -34,13 +34,14 @@ export function Palette({ close }: { close: () => void }): JSX.Element {
   const [text, setText] = useState("");
   const [active, setActive] = useState(0);
   const box = useRef<HTMLInputElement>(null);
+  useEffect(() => box.current?.focus(), []);
+  // A server may become ready while the palette is open.
+  const ready = servers.value.filter((server) => server.state === "ready").map((server) => server.id);
   useEffect(() => {
-    box.current?.focus();
-    for (const server of servers.value) if (server.state === "ready" && catalogOf(server.id).peek() === undefined) void loadCatalog(server.id).catch(() => undefined);
-  }, []);
-  const all = places();
+    for (const id of ready) if (catalogOf(id).peek() === undefined) void loadCatalog(id).catch(() => undefined);
+  }, [ready.join(" ")]);
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
-  const shown = useMemo(() => all.filter((place) => words.every((word) => `${place.title} ${place.kind}`.toLowerCase().includes(word))).slice(0, 50), [text, all.length]);
+  const shown = places().filter((place) => words.every((word) => `${place.title} ${place.kind}`.toLowerCase().includes(word))).slice(0, 50);
   const open = (place: Place | undefined): void => {
     if (!place) return;
     close();

@@ -558,7 +558,7 @@ class Connection:
             if not self._policy.may_resend(error, losses, repeatable=repeatable):
                 if not self._policy.suspects_older_server(live.dialect.era, error, losses):
                     raise error
-                self._memory.note(self.dialer.key, None)
+                self._memory.forget(self.dialer.key)
                 live.lost(error)
                 return
         else:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, final
 
@@ -61,6 +62,7 @@ READ_SILENCE: Final = 0.1
 _LOOK: Final = 0.02  # seconds between two looks at whether it was read
 # Over HTTP a request that hangs is no sign of an era; wait longer before trying the other one.
 HTTP_SILENCE: Final = 10.0
+_MEMORY_SECONDS: Final = 3600.0  # for which an era is remembered before the server is asked again
 
 
 class Dialer(Protocol):
@@ -99,22 +101,36 @@ class Negotiated(Struct, Generic[AnInbox]):
 
 @final
 class EraMemory:
-    """Which manner of speaking each target understood last. Bounded; forgetting is always safe."""
+    """Which manner of speaking each target understood last, and who it was. Bounded; forgetting is always safe.
 
-    def __init__(self, most: int = 1000) -> None:
-        self._known: dict[str, Manner] = {}
+    A server of both eras takes the legacy handshake too, so a target that is upgraded would be taken for a legacy server for
+    ever. What is known therefore counts only for a server of the same name and version, and for an hour.
+    """
+
+    def __init__(self, most: int = 1000, clock: Callable[[], float] = time.monotonic) -> None:
+        self._known: dict[str, tuple[Manner, str, float]] = {}
         self._most = most
+        self._clock = clock
 
-    def recall(self, key: str) -> Manner | None:
-        return self._known.get(key)
+    def recall(self, key: str) -> tuple[Manner, str] | None:
+        """The manner, and the identity of the server that understood it."""
+        known = self._known.get(key)
+        return None if known is None or self._clock() - known[2] > _MEMORY_SECONDS else known[:2]
 
-    def note(self, key: str, manner: Manner | None) -> None:
-        self._known.pop(key, None)
-        if manner is None:
-            return
+    def note(self, key: str, manner: Manner, identity: str) -> None:
+        is_known = self.recall(key) == (manner, identity)
+        before = self._known.pop(key, None)
         while len(self._known) >= self._most:
             del self._known[next(iter(self._known))]
-        self._known[key] = manner
+        # Using what is known does not renew it.
+        self._known[key] = (manner, identity, before[2] if before is not None and is_known else self._clock())
+
+    def forget(self, key: str) -> None:
+        self._known.pop(key, None)
+
+
+def _identity(welcome: ServerDescription) -> str:
+    return "" if welcome.info is None else f"{welcome.info.name}/{welcome.info.version}"
 
 
 MakeDialect: TypeAlias = Callable[[Manner, str | None], Dialect]
@@ -158,7 +174,7 @@ async def meet(
         await attempt.drop()
         raise
     if is_free and attempt.is_sure:  # what was asked for by name says nothing about what the server would rather speak
-        memory.note(dialer.key, meeting.manner)
+        memory.note(dialer.key, meeting.manner, _identity(meeting.welcome))
     return meeting
 
 
@@ -198,7 +214,7 @@ class _Attempt(Generic[AnInbox]):
     ) -> Negotiated[AnInbox] | None:
         """Greet in the manner that is known, or can be guessed, to be the server's; None if it did not go as expected."""
         dialer = self._dialer
-        known = memory.recall(dialer.key)
+        known, identity = memory.recall(dialer.key) or (None, "")
         newest = dialer.newest_revision() if known is None and "legacy" in order else None
         manner = known or ("legacy" if newest is not None else None)
         if manner not in order or manner == order[0]:
@@ -212,15 +228,17 @@ class _Attempt(Generic[AnInbox]):
         except (TransportError, ProtocolError, TimeoutError) as error:
             if isinstance(error, Unauthorized):
                 raise
-            memory.note(dialer.key, None)  # it may have been upgraded: ask again
+            memory.forget(dialer.key)  # it may have been upgraded: ask again
             if isinstance(error, Error):
                 await self._go_on(error, manner)
             return None
         except asyncio.CancelledError:
-            memory.note(dialer.key, None)
+            memory.forget(dialer.key)
             raise
-        if newest is not None and meeting.welcome.version > newest:
-            await self.drop()  # another library answers: it may speak more than this
+        is_other = known is not None and _identity(meeting.welcome) != identity
+        if is_other or (newest is not None and meeting.welcome.version > newest):
+            memory.forget(dialer.key)
+            await self.drop()  # another server, or another library, answers: it may speak more than this
             return None
         return meeting
 

@@ -39,6 +39,8 @@ __all__ = ["BusListener", "QueueSubscription", "Router", "StoreBus", "Switchboar
 _MAX_ANSWERING: Final = 1000
 # Their bytes together: a request that one worker received may be passed on to another as a question.
 _MAX_ANSWERING_BYTES: Final = 64 * 1024 * 1024
+# Seconds until a worker is asked again that may not have come back to the store yet.
+_ASK_AGAIN: Final = 0.05
 
 
 @final
@@ -233,11 +235,22 @@ _answers: Final = msgspec.msgpack.Decoder(_Answer)
 
 @final
 class Router:
-    """Questions to workers, over a bus. `send` returns how many listeners a message reached, if that is known."""
+    """Questions to workers, over a bus.
 
-    def __init__(self, name: str, board: Switchboard, send: Callable[[str, bytes], Awaitable[int | None]]) -> None:
+    `send` returns how many listeners a message reached, if that is known. `is_settling` says whether the store has just come
+    back: then a worker that does not listen may only not listen yet.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        board: Switchboard,
+        send: Callable[[str, bytes], Awaitable[int | None]],
+        is_settling: Callable[[], bool],
+    ) -> None:
         self._board = board
         self._send = send
+        self._is_settling = is_settling
         self._reply_topic = f"answers/{name}"
         self._waiting: dict[str, asyncio.Future[bytes]] = {}
         self._answering: set[asyncio.Task[None]] = set()
@@ -249,15 +262,20 @@ class Router:
         id = secrets.token_hex(8)
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         answer.add_done_callback(_retrieve_error)  # the caller may no longer wait for it
+        is_absent = False
         try:
             async with asyncio.timeout(timeout):
                 await self._listen()
                 self._waiting[id] = answer
                 question = _encoder.encode(_Question(id, self._reply_topic, data))
-                if await self._send(f"worker/{worker}", question) == 0:
-                    raise NoAnswer(f"no worker {worker!r} is there: it has ended, or has another store")
+                while is_absent := await self._send(f"worker/{worker}", question) == 0:
+                    if not self._is_settling():
+                        raise NoAnswer(f"no worker {worker!r} is there: it has ended, or has another store")
+                    await asyncio.sleep(_ASK_AGAIN)
                 return await answer
         except TimeoutError:
+            if is_absent:
+                raise StoreUnavailable(f"the store was away, and worker {worker!r} is not back yet") from None
             raise TimedOut(f"worker {worker!r} did not answer within {timeout:g} s") from None
         finally:
             self._waiting.pop(id, None)
@@ -360,7 +378,7 @@ class StoreBus(ABC):
     def __init__(self) -> None:
         self.name: Final = secrets.token_hex(8)
         self.board: Final = Switchboard(self._open_topic, self._close_topic)
-        self.router: Final = Router(self.name, self.board, self._send)
+        self.router: Final = Router(self.name, self.board, self._send, self._is_settling)
 
     @abstractmethod
     async def _send(self, topic: str, data: bytes) -> int | None:
@@ -373,6 +391,10 @@ class StoreBus(ABC):
     @abstractmethod
     def _close_topic(self, topic: str) -> None:
         """Called when the last listener of a topic has left."""
+
+    def _is_settling(self) -> bool:
+        """Whether other processes may not listen yet, since the store was away a moment ago."""
+        return False
 
     @property
     def poisoned(self) -> int:

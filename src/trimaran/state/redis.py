@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import hashlib
 import importlib
+import math
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any, Final, TypeVar, final
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -67,6 +68,9 @@ _MAX_CONNECTIONS: Final = 32
 # Seconds between two pings on the connection that listens, and of silence before it counts as dead.
 _PING: Final = 2.0
 _SILENCE: Final = 6.0
+# Seconds after the store came back in which other processes may not listen yet: the longest pause between their attempts, and
+# some for a busy machine.
+_SETTLE: Final = 5.0
 # Milliseconds for which Redis keeps an expired task, so that a sweep can report it.
 _GRACE: Final = 86_400_000
 
@@ -889,6 +893,8 @@ class _Bus(StoreBus):
         """Confirmations still to come, by topic."""
         self._turn = asyncio.Lock()
         self._leaving: set[asyncio.Task[None]] = set()
+        self._lost_at = -math.inf
+        """When the connection that listens broke, or came back after that."""
 
     def sealed(self, topic: str, data: bytes) -> tuple[str, bytes]:
         return self._prefix + topic, pack(_Envelope(self.name, data))
@@ -898,6 +904,9 @@ class _Bus(StoreBus):
         receivers = await self._database.attempt(lambda: self._database.listener.publish(channel, envelope))
         # A node of a cluster counts only its own listeners.
         return receivers if receivers or self._database.listener is self._database.client else None
+
+    def _is_settling(self) -> bool:
+        return asyncio.get_running_loop().time() - self._lost_at < _SETTLE
 
     # Listening
 
@@ -962,6 +971,7 @@ class _Bus(StoreBus):
                 with contextlib.suppress(*self._database.failures):
                     await pubsub.aclose()
             gap = "the connection to the store was lost"
+            self._lost_at = math.inf  # until it is back
             self._pending.clear()
             for topic, confirmed in self._confirmed.items():
                 if confirmed.done():
@@ -987,6 +997,7 @@ class _Bus(StoreBus):
                 missing.discard(self._handle(message))
                 if gap is not None and not missing:
                     # Only after every confirmation: a listener that reads the state now misses no later message.
+                    self._lost_at = now
                     self.board.gap(gap)
                     gap = None
             elif now - alive > _SILENCE:

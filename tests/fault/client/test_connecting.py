@@ -147,7 +147,7 @@ async def test_an_era_that_is_remembered_and_hangs_is_forgotten() -> None:
     """The next attempt must not walk into the same silence."""
     target: Any = SilentHandshake()
     memory = EraMemory()
-    memory.note(target.key, "legacy")
+    memory.note(target.key, "legacy", "")
     ids = itertools.count(1)
     info = {"name": "x", "version": "1"}
 

@@ -27,6 +27,7 @@ from trimaran.errors import (
     UnexpectedStatus,
     UnsupportedVersion,
 )
+from trimaran.types import Implementation
 
 MODERN, V11, V06 = "2026-07-28", "2025-11-25", "2025-06-18"
 
@@ -72,6 +73,14 @@ class FakeLink:
         self.is_closed = True
 
 
+WHO = "boat/1"
+
+
+def manner_of(memory: EraMemory, key: str = "here") -> Manner | None:
+    known = memory.recall(key)
+    return known and known[0]
+
+
 class FakeDialect:
     def __init__(self, world: World, manner: Manner, version: str | None) -> None:
         self.world = world
@@ -95,7 +104,8 @@ class FakeDialect:
             answer = answer.answer
         if isinstance(answer, Exception):
             raise answer
-        return ServerDescription(MODERN if self.manner == "modern" else V11, {})
+        info = Implementation(name="boat", version=world.release)
+        return ServerDescription(MODERN if self.manner == "modern" else V11, {}, info)
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(name)
@@ -117,6 +127,7 @@ class World:
         self.memory = EraMemory()
 
     newest: str | None = None
+    release = "1"
     unread: int | None = None
     is_working = False
     stderr: list[str] = []
@@ -182,7 +193,7 @@ async def test_a_discover_result_proves_a_modern_server(is_http: bool) -> None:
     assert (found.manner, found.dialect.era, found.welcome.version) == ("modern", "modern", MODERN)
     assert found.inbox.link is found.link
     assert world.greeted == ["modern"]
-    assert world.memory.recall("here") == "modern"
+    assert manner_of(world.memory) == "modern"
 
 
 GO_ON: list[Error] = [
@@ -211,7 +222,7 @@ async def test_everything_else_is_how_an_older_server_reacts(is_http: bool, answ
     world = World(is_http=is_http, modern=answer, legacy=None)
     assert (await world.meet()).manner == "legacy"
     assert world.greeted == ["modern", "legacy"]
-    assert world.memory.recall("here") == "legacy"
+    assert manner_of(world.memory) == "legacy"
 
 
 STOP: list[Error] = [
@@ -344,7 +355,7 @@ async def test_a_child_that_ended_before_it_read_a_word_is_not_started_again() -
 
 async def test_nor_is_one_whose_manner_is_remembered() -> None:
     world = World(is_http=False, modern=None, legacy=death("no key", sent=False))
-    world.memory.note("here", "legacy")
+    world.memory.note("here", "legacy", WHO)
     assert isinstance(await world.fails(), ConnectFailed)
     assert len(world.links) == 1
 
@@ -433,7 +444,7 @@ async def test_a_command_that_would_die_of_the_probe_is_greeted_in_its_own_manne
     world.newest = V11
     assert (await world.meet()).manner == "legacy"
     assert world.greeted == ["legacy"]
-    assert world.memory.recall("here") == "legacy"
+    assert manner_of(world.memory) == "legacy"
 
 
 async def test_a_guess_that_the_answer_belies_is_dropped() -> None:
@@ -448,9 +459,9 @@ async def test_a_guess_that_the_answer_belies_is_dropped() -> None:
 async def test_what_is_remembered_or_asked_for_needs_no_guess() -> None:
     world = World(is_http=False, modern=None, legacy=None)
     world.newest = V11
-    world.memory.note("here", "modern")
+    world.memory.note("here", "modern", WHO)
     assert (await world.meet()).manner == "modern"
-    world.memory.note("here", None)
+    world.memory.forget("here")
     assert (await world.meet(era="modern")).manner == "modern"
     assert set(world.greeted) == {"modern"}
 
@@ -465,7 +476,7 @@ async def test_a_handshake_refused_by_status_leads_to_the_transport_of_2024(stat
     world = World(is_http=True, modern=refusal, legacy=refusal, sse=None)
     assert (await world.meet()).manner == "sse"
     assert world.greeted == ["modern", "legacy", "sse"]
-    assert world.memory.recall("here") == "sse"
+    assert manner_of(world.memory) == "sse"
     assert [link.is_closed for link in world.links] == [True, True, False]
 
 
@@ -521,7 +532,7 @@ async def test_a_target_without_the_wanted_era_says_so() -> None:
 @BOTH
 async def test_a_remembered_manner_is_greeted_first(is_http: bool) -> None:
     world = World(is_http=is_http, modern=None, legacy=None)
-    world.memory.note("here", "legacy")
+    world.memory.note("here", "legacy", WHO)
     assert (await world.meet()).manner == "legacy"
     assert world.greeted == ["legacy"]
 
@@ -540,10 +551,10 @@ REFUSALS: list[Error] = [
 async def test_a_memory_that_fails_is_asked_again(is_http: bool, refusal: Error) -> None:
     """protocol.md 2.6: re-probe when it later fails."""
     world = World(is_http=is_http, modern=None, legacy=refusal)
-    world.memory.note("here", "legacy")
+    world.memory.note("here", "legacy", WHO)
     assert (await world.meet()).manner == "modern"
     assert world.greeted == ["legacy", "modern"]
-    assert world.memory.recall("here") == "modern"
+    assert manner_of(world.memory) == "modern"
     is_another_needed = is_http or isinstance(refusal, ConnectionLost)
     assert [link.is_closed for link in world.links] == ([True, False] if is_another_needed else [False])
 
@@ -551,13 +562,13 @@ async def test_a_memory_that_fails_is_asked_again(is_http: bool, refusal: Error)
 @BOTH
 async def test_a_memory_says_nothing_where_an_era_is_wanted_or_credentials_are(is_http: bool) -> None:
     world = World(is_http=is_http, modern=None, legacy=None)
-    world.memory.note("here", "legacy")
+    world.memory.note("here", "legacy", WHO)
     assert (await world.meet(era="modern")).manner == "modern"
     world = World(is_http=is_http, modern=None, legacy=Unauthorized("401"))
-    world.memory.note("here", "legacy")
+    world.memory.note("here", "legacy", WHO)
     assert isinstance(await world.fails(), Unauthorized)
     assert world.greeted == ["legacy"]
-    assert world.memory.recall("here") == "legacy"
+    assert manner_of(world.memory) == "legacy"
 
 
 async def test_a_target_without_a_key_is_not_remembered() -> None:
@@ -570,15 +581,40 @@ async def test_a_target_without_a_key_is_not_remembered() -> None:
     assert (await other.meet()).manner == "modern"
 
 
+@BOTH
+async def test_a_server_that_was_upgraded_is_asked_again_for_its_era(is_http: bool) -> None:
+    """One of both eras takes the older handshake as well, and would never be spoken to in the new one."""
+    world = World(is_http=is_http, modern=None, legacy=None)
+    world.memory.note("here", "legacy", WHO)
+    world.release = "2"
+    assert (await world.meet()).manner == "modern"
+    assert world.greeted == ["legacy", "modern"]
+    assert world.memory.recall("here") == ("modern", "boat/2")
+    assert [link.is_closed for link in world.links] == [True, False]
+
+
+def test_an_era_is_remembered_for_an_hour_however_often_it_is_used() -> None:
+    now = 0.0
+    memory = EraMemory(clock=lambda: now)
+    memory.note("here", "legacy", WHO)
+    now = 3000.0
+    memory.note("here", "legacy", WHO)
+    assert manner_of(memory) == "legacy"
+    now = 3601.0
+    assert memory.recall("here") is None
+    memory.note("here", "legacy", WHO)
+    assert manner_of(memory) == "legacy"
+
+
 def test_the_memory_is_bounded_and_forgets_the_oldest() -> None:
     memory = EraMemory(3)
     for name in "abcd":
-        memory.note(name, "legacy")
-    assert [memory.recall(name) for name in "abcd"] == [None, "legacy", "legacy", "legacy"]
-    memory.note("b", "modern")
-    memory.note("e", "modern")
-    assert [memory.recall(name) for name in "bcde"] == ["modern", None, "legacy", "modern"]
-    memory.note("b", None)
+        memory.note(name, "legacy", "")
+    assert [manner_of(memory, name) for name in "abcd"] == [None, "legacy", "legacy", "legacy"]
+    memory.note("b", "modern", "")
+    memory.note("e", "modern", "")
+    assert [manner_of(memory, name) for name in "bcde"] == ["modern", None, "legacy", "modern"]
+    memory.forget("b")
     assert memory.recall("b") is None
 
 
