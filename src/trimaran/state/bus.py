@@ -41,6 +41,8 @@ _MAX_ANSWERING: Final = 1000
 _MAX_ANSWERING_BYTES: Final = 64 * 1024 * 1024
 # Seconds until a worker is asked again that may not have come back to the store yet.
 _ASK_AGAIN: Final = 0.05
+# Seconds for which a worker tries to send an answer while the store is away.
+_SEND_ANSWER: Final = 5.0
 
 
 @final
@@ -348,8 +350,22 @@ class Router:
         except Exception:
             logger.exception("answering a question of another worker failed")
             answer = _Answer(question.id, b"", "internal error")
-        with contextlib.suppress(StoreError):  # the asker runs into its timeout
-            await self._send(question.reply_to, _encoder.encode(answer))
+        with contextlib.suppress(StoreError, TimeoutError):  # the asker runs into its timeout
+            async with asyncio.timeout(_SEND_ANSWER):
+                await self._send_answer(question.reply_to, _encoder.encode(answer))
+
+    async def _send_answer(self, topic: str, answer: bytes) -> None:
+        """Send until the store takes it: after a restart of the store, the first command on each connection fails.
+
+        An answer that arrives twice is ignored.
+        """
+        while True:
+            try:
+                await self._send(topic, answer)
+            except StoreUnavailable:
+                await asyncio.sleep(_ASK_AGAIN)
+            else:
+                return
 
     async def close(self) -> None:
         if self._listener is not None:
