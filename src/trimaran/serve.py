@@ -23,7 +23,7 @@ from trimaran.server.handlers import logger
 from trimaran.transports.engine import Authenticator, Engine, engines_of
 from trimaran.transports.guard import Guard
 from trimaran.transports.health import choose_health
-from trimaran.transports.signals import ENDS, hangup, hear
+from trimaran.transports.stop_signals import ENDS, hangup, hear
 
 if TYPE_CHECKING:
     from ssl import SSLContext

@@ -19,17 +19,22 @@ PAGES = [
 
 _FENCE = re.compile(r"^```(\w*)\s*$")
 _NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
+_FILE = re.compile(r"<!-- file: ([\w./-]+) -->")
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _INLINE = re.compile(r"`[^`\n]*`")
 
 
 class Block(NamedTuple):
-    """A fenced block. `line` is the number, from 1, of its first line within the page."""
+    """A fenced block. `line` is the number, from 1, of its first line within the page.
+
+    A block below `<!-- file: NAME -->` is a file that the blocks after it use; the tests write it and do not run it.
+    """
 
     language: str
     line: int
     text: str
     not_run: str | None
+    file: str | None = None
 
 
 def name_of(page: Path) -> str:
@@ -49,7 +54,9 @@ def blocks(page: Path) -> list[Block]:
                 before = line.strip()
         elif line.strip() == "```":
             reason = _NOT_RUN.fullmatch(before)
-            found.append(Block(language, start, "\n".join(taken) + "\n", reason[1] if reason else None))
+            file = _FILE.fullmatch(before)
+            text = "\n".join(taken) + "\n"
+            found.append(Block(language, start, text, reason[1] if reason else None, file[1] if file else None))
             language, before = None, ""
         else:
             taken.append(line)

@@ -1,7 +1,7 @@
 """What the pages say is so: every Python block runs, prints what it claims, every link leads somewhere.
 
 The blocks of one page share a module, in order, as if they had been typed into one file; those of the README run each alone,
-since that is how they are pasted. A line `print(...)  # text` must print that text. `Server.run` is replaced, since it would serve forever; what it is given is checked all the same.
+since that is how they are pasted. A block below `<!-- file: NAME -->` is written to that file instead. A line `print(...)  # text` must print that text. `Server.run` is replaced, since it would serve forever; what it is given is checked all the same.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
 def test_the_python_of_a_page_runs_and_prints_what_it_says(
     page: Path, runs: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    run_together(page, [b for b in blocks(page) if b.language == "python" and not b.not_run], monkeypatch, tmp_path)
+    snippets = [b for b in blocks(page) if b.file or (b.language == "python" and not b.not_run)]
+    run_together(page, snippets, monkeypatch, tmp_path)
 
 
 @pytest.mark.parametrize("block", PASTED, ids=lambda block: f"line {block.line}")
@@ -90,7 +91,10 @@ def run_together(page: Path, snippets: list[Block], monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "__main__", module)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRIMARAN_MCP_TIMEOUT", "20s")  # a busy machine starts children slowly
-    monkeypatch.setenv("PATH", f"{ROOT / '.tools/bubblewrap'}{os.pathsep}{os.environ['PATH']}")
+    # `python` is the one with the library, as in an activated environment.
+    places = [str(Path(sys.executable).parent), str(ROOT / ".tools/bubblewrap"), os.environ["PATH"]]
+    monkeypatch.setenv("PATH", os.pathsep.join(places))
+    monkeypatch.syspath_prepend(tmp_path)
     printed: list[tuple[int, str]] = []
 
     def show(*values: object, **options: Any) -> None:
@@ -99,6 +103,10 @@ def run_together(page: Path, snippets: list[Block], monkeypatch: pytest.MonkeyPa
     module.__dict__["print"] = show
     promised: dict[int, str] = {}
     for block in snippets:
+        if block.file:
+            Path(block.file).write_text(block.text)
+            monkeypatch.delitem(sys.modules, Path(block.file).stem, raising=False)
+            continue
         for number, line in enumerate(block.text.splitlines(), block.line):
             if found := EXPECTED.match(line):
                 promised[number] = found[1]

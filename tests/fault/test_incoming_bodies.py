@@ -21,7 +21,7 @@ from tests.support.until import until
 from trimaran import Limits, Server
 from trimaran.errors import ProtocolError
 from trimaran.serve import HttpServer
-from trimaran.transports.body_budget import BodyBudget
+from trimaran.transports.unfinished_bodies import UnfinishedBodies
 
 from .test_http2_abuse import Peer
 
@@ -205,7 +205,7 @@ def test_the_largest_body_fits_whatever_the_budget_is() -> None:
         def refuse_body(self, error: ProtocolError) -> None:
             refused.append(error)
 
-    budget, body = BodyBudget(10, 1000), Body()
+    budget, body = UnfinishedBodies(10, 1000), Body()
     budget.count(body, 1000)
     assert not refused
     budget.count(Body(), 1)

@@ -75,7 +75,7 @@ class Pipeline:
         await self.channel.close()
 
     def oddities(self) -> str:
-        return "; it " + ", and ".join(self._odd) if self._odd else ""
+        return "; it " + ", and ".join(dict.fromkeys(self._odd)) if self._odd else ""
 
     def unread(self) -> int | None:
         """How much of what was sent the other end has not read yet, where the channel knows."""

@@ -1,8 +1,8 @@
 """Which lines of a program's stderr explain what became of it.
 
 The cause rarely stands at the very end: tracebacks of Python, stack traces of Node and lists of validation errors follow
-it, or usage texts do. So lines that name an error come first, whole, and the last lines fill what room is left. Pure: it
-reads lines and decides nothing else.
+it, or usage texts do. So lines that name an error come first, whole, then the place in a Python file, and the last lines
+fill what room is left. Pure: it reads lines and decides nothing else.
 """
 
 from __future__ import annotations
@@ -25,14 +25,18 @@ _CAUSE: Final = re.compile(
     # An address that a person is to visit.
     r"(?!.*errors\.pydantic).*\b(?:[Vv]isit|[Oo]pen|[Ll]og ?in|[Ss]ign ?in|[Aa]uthori[sz]e)\b.*https?://",
 )
+_PLACE: Final = re.compile(r'[\s|]*File "[^"]+", line [0-9]+')
 _FRAME: Final = re.compile(r'[\s|]*(?:at |File "|[\^~]+\s*$)|node:internal|Node\.js v')
 
 
 def telling_lines(lines: Sequence[str], most: int = _SHOWN) -> list[str]:
-    """At most this many lines, in their order: the first and the last that name a cause, then the end."""
+    """At most this many lines, in their order: the first and the last that name a cause, where in Python, then the end."""
     numbered = [(number, _COLOUR.sub("", line).rstrip()) for number, line in enumerate(lines) if line.strip()]
     causes = [number for number, line in numbered if _CAUSE.match(line)]
     chosen = dict.fromkeys([*causes[:1], *causes[-(most // 2) :]][:most])
+    places = [number for number, line in numbered if _PLACE.match(line) and causes and number < causes[-1]]
+    if len(chosen) < most:
+        chosen.update(dict.fromkeys(places[-1:]))
     for number, line in reversed(numbered):
         if len(chosen) >= most:
             break

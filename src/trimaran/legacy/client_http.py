@@ -338,7 +338,7 @@ class SessionLink:
             await self.wire.close()
 
     def oddities(self) -> str:
-        return "; it " + ", and ".join(self._odd) if self._odd else ""
+        return "; it " + ", and ".join(dict.fromkeys(self._odd)) if self._odd else ""
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(coroutine)

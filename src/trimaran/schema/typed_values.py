@@ -110,7 +110,7 @@ def fit(words: Sequence[Word], schema: Schema) -> dict[str, Any]:
     """
     known = properties_of(schema)
     return {
-        word.key: parse_json(word.text, f"{word.key}:")
+        word.key: parse_json(word.text, f"{word.key}:={word.text[:80]}")
         if word.is_json
         else _fit_one(word, known.get(word.key, True), schema)
         for word in words

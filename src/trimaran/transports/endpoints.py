@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from trimaran.protocol.outbound import Writer
     from trimaran.server.server import Server
 
-    from .body_budget import BodyBudget
     from .engine import Engine, HttpRequestHead, Pairs
     from .health import HealthRoutes
+    from .unfinished_bodies import UnfinishedBodies
 
 __all__ = ["Endpoints"]
 
@@ -75,7 +75,7 @@ class Endpoints:
         return self.main.health
 
     @property
-    def bodies(self) -> BodyBudget:
+    def bodies(self) -> UnfinishedBodies:
         return self.main.bodies
 
     @property

@@ -30,9 +30,9 @@ from trimaran.server.handlers import incident
 from trimaran.server.running_calls import Abandoned, RunningCalls, timed_out
 from trimaran.server.threads import LARGE_MESSAGE
 
-from .body_budget import BodyBudget
 from .guard import Guard
 from .keep_alive import KeepAlive
+from .unfinished_bodies import UnfinishedBodies
 
 if TYPE_CHECKING:
     from trimaran.server.server import Server
@@ -378,7 +378,9 @@ class Engine:
         self._voice = server.runtime.voice
         self._handlers = server.runtime.dispatcher.handlers
         self._limits = server.limits
-        self.bodies: BodyBudget = BodyBudget(server.limits.max_incoming_body_bytes, server.limits.max_body_bytes)
+        self.bodies: UnfinishedBodies = UnfinishedBodies(
+            server.limits.max_incoming_body_bytes, server.limits.max_body_bytes
+        )
         self._paths = {self.path, self.path + "/"} if self.path != "/" else {"/", ""}
         self._accepts: dict[str | None, tuple[bool, bool]] = {}
         self._types: dict[str | None, bool] = {None: True, "application/json": True}

@@ -663,7 +663,7 @@ class HttpLink:
         await self.wire.close()
 
     def oddities(self) -> str:
-        return "; it " + ", and ".join(self._odd) if self._odd else ""
+        return "; it " + ", and ".join(dict.fromkeys(self._odd)) if self._odd else ""
 
 
 def _claim(frame: Frame, id: RequestId) -> None:

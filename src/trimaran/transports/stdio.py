@@ -25,7 +25,7 @@ from trimaran.errors import ProtocolError
 from trimaran.protocol.json_lines import LineReader, LineTooLong, write_line
 
 from .duplex import Duplex, LegacyHalf
-from .signals import ENDS, hangup, hear
+from .stop_signals import ENDS, hangup, hear
 
 if TYPE_CHECKING:
     from trimaran.server.server import Server

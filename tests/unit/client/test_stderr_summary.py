@@ -55,6 +55,22 @@ def test_the_line_with_the_cause_is_shown_whatever_follows(name: str) -> None:
     assert cause in telling_lines([*text.split("\n"), *(f"  --option-{n}" for n in range(20))])
 
 
+def test_the_place_of_a_python_error_is_shown() -> None:
+    lines = ['  File "boat.py", line 7', "    x = (", "        ^", "SyntaxError: '(' was never closed"]
+    assert telling_lines(lines) == [lines[0], lines[1], lines[3]]
+    outer, inner = '  File "run.py", line 1, in <module>', '  File "boat.py", line 2, in sail'
+    traceback = [
+        "Traceback (most recent call last):",
+        outer,
+        "    sail()",
+        inner,
+        "    1 / 0",
+        "ZeroDivisionError: division",
+    ]
+    assert inner in telling_lines(traceback)
+    assert outer not in telling_lines(traceback)
+
+
 def test_the_first_and_the_last_causes_are_shown_where_there_are_many() -> None:
     lines = [f"ERROR {n}" for n in range(10)]
     assert telling_lines(lines) == ["ERROR 0", "ERROR 6", "ERROR 7", "ERROR 8", "ERROR 9"]

@@ -239,7 +239,7 @@ async def _serve(
 ) -> None:
     from trimaran.apps.inspector.servers import ServerSource
     from trimaran.apps.inspector.site import Site
-    from trimaran.transports.signals import ENDS, hear
+    from trimaran.transports.stop_signals import ENDS, hear
 
     stopping = asyncio.Event()
     hear(ENDS, stopping.set)

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .completion import TargetWords
+from .doctor.report import several
 from .exit_codes import Exit
 from .output import Screen, in_one_line
 from .run import run
@@ -73,7 +74,7 @@ def command(
         return _show(screen, report, output, is_whole=is_whole)
     target, rest = split_words(ctx, words)
     if rest:
-        raise click.UsageError(f"lint takes one TARGET, and {rest[0]!r} is one word too many")
+        raise click.UsageError(f"lint takes one TARGET, and {rest[0]!r} is one word too many; a command goes after --")
     settings = read_settings(target, given)
     screen = Screen(quiet=settings.quiet)
 
@@ -138,7 +139,7 @@ def _show_bars(screen: Screen, report: ContextReport, *, is_whole: bool) -> None
         screen.text(f"... and {len(tools) - len(drawn)} more tools; --all shows them.")
     counted = "" if _is_exact() else " (an estimate that errs high; install trimaran[tokens] to count)"
     of_servers = f" of {len(servers)} servers" if many else ""
-    screen.text(f"\n{report.plan.whole:,} tokens in {len(tools)} tools{of_servers}{counted}")
+    screen.text(f"\n{report.plan.whole:,} tokens in {several(len(tools), 'tool')}{of_servers}{counted}")
 
 
 def _bars(rows: Sequence[tuple[str, int, str]]) -> Table:

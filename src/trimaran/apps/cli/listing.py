@@ -55,7 +55,7 @@ def command(ctx: click.Context, words: Sequence[str], as_json: bool, **given: An
     """
     target, rest = split_words(ctx, words)
     if rest:
-        raise click.UsageError(f"list takes one TARGET, and {rest[0]!r} is one word too many")
+        raise click.UsageError(f"list takes one TARGET, and {rest[0]!r} is one word too many; a command goes after --")
     settings = read_settings(target, given)
     screen = Screen(quiet=settings.quiet)
     chosen = [kind for kind in KINDS if given[kind]]

@@ -100,8 +100,8 @@ def _flow_text(name: str, act: Subject, config: HostConfig) -> str:
     touches = _touches(name, act, config)
     entry = config.servers.get(act.server)
     mode = entry.trust.flow if entry is not None else None
-    known = ", ".join(sorted(touches)) or "nothing that is known"
-    lines = ["", f"It touches {known}; its server may say more when it is connected."]
+    known = f"It touches {', '.join(sorted(touches))}" if touches else "Nobody has said what it touches"
+    lines = ["", f"{known}; its server may say more when it is connected."]
     if "outside" in touches and mode != "off":
         verb = {"refuse": "is refused", "warn": "is logged", "ask": "asks, and is refused where nobody is"}.get(
             mode or "", "asks, and is logged where nobody is"
@@ -169,7 +169,7 @@ def _act(name: str, config: HostConfig) -> Subject:
     try:
         pattern = parse_pattern(name)
     except RuleError as error:
-        raise click.UsageError(f"{error}\n{_NAMES}") from None
+        raise click.UsageError(f"{name!r} is not the full name of a tool.\n{error}\n{_NAMES}") from None
     if pattern.kind == "all" or pattern.has_conditions or not pattern.name.is_plain:
         raise click.UsageError(f"{name!r} is a rule for several things, and this explains one. {_NAMES}")
     if pattern.kind == "elicit":

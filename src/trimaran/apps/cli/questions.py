@@ -61,7 +61,7 @@ class Answerer:
                 if self._answers == "yes":
                     return self._accept_defaults(ask)
                 if self._terminal is None:
-                    return self._decline(ask, "declined, for there is no terminal to ask in (--yes accepts)")
+                    return self._decline(ask, "declined, because there is no terminal to ask in (--yes accepts)")
                 return await self._put(ask, self._terminal)
 
     def _decline(self, ask: Elicitation, how: str) -> Any:

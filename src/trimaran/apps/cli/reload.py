@@ -39,7 +39,7 @@ from trimaran.depth import check_depth
 from trimaran.errors import CODE_INTERNAL
 from trimaran.protocol.json_lines import LineReader, LineTooLong
 from trimaran.protocol.versions import MODERN
-from trimaran.transports.signals import ENDS, hangup
+from trimaran.transports.stop_signals import ENDS, hangup
 
 __all__ = ["FileWatcher", "HttpFront", "StdioFront", "WorkerTurn"]
 

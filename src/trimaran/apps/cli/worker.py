@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from trimaran.transports.signals import ENDS, hangup, hear
+from trimaran.transports.stop_signals import ENDS, hangup, hear
 
 from .completion import TargetWords
 from .load import load, parse

@@ -18,7 +18,7 @@ from trimaran.errors import Error
 from trimaran.host.config.model import HostConfig
 from trimaran.protocol.mask import Mask
 from trimaran.serve import run_loop
-from trimaran.transports.signals import ENDS, hear
+from trimaran.transports.stop_signals import ENDS, hear
 
 from .gateway import Gateway
 from .logs import LogFormatter

@@ -189,7 +189,7 @@ def test_without_a_terminal_a_question_is_declined_and_stderr_says_so(capsys: Ca
     assert (done.code, done.out) == (0, "decline: None\n")
     assert done.err.splitlines() == [
         "harbour asks: How long will you stay?",
-        "  declined, for there is no terminal to ask in (--yes accepts)",
+        "  declined, because there is no terminal to ask in (--yes accepts)",
     ]
 
 

@@ -11,6 +11,7 @@ import pytest
 from trimaran.apps.cli.doctor.lint import lint_tools
 from trimaran.apps.cli.doctor.report import Report
 
+from .conftest import Spawn
 from .harness import HARBOUR, AtTerminal, Done, plain, run_cli
 
 Capsys = pytest.CaptureFixture[str]
@@ -86,6 +87,15 @@ def test_the_report_reads_well_at_eighty_columns(capsys: Capsys) -> None:
     ]
     assert lines[-1].endswith("0 warnings, 0 failures, 1 skipped. All is well.")
     assert "\x1b" not in done.out
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM")
+def test_a_report_that_a_signal_cuts_short_says_nothing_of_health(spawn: Spawn, tmp_path: Path) -> None:
+    child = spawn("doctor", script(tmp_path, "import sys\nprint('up', file=sys.stderr)\nsys.stdin.read()\n"))
+    child.wait_stdout("command")
+    assert child.terminate() == 143
+    assert "All is well" not in "".join(child.rest())
 
 
 @pytest.mark.slow
@@ -222,7 +232,7 @@ def test_a_check_that_cannot_apply_can_be_waived(capsys: Capsys, tmp_path: Path)
     done = run_cli(capsys, "doctor", path, "--skip", "stdout", "--skip", "2026-07-28", "--json")
     assert done.code == 0, done.out
     assert statuses(done, "stdout", "modern") == {"stdout": "skipped", "modern": "skipped"}
-    assert checks(done)["stdout"]["seen"] == "waived; 1 line of what is no message"
+    assert checks(done)["stdout"]["seen"] == "waived; 1 line that no MCP client can read"
 
 
 @pytest.mark.slow

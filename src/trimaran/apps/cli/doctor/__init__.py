@@ -59,7 +59,9 @@ def command(ctx: click.Context, words: Sequence[str], as_json: bool, waived: Seq
     """
     target, rest = split_words(ctx, words)
     if rest:
-        raise click.UsageError(f"doctor takes one TARGET, and {rest[0]!r} is one word too many")
+        raise click.UsageError(
+            f"doctor takes one TARGET, and {rest[0]!r} is one word too many; a command goes after --"
+        )
     settings = read_settings(target, given)
     screen = Screen()
     printed: list[Check] = []
@@ -81,7 +83,8 @@ def command(ctx: click.Context, words: Sequence[str], as_json: bool, waived: Seq
     try:
         # The report covers the library's own warnings.
         with heard(screen, settings, least=logging.CRITICAL):
-            run_loop(work())
+            if (ended_by_signal := run_loop(work())) != 0:
+                return ended_by_signal
     except (click.ClickException, KeyboardInterrupt):
         raise
     except Exception as error:
@@ -115,7 +118,7 @@ async def examine(report: Report, target: Target, settings: Settings) -> int:
         if known is not None:
             await meet_both(report, target, settings, not_modern=known.not_modern)
         else:
-            _skip_rest(report, "the server cannot be spoken to")
+            _skip_rest(report, "the server gives no answer")
         return 0
     from ..stored_logins import find_login
     from .http import Endpoint, reach, wire_for

@@ -204,7 +204,7 @@ def _report_death(report: Report, child: _Child) -> None:
         else "Run the command by hand: what it needs is in the lines above."
     )
     if code == 0 and not child.stderr:
-        fix = "It ended of itself, as a script does that never runs its server: call server.run() at its end, or use `trimaran serve FILE`."
+        fix = "The script ended without running a server: call server.run() at its end, or use `trimaran serve FILE`."
     report.fail("start", "start", ending, "No client can use it.", fix, details=child.tail())
     _report_pollution(report, child)
 
@@ -277,8 +277,8 @@ def _report_pollution(report: Report, child: _Child) -> None:
         report.fail(
             "stdout",
             "stdout",
-            f"{several(len(child.garbage), 'line')} of what is no message",
-            "stdout is the protocol's: many clients give up at the first such line.",
+            f"{several(len(child.garbage), 'line')} that no MCP client can read",
+            "stdout belongs to the protocol: many clients give up at the first such line.",
             "Print to stderr instead, and look at what libraries print at import.",
             details=[in_one_line(line, 500) for line in child.garbage],
         )

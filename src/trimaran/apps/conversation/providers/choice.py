@@ -103,7 +103,7 @@ def _read_key(known: _Known, model: str, variables: Mapping[str, str]) -> str:
     if not key:
         hint = " (any word will do, if the server of OPENAI_BASE_URL wants none)" if known.package == "openai" else ""
         raise ModelUnavailable(
-            f"the model {model!r} needs a key: set {known.key_variable} to one of {known.title}{hint}"
+            f"the model {model!r} needs a key: set {known.key_variable} to your key from {known.title}{hint}"
         )
     if not key.isascii() or not key.isprintable() or " " in key:
         # Sent as it is, it would fail in the depths of HTTP, in an error that quotes it.

@@ -17,7 +17,7 @@ from trimaran.errors import ProtocolError
 from trimaran.outage_log import Outage
 from trimaran.server.handlers import logger
 
-__all__ = ["BodyBudget", "IncomingBody"]
+__all__ = ["IncomingBody", "UnfinishedBodies"]
 
 _REFUSAL: Final = "too many request bodies are arriving at once, and this one took the longest; send it again later"
 
@@ -31,7 +31,7 @@ class IncomingBody(Protocol):
 
 
 @final
-class BodyBudget:
+class UnfinishedBodies:
     """Counts the bytes of unfinished bodies, and refuses the oldest when they are too many.
 
     Args:
