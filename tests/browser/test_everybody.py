@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -109,6 +110,12 @@ WATCH_FRAMES = """() => {
 }"""
 
 
+AFTER_FRAMES = """count => new Promise((resolve) => {
+  const tick = () => window.frames_seen.length < count ? requestAnimationFrame(tick) : resolve();
+  tick();
+})"""
+
+
 def test_five_thousand_notifications_do_not_stop_a_frame(
     inspector: Inspector, visit: Visit, record_property: Any
 ) -> None:
@@ -127,6 +134,28 @@ def test_five_thousand_notifications_do_not_stop_a_frame(
     assert slowest < FRAME_LIMIT
     page.goto(f"{inspector.origin}/#/wire")
     expect(page.locator(".wire-tools .num")).to_contain_text("5,0")
+
+
+@pytest.mark.parametrize("place", ["#/wire", "#/wire?q=line", "#/timeline"])
+def test_a_flood_beside_a_hundred_thousand_messages_does_not_stop_a_frame(
+    inspector: Inspector, visit: Visit, record_property: Any, place: str
+) -> None:
+    page = visit(inspector, "#/wire")
+    raw = servers(page)[1]
+    flood = """([server, count]) => fetch('/api/calls', {method: 'POST', headers: {'content-type': 'application/json'},
+        body: JSON.stringify({server, kind: 'tool', name: 'flood', arguments: {count}})})"""
+    for _ in range(2):
+        page.evaluate(flood, [raw, 50_000])
+    expect(page.locator(".wire-tools .num")).to_have_text(re.compile(r"1[0-2]\d,\d{3} messages"))
+    page.goto(f"{inspector.origin}/{place}")
+    page.wait_for_selector(".wire-tools")
+    page.evaluate(WATCH_FRAMES)
+    page.evaluate(flood, [raw, 5_000])
+    page.evaluate(AFTER_FRAMES, 180)
+    frames: list[float] = page.evaluate("window.frames_seen")
+    record_property("slowest frame, ms", round(max(frames)))
+    print(f"\n{place}, 100,000 messages and 5,000 more: {len(frames)} frames, the slowest {max(frames):.0f} ms")
+    assert max(frames) < FRAME_LIMIT
 
 
 def test_a_large_answer_is_cut_and_the_page_stays_alive(inspector: Inspector, visit: Visit) -> None:

@@ -4,7 +4,9 @@ import { signal } from "@preact/signals";
 import { get, query } from "../api/http";
 import type { ExchangeRow, MessageRow } from "../api/types";
 
-const PAGE = 5000; // the most that one request gives
+const PAGE = 2500; // rows in one request: parsing them takes less than half a frame
+const EXCHANGES = 10_000; // as many as the inspector keeps
+const SLICE_MS = 6; // of work in one frame; the rest of the frame is for drawing
 const MOST = 120_000; // rows kept in the page; the inspector itself keeps 100,000
 
 export interface WireFilter {
@@ -51,9 +53,16 @@ export class WireRows {
       this.rows.splice(place, 0, ...batch);
       return;
     }
-    const bySeq = new Map(this.rows.map((row) => [row.seq, row]));
-    for (const row of batch) bySeq.set(row.seq, row);
-    this.rows = [...bySeq.values()].sort((a, b) => a.seq - b.seq);
+    const newer = ordered ? batch : batch.toSorted((a, b) => a.seq - b.seq);
+    this.merge(newer, this.rows.splice(this.placeOf(newer[0]!.seq)));
+  }
+
+  /** Append two lists that are in order, each number once. */
+  private merge(newer: readonly MessageRow[], older: readonly MessageRow[]): void {
+    for (let left = 0, right = 0; left < newer.length || right < older.length; ) {
+      const next = (newer[left]?.seq ?? Infinity) <= (older[right]?.seq ?? Infinity) ? newer[left++]! : older[right++]!;
+      if (next.seq !== this.rows.at(-1)?.seq) this.rows.push(next);
+    }
   }
 
   /** The place of the first row with this number or a later one. */
@@ -104,31 +113,115 @@ export class WireRows {
   }
 }
 
-/** The rows that pass a filter. Only rows that came since the last look are tested. */
-export class FilteredRows {
-  private matches: MessageRow[] = [];
-  private tested = 0;
+/** Reads each row once, a slice in each frame. After rows were dropped or inserted it reads all of them anew. */
+abstract class RowReader {
+  private next = 0;
   private epoch = -1;
-  private filter: WireFilter = NO_FILTER;
+  private waits = false;
 
-  constructor(private readonly source: WireRows) {}
+  constructor(protected readonly source: WireRows) {}
+
+  protected abstract forget(): void;
+  protected abstract read(row: MessageRow): void;
+
+  protected startOver(): void {
+    this.next = 0;
+    this.epoch = this.source.epoch;
+    this.forget();
+  }
+
+  /** Read on; true if all rows are read. If not, the source's version changes in the next frame. */
+  protected advance(): boolean {
+    const { rows } = this.source;
+    if (this.epoch !== this.source.epoch || this.next > rows.length) this.startOver();
+    const end = performance.now() + SLICE_MS;
+    while (this.next < rows.length && (this.next % 256 !== 0 || performance.now() < end)) this.read(rows[this.next++]!);
+    if (this.next < rows.length && this.next % 256 === 0) this.read(rows[this.next++]!); // some progress even in a slow frame
+    if (this.next >= rows.length) return true;
+    if (!this.waits) {
+      this.waits = true;
+      requestAnimationFrame(() => {
+        this.waits = false;
+        this.source.version.value++;
+      });
+    }
+    return false;
+  }
+}
+
+/** The rows that pass a filter. While they are read anew, the list from before stays in view. */
+export class FilteredRows extends RowReader {
+  private matches: MessageRow[] = [];
+  private before: MessageRow[] = [];
+  private filter: WireFilter = NO_FILTER;
+  private needle = "";
+
+  protected forget(): void {
+    if (this.before.length === 0) this.before = this.matches;
+    this.matches = [];
+  }
+
+  protected read(row: MessageRow): void {
+    if (matches(row, this.filter, this.needle)) this.matches.push(row);
+  }
 
   view(filter: WireFilter): MessageRow[] {
     if (filter === NO_FILTER || Object.values(filter).every((value) => value === "")) return this.source.rows;
-    const changed = (Object.keys(filter) as (keyof WireFilter)[]).some((key) => filter[key] !== this.filter[key]);
-    if (changed || this.epoch !== this.source.epoch || this.tested > this.source.rows.length) {
+    if ((Object.keys(filter) as (keyof WireFilter)[]).some((key) => filter[key] !== this.filter[key])) {
       this.filter = { ...filter };
-      this.epoch = this.source.epoch;
-      this.matches = [];
-      this.tested = 0;
+      this.needle = filter.text.toLowerCase();
+      this.startOver();
+      this.before = [];
     }
-    const needle = this.filter.text.toLowerCase();
-    for (; this.tested < this.source.rows.length; this.tested++) {
-      const row = this.source.rows[this.tested]!;
-      if (matches(row, this.filter, needle)) this.matches.push(row);
-    }
-    return this.matches;
+    if (this.advance()) this.before = [];
+    return this.before.length > this.matches.length ? this.before : this.matches;
   }
+}
+
+/** The rows of each server, and what the timeline marks in them. */
+export class RowsByServer extends RowReader {
+  private byServer = new Map<string, MessageRow[]>();
+  private failures = new Map<string, MessageRow[]>();
+  private rounds = new Map<string, number[]>();
+
+  protected forget(): void {
+    this.byServer = new Map();
+    this.failures = new Map();
+    this.rounds = new Map();
+  }
+
+  protected read(row: MessageRow): void {
+    append(this.byServer, row.server, row);
+    if (isBad(row)) append(this.failures, row.server, row);
+    if (row.kind === "request" && row.direction === "out" && row.call !== undefined) append(this.rounds, row.call, row.at);
+  }
+
+  update(): this {
+    this.advance();
+    return this;
+  }
+  of = (server: string): readonly MessageRow[] => this.byServer.get(server) ?? [];
+  failuresOf = (server: string): readonly MessageRow[] => this.failures.get(server) ?? [];
+  roundsOf = (call: string): readonly number[] => this.rounds.get(call) ?? [];
+}
+
+export const isBad = (row: MessageRow): boolean => row.kind === "error" || row.kind === "invalid";
+
+function append<T>(lists: Map<string, T[]>, key: string, item: T): void {
+  const list = lists.get(key);
+  if (list) list.push(item);
+  else lists.set(key, [item]);
+}
+
+/** The first row at this time or later. */
+export function placeAt(rows: readonly MessageRow[], at: number, low = 0): number {
+  let high = rows.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (rows[middle]!.at < at) low = middle + 1;
+    else high = middle;
+  }
+  return low;
 }
 
 function matches(row: MessageRow, filter: WireFilter, needle: string): boolean {
@@ -148,7 +241,7 @@ export class Exchanges {
 
   put(row: ExchangeRow): void {
     this.byId.set(row.id, row);
-    if (this.byId.size > MOST) this.byId.delete(this.byId.keys().next().value!);
+    if (this.byId.size > EXCHANGES) this.byId.delete(this.byId.keys().next().value!);
   }
 }
 

@@ -2,10 +2,10 @@
 // message. Drawn on a canvas, since there may be 100,000 of them; the same calls stand in a table below for every reader.
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import type { CallRow, Server } from "../api/types";
+import type { CallRow, MessageRow, Server } from "../api/types";
 import { go, link, route, setParams } from "../state/route";
 import { activitiesOf, calls, loadActivities, servers } from "../state/store";
-import { exchanges, wire } from "../state/wire";
+import { exchanges, isBad, placeAt, RowsByServer, wire } from "../state/wire";
 import { duration, time } from "../ui/format";
 import { CallBadge, Empty, outcome } from "../ui/parts";
 import { Theirs } from "../ui/text";
@@ -20,14 +20,17 @@ interface Bar {
   target: readonly string[];
   params: Record<string, string | number>;
   stream: boolean;
-  marks: number[];
+  marks: readonly number[];
 }
 interface Group {
   title: string;
   lanes: number;
   bars: Bar[];
-  ticks: { at: number; tone: string; seq: number; label: string }[];
+  ticks: readonly MessageRow[];
+  /** Those of the ticks that are drawn even where many share a pixel. */
+  failures: readonly MessageRow[];
 }
+const toneOf = (row: MessageRow): string => (isBad(row) ? "bad" : row.direction === "out" ? "accent" : "quiet");
 const LANE = 18;
 const HEAD = 22; // the axis
 const TITLE = 20;
@@ -39,7 +42,7 @@ interface Span {
   to: number;
 }
 
-function buildGroups(list: readonly Server[], only: string): { groups: Group[]; span: Span } {
+function buildGroups(list: readonly Server[], only: string, rows: RowsByServer): { groups: Group[]; span: Span } {
   const groups: Group[] = [];
   let first = Infinity;
   let last = 0;
@@ -53,16 +56,10 @@ function buildGroups(list: readonly Server[], only: string): { groups: Group[]; 
     const callBars = calls.value.filter((call) => call.server === server.id).map((call): Bar => {
       seen(call.at);
       seen(call.endedAt ?? now);
-      return { from: call.at, to: call.endedAt ?? now, lane: 0, tone: outcome(call)[0], label: call.name, target: ["calls", call.id], params: {}, stream: false, marks: [] };
+      return { from: call.at, to: call.endedAt ?? now, lane: 0, tone: outcome(call)[0], label: call.name, target: ["calls", call.id], params: {}, stream: false, marks: rows.roundsOf(call.id) }; // each round is a request
     });
-    const byCall = new Map(callBars.map((bar) => [bar.target[1]!, bar]));
-    const ticks: Group["ticks"] = [];
-    for (const row of wire.rows) {
-      if (row.server !== server.id) continue;
-      seen(row.at);
-      ticks.push({ at: row.at, tone: row.kind === "error" || row.kind === "invalid" ? "bad" : row.direction === "out" ? "accent" : "quiet", seq: row.seq, label: row.summary });
-      if (row.kind === "request" && row.direction === "out" && row.call !== undefined) byCall.get(row.call)?.marks.push(row.at); // each round is a request
-    }
+    const ticks = rows.of(server.id);
+    for (const row of [ticks[0], ticks.at(-1)]) if (row) seen(row.at);
     const httpBars: Bar[] = [];
     for (const row of exchanges.byId.values()) {
       if (row.server !== server.id) continue;
@@ -75,10 +72,10 @@ function buildGroups(list: readonly Server[], only: string): { groups: Group[]; 
       seen(item.at);
       return { from: item.at, to: item.at, lane: 0, tone: item.failure || item.what === "lost" || item.what === "failed" ? "bad" : item.what === "ready" ? "ok" : "quiet", label: item.text, target: ["s", server.id], params: {}, stream: false, marks: [] };
     });
-    if (connection.length > 0) groups.push({ title: `${server.name} · connection`, lanes: 1, bars: connection, ticks: [] });
-    if (callBars.length > 0) groups.push({ title: `${server.name} · calls`, lanes: pack(callBars), bars: callBars, ticks: [] });
-    if (httpBars.length > 0) groups.push({ title: `${server.name} · HTTP`, lanes: pack(httpBars), bars: httpBars, ticks: [] });
-    if (ticks.length > 0) groups.push({ title: `${server.name} · messages`, lanes: 1, bars: [], ticks });
+    if (connection.length > 0) groups.push({ title: `${server.name} · connection`, lanes: 1, bars: connection, ticks: [], failures: [] });
+    if (callBars.length > 0) groups.push({ title: `${server.name} · calls`, lanes: pack(callBars), bars: callBars, ticks: [], failures: [] });
+    if (httpBars.length > 0) groups.push({ title: `${server.name} · HTTP`, lanes: pack(httpBars), bars: httpBars, ticks: [], failures: [] });
+    if (ticks.length > 0) groups.push({ title: `${server.name} · messages`, lanes: 1, bars: [], ticks, failures: rows.failuresOf(server.id) });
   }
   if (first === Infinity) [first, last] = [now - 1000, now];
   const margin = Math.max(10, (last - first) * 0.02);
@@ -178,15 +175,19 @@ class Drawing {
   }
 
   private ticks(context: CanvasRenderingContext2D, group: Group, top: number, tones: Record<string, string>, width: number): void {
-    let lastPixel = -1;
-    for (const tick of group.ticks) {
-      const place = this.x(tick.at);
-      if (place < 0 || place > width) continue;
-      const pixel = Math.round(place);
-      if (pixel === lastPixel && tick.tone !== "bad") continue; // one line per pixel is all that can be seen
-      lastPixel = pixel;
-      context.fillStyle = tones[tick.tone]!;
+    // One line per pixel is all that can be seen: look at the first row of each, and jump to the next pixel.
+    const perPixel = (this.view.to - this.view.from) / width;
+    const line = (row: MessageRow): number => {
+      const pixel = Math.floor(this.x(row.at));
+      context.fillStyle = tones[toneOf(row)]!;
       context.fillRect(pixel, top + 3, 1, LANE - 6);
+      return pixel;
+    };
+    for (const rows of [group.ticks, group.failures]) {
+      for (let place = placeAt(rows, this.view.from); place < rows.length && rows[place]!.at <= this.view.to; ) {
+        const pixel = line(rows[place]!);
+        place = placeAt(rows, this.view.from + (pixel + 1) * perPixel, place + 1);
+      }
     }
   }
 
@@ -199,9 +200,11 @@ class Drawing {
         const lane = Math.floor((y - top) / LANE);
         const bar = group.bars.findLast((candidate) => candidate.lane === lane && x >= this.x(candidate.from) - 3 && x <= Math.max(this.x(candidate.to), this.x(candidate.from) + 6));
         if (bar) return { bar };
-        let best: Group["ticks"][number] | undefined;
+        const at = this.view.from + (x / this.canvas.clientWidth) * (this.view.to - this.view.from);
+        const place = placeAt(group.ticks, at);
+        let best: MessageRow | undefined;
         let distance = 6;
-        for (const tick of group.ticks) {
+        for (const tick of group.ticks.slice(Math.max(0, place - 1), place + 1)) {
           const away = Math.abs(this.x(tick.at) - x);
           if (away < distance) [best, distance] = [tick, away];
         }
@@ -223,7 +226,9 @@ export function TimelinePage(): JSX.Element {
   const [width, setWidth] = useState(0);
   const stories = servers.value.reduce((sum, server) => sum + activitiesOf(server.id).version.value, 0);
   const wireVersion = useThrottled(wire.version.value + exchanges.version.value + stories);
-  const { groups, span } = useMemo(() => buildGroups(servers.value, only), [only, wireVersion, calls.value, servers.value]);
+  const rows = useMemo(() => new RowsByServer(wire), []);
+  rows.update();
+  const { groups, span } = useMemo(() => buildGroups(servers.value, only, rows), [only, wireVersion, calls.value, servers.value]);
   const shown = view ?? span;
   const drawing = useRef<Drawing>(undefined);
   useEffect(() => {
@@ -289,7 +294,7 @@ export function TimelinePage(): JSX.Element {
   };
   const hover = (event: MouseEvent): void => {
     const { bar, tick } = at(event);
-    const text = bar ? `${bar.label}${bar.to > bar.from ? ` · ${duration(bar.to - bar.from)}` : ""}` : tick?.label;
+    const text = bar ? `${bar.label}${bar.to > bar.from ? ` · ${duration(bar.to - bar.from)}` : ""}` : tick?.summary;
     setTip(text === undefined ? undefined : { x: event.clientX, y: event.clientY, text });
   };
   const onKey = (event: KeyboardEvent): void => {
@@ -319,7 +324,7 @@ export function TimelinePage(): JSX.Element {
   );
 }
 
-/** At most a few times a second: rebuilding the bars of 100,000 messages is not for every frame. */
+/** At most a few times a second: placing the bars of 10,000 exchanges is not for every frame. */
 function useThrottled(value: number): number {
   const [slow, setSlow] = useState(value);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
