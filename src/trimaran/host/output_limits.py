@@ -46,6 +46,7 @@ __all__ = [
     "OutputStore",
     "cut_text",
     "limit_output",
+    "surely_fits",
     "without_warning",
 ]
 
@@ -297,6 +298,17 @@ class LimitedOutput(NamedTuple):
     """What was said in it about the limits."""
     output_id: str | None
     """Where the whole text is kept, if anything was cut and there was a shelf for it."""
+
+
+def surely_fits(result: CallToolResult, most: int) -> bool:
+    """Whether a result is within a limit in bytes, at a glance: False means that it has to be measured.
+
+    Its JSON is at least as long as what `limit_output` counts.
+    """
+    try:
+        return len(msgspec.json.encode(result)) <= most
+    except UnicodeEncodeError:  # half a surrogate pair, which has no JSON
+        return False
 
 
 def limit_output(

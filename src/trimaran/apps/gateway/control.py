@@ -10,10 +10,11 @@ Rules are about tools. Reading resources and getting prompts go by the rules for
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, final
 
 import msgspec
@@ -22,7 +23,7 @@ from msgspec import Raw
 from trimaran.auth.limits import Buckets, read_rate
 from trimaran.errors import CODE_INVALID_REQUEST, ProtocolError, ToolError
 from trimaran.host.connect_plan import ConnectPlan
-from trimaran.host.output_limits import OutputLimits, limit_output
+from trimaran.host.output_limits import OutputLimits, limit_output, surely_fits
 from trimaran.host.permissions.audit import AuditLog
 from trimaran.host.permissions.patterns import Pattern, parse_pattern
 from trimaran.host.permissions.policy import Decision
@@ -148,8 +149,8 @@ class Controls:
         renewed.recent = self.recent
         return renewed
 
-    def limits_of(self, act: Subject) -> tuple[_Limit, ...]:
-        return tuple(limit for limit in self._limits if limit.fits(act))
+    def limits_of(self, act: Subject) -> Sequence[_Limit]:
+        return [limit for limit in self._limits if limit.fits(act)] if self._limits else ()
 
 
 @final
@@ -168,7 +169,7 @@ class ServerControl:
         self._timeouts = plan.tool_timeouts
         self._output = OutputLimits(bytes=plan.output_limit, tokens=None)
         self._mask = plan.mask
-        self._secrets = [secret.encode() for secret in secrets_of(plan)]
+        self._secrets = [form for secret in secrets_of(plan) for form in _json_forms(secret)]
         self._subjects: dict[str, Subject] = {}
 
     def adapt(self, kind: str, entry: Any) -> None:
@@ -198,7 +199,10 @@ class ServerControl:
         size: int | None = None
         self.active += 1
         try:
-            await self._admit(act, ctx, method, params)
+            for limit in self._admit(act, ctx, method, params):
+                wait = await limit.check(act, _owner(ctx), self.controls.rates())
+                if wait > 0:
+                    raise _Stopped("limited", _limited(act, limit.text, wait))
             if self.logins is not None and upstream.is_personal and not await self.logins.ensure(ctx):
                 status = "input_required"
                 return None
@@ -218,6 +222,8 @@ class ServerControl:
         except ProtocolError as error:
             kind = str((as_object(error.data) or {}).get("kind") or error.code)
             error.message = self._mask(error.message)
+            if error.data is not None and self._secrets:
+                error.data = _decode(self._hidden(msgspec.json.encode(error.data)))
             if kind == "unauthorized" and self.logins is not None:
                 self.logins.forget(principal)
             raise
@@ -225,22 +231,24 @@ class ServerControl:
             self.active -= 1
             self._note(act, caller_name(principal), method, status, kind, time.perf_counter() - started, size)
 
-    async def _send(self, upstream: Upstream, ctx: Context, method: str, params: dict[str, Any], name: str) -> Any:
+    def _send(
+        self, upstream: Upstream, ctx: Context, method: str, params: dict[str, Any], name: str
+    ) -> Coroutine[Any, Any, Any]:
         telemetry, client = self.controls.telemetry, upstream.client
         if telemetry is None or client is None:
-            return await upstream.send(ctx, method, params, name)
+            return upstream.send(ctx, method, params, name)
         call = ctx.call
 
         async def send(meta: dict[str, Any]) -> Any:
             call.replace_meta({**call.meta, **meta})  # our span is the parent of what the server does
             return await upstream.send(ctx, method, params, name)
 
-        return await telemetry.observe(client, method, send, tool=name if method == "tools/call" else None)
+        return telemetry.observe(client, method, send, tool=name if method == "tools/call" else None)
 
     # --- before
 
-    async def _admit(self, act: Subject, ctx: Context, method: str, params: Mapping[str, Any]) -> None:
-        """Raise _Stopped unless rules and limits let the call pass."""
+    def _admit(self, act: Subject, ctx: Context, method: str, params: Mapping[str, Any]) -> Sequence[_Limit]:
+        """The limits to count a call by. Raises _Stopped if a rule stops it."""
         controls, principal = self.controls, ctx.call.principal
         access, audit = controls.access, controls.audit
         arguments = None
@@ -253,23 +261,29 @@ class ServerControl:
             raise _Stopped("denied", _refusal(decision, method))
         rounds = ctx.call.exchange.rounds
         if rounds is not None and (rounds.steps or rounds.answers):
-            return  # the same call goes on with an answer
-        for limit in controls.limits_of(act):
-            wait = await limit.check(act, _owner(ctx), controls.rates())
-            if wait > 0:
-                raise _Stopped("limited", _limited(act, limit.text, wait))
+            return ()  # the same call goes on with an answer
+        return controls.limits_of(act)
 
     # --- after
 
     def _redact(self, result: Any) -> Any:
         """A result without the secrets that the server was given: some print their whole environment."""
-        if not self._secrets or not isinstance(result, Raw):
+        if not self._secrets or result is None:
             return result
-        data = bytes(result)
+        if isinstance(result, Raw):
+            return Raw(self._hidden(bytes(result)))
+        data = msgspec.json.encode(result)
+        if self._hidden(data) == data:
+            return result
+        values = msgspec.structs.asdict(result)
+        hidden = {key: _decode(self._hidden(msgspec.json.encode(value))) for key, value in values.items() if value}
+        return msgspec.structs.replace(result, **hidden)
+
+    def _hidden(self, data: bytes) -> bytes:
+        """JSON without the secrets."""
         for secret in self._secrets:
-            if secret in data:
-                data = data.replace(secret, MASK.encode())
-        return result if data == bytes(result) else Raw(data)
+            data = data.replace(secret, MASK.encode())
+        return data
 
     def _judge(self, result: Any, method: str, name: str, size: int | None) -> tuple[Status, Any]:
         """How a call ended, and its result within the limit."""
@@ -287,8 +301,9 @@ class ServerControl:
                 result = limit_output(decode_result(result), self._output, source=f"{self.name}: {name}").result
             return "tool_error" if failed else "ok", result
         if isinstance(result, CallToolResult):
-            limited = limit_output(result, self._output, source=f"{self.name}: {name}").result if most else result
-            return "tool_error" if result.is_error else "ok", limited
+            if most is not None and not surely_fits(result, most):
+                result = limit_output(result, self._output, source=f"{self.name}: {name}").result
+            return "tool_error" if result.is_error else "ok", result
         return "ok", result
 
     def _note(
@@ -313,6 +328,12 @@ def secrets_of(plan: ConnectPlan) -> list[str]:
     details = entry.oauth_config
     own = details.secrets if details is not None else ()
     return [*secrets_in(entry.headers), *secrets_in(entry.env), *own]
+
+
+def _json_forms(secret: str) -> set[bytes]:
+    """A secret as JSON may hold it: servers escape other characters, and some escape the slash."""
+    forms = {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
+    return {form.encode() for form in forms | {form.replace("/", "\\/") for form in forms}}
 
 
 class _Stopped(Exception):

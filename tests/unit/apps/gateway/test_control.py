@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -104,12 +104,18 @@ async def test_a_result_over_the_limit_is_cut_and_says_so() -> None:
         assert (await client.call_tool("boats_flood", {"size": 10})).data == "x" * 10
 
 
-async def test_a_secret_that_a_server_was_given_does_not_come_back() -> None:
-    text = child("boats", "boats.py") + 'env = { API_TOKEN = "${TOKEN}" }\n'
-    token = "sesame-open-0123456789"
-    async with gateway_of(text, variables={"TOKEN": token}) as gateway, connect(gateway.url) as client:
-        result = await client.call_tool("boats_sail", {"boat": token})
-        assert result.data == "*** sails"
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+@pytest.mark.parametrize(
+    "token", ["sesame-open-0123456789", 'sesame "open" \\ \u00e9 0123456789'], ids=["plain", "escaped"]
+)
+async def test_a_secret_that_a_server_was_given_does_not_come_back(
+    token: str, era: Literal["modern", "legacy"]
+) -> None:
+    text = child("boats", "boats.py") + f"env = {{ API_TOKEN = '{token}' }}\n"
+    async with gateway_of(text) as gateway, connect(gateway.url, era=era) as client:
+        assert (await client.call_tool("boats_sail", {"boat": token})).data == "*** sails"
+        prompt = await client.get_prompt("boats_plan", {"harbour": token})
+        assert token not in str(prompt.messages) and "***" in str(prompt.messages)
 
 
 async def test_a_rule_that_can_match_nothing_is_reported_at_load() -> None:
