@@ -316,6 +316,8 @@ FOLLOWING = st.sampled_from(
 @given(LINES, KNOWN, FIELDS, st.sampled_from([b"\r\n", b"\r\n", b"\n"]), FOLLOWING)
 @example(b"HTTP/1.1 304 X", b"Transfer-Encoding: chunked\r\n", b"", b"\r\n", b"0\r\n\r\n")
 @example(b"HTTP/1.1 200 OK\nContent-Length: 3", b"", b"", b"\n", b"X: y\r\n\r\nabc")
+@example(b"HTTP/1.1 200 O\x0bK", b"Content-Length: 3\r\n", b"", b"\r\n", b"abc")
+@example(b"HTTP/1.1 200 OK\x0c", b"Content-Length: 3\r\n", b"", b"\r\n", b"abc")
 def test_what_we_accept_h11_reads_the_same_way(
     line: bytes, known: bytes, fields: bytes, end: bytes, following: bytes
 ) -> None:

@@ -48,6 +48,7 @@ __all__ = [
 END_OF_BODY: Final = b"0\r\n\r\n"
 
 _NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_CONTROL: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _MAX_FIELDS: Final = 100  # the limit of Apache and Node
 _MAX_EMPTY_BYTES: Final = 4  # two empty lines: some old clients send one behind a body
 # A chunk of one byte takes five more; extensions and trailers, which are ignored, must be bounded.
@@ -662,7 +663,7 @@ class ResponseReader:
         if self.is_done:
             return
         status = self._parser.get_status_code()
-        if status < 100 or b"\0" in self._reason:
+        if status < 100 or _CONTROL.search(self._reason) is not None:
             raise _garbled("the status line is malformed")
         self._check_head(sum(len(name) + len(value) + 4 for name, value in self._headers.items()))
         if status == 101:
