@@ -82,6 +82,30 @@ def test_a_form_has_a_widget_for_every_shape_and_changes_no_value(inspector: Ins
     assert "at" not in sent
 
 
+def test_changes_that_come_before_the_page_is_drawn_again_are_all_kept(inspector: Inspector, visit: Visit) -> None:
+    page = visit(inspector)
+    open_tool(page, 1, "shapes")
+    expect(page.locator("[data-path='/count'] input")).to_be_visible()
+    page.evaluate(
+        """() => {
+            const at = (path, selector) => document.querySelector(`[data-path='${path}'] ${selector}`);
+            const type = (field, text) => {
+                field.value = text;
+                field.dispatchEvent(new InputEvent("input", {bubbles: true}));
+            };
+            type(at("/name", "textarea"), "Tern");
+            type(at("/count", "input"), "7");
+            at("/tags", "button[aria-label='Add to tags']").click();
+            at("/tags", "button[aria-label='Add to tags']").click();
+            for (const box of [...document.querySelectorAll("[data-path='/days'] input")].slice(0, 2)) box.click();
+        }"""
+    )
+    page.get_by_role("radio", name="JSON").click()
+    arguments = json.loads(page.get_by_label("Arguments as JSON").inner_text())
+    assert (arguments["name"], arguments["count"]) == ("Tern", 7)
+    assert len(arguments["tags"]) == 2 and len(arguments["days"]) == 2
+
+
 def test_what_was_typed_and_called_survives_a_reload(inspector: Inspector, visit: Visit) -> None:
     page = visit(inspector)
     open_tool(page, 0, "find_boat")

@@ -21,15 +21,21 @@ interface FormContext {
 }
 const Context = createContext<FormContext>(undefined as unknown as FormContext);
 
+/** A new value, or how it comes from the newest one: what was drawn may be older, if two events come before the next drawing. */
+type Update = Json | undefined | ((newest: Json | undefined) => Json | undefined);
+type SetValue = (update: Update) => void;
+
 interface FieldProps {
   schema: Schema;
   value: Json | undefined;
-  set: (value: Json | undefined) => void;
+  set: SetValue;
   path: string;
   name: string;
   depth: number;
 }
 
+const updated = (update: Update, newest: Json | undefined): Json | undefined => (typeof update === "function" ? update(newest) : update);
+const listOf = (value: Json | undefined): readonly Json[] => (Array.isArray(value) ? value : []);
 const pointer = (path: string, key: string | number): string => `${path}/${String(key).replaceAll("~", "~0").replaceAll("/", "~1")}`;
 const domId = (prefix: string, path: string): string => `${prefix}${path.replace(/[^\w-]/g, (character) => `_${character.codePointAt(0)!.toString(16)}`)}`;
 
@@ -46,14 +52,20 @@ export function SchemaForm({ schema, value, set, violations, id, suggest }: {
   const root = reader.resolve(schema);
   const widget = reader.widget(root, "");
   const context = { reader, prefix: id, errors, suggest };
+  const newest = useRef(value);
+  newest.current = value;
+  const change: SetValue = (update) => {
+    newest.current = updated(update, newest.current);
+    set(newest.current);
+  };
   return (
     <Context.Provider value={context}>
       <div class="schema-form">
         {errors.get("") && <p class="field-error" role="alert"><Theirs text={errors.get("")} /></p>}
         {widget.kind === "object" ? (
-          <ObjectFields widget={widget} value={value} set={set} path="" depth={0} />
+          <ObjectFields widget={widget} value={value} set={change} path="" depth={0} />
         ) : (
-          <Field schema={schema} value={value} set={set} path="" name="value" depth={0} required title="Value" />
+          <Field schema={schema} value={value} set={change} path="" name="value" depth={0} required title="Value" />
         )}
       </div>
     </Context.Provider>
@@ -70,21 +82,23 @@ function collect(violations: readonly Violation[]): Map<string, string> {
   return errors;
 }
 
-function ObjectFields({ widget, value, set, path, depth }: { widget: Extract<Widget, { kind: "object" }>; value: Json | undefined; set: (value: Json | undefined) => void; path: string; depth: number }): JSX.Element {
+function ObjectFields({ widget, value, set, path, depth }: { widget: Extract<Widget, { kind: "object" }>; value: Json | undefined; set: SetValue; path: string; depth: number }): JSX.Element {
   const current = isObject(value) ? value : {};
-  const put = (key: string, inner: Json | undefined): void => {
-    const next: JsonObject = { ...current };
-    if (inner === undefined) delete next[key];
-    else Object.defineProperty(next, key, { value: inner, enumerable: true, configurable: true, writable: true }); // a key may be __proto__
-    set(next);
-  };
+  const put = (key: string, update: Update): void =>
+    set((newest) => {
+      const next: JsonObject = isObject(newest) ? { ...newest } : {};
+      const inner = updated(update, Object.hasOwn(next, key) ? next[key] : undefined);
+      if (inner === undefined) delete next[key];
+      else Object.defineProperty(next, key, { value: inner, enumerable: true, configurable: true, writable: true }); // a key may be __proto__
+      return next;
+    });
   const known = new Set(widget.properties.map(([key]) => key));
   const others = Object.keys(current).filter((key) => !known.has(key));
   return (
     <>
       {depth === 0 && widget.properties.length === 0 && others.length === 0 && <p class="note">{widget.extra ? "It names no arguments, and takes any." : "It takes no arguments."}</p>}
       {widget.properties.map(([key, schema]) => (
-        <Field key={key} schema={schema} value={Object.hasOwn(current, key) ? current[key] : undefined} set={(inner) => put(key, inner)} path={pointer(path, key)} name={key} depth={depth + 1} required={widget.required.has(key)} />
+        <Field key={key} schema={schema} value={Object.hasOwn(current, key) ? current[key] : undefined} set={(update) => put(key, update)} path={pointer(path, key)} name={key} depth={depth + 1} required={widget.required.has(key)} />
       ))}
       {(widget.extra !== undefined || others.length > 0) && (
         <MapFields keys={others} current={current} schema={widget.extra ?? true} put={put} set={set} path={path} depth={depth} bare={widget.properties.length === 0} mayAdd={widget.extra !== undefined} />
@@ -94,7 +108,7 @@ function ObjectFields({ widget, value, set, path, depth }: { widget: Extract<Wid
 }
 
 /** Keys that the schema does not name: a map, or more properties. */
-function MapFields({ keys, current, schema, put, set, path, depth, bare, mayAdd }: { keys: string[]; current: JsonObject; schema: Schema; put: (key: string, value: Json | undefined) => void; set: (value: Json | undefined) => void; path: string; depth: number; bare: boolean; mayAdd: boolean }): JSX.Element {
+function MapFields({ keys, current, schema, put, set, path, depth, bare, mayAdd }: { keys: string[]; current: JsonObject; schema: Schema; put: (key: string, update: Update) => void; set: SetValue; path: string; depth: number; bare: boolean; mayAdd: boolean }): JSX.Element {
   const { reader, prefix } = useContext(Context);
   const [name, setName] = useState("");
   const add = (): void => {
@@ -104,7 +118,7 @@ function MapFields({ keys, current, schema, put, set, path, depth, bare, mayAdd 
   };
   const rename = (from: string, to: string): void => {
     if (to === "" || (to !== from && Object.hasOwn(current, to))) return;
-    set(Object.fromEntries(Object.entries(current).map(([key, value]) => [key === from ? to : key, value])));
+    set((newest) => (isObject(newest) ? Object.fromEntries(Object.entries(newest).map(([key, value]) => [key === from ? to : key, value])) : newest));
   };
   const id = domId(prefix, `${path}/+`);
   return (
@@ -112,7 +126,7 @@ function MapFields({ keys, current, schema, put, set, path, depth, bare, mayAdd 
       {keys.map((key, index) => (
         <div class="map-row" key={index}>
           <input type="text" class="map-key" aria-label={`Key ${index + 1}`} value={key} onChange={(event) => rename(key, event.currentTarget.value)} />
-          <div class="map-value"><Control schema={schema} value={current[key]} set={(inner) => put(key, inner ?? null)} path={pointer(path, key)} name={key} depth={depth + 1} label={`Value of ${key}`} /></div>
+          <div class="map-value"><Control schema={schema} value={current[key]} set={(update) => put(key, (newest) => updated(update, newest) ?? null)} path={pointer(path, key)} name={key} depth={depth + 1} label={`Value of ${key}`} /></div>
           <button type="button" class="ghost small" aria-label={`Remove ${key}`} onClick={() => put(key, undefined)}>✕</button>
         </div>
       ))}
@@ -312,8 +326,8 @@ function ChoiceControl(props: ControlProps & { choices: Choice[] }): JSX.Element
 }
 
 function ChoicesControl(props: ControlProps & { choices: Choice[] }): JSX.Element {
-  const values = Array.isArray(props.value) ? props.value : [];
-  const toggle = (choice: Choice, on: boolean): void => props.set(on ? [...values, choice.value] : values.filter((value) => !same(value, choice.value)));
+  const values = listOf(props.value);
+  const toggle = (choice: Choice, on: boolean): void => props.set((newest) => (on ? [...listOf(newest), choice.value] : listOf(newest).filter((value) => !same(value, choice.value))));
   return (
     <div class="checks">
       {props.choices.map((choice, index) => (
@@ -325,14 +339,16 @@ function ChoicesControl(props: ControlProps & { choices: Choice[] }): JSX.Elemen
 
 function ArrayControl(props: ControlProps & { items: Schema; prefix: Schema[] }): JSX.Element {
   const { reader, errors } = useContext(Context);
-  const values = Array.isArray(props.value) ? props.value : [];
+  const values = listOf(props.value);
   const schemaAt = (index: number): Schema => props.prefix[index] ?? props.items;
-  const move = (index: number, step: number): void => {
-    const next = [...values];
-    const [item] = next.splice(index, 1);
-    next.splice(index + step, 0, item!);
-    props.set(next);
-  };
+  const move = (index: number, step: number): void =>
+    props.set((newest) => {
+      const next = [...listOf(newest)];
+      next.splice(index + step, 0, ...next.splice(index, 1));
+      return next;
+    });
+  const change = (index: number, update: Update): void =>
+    props.set((newest) => listOf(newest).map((item, place) => (place === index ? (updated(update, item) ?? null) : item)));
   return (
     <div class="array">
       {values.map((value, index) => {
@@ -341,18 +357,18 @@ function ArrayControl(props: ControlProps & { items: Schema; prefix: Schema[] })
           <div class="array-item" key={index}>
             <span class="num index">{index}</span>
             <div class="array-value">
-              <Control schema={schemaAt(index)} value={value} set={(inner) => props.set(values.with(index, inner ?? null))} path={path} name={`${props.name} ${index}`} depth={props.depth + 1} label={`${props.name} ${index}`} required />
+              <Control schema={schemaAt(index)} value={value} set={(update) => change(index, update)} path={path} name={`${props.name} ${index}`} depth={props.depth + 1} label={`${props.name} ${index}`} required />
               {errors.get(path) && <p class="field-error" role="alert"><Theirs text={errors.get(path)} /></p>}
             </div>
             <span class="array-buttons">
               <button type="button" class="ghost small" disabled={index === 0} aria-label={`Move ${props.name} ${index} up`} onClick={() => move(index, -1)}>↑</button>
               <button type="button" class="ghost small" disabled={index === values.length - 1} aria-label={`Move ${props.name} ${index} down`} onClick={() => move(index, 1)}>↓</button>
-              <button type="button" class="ghost small" aria-label={`Remove ${props.name} ${index}`} onClick={() => props.set(values.filter((_, place) => place !== index))}>✕</button>
+              <button type="button" class="ghost small" aria-label={`Remove ${props.name} ${index}`} onClick={() => props.set((newest) => listOf(newest).filter((_, place) => place !== index))}>✕</button>
             </span>
           </div>
         );
       })}
-      <button type="button" class="small" aria-label={`Add to ${props.name}`} onClick={() => props.set([...values, reader.first(schemaAt(values.length), props.name)])}>Add item</button>
+      <button type="button" class="small" aria-label={`Add to ${props.name}`} onClick={() => props.set((newest) => [...listOf(newest), reader.first(schemaAt(listOf(newest).length), props.name)])}>Add item</button>
       {values.length === 0 && <span class="note inline">{props.value === undefined ? unset(props) : "empty list"}</span>}
       {props.value === undefined && !props.required && <button type="button" class="ghost small" onClick={() => props.set([])}>Set an empty list</button>}
     </div>
