@@ -12,7 +12,7 @@ from .rig import CHROMIUM, FLAGS, PAGE, Inspector, need
 Visit = Callable[..., Page]
 WIDE = (1280, 800)
 NARROW = (390, 844)
-PATIENCE = 20_000  # milliseconds; what is waited for comes at once, except on a busy machine
+PATIENCE = 45_000  # milliseconds; what is waited for comes at once, except on a busy machine
 expect.set_options(timeout=PATIENCE)
 
 

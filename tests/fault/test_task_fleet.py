@@ -365,7 +365,9 @@ async def test_a_resumable_task_goes_on_elsewhere_and_no_step_is_done_twice(url:
         await one.die()
         harbour.go.set()
         assert text(await reach(two, id, "completed", "failed")) == "3 legs for nobody"
-        assert harbour.ledger == ["one sturdy", "leg 1", "two sturdy", "leg 2", "leg 3"]
+        assert harbour.ledger[:3] == ["one sturdy", "leg 1", "two sturdy"]
+        # On a machine that stands still for a whole lease, two gives the task up and takes it again. A step stays done.
+        assert [entry for entry in harbour.ledger if entry != "two sturdy"] == ["one sturdy", "leg 1", "leg 2", "leg 3"]
 
 
 async def test_any_other_is_failed_with_the_reason_and_never_begins_again(url: str) -> None:
