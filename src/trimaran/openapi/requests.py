@@ -143,10 +143,10 @@ def _multipart(fields: list[tuple[Placement, Any]], boundary: str) -> bytes:
             head = f'Content-Disposition: form-data; name="{safe}"'
             media_type = placement.media_type
             if placement.is_binary:
-                data, told = _from_base64(member, placement.name)
-                stated = told if _MEDIA_TYPE.fullmatch(told) else media_type or ""
+                data, own_type = _from_base64(member, placement.name)
+                stated = own_type if _MEDIA_TYPE.fullmatch(own_type) else media_type or ""
                 media_type = stated if stated and "*" not in stated else "application/octet-stream"
-                extension = mimetypes.guess_extension(media_type) if told else None
+                extension = mimetypes.guess_extension(media_type) if own_type else None
                 head += f'; filename="{safe}{extension or ""}"'
             else:
                 media_type = media_type or ("application/json" if isinstance(member, (dict, list)) else None)
