@@ -67,6 +67,7 @@ class _Flags(msgspec.Struct):
 
 _decode_flags = msgspec.json.Decoder(_Flags).decode
 _decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.encode
 
 
 class SharedRates(Protocol):
@@ -168,7 +169,7 @@ class ServerControl:
         self._timeouts = plan.tool_timeouts
         self._output = OutputLimits(bytes=plan.output_limit, tokens=None)
         self._mask = plan.mask
-        self._secrets = [secret.encode() for secret in secrets_of(plan)]
+        self._secrets = [_encode(secret)[1:-1] for secret in secrets_of(plan)]
         self._subjects: dict[str, Subject] = {}
 
     def adapt(self, kind: str, entry: Any) -> None:
@@ -218,6 +219,7 @@ class ServerControl:
         except ProtocolError as error:
             kind = str((as_object(error.data) or {}).get("kind") or error.code)
             error.message = self._mask(error.message)
+            error.data = self._hide_in(error.data)
             if kind == "unauthorized" and self.logins is not None:
                 self.logins.forget(principal)
             raise
@@ -248,7 +250,7 @@ class ServerControl:
             arguments = _arguments(params)
         decision = access.decide(principal, act, arguments)
         if audit is not None:
-            audit.record(decision, arguments, event="decision", caller=caller_name(principal), method=method)
+            audit.record(decision, self._hide_in(arguments), event="decision", caller=caller_name(principal), method=method)
         if not decision.is_allowed:
             raise _Stopped("denied", _refusal(decision, method))
         rounds = ctx.call.exchange.rounds
@@ -263,13 +265,25 @@ class ServerControl:
 
     def _redact(self, result: Any) -> Any:
         """A result without the secrets that the server was given: some print their whole environment."""
-        if not self._secrets or not isinstance(result, Raw):
+        if not self._secrets or result is None:
             return result
-        data = bytes(result)
+        data = bytes(result) if isinstance(result, Raw) else _encode(result)
+        redacted = self._hide(data)
+        if redacted is data:
+            return result
+        # A result whose caller speaks another revision than the server has been read already.
+        return decode_result(Raw(redacted)) if isinstance(result, CallToolResult) else Raw(redacted)
+
+    def _hide_in(self, value: Any) -> Any:
+        if not self._secrets or value is None:
+            return value
+        return _decode(self._hide(_encode(value)))
+
+    def _hide(self, data: bytes) -> bytes:
         for secret in self._secrets:
             if secret in data:
                 data = data.replace(secret, MASK.encode())
-        return result if data == bytes(result) else Raw(data)
+        return data
 
     def _judge(self, result: Any, method: str, name: str, size: int | None) -> tuple[Status, Any]:
         """How a call ended, and its result within the limit."""

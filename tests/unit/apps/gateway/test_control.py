@@ -104,12 +104,20 @@ async def test_a_result_over_the_limit_is_cut_and_says_so() -> None:
         assert (await client.call_tool("boats_flood", {"size": 10})).data == "x" * 10
 
 
-async def test_a_secret_that_a_server_was_given_does_not_come_back() -> None:
-    text = child("boats", "boats.py") + 'env = { API_TOKEN = "${TOKEN}" }\n'
-    token = "sesame-open-0123456789"
-    async with gateway_of(text, variables={"TOKEN": token}) as gateway, connect(gateway.url) as client:
-        result = await client.call_tool("boats_sail", {"boat": token})
-        assert result.data == "*** sails"
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+@pytest.mark.parametrize("token", ["sesame-open-0123456789", 'sesame "open" \\u00e9\\'])
+async def test_a_secret_that_a_server_was_given_does_not_come_back(era: Any, token: str, tmp_path: Path) -> None:
+    """It used to come back to callers of another revision than the server's."""
+    audit = tmp_path / "audit.jsonl"
+    options = f'[gateway]\naudit = "{audit}"\naudit_arguments = "full"\n'
+    text = options + child("boats", "boats.py") + 'env = { API_TOKEN = "${TOKEN}" }\n'
+    async with gateway_of(text, variables={"TOKEN": token}) as gateway, connect(gateway.url, era=era) as client:
+        assert (await client.call_tool("boats_sail", {"boat": token})).data == "*** sails"
+        assert (await client.call_tool("boats_sink", {"boat": token})).text == "*** does not sink"
+        with pytest.raises(CallError, match="aground at ") as caught:
+            await client.call_tool("boats_ground", {"place": token})
+        assert (caught.value.message, caught.value.data) == ("aground at ***", {"place": "***"})
+    assert json.dumps(token)[1:-1] not in audit.read_text()
 
 
 async def test_a_rule_that_can_match_nothing_is_reported_at_load() -> None:
