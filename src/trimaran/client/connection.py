@@ -104,6 +104,7 @@ class Connection:
         self.is_needed: Callable[[], bool] = lambda: False
         """Does anybody wait for what the server will say, so that giving up is no option?"""
         self.is_relaying: bool = False
+        self._has_warned = False
         """Are calls made for others? Then the client's own handlers answer no question."""
         self._asks_people = getattr(options.auth, "login", None) is not None
         """May a person have to log in before a call is answered?"""
@@ -457,6 +458,7 @@ class Connection:
         self.is_relaying = True
         call = PendingCall(method, Deadline(None, None), None)
         call.relay, call.extension = relay, relay.extension
+        call.task_id = params.get("taskId") if method == "tasks/result" else None
         self._calls.add(call)
         try:
             return await self._converse(call, method, params, name, headers, is_repeatable)
@@ -572,22 +574,34 @@ class Connection:
                 return  # the next session is being opened; its policy has the pauses
         await asyncio.sleep(pause_after(losses))
 
-    def relay_of(self, request_id: RequestId | None) -> Relay | None:
+    def relay_of(self, request_id: RequestId | None, params: Mapping[str, Any]) -> Relay | None:
         """Whom a message of the server is for, where calls are made for others: by its stream, or by what is under way."""
         call = None if request_id is None else self._requests.get(request_id)
-        return find_relay(self._calls) if call is None else call.relay
+        return find_relay(self._calls, params) if call is None else call.relay
 
     async def answer(self, method: str, params: Mapping[str, Any], request_id: RequestId | None) -> Any:
         """The result for a request of the server's."""
         if method in QUESTIONS:
-            while (relay := self.relay_of(request_id)) is not None:
+            while (relay := self.relay_of(request_id, params)) is not None:
                 with contextlib.suppress(CallOver):
                     return await relay.answer(method, params)
                 if request_id is not None:
                     break
             if self.is_relaying:
+                self._warn_of_shared_use(method)
                 raise unclear_question(method)
         return await self.asks.answer(method, params)
+
+    def _warn_of_shared_use(self, method: str) -> None:
+        """Tell whoever runs a proxy, once: its callers only see tools that fail when they are not alone."""
+        if not self._has_warned:
+            self._has_warned = True
+            log.warning(
+                "%s sent %s while several callers shared the connection, so nobody could be asked: give each of them one "
+                'of its own (isolation="caller", --per-caller, or connections = "caller" in [gateway.server.NAME])',
+                self.dialer.describe(),
+                method,
+            )
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> Any:
         """Have a person or a model asked on a call's behalf; ended by close."""
@@ -679,7 +693,7 @@ class Connection:
             if self.state == "reconnecting":
                 self._enter("ready")
         elif method == "notifications/message":
-            if self.is_relaying and (relay := self.relay_of(request_id)) is not None:
+            if self.is_relaying and (relay := self.relay_of(request_id, params)) is not None:
                 relay.notice(method, params)
             if self.asks.on_log is not None:
                 self._tell(self.asks.on_log, _log_entry(params), size=size)

@@ -59,6 +59,8 @@ class PendingCall:
     session: PeerSession | None = None
     relay: Relay | None = None
     """Whom it is made for, where that is a caller of our own server."""
+    task_id: object = None
+    """The task that it is about."""
 
     def __init__(self, method: str, deadline: Deadline, on_progress: Callable[..., Any] | None) -> None:
         self.method: str = method

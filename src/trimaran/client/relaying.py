@@ -3,9 +3,10 @@
 What belongs to such a call goes to its `Relay` instead of the client's own handlers: progress, log messages, questions. The
 relay also writes the `_meta` of its requests, so that a server of 2026-07-28 sees the real caller's capabilities.
 
-Over HTTP the stream says which call a message belongs to. On a pipe nothing does: a question goes to the only call under
-way, or to the newest one if a single caller has made them all, then to the next if that one ends. Otherwise nobody is asked,
-and the server is told why.
+Over HTTP the stream says which call a message belongs to. On a pipe a question of a task of 2025-11-25 names the task, and
+goes to whoever waits for its result. Nothing else says whose it is: a question goes to the only call under way, or to the
+newest one if a single caller has made them all, then to the next if that one ends. Otherwise nobody is asked, and the server
+is told why.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ __all__ = ["QUESTIONS", "CallOver", "Relay", "find_relay", "relay_request", "unc
 
 _decode = msgspec.json.Decoder().decode
 
+_RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
 QUESTIONS: Final = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
 """The requests of a server that are meant for the caller, not for the client itself."""
 
@@ -66,9 +68,13 @@ class Relay(Protocol):
     def notice(self, method: str, params: dict[str, Any]) -> None: ...
 
 
-def find_relay(calls: Collection[PendingCall]) -> Relay | None:
-    """The relay of a message that does not say which of these calls it belongs to; None if that cannot be told."""
-    relayed = [call for call in calls if call.relay is not None]
+def find_relay(calls: Collection[PendingCall], params: Mapping[str, Any]) -> Relay | None:
+    """The relay of a message whose stream does not say which of these calls it belongs to; None if that cannot be told."""
+    # While a task is only looked at, nobody is asked: the look would be over before the answer is there.
+    relayed = [call for call in calls if call.relay is not None and call.method not in ("tasks/get", "tasks/cancel")]
+    related = as_object((as_object(params.get("_meta")) or {}).get(_RELATED_TASK))
+    if related is not None:
+        relayed = [call for call in relayed if call.task_id == related.get("taskId")] or relayed
     if not relayed:
         return None
     newest = max(relayed, key=lambda call: call.id).relay
@@ -81,7 +87,7 @@ def unclear_question(method: str) -> ProtocolError:
     """The answer to a server whose question belongs to nobody, or to one of several callers."""
     return ProtocolError.internal_error(
         f"{method} cannot be answered: several callers are being served on this connection, and the request does not say "
-        "which of them it is for"
+        "which of them it is for; give each caller a connection of its own"
     )
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import MutableMapping
-from typing import Any
-from urllib.parse import unquote
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 from trimaran.errors import ToolError
 
+from .redirects import follow_redirects
 from .requests import ApiRequest
 from .responses import ApiResponse
 
 __all__ = ["AsgiSend"]
+
+_BASE_URL: Final = "http://localhost"
 
 
 class AsgiSend:
@@ -30,11 +33,11 @@ class AsgiSend:
     async def __call__(self, request: ApiRequest) -> ApiResponse:
         try:
             async with asyncio.timeout(self._timeout):
-                return await self._run(request)
+                return await follow_redirects(self._run, request, _BASE_URL)
         except TimeoutError:
             raise ToolError(f"the application did not answer within {self._timeout:g} s") from None
 
-    async def _run(self, request: ApiRequest) -> ApiResponse:
+    async def _run(self, request: ApiRequest, url: str) -> ApiResponse:
         response = ApiResponse(500, "", b"")
         is_read = False
 
@@ -48,21 +51,23 @@ class AsgiSend:
         async def send(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 response.status = message["status"]
-                fields = {bytes(name).lower(): bytes(value) for name, value in message.get("headers", ())}
-                response.media_type = fields.get(b"content-type", b"").decode("latin-1")
+                for raw_name, raw_value in message.get("headers", ()):
+                    name, value = bytes(raw_name).decode("latin-1").lower(), bytes(raw_value).decode("latin-1")
+                    known = response.headers.get(name)
+                    response.headers[name] = f"{known}, {value}" if known else value
+                response.media_type = response.headers.get("content-type", "")
             elif message["type"] == "http.response.body":
                 response.body += message.get("body", b"")
                 if len(response.body) > self._most_bytes:
                     raise ToolError(f"the application's answer is larger than {self._most_bytes} bytes")
 
-        await self._app(_scope(request), receive, send)
+        await self._app(_scope(request, url), receive, send)
         return response
 
 
-def _scope(request: ApiRequest) -> dict[str, Any]:
-    headers = {"host": "localhost", **request.headers}
-    if request.cookies:
-        headers["cookie"] = "; ".join(f"{name}={value}" for name, value in request.cookies.items())
+def _scope(request: ApiRequest, url: str) -> dict[str, Any]:
+    headers = {"host": "localhost", **request.all_headers}
+    place = urlsplit(url)
     if request.body is not None:
         headers["content-length"] = str(len(request.body))
     return {
@@ -71,9 +76,9 @@ def _scope(request: ApiRequest) -> dict[str, Any]:
         "http_version": "1.1",
         "method": request.method,
         "scheme": "http",
-        "path": unquote(request.path),
-        "raw_path": request.path.encode(),
-        "query_string": "&".join(request.query).encode(),
+        "path": unquote(place.path),
+        "raw_path": place.path.encode(),
+        "query_string": place.query.encode(),
         "root_path": "",
         "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()],
         "client": ("127.0.0.1", 0),

@@ -20,7 +20,7 @@ _BLOCK_TAGS: Final = re.compile(
     re.I,
 )
 _LINKS: Final = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*\)")
-_ENDS: Final = re.compile(r"[.!?](?=\s)")
+_ENDS: Final = re.compile(r"(?<!\bi\.e)(?<!\be\.g)[.!?](?=\s)")
 
 
 def shorten(text: str, most: int = MAX_DESCRIPTION) -> str:

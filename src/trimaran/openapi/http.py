@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any, Final
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
 import aiohttp
 from yarl import URL
@@ -12,12 +12,12 @@ from yarl import URL
 from trimaran.errors import ConfigError, ToolError
 
 from .document import MAX_BYTES
+from .redirects import follow_redirects
 from .requests import ApiRequest
 from .responses import ApiResponse
 
 __all__ = ["HttpSend", "fetch_document"]
 
-_MAX_REDIRECTS: Final = 5
 _PIECE: Final = 65536
 
 
@@ -60,33 +60,26 @@ class HttpSend:
             self._session = None
 
     async def __call__(self, request: ApiRequest) -> ApiResponse:
-        url = request.url(self._base_url)
         try:
             async with asyncio.timeout(self._timeout):
-                return await self._follow(request, url)
+                return await follow_redirects(self._send, request, self._base_url)
         except TimeoutError:
             raise ToolError(f"the API did not answer within {self._timeout:g} s") from None
         except (aiohttp.ClientError, OSError) as error:
             raise ToolError(f"the API at {urlsplit(self._base_url).netloc} cannot be reached: {error}") from None
 
-    async def _follow(self, request: ApiRequest, url: str) -> ApiResponse:
+    async def _send(self, request: ApiRequest, url: str) -> ApiResponse:
         assert self._session is not None, "the server's lifespan opens the session"
-        origin = urlsplit(url)[:2]
-        headers = dict(request.headers)
-        if request.cookies:
-            headers["cookie"] = "; ".join(f"{name}={value}" for name, value in request.cookies.items())
-        for _ in range(_MAX_REDIRECTS):
-            # `encoded`: what is percent-encoded in a path stays so.
-            async with self._session.request(
-                request.method, URL(url, encoded=True), headers=headers, data=request.body, allow_redirects=False
-            ) as response:
-                target = response.headers.get("location") if 300 <= response.status < 400 else None
-                if target is None:
-                    return ApiResponse(response.status, response.content_type or "", await self._read(response))
-                url = urljoin(url, target)
-            if urlsplit(url)[:2] != origin or request.method not in ("GET", "HEAD"):
-                raise ToolError(f"the API redirects {request.method} to {urlsplit(url).netloc}: that is not followed")
-        raise ToolError("the API redirects in a circle")
+        # `encoded`: what is percent-encoded in a path stays so.
+        async with self._session.request(
+            request.method,
+            URL(url, encoded=True),
+            headers=request.all_headers,
+            data=request.body,
+            allow_redirects=False,
+        ) as response:
+            headers = {name.lower(): ", ".join(response.headers.getall(name)) for name in response.headers}
+            return ApiResponse(response.status, response.content_type or "", await self._read(response), headers)
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
         pieces: list[bytes] = []

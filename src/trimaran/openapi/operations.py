@@ -6,6 +6,7 @@ best. Two that share a name get the place added (`id`, `id_query`). Any other bo
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Mapping, Set
@@ -24,11 +25,17 @@ __all__ = ["Operation", "Placement", "compile_operation"]
 Place: TypeAlias = Literal["path", "query", "header", "cookie", "field", "body"]
 _STYLES: Final = {"path": "simple", "query": "form", "header": "simple", "cookie": "form"}
 _JSON: Final = re.compile(r"application/(?:[\w.+-]+\+)?json\b|\*/\*")
+_PLAIN_JSON: Final = re.compile(r"application/(?:merge-patch\+)?json(?![\w.+-])")
 _URLENCODED: Final = re.compile(r"application/x-www-form-urlencoded\b")
 _MULTIPART: Final = re.compile(r"multipart/")
 _PAGING: Final = re.compile(
-    r"page|per_?page|page_?size|page_?token|cursor|offset|limit|starting_after|ending_before|skip|\$(?:skip|top)", re.I
+    r"page|per_?page|page_?(?:size|token|cursor|limit|num(?:ber)?|no|count)|page\[\w+\]|offset|limit|skip|take|marker"
+    r"|(?:start_?|next_?|end_?)?cursor|starting_after|ending_before|\$(?:skip|top|skip_?token)"
+    r"|next_?(?:page_?)?token|pagination_?token|\$?continuation_?token|start(?:ing)?_?token|max_?(?:results|items)",
+    re.I,
 )
+# These go on from somewhere where there are pages; by themselves they are mostly about dates.
+_CURSORS: Final = re.compile(r"after|before|continue|since_id|max_id|start|start_?at|count", re.I)
 # The transport's own, credentials and signatures: a model has no business with them.
 _RESERVED: Final = frozenset(
     ("header", name)
@@ -47,7 +54,19 @@ _GOOGLE: Final = frozenset(
         "upload_protocol", "uploadType",
     )
 )  # fmt: skip
+# Documents of calls by query (all of the older ones of AWS) let GET do anything. Words that are mostly nouns are left out.
+_WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_WRITING: Final = frozenset(
+    (
+        "add", "assign", "attach", "authorize", "cancel", "clear", "confirm", "create", "deactivate", "delete",
+        "deregister", "destroy", "detach", "disable", "disassociate", "drop", "enable", "execute", "modify", "move",
+        "promote", "publish", "purchase", "purge", "put", "reboot", "register", "reject", "remove", "replace", "reset",
+        "restart", "restore", "resume", "revoke", "run", "save", "send", "set", "start", "stop", "submit", "suspend",
+        "terminate", "unassign", "unlock", "unsubscribe", "update", "upload",
+    )
+)  # fmt: skip
 _COMPOUND: Final = frozenset(("properties", "additionalProperties", "allOf", "anyOf", "oneOf"))
+_TOKEN_TEXT: Final = re.compile(r"(?:\w+ )?(?:authentication|authorization|access|api|oauth) token\b", re.I)
 _MAX_NAME: Final = 64
 _MAX_TEXT: Final = 700
 
@@ -72,6 +91,8 @@ class Operation(Struct, frozen=True):
     """A compiled operation."""
 
     name: str
+    short_name: str
+    """The same without the path and the method that FastAPI puts behind the name of a function."""
     method: str
     path: str
     title: str | None
@@ -80,6 +101,8 @@ class Operation(Struct, frozen=True):
     input_schema: dict[str, Any]
     output_schema: dict[str, Any] | None
     placements: dict[str, Placement]
+    pages: tuple[str, ...]
+    """The arguments that say which page of the answer."""
     constants: list[tuple[Placement, Any]]
     """Required values of which the document allows a single one: no arguments, they are always sent."""
     media_type: str | None
@@ -99,7 +122,8 @@ class Operation(Struct, frozen=True):
     def annotations(self) -> dict[str, Any]:
         hints: dict[str, Any] = {"openWorldHint": True}
         if self.method in ("get", "head", "options"):
-            hints["readOnlyHint"] = True
+            if not _says_it_writes(self.name):
+                hints["readOnlyHint"] = True
         elif self.method in ("put", "delete"):
             hints["idempotentHint"] = True
             hints["destructiveHint"] = True
@@ -124,8 +148,10 @@ def compile_operation(
     media_type = compiler.add_body() if raw.body else None
     security = raw.content.get("security", document.security)
     responses = document.responses(raw)
+    stated = as_text(raw.content.get("operationId")) or raw.method + raw.path
     return Operation(
-        name=_name_of(raw),
+        name=_name_of(stated),
+        short_name=_name_of(stated.removesuffix(re.sub(r"\W", "_", raw.path) + f"_{raw.method}") or stated),
         method=raw.method,
         path=raw.path,
         title=shorten(as_text(raw.content.get("summary")), 120) or None,
@@ -134,6 +160,7 @@ def compile_operation(
         input_schema=compiler.input_schema(),
         output_schema=_output_schema(responses, writer),
         placements=compiler.placements,
+        pages=compiler.pages,
         constants=compiler.constants,
         media_type=media_type,
         needs_body=as_map(raw.body).get("required") is True,
@@ -156,7 +183,7 @@ class _Compiler:
         name, place = as_text(parameter.get("name")), parameter.get("in")
         if not name or place not in _STYLES or (place, name.lower()) in _RESERVED:
             return
-        if (place, name) in self._document.credential_places:
+        if (place, name) in self._document.credential_places or self._is_credential(parameter):
             return
         media_type, media = next(iter(as_map(parameter.get("content")).items()), ("", None))
         schema = self._not_null(as_map(media).get("schema") if media is not None else parameter.get("schema", {}))
@@ -172,10 +199,25 @@ class _Compiler:
         is_required = parameter.get("required") is True or place == "path"
         self._add(placement, schema, is_required=is_required, text=as_text(parameter.get("description")))
 
+    def _is_credential(self, parameter: Mapping[str, Any]) -> bool:
+        """Whether it repeats the token that a security scheme brings, as Slack's document does."""
+        name = as_text(parameter.get("name")).lower()
+        is_token = name in ("access_token", "oauth_token", "auth_token") or (
+            name == "token" and _TOKEN_TEXT.match(as_text(parameter.get("description"))) is not None
+        )
+        return is_token and bool(as_list(self._raw.content.get("security", self._document.security)))
+
     def _not_null(self, schema: Any) -> Any:
         """Null cannot be written into a URL or a header; a parameter without a value is left out."""
-        if as_map(schema).get("nullable") is True:
-            return {key: value for key, value in schema.items() if key != "nullable"}
+        source = as_map(schema)
+        if source.get("nullable") is True:
+            return {key: value for key, value in source.items() if key != "nullable"}
+        if isinstance(source.get("type"), list):
+            return {**source, "type": [kind for kind in source["type"] if kind != "null"]}
+        for keyword in ("anyOf", "oneOf"):
+            variants = [variant for variant in as_list(source.get(keyword)) if as_map(variant).get("type") != "null"]
+            if variants and len(variants) < len(source[keyword]):
+                return {**source, keyword: variants}
         return schema
 
     def add_body(self) -> str | None:
@@ -234,7 +276,8 @@ class _Compiler:
             self._required.append(argument)
 
     def _free_name(self, placement: Placement) -> str:
-        plain = re.sub(r"[^A-Za-z0-9_.-]+", "_", placement.name).strip("_")[:_MAX_NAME] or placement.place
+        words = placement.name.replace("<", "_lt").replace(">", "_gt")
+        plain = re.sub(r"[^A-Za-z0-9_.-]+", "_", words).strip("_")[:_MAX_NAME] or placement.place
         short = plain[:50]
         numbered = (f"{short}_{number}" for number in itertools.count(2))
         candidates = itertools.chain((plain, f"{short}_{placement.place}"), numbered)
@@ -250,15 +293,28 @@ class _Compiler:
             summary = ""
         elif summary and details and summary[-1] not in ".!?:":
             summary += "."
-        text = shorten(f"{summary} {details}", _MAX_TEXT) or self._raw.label
+        text = shorten(f"{summary} {details}", _MAX_TEXT)
+        if " " not in text:  # nothing, or a name once more
+            text = f"{text}: {self._raw.label}" if text else self._raw.label
         if content.get("deprecated") is True:
             text = f"Deprecated. {text}"
-        pages = [
-            argument
+        if not self.pages:
+            return text
+        return f"{text}{'' if text[-1] in '.!?' else '.'} The answer comes in pages: see {', '.join(self.pages)}."
+
+    @functools.cached_property
+    def pages(self) -> tuple[str, ...]:
+        """The arguments that say which page."""
+        names = {
+            argument: placement.name.replace("-", "_")
             for argument, placement in self.placements.items()
-            if placement.place == "query" and _PAGING.fullmatch(placement.name)
-        ]
-        return f"{text} The answer comes in pages: see {', '.join(pages)}." if pages else text
+            if placement.place == "query"
+        }
+        if not any(_PAGING.fullmatch(name) for name in names.values()):
+            return ()
+        return tuple(
+            argument for argument, name in names.items() if _PAGING.fullmatch(name) or _CURSORS.fullmatch(name)
+        )
 
 
 def _field(name: str, encoding: Mapping[str, Any], *, is_bytes: bool) -> Placement:
@@ -278,23 +334,31 @@ def _field(name: str, encoding: Mapping[str, Any], *, is_bytes: bool) -> Placeme
     )
 
 
+def _says_it_writes(name: str) -> bool:
+    """Whether the name of an operation begins with a verb that changes something: "GET_TerminateInstances"."""
+    words = _WORDS.findall(re.sub(r"(?i)^(?:get|head|options)[_.-]+", "", name))
+    return bool(words) and words[0].lower() in _WRITING and {"Get", "List", "get", "list"}.isdisjoint(words)
+
+
 def _options(schema: Any) -> list[Any]:
     """The values that a schema lists."""
     source = as_map(schema)
     return [source["const"]] if "const" in source else as_list(source.get("enum"))
 
 
-def _name_of(raw: RawOperation) -> str:
-    stated = as_text(raw.content.get("operationId")) or f"{raw.method}_{raw.path}"
-    name = re.sub(r"[^A-Za-z0-9_-]+", "_", stated).strip("_-") or raw.method
+def _name_of(stated: str) -> str:
+    name = re.sub(r"[^A-Za-z0-9_-]+", "_", stated).strip("_-") or "operation"
     if not name[0].isalpha():  # some providers refuse it
-        name = f"{raw.method}_{name}"
+        name = f"call_{name}"
     return name[:_MAX_NAME]
 
 
 def _choose_media(names: list[str]) -> str | None:
-    """The media type to send: JSON if there is one, then forms, then whatever comes first."""
-    for pattern in (_JSON, _URLENCODED, _MULTIPART):
+    """The media type to send: JSON if there is one, then forms, then whatever comes first.
+
+    Of the kinds of JSON the plain one, or the patch that looks like what it changes: models write those.
+    """
+    for pattern in (_PLAIN_JSON, _JSON, _URLENCODED, _MULTIPART):
         for name in names:
             if pattern.match(name):
                 return name

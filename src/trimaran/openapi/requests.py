@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import base64
 import binascii
+import mimetypes
+import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, cast
@@ -24,6 +26,7 @@ __all__ = ["ApiRequest", "build_request"]
 
 _RESERVED: Final = ":/?[]@!$'()*,;"  # those that do not end a parameter
 _DELIMITERS: Final = {"spaceDelimited": "%20", "pipeDelimited": "%7C", "form": ","}
+_MEDIA_TYPE: Final = re.compile(r"[\w.+-]+/[\w.+-]+")
 Pairs = list[tuple[str, str]]
 
 
@@ -37,6 +40,12 @@ class ApiRequest(Struct):
     headers: dict[str, str]
     cookies: dict[str, str]
     body: bytes | None
+
+    @property
+    def all_headers(self) -> dict[str, str]:
+        """The headers, with the cookies in one of them."""
+        pairs = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        return {**self.headers, "cookie": pairs} if pairs else self.headers
 
     def url(self, base: str) -> str:
         return base.rstrip("/") + self.path + ("?" + "&".join(self.query) if self.query else "")
@@ -111,17 +120,19 @@ def _form(placement: Placement, value: Any) -> list[str]:
 
 def _whole_body(media_type: str, placement: Placement, value: Any, argument: str) -> bytes:
     if placement.is_binary:
-        return _from_base64(value, argument)
+        return _from_base64(value, argument)[0]
     if isinstance(value, str) and "json" not in media_type:
         return value.encode()
     return msgspec.json.encode(value)
 
 
-def _from_base64(value: Any, argument: str) -> bytes:
+def _from_base64(value: Any, argument: str) -> tuple[bytes, str]:
+    """The bytes, and their media type if the value is a `data:` URL."""
+    head, comma, text = value.partition(",") if str(value).startswith("data:") else ("", "", value)
     try:
-        return base64.b64decode(value, validate=True)
+        return base64.b64decode(text, validate=True), head[5:].split(";")[0] if comma else ""
     except (binascii.Error, TypeError, ValueError):
-        raise ToolError(f"the argument {argument!r} must be base64, as it stands for bytes") from None
+        raise ToolError(f"the argument {argument!r} must be base64 or a data: URL, as it stands for bytes") from None
 
 
 def _multipart(fields: list[tuple[Placement, Any]], boundary: str) -> bytes:
@@ -132,9 +143,11 @@ def _multipart(fields: list[tuple[Placement, Any]], boundary: str) -> bytes:
             head = f'Content-Disposition: form-data; name="{safe}"'
             media_type = placement.media_type
             if placement.is_binary:
-                head += f'; filename="{safe}"'
-                media_type = media_type if media_type and "*" not in media_type else "application/octet-stream"
-                data = _from_base64(member, placement.name)
+                data, own_type = _from_base64(member, placement.name)
+                stated = own_type if _MEDIA_TYPE.fullmatch(own_type) else media_type or ""
+                media_type = stated if stated and "*" not in stated else "application/octet-stream"
+                extension = mimetypes.guess_extension(media_type) if own_type else None
+                head += f'; filename="{safe}{extension or ""}"'
             else:
                 media_type = media_type or ("application/json" if isinstance(member, (dict, list)) else None)
                 data = _plain(member).encode()

@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from http import HTTPStatus
 from typing import Any, Final, cast
+from urllib.parse import parse_qsl, urlsplit
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from trimaran import content
 from trimaran.depth import decode_json
@@ -24,6 +26,7 @@ from .operations import Operation
 __all__ = ["ApiResponse", "read_response"]
 
 _JSON: Final = re.compile(r"application/(?:[\w.+-]+\+)?json\b")
+_NEXT: Final = re.compile(r"""<([^<>]*)>[^<>]*;\s*rel\s*=\s*"?(?:[\w ]* )?next\b""", re.I)
 _MAX_REASON: Final = 2000
 
 
@@ -33,6 +36,8 @@ class ApiResponse(Struct):
     status: int
     media_type: str
     body: bytes
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+    """By names in lower case."""
 
     @property
     def text(self) -> str:
@@ -47,8 +52,15 @@ def read_response(operation: Operation, response: ApiResponse, output: Validator
     """
     if response.status >= 400:
         raise ToolError(_refusal(operation, response))
+    result = _result(operation, response, output)
+    if page := _next_page(operation, response.headers.get("link", "")):
+        return replace(result, content=[*result.content, content.text(page)])
+    return result
+
+
+def _result(operation: Operation, response: ApiResponse, output: Validator | None) -> CallToolResult:
     if not response.body:
-        return _empty(operation, response.status, output)
+        return _empty(operation, response, output)
     if not _JSON.match(response.media_type):
         if output is not None:
             return content.tool_error(
@@ -65,9 +77,23 @@ def read_response(operation: Operation, response: ApiResponse, output: Validator
     return _structured(operation, value, output, response.text)
 
 
-def _empty(operation: Operation, status: int, output: Validator | None) -> CallToolResult:
+def _next_page(operation: Operation, link: str) -> str:
+    """The arguments of the next page, if the API names it in the header Link (RFC 8288), which a model does not see."""
+    match = _NEXT.search(link)
+    if match is None:
+        return ""
+    stated = dict(parse_qsl(urlsplit(match[1]).query))
+    names = {argument: operation.placements[argument].name for argument in operation.pages}
+    texts = [f"{argument}={stated[name]}" for argument, name in names.items() if name in stated]
+    return f"The next page: {', '.join(texts)}" if texts else ""
+
+
+def _empty(operation: Operation, response: ApiResponse, output: Validator | None) -> CallToolResult:
     """An answer without a body. Where structure is announced, it is an object or a list without members."""
+    status = response.status
     text = f"{operation.label}: {status} {_phrase(status)}, without a body"
+    if location := response.headers.get("location"):
+        text += f"; see {location}"
     if output is None:
         return CallToolResult.ok(text)
     empty_values: tuple[Json, ...] = ({}, [])
@@ -126,6 +152,9 @@ def _refusal(operation: Operation, response: ApiResponse) -> str:
     meaning = f" ({meaning_text})" if meaning_text else ""
     reason = shorten(response.text, _MAX_REASON) if response.body and _is_text(response.body) else ""
     head = f"{operation.label} answered {response.status} {_phrase(response.status)}{meaning}."
+    wait = response.headers.get("retry-after", "")
+    if wait:
+        reason = f"{reason} Try again {f'in {wait} seconds' if wait.isdigit() else f'after {wait}'}.".strip()
     return f"{head} {reason}".strip()
 
 

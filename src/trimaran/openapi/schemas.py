@@ -225,6 +225,9 @@ class SchemaConverter:
             schema["const"] = source["const"]
         if "enum" in source and kind != "boolean":  # a list of both says nothing, and some providers refuse it
             options = [option for option in as_list(source["enum"]) if kind is None or _has_type(option, kind)]
+            if any(isinstance(option, bool) for option in options):
+                schema |= {"type": "boolean"} if all(isinstance(option, bool) for option in options) else {}
+                options = []
             if options and len(options) <= _MAX_ENUM:
                 schema["enum"] = list(dict.fromkeys(options)) if all(isinstance(o, str) for o in options) else options
         for keyword in source.keys() & _BOUNDS.keys():

@@ -205,10 +205,11 @@ def _named(operations: list[Operation], names: Names | None) -> Iterable[tuple[s
     """Each operation with the name of its tool. Two operations with one name are told apart by a number."""
     used: set[str] = set()
     for operation in operations:
-        if names is None:
-            stated = operation.name
-        else:
-            stated = names(operation) if callable(names) else names.get(operation.name, operation.name)
+        stated = operation.name if operation.short_name in used else operation.short_name
+        if callable(names):
+            stated = names(operation)
+        elif names is not None:
+            stated = names.get(operation.name, names.get(stated, stated))
         tool, number = stated, 2
         while tool in used:
             tool, number = f"{stated[:60]}_{number}", number + 1

@@ -15,6 +15,8 @@ from trimaran.openapi.descriptions import shorten
         ("GET /users/<id>, if a < b", 100, "GET /users/<id>, if a < b"),
         ("See [the guide](https://x.example/a) and ![x](y).", 100, "See the guide and x."),
         ("One two. Three four five six", 12, "One two."),
+        ("One two, i.e. three. Four", 22, "One two, i.e. three."),
+        ("One two, (i.e. three four) five", 20, "One two, (i.e. ..."),
         ("onetwothree four five six seven", 20, "onetwothree ..."),
     ],
 )

@@ -242,3 +242,75 @@ def test_a_result_is_described_by_all_successes() -> None:
     assert compiled(responses={"default": response(number)}).output_schema == number
     both = compiled(responses={"200": response(text), "202": response(number)}).output_schema
     assert both == {"anyOf": [text, number]}
+
+
+def test_a_parameter_that_may_be_null_is_left_out_instead() -> None:
+    union = parameter("query", "size", schema={"anyOf": [{"type": "integer"}, {"type": "null"}]})
+    listed = parameter("query", "name", schema={"type": ["string", "null"]})
+    assert compiled(parameters=[union, listed]).input_schema["properties"] == {
+        "size": {"type": "integer"},
+        "name": {"type": "string"},
+    }
+
+
+def test_a_file_may_be_a_data_url_that_says_what_it_is() -> None:
+    operation = form("multipart/form-data", {"file": {"type": "string", "format": "binary"}})
+    body = build_request(operation, {"file": "data:image/png;base64,aGk="}).body
+    assert body is not None
+    assert b'name="file"; filename="file.png"\r\nContent-Type: image/png\r\n\r\nhi\r\n' in body
+    with pytest.raises(ToolError, match="must be base64 or a data: URL"):
+        build_request(operation, {"file": "data:image/png,hi!"})
+
+
+@pytest.mark.parametrize(
+    ("names", "pages"),
+    [
+        (["NextToken", "MaxResults"], ("NextToken", "MaxResults")),  # AWS
+        (["per_page", "before", "after"], ("per_page", "before", "after")),  # GitHub
+        (["limit", "continue"], ("limit", "continue")),  # Kubernetes
+        (["start_cursor", "page_size"], ("start_cursor", "page_size")),  # Notion
+        (["page[number]", "page[size]"], ("page_number", "page_size")),
+        (["after", "before"], ()),
+    ],
+)
+def test_the_arguments_that_turn_pages_are_known(names: list[str], pages: tuple[str, ...]) -> None:
+    operation = compiled(parameters=[parameter("query", name) for name in names], summary="All things")
+    assert operation.pages == pages
+    assert operation.description == (
+        f"All things. The answer comes in pages: see {', '.join(pages)}." if pages else "All things"
+    )
+
+
+def test_a_token_that_a_security_scheme_brings_is_no_argument() -> None:
+    """Slack's document has it at every operation."""
+    token = {**parameter("query", "token"), "description": "Authentication token. Requires scope: `chat:write`"}
+    assert compiled(parameters=[token], security=[{"slack": ["chat:write"]}]).placements == {}
+    assert list(compiled(parameters=[token]).placements) == ["token"], "nothing else brings it"
+    other = {**token, "description": "Of the device"}
+    assert list(compiled(parameters=[other], security=[{"slack": []}]).placements) == ["token"]
+
+
+def test_arguments_for_below_and_above_can_be_told_apart() -> None:
+    """Twilio's documents have such names."""
+    operation = compiled(parameters=[parameter("query", "Day<"), parameter("query", "Day>"), parameter("query", "Day")])
+    assert list(operation.placements) == ["Day_lt", "Day_gt", "Day"]
+    assert build_request(operation, {"Day_lt": "3"}).query == ["Day%3C=3"]
+
+
+def test_a_get_that_changes_something_is_not_called_read_only() -> None:
+    """The older interfaces of AWS take every call by GET."""
+    for name in ("GET_TerminateInstances", "deletePadUsingGET", "set-text"):
+        assert "readOnlyHint" not in compiled(operationId=name).annotations
+    for name in ("GET_DescribeInstances", "UpdateRuns_List", "getUpdates", "settings"):
+        assert compiled(operationId=name).annotations["readOnlyHint"] is True
+
+
+def test_a_description_that_is_only_a_name_says_the_path() -> None:
+    assert compiled(operationId="x", summary="addLabel()").description == "addLabel(): GET /x"
+
+
+def test_a_patch_is_sent_in_the_shape_of_what_it_changes() -> None:
+    media = {
+        kind: {"schema": {"type": "object"}} for kind in ("application/json-patch+json", "application/merge-patch+json")
+    }
+    assert compiled(method="patch", requestBody={"content": media}).media_type == "application/merge-patch+json"

@@ -38,6 +38,7 @@ def write(schema: Any, *, is_output: bool = False, most: int = 10_000) -> dict[s
     [
         ({"type": "string", "nullable": True}, {"anyOf": [{"type": "string"}, {"type": "null"}]}),
         ({"type": ["string", "null"]}, {"anyOf": [{"type": "string"}, {"type": "null"}]}),
+        ({"enum": [True, False]}, {"type": "boolean"}),
         ({"type": "null"}, {"type": "null"}),
         ({"type": ["integer", "string"], "maxLength": 3}, {"anyOf": [{"type": "integer"}, {"type": "string", "maxLength": 3}]}),
         ({"type": "number", "minimum": 1, "exclusiveMinimum": True}, {"type": "number", "exclusiveMinimum": 1}),

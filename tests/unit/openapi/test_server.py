@@ -12,10 +12,13 @@ from typing import Any
 import pytest
 from aiohttp import web
 from fastapi import FastAPI, HTTPException
+from fastapi.responses import RedirectResponse
 from pydantic import BaseModel
 
 from trimaran import Client, Context, Server, connect
 from trimaran.errors import ConfigError
+from trimaran.openapi.requests import ApiRequest
+from trimaran.openapi.responses import ApiResponse
 from trimaran.types import BlobResourceContents, EmbeddedResource, ImageContent
 
 PET = {
@@ -267,6 +270,84 @@ async def test_a_fastapi_application_is_called_without_a_socket() -> None:
         assert (await client.call_tool("add_pet", {"name": "Tom", "age": 2})).data == {"name": "Tom", "age": 2}
         assert '404 Not Found. {"detail":"no such pet"}' in (await client.call_tool("get_pet", {"number": 2})).text
         assert "missing required argument 'name'" in (await client.call_tool("add_pet", {})).text
+
+
+async def test_tools_of_a_fastapi_application_are_named_like_its_functions() -> None:
+    app = FastAPI()
+
+    @app.get("/pets/{number}")
+    async def pet(number: int) -> int:
+        return number
+
+    async def again() -> str:
+        return "again"
+
+    app.get("/first")(again)
+    app.get("/second")(again)
+    assert [tool.name for tool in Server.from_fastapi(app).list_tools()] == ["pet", "again", "again_second_get"]
+    renamed = Server.from_fastapi(app, names={"pet_pets__number__get": "find_pet"}, include=["/pets/*"])
+    assert [tool.name for tool in renamed.list_tools()] == ["find_pet"]
+
+
+async def test_redirects_are_followed_within_a_fastapi_application_too() -> None:
+    app = FastAPI()
+
+    @app.post("/pets/")
+    async def add(pet: Pet) -> RedirectResponse:
+        return RedirectResponse(f"/named/{pet.name}", 303)
+
+    @app.get("/named/{name}")
+    async def named(name: str) -> str:
+        return name
+
+    @app.get("/away")
+    async def away() -> RedirectResponse:
+        return RedirectResponse("http://other.example/")
+
+    document = app.openapi()
+    document["paths"]["/pets"] = document["paths"].pop("/pets/")  # answered by 307: the same with a slash
+    async with connect(Server.from_fastapi(app)) as client:
+        assert (await client.call_tool("add_pets__post", {"name": "Rex"})).text == '"Rex"'
+        assert "redirects GET to other.example" in (await client.call_tool("away")).text
+
+
+class Answers:
+    """An API that gives one answer after the other."""
+
+    def __init__(self, *answers: ApiResponse) -> None:
+        self._answers = list(answers)
+
+    async def __call__(self, request: ApiRequest) -> ApiResponse:
+        return self._answers.pop(0)
+
+    async def __aenter__(self) -> None: ...
+
+    async def __aexit__(self, *error: object) -> None: ...
+
+
+async def test_headers_that_a_model_needs_are_told() -> None:
+    pages = [{"name": name, "in": "query", "schema": {"type": "string"}} for name in ("after", "per_page")]
+    spec = {
+        **SPEC,
+        "paths": {"/pets": {"get": {"operationId": "list", "parameters": pages}, "post": {"operationId": "add"}}},
+    }
+    link = (
+        '<https://a.example/pets?per_page=2>; rel="prev", <https://a.example/pets?after=Y3%3D&per_page=2>; rel="next"'
+    )
+    answers = Answers(
+        ApiResponse(200, "application/json", b"[1]", {"link": link}),
+        ApiResponse(200, "application/json", b"[1]", {"link": link.replace("next", "last")}),
+        ApiResponse(429, "text/plain", b"slow down.", {"retry-after": "30"}),
+        ApiResponse(201, "", b"", {"location": "/pets/7"}),
+    )
+    async with connect(Server.from_openapi(spec, send=answers)) as client:
+        page = (await client.call_tool("list")).content
+        assert [block.text for block in page] == ["[1]", "The next page: after=Y3=, per_page=2"]
+        assert len((await client.call_tool("list")).content) == 1
+        assert (await client.call_tool("list")).text == (
+            "GET /pets answered 429 Too Many Requests. slow down. Try again in 30 seconds."
+        )
+        assert (await client.call_tool("add")).text == "POST /pets: 201 Created, without a body; see /pets/7"
 
 
 def test_from_fastapi_wants_an_application() -> None:

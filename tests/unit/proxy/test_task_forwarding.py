@@ -98,8 +98,8 @@ async def through(yard: Yard, near: Era, far: Era, **options: Any) -> AsyncItera
         yield client
 
 
-def proxy_of(url: str, **options: Any) -> Server:
-    proxy = Server.proxy(url, **options)
+def proxy_of(target: Any, **options: Any) -> Server:
+    proxy = Server.proxy(target, **options)
     proxy.enable_extension(Tasks(poll=0.02))
     return proxy
 
@@ -132,6 +132,27 @@ async def test_questions_of_a_task_reach_its_caller(near: Era, far: Era) -> None
         task = await soon(client.start_task("name_ship"))
         assert (await soon(task)).data == "Mary Rose"
         assert yard.begun == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("near", ["modern", "legacy"])
+async def test_on_a_shared_pipe_each_caller_is_asked_for_its_own_task_and_once(near: Era) -> None:
+    """A question of a task of 2025-11-25 names the task. It used to be put to a look at the task's status, and then again."""
+    asked: list[str] = []
+
+    async def call(url: str, name: str) -> str:
+        def answer(question: Any) -> Any:
+            asked.append(f"{name}: {question.message}")
+            return question.accept({"value": name})
+
+        async with connect(url, era=near, on_elicit=answer) as client:
+            return (await client.call_tool("paint")).text
+
+    async with HttpServer(proxy_of(Yard().server, era="legacy"), port=0) as front:
+        names = [f"n{number}" for number in range(4)]
+        texts = await soon(asyncio.gather(*(call(front.url, name) for name in names)))
+    assert texts == [f"painted {name}" for name in names]
+    assert sorted(asked) == [f"{name}: Which colour?" for name in names]
 
 
 @pytest.mark.parametrize(("near", "far"), PAIRS)

@@ -244,3 +244,21 @@ async def test_a_bad_definition_of_the_target_costs_itself_alone(caplog: pytest.
 
 
 HEADER = {"type": "object", "x-mcp-header": "Not Allowed"}
+
+
+async def test_whoever_runs_a_proxy_hears_that_callers_need_connections_of_their_own(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    harbour = Harbour()
+    async with (
+        HttpServer(Server.proxy(harbour.server, era="legacy"), port=0) as http,
+        connect(http.url, era="legacy", on_elicit=lambda ask: {"name": "one"}) as one,
+        connect(http.url, era="legacy") as two,
+    ):
+        other = asyncio.ensure_future(two.call_tool("hold"))
+        await soon(harbour.started.wait())
+        for _ in range(2):
+            with pytest.raises(CallError, match="give each caller a connection of its own"):
+                await soon(one.call_tool("greet"))
+        other.cancel()
+    assert len([text for text in caplog.messages if 'connections = "caller"' in text]) == 1

@@ -68,6 +68,7 @@ class _Flags(msgspec.Struct):
 
 _decode_flags = msgspec.json.Decoder(_Flags).decode
 _decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.encode
 
 
 class SharedRates(Protocol):
@@ -222,8 +223,7 @@ class ServerControl:
         except ProtocolError as error:
             kind = str((as_object(error.data) or {}).get("kind") or error.code)
             error.message = self._mask(error.message)
-            if error.data is not None and self._secrets:
-                error.data = _decode(self._hidden(msgspec.json.encode(error.data)))
+            error.data = self._hide_in(error.data)
             if kind == "unauthorized" and self.logins is not None:
                 self.logins.forget(principal)
             raise
@@ -256,7 +256,9 @@ class ServerControl:
             arguments = _arguments(params)
         decision = access.decide(principal, act, arguments)
         if audit is not None:
-            audit.record(decision, arguments, event="decision", caller=caller_name(principal), method=method)
+            audit.record(
+                decision, self._hide_in(arguments), event="decision", caller=caller_name(principal), method=method
+            )
         if not decision.is_allowed:
             raise _Stopped("denied", _refusal(decision, method))
         rounds = ctx.call.exchange.rounds
@@ -271,15 +273,20 @@ class ServerControl:
         if not self._secrets or result is None:
             return result
         if isinstance(result, Raw):
-            return Raw(self._hidden(bytes(result)))
-        data = msgspec.json.encode(result)
-        if self._hidden(data) == data:
+            return Raw(self._hide(bytes(result)))
+        data = _encode(result)
+        if self._hide(data) == data:
             return result
+        # The caller speaks another revision than the server: the result was read, and will be written anew.
         values = msgspec.structs.asdict(result)
-        hidden = {key: _decode(self._hidden(msgspec.json.encode(value))) for key, value in values.items() if value}
-        return msgspec.structs.replace(result, **hidden)
+        return msgspec.structs.replace(result, **{key: self._hide_in(value) for key, value in values.items() if value})
 
-    def _hidden(self, data: bytes) -> bytes:
+    def _hide_in(self, value: Any) -> Any:
+        if not self._secrets or value is None:
+            return value
+        return _decode(self._hide(_encode(value)))
+
+    def _hide(self, data: bytes) -> bytes:
         """JSON without the secrets."""
         for secret in self._secrets:
             data = data.replace(secret, MASK.encode())

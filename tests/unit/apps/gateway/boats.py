@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 
-from trimaran import Context, Server, ToolError
+from trimaran import Context, ProtocolError, Server, ToolError
 
 server = Server(
     sys.argv[1] if len(sys.argv) > 1 else "boats",
@@ -24,6 +24,11 @@ async def sail(boat: str) -> str:
 @server.tool
 async def sink(boat: str) -> str:
     raise ToolError(f"{boat} does not sink")
+
+
+@server.tool
+async def ground(place: str) -> str:
+    raise ProtocolError(-32050, f"aground at {place}", {"place": place})
 
 
 @server.tool

@@ -109,13 +109,20 @@ async def test_a_result_over_the_limit_is_cut_and_says_so() -> None:
     "token", ["sesame-open-0123456789", 'sesame "open" \\ \u00e9 0123456789'], ids=["plain", "escaped"]
 )
 async def test_a_secret_that_a_server_was_given_does_not_come_back(
-    token: str, era: Literal["modern", "legacy"]
+    token: str, era: Literal["modern", "legacy"], tmp_path: Path
 ) -> None:
-    text = child("boats", "boats.py") + f"env = {{ API_TOKEN = '{token}' }}\n"
-    async with gateway_of(text) as gateway, connect(gateway.url, era=era) as client:
+    audit = tmp_path / "audit.jsonl"
+    options = f'[gateway]\naudit = "{audit}"\naudit_arguments = "full"\n'
+    text = options + child("boats", "boats.py") + 'env = { API_TOKEN = "${TOKEN}" }\n'
+    async with gateway_of(text, variables={"TOKEN": token}) as gateway, connect(gateway.url, era=era) as client:
         assert (await client.call_tool("boats_sail", {"boat": token})).data == "*** sails"
+        assert (await client.call_tool("boats_sink", {"boat": token})).text == "*** does not sink"
         prompt = await client.get_prompt("boats_plan", {"harbour": token})
         assert token not in str(prompt.messages) and "***" in str(prompt.messages)
+        with pytest.raises(CallError, match="aground at ") as caught:
+            await client.call_tool("boats_ground", {"place": token})
+        assert (caught.value.message, caught.value.data) == ("aground at ***", {"place": "***"})
+    assert json.dumps(token)[1:-1] not in audit.read_text()
 
 
 async def test_a_rule_that_can_match_nothing_is_reported_at_load() -> None:
