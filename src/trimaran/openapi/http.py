@@ -1,8 +1,12 @@
-"""Requests to an API over HTTP, by aiohttp: one pool of connections, whole answers within a limit, no redirect elsewhere."""
+"""Requests to an API over HTTP, by aiohttp: one pool of connections, whole answers within a limit, no redirect elsewhere.
+
+Where the API is, is for the log alone: callers may be strangers, and it may stand inside.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
@@ -10,6 +14,7 @@ import aiohttp
 from yarl import URL
 
 from trimaran.errors import ConfigError, ToolError
+from trimaran.outage_log import Outage
 
 from .document import MAX_BYTES
 from .requests import ApiRequest
@@ -19,6 +24,7 @@ __all__ = ["HttpSend", "fetch_document"]
 
 _MAX_REDIRECTS: Final = 5
 _PIECE: Final = 65536
+_log: Final = logging.getLogger("trimaran.openapi")
 
 
 async def fetch_document(url: str, *, timeout: float = 60.0) -> bytes:
@@ -50,6 +56,7 @@ class HttpSend:
         self._timeout = timeout
         self._most_bytes = most_bytes
         self._session: aiohttp.ClientSession | None = None
+        self._outage = Outage(_log, "the API can be reached again")
 
     async def __aenter__(self) -> None:
         self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
@@ -63,11 +70,14 @@ class HttpSend:
         url = request.url(self._base_url)
         try:
             async with asyncio.timeout(self._timeout):
-                return await self._follow(request, url)
+                response = await self._follow(request, url)
         except TimeoutError:
             raise ToolError(f"the API did not answer within {self._timeout:g} s") from None
         except (aiohttp.ClientError, OSError) as error:
-            raise ToolError(f"the API at {urlsplit(self._base_url).netloc} cannot be reached: {error}") from None
+            self._outage.failed(f"the API at {urlsplit(self._base_url).netloc} cannot be reached: {error}")
+            raise ToolError("the API cannot be reached at the moment") from None
+        self._outage.succeeded()
+        return response
 
     async def _follow(self, request: ApiRequest, url: str) -> ApiResponse:
         assert self._session is not None, "the server's lifespan opens the session"
@@ -85,7 +95,8 @@ class HttpSend:
                     return ApiResponse(response.status, response.content_type or "", await self._read(response))
                 url = urljoin(url, target)
             if urlsplit(url)[:2] != origin or request.method not in ("GET", "HEAD"):
-                raise ToolError(f"the API redirects {request.method} to {urlsplit(url).netloc}: that is not followed")
+                _log.debug("%s %s redirects to %.200s", request.method, request.path, url)
+                raise ToolError(f"the API redirects {request.method} to another address: that is not followed")
         raise ToolError("the API redirects in a circle")
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
