@@ -294,13 +294,13 @@ class LoginDesk:
         attempt = self._by_ticket.get(ticket)
         return None if attempt is None else [attempt.server, attempt.caller, attempt.issuer_url, attempt.proof]
 
-    async def withdraw(self, record: bytes) -> None:
+    async def withdraw(self, record: bytes, *, allow_private: bool) -> None:
         """Have the issuer end the tokens of a login, if it does such things."""
         login = Credentials.from_bytes(record)
         endpoint = login.metadata.revocation_endpoint if login is not None and login.metadata is not None else None
         if login is None or endpoint is None:
             return
-        fetcher = Fetcher(allow_private=True)
+        fetcher = Fetcher(allow_private=allow_private)
         try:
             async with asyncio.timeout(_AFTER_SECONDS):
                 for kind, token in (("refresh_token", login.refresh_token), ("access_token", login.access_token)):
@@ -368,8 +368,12 @@ class ServerLogins:
     upstream: Upstream
     """The connections; set before the first call."""
 
-    def __init__(self, plan: ConnectPlan, desk: LoginDesk, shared: Callable[[], Sequence[str]]) -> None:
+    def __init__(
+        self, plan: ConnectPlan, desk: LoginDesk, shared: Callable[[], Sequence[str]], *, allow_private: bool = False
+    ) -> None:
         self._plan = plan
+        self._allow_private = allow_private
+        """A server may name an issuer inside. Otherwise one outside could have the gateway ask whatever is inside."""
         self._shared = shared
         """The names of the servers that share logins."""
         self._desk = desk
@@ -390,7 +394,7 @@ class ServerLogins:
             name=self._plan.name,
             login=login,
             store=_CallerTokens(self._desk.vault, owner, url, self._shared),
-            allow_private=True,  # the URL is of the configuration
+            allow_private=self._allow_private,
         )
 
     def forget(self, principal: Any) -> None:
@@ -521,7 +525,7 @@ class ServerLogins:
                 await self._desk.vault.write(owner, remaining)
             self.upstream.drop_caller(ctx.call.principal)
             for key in ended:
-                await self._desk.withdraw(records[key])
+                await self._desk.withdraw(records[key], allow_private=self._allow_private)
             return f"Your login to {name}, and to other servers of its issuer, is forgotten here."
 
         server.add_tool(login, name="login", description=f"Log in to {name}.", visible_to=is_shown)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.issuer import Person, issuer_at_work, protected
+from tests.support.issuer import Issuer, Person, issuer_at_work, protected
 from tests.support.ports import find_port
 from tests.support.redis import redis_server
 from tests.support.until import until
@@ -140,6 +140,17 @@ async def test_nobody_has_somebody_else_log_in_for_them() -> None:
         async with client_of(gateway, "ann-key-123", caller) as client:
             await client.call_tool("notes_login")
         assert len(caller.pages) == 1, "she is not logged in as the victim, and is asked"
+
+
+async def test_a_server_has_the_gateway_ask_nobody_inside() -> None:
+    """A server says who its issuer is. Only an operator says that this may be a machine of the company."""
+    issuer = Issuer()
+    issuer.url = "https://10.255.255.1"
+    async with protected(issuer) as url, gateway_of(KEYS + remote("notes", url)) as gateway:
+        async with client_of(gateway, "ann-key-123", Person()) as client:
+            with pytest.raises(CallError, match="not a safe URL") as raised:
+                await client.call_tool("notes_login")
+            assert raised.value.data == {"upstream": "notes", "kind": "login"}
 
 
 async def test_only_the_page_of_the_gateway_begins_a_login() -> None:
