@@ -31,6 +31,7 @@ from trimaran.host.config.tomltext import lines_of as toml_lines
 from trimaran.host.config.tomltext import read_toml
 from trimaran.host.config.yamltext import read_yaml
 from trimaran.oauth.challenges import parse_www_authenticate
+from trimaran.openapi.yamltext import parse_yaml
 from trimaran.protocol.headers import decode_value, encode_value, routing_name_matches
 from trimaran.protocol.http1_framing import Head, RequestReader, ResponseHead, ResponseReader
 from trimaran.protocol.inbound import IncomingCall, MessageReader
@@ -359,6 +360,8 @@ def yaml(data: bytes) -> None:
         json.dumps(read_yaml(text, "config.yaml"), allow_nan=False)
     with contextlib.suppress(Unreadable):
         json.dumps(read_frontmatter(text).values, allow_nan=False)
+    with contextlib.suppress(ValueError):
+        assert len(str(parse_yaml(data))) < 100_000_000
 
 
 @target("schemas")

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import contextlib
 import hashlib
-import re
+import http.client
 import secrets
 import urllib.parse
 import urllib.request
@@ -130,19 +130,31 @@ class Person:
     def __init__(self, *, does_log_in: bool = True) -> None:
         self.pages: list[str] = []
         self.does_log_in = does_log_in
+        self._browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+
+    def send_cookie(self, cookie: str) -> None:
+        """Send this one from now on."""
+        self._browser.addheaders = [("Cookie", cookie)]
+
+    def agree(self, url: str) -> tuple[int, str]:
+        """Press the button of the login page, and go no further: the status, and where the browser is sent."""
+        parts = urllib.parse.urlsplit(url)
+        with contextlib.closing(http.client.HTTPConnection(parts.netloc, timeout=30)) as connection:
+            connection.request("POST", parts.path, b"")
+            reply = connection.getresponse()
+            return reply.status, reply.getheader("location") or ""
+
+    def open(self, url: str, form: bytes | None = None) -> str:
+        """The page at a URL, or what comes of a form, redirects followed."""
+        with self._browser.open(url, form, timeout=30) as reply:
+            return reply.read().decode()
 
     async def __call__(self, question: Any) -> Any:
         if not self.does_log_in:
             return "decline"
-        page = await asyncio.to_thread(_get, question.url)
+        page = await asyncio.to_thread(self.open, question.url)
         self.pages.append(page)
-        link = re.search(r'href="([^"]+)"', page)
-        assert link is not None
-        thanks = await asyncio.to_thread(_get, link[1].replace("&amp;", "&"))
+        assert '<form method="post">' in page
+        thanks = await asyncio.to_thread(self.open, question.url, b"")
         assert "You may close this page" in thanks
         return "accept"
-
-
-def _get(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=30) as reply:
-        return reply.read().decode()

@@ -166,7 +166,7 @@ class Document:
         def default(match: re.Match[str]) -> str:
             return str(as_map(variables.get(match[1])).get("default", ""))
 
-        url = re.sub(r"\{([^}]+)\}", default, as_text(first.get("url")))
+        url = re.sub(r"\{([^{}]+)\}", default, as_text(first.get("url")))
         if self._location:
             url = urljoin(self._location, url or "/")
         return url if urlsplit(url).scheme in ("http", "https") else ""

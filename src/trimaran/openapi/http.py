@@ -1,8 +1,12 @@
-"""Requests to an API over HTTP, by aiohttp: one pool of connections, whole answers within a limit, no redirect elsewhere."""
+"""Requests to an API over HTTP, by aiohttp: one pool of connections, whole answers within a limit, no redirect elsewhere.
+
+Where the API is, is for the log alone: callers may be strangers, and it may stand inside.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -10,6 +14,7 @@ import aiohttp
 from yarl import URL
 
 from trimaran.errors import ConfigError, ToolError
+from trimaran.outage_log import Outage
 
 from .document import MAX_BYTES
 from .redirects import follow_redirects
@@ -19,6 +24,7 @@ from .responses import ApiResponse
 __all__ = ["HttpSend", "fetch_document"]
 
 _PIECE: Final = 65536
+_log: Final = logging.getLogger("trimaran.openapi")
 
 
 async def fetch_document(url: str, *, timeout: float = 60.0) -> bytes:
@@ -50,6 +56,7 @@ class HttpSend:
         self._timeout = timeout
         self._most_bytes = most_bytes
         self._session: aiohttp.ClientSession | None = None
+        self._outage = Outage(_log, "the API can be reached again")
 
     async def __aenter__(self) -> None:
         self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
@@ -62,11 +69,14 @@ class HttpSend:
     async def __call__(self, request: ApiRequest) -> ApiResponse:
         try:
             async with asyncio.timeout(self._timeout):
-                return await follow_redirects(self._send, request, self._base_url)
+                response = await follow_redirects(self._send, request, self._base_url)
         except TimeoutError:
             raise ToolError(f"the API did not answer within {self._timeout:g} s") from None
         except (aiohttp.ClientError, OSError) as error:
-            raise ToolError(f"the API at {urlsplit(self._base_url).netloc} cannot be reached: {error}") from None
+            self._outage.failed(f"the API at {urlsplit(self._base_url).netloc} cannot be reached: {error}")
+            raise ToolError("the API cannot be reached at the moment") from None
+        self._outage.succeeded()
+        return response
 
     async def _send(self, request: ApiRequest, url: str) -> ApiResponse:
         assert self._session is not None, "the server's lifespan opens the session"

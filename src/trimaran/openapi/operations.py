@@ -178,6 +178,7 @@ class _Compiler:
         self.constants: list[tuple[Placement, Any]] = []
         self._arguments: dict[str, ArgumentSource] = {}
         self._required: list[str] = []
+        self._numbers: dict[str, itertools.count[int]] = {}
 
     def add_parameter(self, parameter: Mapping[str, Any]) -> None:
         name, place = as_text(parameter.get("name")), parameter.get("in")
@@ -279,7 +280,7 @@ class _Compiler:
         words = placement.name.replace("<", "_lt").replace(">", "_gt")
         plain = re.sub(r"[^A-Za-z0-9_.-]+", "_", words).strip("_")[:_MAX_NAME] or placement.place
         short = plain[:50]
-        numbered = (f"{short}_{number}" for number in itertools.count(2))
+        numbered = (f"{short}_{number}" for number in self._numbers.setdefault(short, itertools.count(2)))
         candidates = itertools.chain((plain, f"{short}_{placement.place}"), numbered)
         return next(name for name in candidates if name not in self.placements)
 

@@ -6,6 +6,7 @@ that was missing). After 303 the answer is fetched from where it is.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 from urllib.parse import urljoin, urlsplit
@@ -21,6 +22,7 @@ __all__ = ["follow_redirects"]
 
 _MAX_REDIRECTS: Final = 5
 _SAFE: Final = ("GET", "HEAD")
+_log: Final = logging.getLogger("trimaran.openapi")
 
 
 async def follow_redirects(
@@ -44,5 +46,6 @@ async def follow_redirects(
             request = replace(request, method="GET", body=None, headers=headers)
         is_same = request.method in _SAFE or response.status in (307, 308)
         if urlsplit(url)[:2] != origin or not is_same:
-            raise ToolError(f"the API redirects {request.method} to {urlsplit(url).netloc}: that is not followed")
+            _log.debug("%s %s redirects to %.200s", request.method, request.path, url)
+            raise ToolError(f"the API redirects {request.method} to another address: that is not followed")
     raise ToolError("the API redirects in a circle")

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 from trimaran.errors import ConfigError
 from trimaran.schema import Validator
+from trimaran.schema.references import is_too_deep
 from trimaran.server.context import Context
 from trimaran.server.server import Server
 from trimaran.server.tools import compile_generated, meta_of
@@ -183,6 +184,9 @@ def _chosen(
         except RecursionError:
             _log.warning("%s is left out: its schemas are nested too deeply", raw.label)
             continue
+        if is_too_deep(operation.input_schema) or is_too_deep(operation.output_schema or {}):
+            _log.warning("%s is left out: its schemas are nested too deeply", raw.label)
+            continue
         if (is_included is None or is_included(operation)) and not is_excluded(operation):
             yield operation
 
@@ -204,15 +208,18 @@ def _matcher(chooser: Chooser) -> Callable[[Operation], bool]:
 def _named(operations: list[Operation], names: Names | None) -> Iterable[tuple[str, Operation]]:
     """Each operation with the name of its tool. Two operations with one name are told apart by a number."""
     used: set[str] = set()
+    numbers: dict[str, int] = {}
     for operation in operations:
         stated = operation.name if operation.short_name in used else operation.short_name
         if callable(names):
             stated = names(operation)
         elif names is not None:
             stated = names.get(operation.name, names.get(stated, stated))
-        tool, number = stated, 2
+        tool = stated
         while tool in used:
-            tool, number = f"{stated[:60]}_{number}", number + 1
+            start = stated[:60]
+            numbers[start] = number = numbers.get(start, 1) + 1
+            tool = f"{start}_{number}"
         used.add(tool)
         yield tool, operation
 

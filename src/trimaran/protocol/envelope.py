@@ -27,6 +27,7 @@ Object = dict[str, Any]
 _AT_ROOT: Final = ("$schema", "$defs", "definitions")
 _PLACE: Final = "#/properties/result"
 _NOTE: Final = {"fastmcp": {"wrap_result": True}}
+_MAX_DEPTH: Final = 50  # of references and choices within each other; honest schemas have a few. Beyond: not plain
 
 
 @final
@@ -49,12 +50,15 @@ def decide_envelope(schema: Object | None) -> Envelope | None:
 def is_object(schema: Any) -> bool | None:
     """Is every value that this schema admits an object? True, False if none is, None if some are or it is not plain."""
     root = as_schema(schema)
-    return None if root is None else _verdict(root, root, frozenset())
+    return None if root is None else _verdict(root, root, {}, 0)
 
 
-def _verdict(root: Object, schema: Any, seen: frozenset[str]) -> bool | None:
+def _verdict(root: Object, schema: Any, known: dict[str, bool | None], depth: int) -> bool | None:
+    """`known` has the verdict of each reference, and None while it is sought: definitions may refer to each other twice per
+    level, or in a circle."""
     node = as_schema(schema)
-    if node is None:
+    depth += 1
+    if node is None or depth > _MAX_DEPTH:
         return None
     # All of these keywords hold at the same time, so the simplest one decides.
     verdicts: list[bool | None] = []
@@ -64,11 +68,14 @@ def _verdict(root: Object, schema: Any, seen: frozenset[str]) -> bool | None:
         values = [node["const"]] if "const" in node else list_of(node["enum"])
         verdicts.append(_common([isinstance(value, dict) for value in values]))
     ref: Any = node.get("$ref")
-    if isinstance(ref, str) and ref not in seen:
-        verdicts.append(_verdict(root, resolve(root, ref), seen | {ref}))
+    if isinstance(ref, str):
+        if ref not in known:
+            known[ref] = None
+            known[ref] = _verdict(root, resolve(root, ref), known, depth)
+        verdicts.append(known[ref])
     choices = [branches for keyword in ("anyOf", "oneOf") if (branches := list_of(node.get(keyword)))]
-    verdicts += [_common([_verdict(root, branch, seen) for branch in branches]) for branches in choices]
-    verdicts += [_verdict(root, branch, seen) for branch in list_of(node.get("allOf"))]
+    verdicts += [_common([_verdict(root, branch, known, depth) for branch in branches]) for branches in choices]
+    verdicts += [_verdict(root, branch, known, depth) for branch in list_of(node.get("allOf"))]
     return True if True in verdicts else False if False in verdicts else None
 
 

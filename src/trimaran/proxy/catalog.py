@@ -17,7 +17,7 @@ from trimaran.errors import DeclarationError
 from trimaran.protocol.envelope import decide_envelope
 from trimaran.protocol.headers import compile_param_headers
 from trimaran.protocol.uritemplate import UriTemplate
-from trimaran.schema.references import check_references, lost_reference
+from trimaran.schema.references import MAX_LEVELS, check_references, is_too_deep, lost_reference
 from trimaran.server.completions import CompletionEntry, compile_completion
 from trimaran.server.context import Context
 from trimaran.server.handlers import Handler, logger
@@ -45,6 +45,8 @@ def _entries(definitions: Iterable[_D], make: Callable[[_D], _E], target: str) -
             entries.append(make(definition))
         except DeclarationError as error:
             logger.warning("%s: %s is left out: %s", target, _label(definition), error)
+        except RecursionError:
+            logger.warning("%s: %s is left out: it is nested too deeply", target, _label(definition))
     return entries
 
 
@@ -80,6 +82,9 @@ def _tool(tool: Tool, forward: Forward, tasks: TaskSupport) -> ToolEntry:
     if output is not None and (lost := lost_reference(output)) is not None:
         # Clients compile every output schema when they list the tools: a broken one would cost them all tools.
         logger.warning("the output schema of %.100s is left out: %r leads nowhere (at %s)", name, lost[1], lost[0])
+        output = None
+    elif output is not None and is_too_deep(output):
+        logger.warning("the output schema of %.100s is left out: it nests more than %d levels", name, MAX_LEVELS)
         output = None
     support = (tool.execution or {}).get("taskSupport")
     entry = ToolEntry()

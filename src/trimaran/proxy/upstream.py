@@ -194,7 +194,12 @@ class Upstream:
                 self._client = client
                 attempt = 0
                 await self._live(client)
-            except Error as error:
+            except Exception as error:
+                if not isinstance(
+                    error, Error
+                ):  # of ours, by what the target sent; it may send something else next time
+                    logger.error("the catalog of %s cannot be read", self.name, exc_info=error)
+                    error = Error("its catalog cannot be read")
                 self._failure = error
                 self.is_personal = self.is_personal or (self._may_be_personal and isinstance(error, Unauthorized))
                 self._outage.failed(f"{self.name} cannot be used: {error}")

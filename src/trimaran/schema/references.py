@@ -1,7 +1,7 @@
 """Follow every reference in a JSON Schema, and refuse the schema if one leads nowhere.
 
-Clients compile the schemas of all tools when they list them: one reference that leads nowhere can cost them the whole
-server. So a tool is refused when it is declared. References are followed within the document only: by pointer, by
+Clients compile the schemas of all tools when they list them: one reference that leads nowhere, or one schema that is too
+deep for a parser, can cost them the whole server. So a tool is refused when it is declared. References are followed within the document only: by pointer, by
 `$anchor`, and by the `$id` of a part. Nothing here judges a value.
 """
 
@@ -10,10 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, cast, final
 
+import msgspec
+
+from trimaran.depth import MAX_DEPTH, TooDeep, check_depth
 from trimaran.errors import DeclarationError
 from trimaran.format.trees import Path, Schema, as_schema, children, path_text
 
-__all__ = ["ANY_SCHEMA", "References", "check_references", "lost_reference"]
+__all__ = ["ANY_SCHEMA", "MAX_LEVELS", "References", "check_references", "is_too_deep", "lost_reference"]
+
+MAX_LEVELS: Final = 100
+"""Of arrays and objects in one schema. A list of tools puts it five levels deep, and an envelope for older revisions two
+more: clients refuse a whole list that has more than 128."""
 
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _ANCHORS: Final = ("$anchor", "$dynamicAnchor")
@@ -25,7 +32,12 @@ ANY_SCHEMA.update(additionalProperties=ANY_SCHEMA, items=ANY_SCHEMA)
 
 
 def check_references(schema: Schema, label: str) -> None:
-    """Refuse a schema with a reference that leads nowhere; `what` names its owner in the message."""
+    """Refuse a schema that costs clients all tools: too deep, or with a reference that leads nowhere."""
+    if is_too_deep(schema):
+        raise DeclarationError(
+            f"{label} nests more than {MAX_LEVELS} levels of arrays and objects, which clients refuse, and all tools with it. "
+            "Put parts of it under '$defs' at the root"
+        )
     lost = lost_reference(schema)
     if lost is not None:
         place, ref = lost
@@ -33,6 +45,17 @@ def check_references(schema: Schema, label: str) -> None:
             f"{label} refers to {ref!r} (at {place}), and nothing is there: references outside the schema are never fetched. "
             "Put the definition under '$defs' at the root and write '$ref': '#/$defs/Name'"
         )
+
+
+def is_too_deep(schema: Schema) -> bool:
+    """Whether clients would refuse a list with this schema in it."""
+    try:
+        check_depth(msgspec.json.encode(schema, enc_hook=lambda _: None), inside=MAX_DEPTH - MAX_LEVELS)
+    except (TooDeep, RecursionError):
+        return True
+    except (TypeError, ValueError, OverflowError):  # no JSON, which is said elsewhere
+        return False
+    return False
 
 
 def lost_reference(schema: Schema) -> tuple[str, str] | None:

@@ -17,7 +17,7 @@ from trimaran.protocol.inbound import IncomingCall, MessageReader
 from trimaran.protocol.methods import METHODS, Method
 from trimaran.protocol.older_revisions import revise_definition
 from trimaran.protocol.versions import MODERN
-from trimaran.schema.references import lost_reference
+from trimaran.schema.references import is_too_deep, lost_reference
 from trimaran.types import (
     DiscoverResult,
     ListPromptsResult,
@@ -203,6 +203,9 @@ class _Listing:
             logger.warning(
                 "the output schema of %s is left out: %r leads nowhere (at %s)", definition["name"], ref, place
             )
+            del definition["outputSchema"]
+        elif output is not None and is_too_deep(output):
+            logger.warning("the output schema of %s is left out: it is nested too deeply", definition["name"])
             del definition["outputSchema"]
         return revise_definition(self.kind, definition, version, is_declared=False)
 

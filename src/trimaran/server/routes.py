@@ -12,7 +12,8 @@ from typing import Any, Final, TypeAlias, final
 
 import msgspec
 
-from trimaran.errors import DeclarationError
+from trimaran.depth import MAX_CONTAINERS, check_depth
+from trimaran.errors import DeclarationError, ProtocolError
 from trimaran.protocol.headers import HeaderLookup
 from trimaran.types import Json
 
@@ -43,12 +44,19 @@ class RouteRequest(msgspec.Struct, kw_only=True, frozen=True):
     """The address of the caller, if it is known."""
 
     def json(self) -> Json:
-        """The body, decoded from JSON."""
-        return msgspec.json.decode(self.body)
+        """The body, decoded from JSON. What is none, or too deep, is answered with 400."""
+        try:
+            check_depth(self.body, max_containers=MAX_CONTAINERS)
+            return msgspec.json.decode(self.body)
+        except ValueError as error:
+            raise ProtocolError.invalid_request(f"the body is not the JSON that this takes: {error}") from None
 
     @property
     def text(self) -> str:
-        return self.body.decode()
+        try:
+            return self.body.decode()
+        except UnicodeDecodeError:
+            raise ProtocolError.invalid_request("the body is not text in UTF-8") from None
 
 
 @final

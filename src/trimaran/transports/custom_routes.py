@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import MutableMapping
+import re
+from collections.abc import Iterable, MutableMapping
 from typing import TYPE_CHECKING, Any, Final, cast, get_type_hints
 from urllib.parse import parse_qsl
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["serve_route"]
 
+_FRAMING: Final = frozenset(("content-length", "transfer-encoding", "connection", "keep-alive", "upgrade", "trailer"))
+_NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9a-z]+")
 _TEXT: Final = "text/plain; charset=utf-8"
 _RESULTS: Final = (
     "a route returns text, bytes, a dict or a list (JSON), None, (status, body), (status, body, headers), or an ASGI "
@@ -96,6 +99,19 @@ def _foreign_request(handler: RouteHandler) -> Any:
     return hint if isinstance(hint, type) and hint.__module__.startswith("starlette.") else None
 
 
+def _sendable(headers: Iterable[tuple[str, str]]) -> Pairs:
+    """The headers of a reply without those that frame it: the carrier counts the bytes itself.
+
+    Raises:
+        DeclarationError: a name is none. It could end the head; values are looked at by the carrier.
+    """
+    pairs = [(name, text) for name, text in headers if name not in _FRAMING]
+    for name, _ in pairs:
+        if not _NAME.fullmatch(name):
+            raise DeclarationError(f"{name[:100]!r} is no name of a header")
+    return pairs
+
+
 def _read_result(value: Any) -> tuple[int, bytes, Pairs]:
     status = 200
     headers: dict[str, str] = {}
@@ -105,7 +121,7 @@ def _read_result(value: Any) -> tuple[int, bytes, Pairs]:
             raise DeclarationError(f"{_RESULTS}, not {parts!r}")
         status, value = parts[:2]
         headers = dict(parts[2]) if len(parts) == 3 else headers
-    pairs: Pairs = [(name.lower(), str(text)) for name, text in headers.items()]
+    pairs = _sendable((name.lower(), str(text)) for name, text in headers.items())
     if value is None:
         return (204 if status == 200 else status), b"", pairs
     if isinstance(value, str):
@@ -167,12 +183,9 @@ async def _run_app(app: Any, scope: dict[str, Any], body: bytes, request: HttpRe
         nonlocal status, pairs, is_streaming
         if message["type"] == "http.response.start":
             status = message["status"]
-            # The carrier counts the bytes itself.
-            pairs = [
-                (name.decode("latin-1").lower(), text.decode("latin-1"))
-                for name, text in message.get("headers", ())
-                if name.lower() != b"content-length"
-            ]
+            pairs = _sendable(
+                (name.decode("latin-1").lower(), text.decode("latin-1")) for name, text in message.get("headers", ())
+            )
         elif message["type"] == "http.response.body":
             chunk, more = message.get("body", b""), message.get("more_body", False)
             if not is_streaming and not more:

@@ -132,6 +132,57 @@ def test_yaml_keeps_texts_as_texts(tmp_path: Path) -> None:
     assert operations(document)["GET /x"].content["summary"] == "no"
 
 
+def test_aliases_and_merge_keys_stand_for_their_values(tmp_path: Path) -> None:
+    file = tmp_path / "api.yaml"
+    file.write_text(
+        "openapi: 3.0.0\nx-a: &a {summary: one, tags: [t]}\nx-b: &b {summary: two, operationId: b}\n"
+        "paths: {/x: {get: {<<: [*a, *b], description: &d long, x-d: *d}}, /y: {get: *b}}\n"
+    )
+    read = operations(read_document(file))
+    assert read["GET /x"].content == {
+        "summary": "one", "tags": ["t"], "operationId": "b", "description": "long", "x-d": "long"
+    }  # fmt: skip
+    assert read["GET /y"].content["summary"] == "two"
+
+
+_LAUGHS = "x0: &x0 [a, a]\n" + "".join(f"x{n}: &x{n} [*x{n - 1}, *x{n - 1}, *x{n - 1}]\n" for n in range(1, 40))
+_MERGES = "x0: &x0 {a: 1}\n" + "".join(f"x{n}: &x{n} {{<<: [*x{n - 1}, *x{n - 1}]}}\n" for n in range(1, 60))
+_DEEP_BY_ALIAS = "x0: &x0 [a]\n" + "".join(f"x{n}: &x{n} [*x{n - 1}]\n" for n in range(1, 200))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[" * 100_000, "nested too deeply"),  # ended the process: PyYAML composes by recursion in C
+        ("- " * 100_000, "nested too deeply"),
+        (_DEEP_BY_ALIAS, "nested too deeply"),
+        (_LAUGHS, "aliases stand for more than"),
+        (_MERGES, "aliases stand for more than"),
+        ("paths: &p [*p]", "what it is a part of"),
+        ("paths: *nobody", "stands for nothing"),
+        ("paths: !!python/object/apply:os.getcwd []", "is not known"),
+        ("[a, b]: 1", "a key must be"),
+        ("a: 1\n---\nb: 1", "a single document"),
+    ],
+    ids=[
+        "brackets",
+        "dashes",
+        "deep by aliases",
+        "laughs",
+        "merges",
+        "itself",
+        "nobody",
+        "tag",
+        "key",
+        "two documents",
+    ],
+)
+def test_yaml_that_explodes_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "a.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        read_document(tmp_path / "a.yaml")
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [

@@ -157,7 +157,7 @@ async def test_a_call_is_a_request_and_its_answer_is_structured() -> None:
         ("mismatch", "does not fit the API's description"),
         ("html", "answered text/html where JSON was announced: hi"),
         ("broken", "answered with broken JSON"),
-        ("elsewhere", "redirects GET to other.example: that is not followed"),
+        ("elsewhere", "redirects GET to another address: that is not followed"),
         ("huge", "larger than 4000 bytes"),
         ("slow", "did not answer within 0.3 s"),
     ],
@@ -189,11 +189,28 @@ async def test_bytes_become_blocks_of_their_kind() -> None:
         assert (await client.call_tool("raw", {"how": "text"})).text == '"hi"'
 
 
-async def test_an_api_that_is_away_is_said_to_be() -> None:
+async def test_an_api_that_is_away_is_said_to_be_and_its_address_is_for_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with client_of(Server.from_openapi(SPEC, base_url="http://127.0.0.1:9")) as client:
-        result = await client.call_tool("getPet", {"id": "1"})
-        assert result.is_error
-        assert "127.0.0.1:9 cannot be reached" in result.text
+        for _ in range(3):
+            result = await client.call_tool("getPet", {"id": "1"})
+            assert (result.is_error, result.text) == (True, "the API cannot be reached at the moment")
+    assert caplog.text.count("127.0.0.1:9 cannot be reached") == 1
+
+
+def test_a_document_that_is_made_to_be_slow_is_read(caplog: pytest.LogCaptureFixture) -> None:
+    deep: dict[str, Any] = {"type": "string"}
+    for _ in range(60):
+        deep = {"type": "object", "properties": {"a": deep}}
+    body = {"content": {"application/json": {"schema": deep}}}
+    same = {f"/same/{number}": get("same") for number in range(20_000)}
+    spec = {**SPEC, "paths": {**same, "/deep": {"post": {"requestBody": body}}}, "servers": [{"url": "{" * 200_000}]}
+    server = Server.from_openapi(spec, base_url="https://x.example")
+    assert [tool.name for tool in server.list_tools()][-1] == "same_20000"
+    assert "POST /deep is left out: its schemas are nested too deeply" in caplog.text, "it cost clients every tool"
+    with pytest.raises(ConfigError, match="does not say where the API is"):
+        Server.from_openapi(spec)
 
 
 async def test_credentials_go_where_the_scheme_says() -> None:
@@ -308,7 +325,7 @@ async def test_redirects_are_followed_within_a_fastapi_application_too() -> None
     document["paths"]["/pets"] = document["paths"].pop("/pets/")  # answered by 307: the same with a slash
     async with connect(Server.from_fastapi(app)) as client:
         assert (await client.call_tool("add_pets__post", {"name": "Rex"})).text == '"Rex"'
-        assert "redirects GET to other.example" in (await client.call_tool("away")).text
+        assert "redirects GET to another address" in (await client.call_tool("away")).text
 
 
 class Answers:

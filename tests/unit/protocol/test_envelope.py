@@ -46,6 +46,21 @@ def test_a_schema_tells_whether_every_value_is_an_object(schema: Any, verdict: b
     assert is_object(schema) is verdict
 
 
+@pytest.mark.parametrize("keyword", ["anyOf", "oneOf", "allOf", "$ref"])
+@pytest.mark.parametrize("ends", [1, 2])
+def test_definitions_that_refer_on_and_on_cost_no_time(keyword: str, ends: int) -> None:
+    """A server of a gateway sent them, and the gateway was gone: two references per level double the work at each."""
+
+    def level(number: int) -> dict[str, Any]:
+        ref = {"$ref": f"#/$defs/D{number + 1}"}
+        return {**ref, "anyOf": [ref] * ends} if keyword == "$ref" else {keyword: [ref] * ends}
+
+    few, many = 20, 3000
+    for levels, verdict in ((few, True), (many, None)):
+        definitions = {f"D{number}": level(number) for number in range(levels)} | {f"D{levels}": OBJECT}
+        assert is_object({**level(0), "$defs": definitions}) is verdict
+
+
 def test_a_tool_without_a_schema_leaves_it_to_each_value() -> None:
     assert decide_envelope(None) is None
     assert decide_envelope(OBJECT) == Envelope(wraps=False)

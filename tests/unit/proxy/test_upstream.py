@@ -243,6 +243,25 @@ async def test_a_bad_definition_of_the_target_costs_itself_alone(caplog: pytest.
     assert "'bad' is left out" in caplog.text
 
 
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_schema_of_the_target_that_is_too_deep_in_an_envelope_costs_no_tool(era: Era) -> None:
+    """The target's own list is just within the limit of clients; that of the proxy was not, for older revisions."""
+    schema: dict[str, Any] = {"type": "array"}
+    for _ in range(61):
+        schema = {"type": "array", "prefixItems": [schema]}
+
+    class Deep:
+        def list_tools(self, cursor: Any, ctx: Any) -> list[dict[str, Any]]:
+            tool = {"name": "deep", "inputSchema": {"type": "object"}, "outputSchema": schema}
+            return [tool, {**tool, "name": "good", "outputSchema": None}]
+
+        def call_tool(self, name: str, arguments: Any, ctx: Any) -> str:
+            return name
+
+    async with connect(Server.proxy(Server("deep", version="1", callbacks=Deep())), era=era) as client:
+        assert [tool.name for tool in await client.list_tools_all()] == ["deep", "good"]
+
+
 HEADER = {"type": "object", "x-mcp-header": "Not Allowed"}
 
 

@@ -57,3 +57,11 @@ def test_a_reference_that_leads_nowhere_is_found(schema: Any, place: str, ref: s
     assert lost_reference(schema) == (place, ref)
     with pytest.raises(DeclarationError, match="the schema of mine refers to"):
         check_references(schema, "the schema of mine")
+
+
+def test_a_schema_that_is_too_deep_for_clients_is_refused() -> None:
+    schema: Any = {}
+    for _ in range(60):
+        schema = {"items": {"anyOf": [schema]}}
+    with pytest.raises(DeclarationError, match="the schema of mine nests more than 100 levels"):
+        check_references(schema, "the schema of mine")

@@ -101,6 +101,43 @@ async def test_refusals_say_what_is_wrong() -> None:
         assert (await client.post("/mcp")).status_code == 401
 
 
+async def test_what_a_caller_sends_breaks_no_reply_apart() -> None:
+    server = Server("shop")
+    server.custom_route("/name")(lambda request: (200, "hi", {request.query_params["name"]: "1, 2"}))
+    server.custom_route("/app")(lambda request: PlainTextResponse("hi", headers={"transfer-encoding": "chunked"}))
+    async with HttpServer(server, port=0) as http, aiohttp.ClientSession() as client:
+        url = f"{BASE}:{http.port}"
+        for name, status in (
+            ("x-a", 200),
+            ("a\r\nset-cookie: b", 500),
+            ("a b", 500),
+            ("", 500),
+            ("Content-Length", 200),
+        ):
+            async with client.get(f"{url}/name", params={"name": name}) as reply:
+                assert reply.status == status
+                assert reply.headers.getall("content-length") == [str(len(await reply.read()))]
+                assert "set-cookie" not in reply.headers
+        async with client.get(f"{url}/app") as reply:
+            assert (await reply.text(), "transfer-encoding" in reply.headers) == ("hi", False)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"\xff", b"[" * 200 + b"]" * 200, b"[" + b"1e300," * 3000 + b"1]", b"[" + b"[]," * 300_000 + b"1]"],
+    ids=["nothing", "cut", "no text", "deep", "slow numbers", "many"],
+)
+async def test_json_that_is_none_or_made_to_be_slow_is_answered_with_400(
+    body: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server("shop")
+    server.custom_route("/json", ["POST"])(lambda request: {"kind": type(request.json()).__name__})
+    async with HttpServer(server, port=0) as http, aiohttp.ClientSession() as client:
+        async with client.post(f"{BASE}:{http.port}/json", data=body) as reply:
+            assert reply.status == 400
+    assert "Traceback" not in caplog.text
+
+
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/gauges", "/.well-known/oauth-protected-resource/mcp"])
 def test_paths_of_the_library_are_refused(path: str) -> None:
     with pytest.raises(DeclarationError, match="choose another path"):

@@ -10,6 +10,7 @@ Rules are about tools. Reading resources and getting prompts go by the rules for
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import logging
 import time
@@ -18,7 +19,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, final
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
 from trimaran.auth.limits import Buckets, read_rate
 from trimaran.errors import CODE_INVALID_REQUEST, ProtocolError, ToolError
@@ -32,6 +33,7 @@ from trimaran.protocol.mask import MASK, secrets_in
 from trimaran.proxy.upstream import Upstream
 from trimaran.server.access import owner_text
 from trimaran.server.context import Context
+from trimaran.server.limits import Limits
 from trimaran.server.results import decode_result
 from trimaran.state.contracts import StoreError
 from trimaran.types import CallToolResult, as_object
@@ -52,6 +54,11 @@ log: Final = logging.getLogger("trimaran.gateway")
 Status: TypeAlias = Literal["ok", "tool_error", "input_required", "error", "denied", "limited", "cancelled"]
 
 _MOST_RECENT: Final = 200  # calls; more than a page shows well
+_STATE_SECONDS: Final = Limits().input_ttl  # as long as the state of a round is taken
+_KINDS: Final = frozenset((
+    "anonymous", "busy", "denied", "failed", "login", "lost", "parked_call_lost", "process_lost", "protocol", "rate_limited",
+    "store_full", "store_unavailable", "task_lost", "timed_out", "unauthorized", "unreachable",
+))  # fmt: skip
 OTHER_SUBJECTS: Final = ("resources_read", "prompts_get")
 """The tools whose rules are about resources and prompts."""
 _BY_METHOD: Final = {
@@ -137,6 +144,7 @@ class Controls:
         self.metrics = metrics
         self.telemetry = telemetry
         self._limits = tuple(_Limit(limit) for limit in settings.limit)
+        self._answered = Buckets(1, _STATE_SECONDS)
 
     def renewed(
         self, access: Access, settings: GatewaySettings, before: GatewaySettings, audit: AuditLog | None
@@ -148,7 +156,23 @@ class Controls:
         if settings.limit == before.limit:
             renewed._limits = self._limits
         renewed.recent = self.recent
+        renewed._answered = self._answered
         return renewed
+
+    async def goes_on(self, ctx: Context) -> bool:
+        """Does this request go on with a call that was counted? Its state says so once; who sends it again calls again."""
+        rounds, state = ctx.call.exchange.rounds, ctx.call.params.request_state
+        if rounds is None or not (rounds.steps or rounds.answers) or state is UNSET:
+            return False
+        digest = hashlib.sha256(state.encode()).hexdigest()
+        shared = self.rates()
+        if shared is not None:
+            try:
+                return not await shared.check(f"answered {digest}", _STATE_SECONDS, _STATE_SECONDS)
+            except StoreError as error:
+                if not error.is_logged:
+                    log.warning("limits are counted in this process alone: %s", error)
+        return not self._answered.check(digest)
 
     def limits_of(self, act: Subject) -> Sequence[_Limit]:
         return [limit for limit in self._limits if limit.fits(act)] if self._limits else ()
@@ -170,7 +194,7 @@ class ServerControl:
         self._timeouts = plan.tool_timeouts
         self._output = OutputLimits(bytes=plan.output_limit, tokens=None)
         self._mask = plan.mask
-        self._secrets = [form for secret in secrets_of(plan) for form in _json_forms(secret)]
+        self._secrets = [form for secret in secrets_of(plan) for form in _written(secret)]
         self._subjects: dict[str, Subject] = {}
 
     def adapt(self, kind: str, entry: Any) -> None:
@@ -200,10 +224,9 @@ class ServerControl:
         size: int | None = None
         self.active += 1
         try:
-            for limit in self._admit(act, ctx, method, params):
-                wait = await limit.check(act, _owner(ctx), self.controls.rates())
-                if wait > 0:
-                    raise _Stopped("limited", _limited(act, limit.text, wait))
+            limits = self._admit(act, ctx, method, params)
+            if limits and not await self.controls.goes_on(ctx):
+                await self._count(limits, act, ctx)
             if self.logins is not None and upstream.is_personal and not await self.logins.ensure(ctx):
                 status = "input_required"
                 return None
@@ -221,7 +244,7 @@ class ServerControl:
                 status = "cancelled"
             raise
         except ProtocolError as error:
-            kind = str((as_object(error.data) or {}).get("kind") or error.code)
+            kind = _kind_of(error)
             error.message = self._mask(error.message)
             error.data = self._hide_in(error.data)
             if kind == "unauthorized" and self.logins is not None:
@@ -261,10 +284,14 @@ class ServerControl:
             )
         if not decision.is_allowed:
             raise _Stopped("denied", _refusal(decision, method))
-        rounds = ctx.call.exchange.rounds
-        if rounds is not None and (rounds.steps or rounds.answers):
-            return ()  # the same call goes on with an answer
         return controls.limits_of(act)
+
+    async def _count(self, limits: Sequence[_Limit], act: Subject, ctx: Context) -> None:
+        """Raise _Stopped if the caller has used up a limit."""
+        for limit in limits:
+            wait = await limit.check(act, _owner(ctx), self.controls.rates())
+            if wait > 0:
+                raise _Stopped("limited", _limited(act, limit.text, wait))
 
     # --- after
 
@@ -327,6 +354,14 @@ class ServerControl:
         audit.note("call", **fields, **more, seconds=round(seconds, 6), bytes=size)
 
 
+def _written(secret: str) -> dict[bytes, None]:
+    """A secret in the forms that JSON has for it, longest first: some libraries escape slashes, or all that is not ASCII."""
+    plain, in_ascii = msgspec.json.encode(secret).decode()[1:-1], json.dumps(secret)[1:-1]
+    forms = {plain, in_ascii, plain.replace("/", "\\/"), in_ascii.replace("/", "\\/")}
+    forms |= {json.dumps(form)[1:-1] for form in forms}  # JSON in a text of JSON
+    return dict.fromkeys(form.encode() for form in sorted(forms, key=len, reverse=True))
+
+
 def secrets_of(plan: ConnectPlan) -> list[str]:
     """The secrets that a server is given: in headers, variables and credentials."""
     entry = plan.entry
@@ -337,10 +372,12 @@ def secrets_of(plan: ConnectPlan) -> list[str]:
     return [*secrets_in(entry.headers), *secrets_in(entry.env), *own]
 
 
-def _json_forms(secret: str) -> set[bytes]:
-    """A secret as JSON may hold it: servers escape other characters, and some escape the slash."""
-    forms = {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
-    return {form.encode() for form in forms | {form.replace("/", "\\/") for form in forms}}
+def _kind_of(error: ProtocolError) -> str:
+    """What went wrong, in a word. A server's errors pass as they are: its words must not become time series."""
+    kind = (as_object(error.data) or {}).get("kind")
+    if isinstance(kind, str) and kind in _KINDS:
+        return kind
+    return str(error.code) if -32_768 <= error.code <= -32_000 else "other"
 
 
 class _Stopped(Exception):

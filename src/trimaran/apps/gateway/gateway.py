@@ -371,7 +371,12 @@ class Gateway:
         control = ServerControl(plan, safe, self.controls)
         logins = None
         if self.auth is not None and entry.oauth in ("auto", "manual") and entry.transport != "stdio":
-            logins = ServerLogins(plan, self._desk, lambda: self.settings.shared_logins)
+            logins = ServerLogins(
+                plan,
+                self._desk,
+                lambda: self.settings.shared_logins,
+                allow_private=self._environment.allow_private,
+            )
         connect: dict[str, Any] = {} if plan.startup_limit is None else {"connect_timeout": plan.startup_limit}
         pinned = PinnedDefinitions(plan, lambda: self.settings, self._note)
         server, upstream = open_proxy(

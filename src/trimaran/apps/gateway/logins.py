@@ -1,7 +1,10 @@
 """The caller's own login at a server: OAuth for each caller, by a page that the caller is asked to open.
 
     a call -> the server wants a login -> URL elicitation: `/login/TICKET` at the gateway, which names caller and server
-           -> the issuer -> `/oauth/callback` at the gateway -> the call goes on
+           -> the person agrees there -> the issuer -> `/oauth/callback` at the gateway -> the call goes on
+
+Whoever agrees gets a cookie, and a login that comes back without it is not taken: a caller could send the issuer's address to
+somebody else, who logs in there, and have a login in that person's name.
 
 A server turns out to need this when it refuses a connection without credentials. Its catalog is then listed with the login
 of whoever logged in last. The tools `login` and `logout` of such a server do what their names say.
@@ -14,6 +17,7 @@ time refreshes the tokens of a caller (`store_lock.py`).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
 import os
@@ -23,6 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from html import escape
 from typing import Any, Final, final
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -58,6 +63,10 @@ _PURPOSE: Final = b"gateway login"
 _STEP: Final = "gateway.login"
 _KEY: Final = "gateway.login"
 _NEWS: Final = "gateway.login"
+_CALLBACK: Final = "/oauth/callback"
+_COOKIE: Final = "trimaran_login_"
+_MOST_PROOFS: Final = 20  # logins that one browser has under way
+_OVER: Final = "This login is over. Call the tool again."
 _HTML: Final = {
     "content-type": "text/html; charset=utf-8",
     "cache-control": "no-store",
@@ -168,6 +177,8 @@ class _Attempt:
         self.caller = caller
         self.server = server
         self.ticket: str = f"{desk.process}.{secrets.token_urlsafe(24)}"
+        self.proof: str = secrets.token_urlsafe(24)
+        """In the cookie of the browser in which a person agreed."""
         self.issuer_url: str = ""
         self.asked: asyncio.Event = asyncio.Event()
         self.returned: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -179,7 +190,7 @@ class _Attempt:
         return f"{self._desk.base_url()}/login/{self.ticket}"
 
     async def redirect_uri(self) -> str:
-        return f"{self._desk.base_url()}/oauth/callback"
+        return f"{self._desk.base_url()}{_CALLBACK}"
 
     async def browse(self, url: str, state: str) -> str:
         self.issuer_url = url
@@ -222,7 +233,8 @@ class LoginDesk:
 
     def declare(self, server: Server) -> None:
         server.custom_route("/login/{ticket}")(self.show_login)
-        server.custom_route("/oauth/callback")(self.take_callback)
+        server.custom_route("/login/{ticket}", methods=["POST"])(self.begin_login)
+        server.custom_route(_CALLBACK)(self.take_callback)
 
     def listen(self) -> None:
         """Hear of people who came back to another process."""
@@ -241,36 +253,54 @@ class LoginDesk:
         self._by_ticket.pop(attempt.ticket, None)
 
     async def show_login(self, request: RouteRequest) -> Any:
+        about = await self._find_ticket(request.path_params["ticket"])
+        if about is None:
+            return _reply(404, _OVER)
+        server, caller = map(escape, about[:2])
+        text = (
+            f"The gateway is about to use <b>{server}</b> in your name, for the caller <b>{caller}</b>. "
+            f'If that is not you, close this page.</p><form method="post"><button>Log in to {server}</button></form><p>'
+        )
+        return _reply(200, text)
+
+    async def begin_login(self, request: RouteRequest) -> Any:
+        """Send the browser to the issuer. No other page can do this: its Origin is refused."""
         ticket = request.path_params["ticket"]
+        about = await self._find_ticket(ticket)
+        if about is None:
+            return _reply(404, _OVER)
+        _, _, issuer_url, proof = about
+        base = urlsplit(self.base_url())
+        name = (
+            _COOKIE + hashlib.sha256(ticket.encode()).hexdigest()[:16]
+        )  # several logins may be under way in one browser
+        secure = "; Secure" if base.scheme == "https" else ""
+        cookie = (
+            f"{name}={proof}; Path={base.path}{_CALLBACK}; HttpOnly; SameSite=Lax; Max-Age={_PERSON_SECONDS:g}{secure}"
+        )
+        return 303, "", {"location": issuer_url, "set-cookie": cookie, "cache-control": "no-store"}
+
+    async def _find_ticket(self, ticket: str) -> list[str] | None:
         about = await self._describe_ticket(ticket)
         process, _, _ = ticket.partition(".")
         fleet = self._fleet()
         if about is None and fleet is not None and process != fleet.name:
-            try:
+            with contextlib.suppress(StoreError, NoAnswer, TimedOut):
                 about = await fleet.ask(process, _NEWS, ticket)
-            except (StoreError, NoAnswer, TimedOut):
-                about = None
-        if about is None:
-            return 404, _page("This login is over. Call the tool again."), _HTML
-        server, caller, issuer_url = map(escape, about)
-        text = (
-            f"The gateway is about to use <b>{server}</b> in your name, for the caller <b>{caller}</b>. "
-            f'If that is not you, close this page.</p><p><a href="{issuer_url}">Log in to {server}</a>'
-        )
-        return 200, _page(text), _HTML
+        return about
 
     async def _describe_ticket(self, ticket: Any) -> list[str] | None:
-        """What the page says about a login of this process."""
+        """What the page has to know about a login of this process."""
         attempt = self._by_ticket.get(ticket)
-        return None if attempt is None else [attempt.server, attempt.caller, attempt.issuer_url]
+        return None if attempt is None else [attempt.server, attempt.caller, attempt.issuer_url, attempt.proof]
 
-    async def withdraw(self, record: bytes) -> None:
+    async def withdraw(self, record: bytes, *, allow_private: bool) -> None:
         """Have the issuer end the tokens of a login, if it does such things."""
         login = Credentials.from_bytes(record)
         endpoint = login.metadata.revocation_endpoint if login is not None and login.metadata is not None else None
         if login is None or endpoint is None:
             return
-        fetcher = Fetcher(allow_private=True)
+        fetcher = Fetcher(allow_private=allow_private)
         try:
             async with asyncio.timeout(_AFTER_SECONDS):
                 for kind, token in (("refresh_token", login.refresh_token), ("access_token", login.access_token)):
@@ -285,28 +315,40 @@ class LoginDesk:
             await fetcher.close()
 
     async def take_callback(self, request: RouteRequest) -> Any:
+        proofs = _proofs(request.headers.get("cookie") or "")
+        if not proofs:
+            return _reply(
+                400, "This login was not begun in this browser. Open the link that your program shows you, here."
+            )
         query = "&".join(f"{_quote(name)}={_quote(value)}" for name, value in request.query_params.items())
-        state, url = request.query_params.get("state", ""), f"{self.base_url()}/oauth/callback?{query}"
+        state, url = request.query_params.get("state", ""), f"{self.base_url()}{_CALLBACK}?{query}"
         fleet = self._fleet()
-        if not self._deliver(state, url) and fleet is not None:
-            fleet.tell_soon(_NEWS, [state, url])
-        return (
-            200,
-            _page("Thank you. You may close this page; the call goes on by itself or when it is repeated."),
-            _HTML,
-        )
+        if not self._deliver(state, url, proofs) and fleet is not None:
+            fleet.tell_soon(_NEWS, [state, url, proofs])
+        return _reply(200, "Thank you. You may close this page; the call goes on by itself or when it is repeated.")
 
     def _hear(self, news: Any) -> None:
-        state, url = news
-        self._deliver(state, url)
+        state, url, proofs = news
+        self._deliver(state, url, proofs)
 
-    def _deliver(self, state: str, url: str) -> bool:
+    def _deliver(self, state: str, url: str, proofs: Sequence[str]) -> bool:
         attempt = self._by_state.get(state)
         if attempt is None:
             return False
-        if not attempt.returned.done():
+        is_proven = any(secrets.compare_digest(attempt.proof.encode(), proof.encode()) for proof in proofs)
+        if is_proven and not attempt.returned.done():
             attempt.returned.set_result(url)
         return True
+
+
+def _proofs(cookies: str) -> list[str]:
+    """What the cookies of this browser prove."""
+    parts = (part.strip().partition("=") for part in cookies.split(";"))
+    return [value for name, _, value in parts if name.startswith(_COOKIE)][:_MOST_PROOFS]
+
+
+def _reply(status: int, text: str) -> Any:
+    return status, _page(text), _HTML
 
 
 def _quote(text: str) -> str:
@@ -326,8 +368,12 @@ class ServerLogins:
     upstream: Upstream
     """The connections; set before the first call."""
 
-    def __init__(self, plan: ConnectPlan, desk: LoginDesk, shared: Callable[[], Sequence[str]]) -> None:
+    def __init__(
+        self, plan: ConnectPlan, desk: LoginDesk, shared: Callable[[], Sequence[str]], *, allow_private: bool = False
+    ) -> None:
         self._plan = plan
+        self._allow_private = allow_private
+        """A server may name an issuer inside. Otherwise one outside could have the gateway ask whatever is inside."""
         self._shared = shared
         """The names of the servers that share logins."""
         self._desk = desk
@@ -348,7 +394,7 @@ class ServerLogins:
             name=self._plan.name,
             login=login,
             store=_CallerTokens(self._desk.vault, owner, url, self._shared),
-            allow_private=True,  # the URL is of the configuration
+            allow_private=self._allow_private,
         )
 
     def forget(self, principal: Any) -> None:
@@ -479,7 +525,7 @@ class ServerLogins:
                 await self._desk.vault.write(owner, remaining)
             self.upstream.drop_caller(ctx.call.principal)
             for key in ended:
-                await self._desk.withdraw(records[key])
+                await self._desk.withdraw(records[key], allow_private=self._allow_private)
             return f"Your login to {name}, and to other servers of its issuer, is forgotten here."
 
         server.add_tool(login, name="login", description=f"Log in to {name}.", visible_to=is_shown)

@@ -6,7 +6,8 @@
     trimaran_gateway_connections{server,kind}           trimaran_gateway_parked_calls{server}
     trimaran_gateway_sessions{endpoint}                 trimaran_gateway_streams{endpoint}
 
-Names of tools come from the catalogs of servers and never from callers, so no caller can make up time series. Needs the extra
+Names of tools come from the catalogs of servers and never from callers, and kinds are words of ours, so no caller can make up
+time series. A server that keeps renaming its tools fills a bounded table; what comes then is counted as the tool "other". Needs the extra
 `gateway`; a gateway without it serves all the same, and counts nothing.
 """
 
@@ -21,6 +22,10 @@ __all__ = ["Metrics", "Observed"]
 
 # Seconds; a relayed call takes a millisecond, a build takes minutes.
 _BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+
+
+_MOST_SERIES: Final = 20_000  # each takes some KB, for good; a thousand tools with every status are a third of it
+_OTHER: Final = "other"
 
 
 class Observed(Protocol):
@@ -79,6 +84,9 @@ class Metrics:
         """Count one call that is over."""
         key = (server, tool, status)
         known = self._known.get(key)
+        if known is None and len(self._known) >= _MOST_SERIES:
+            tool, key = _OTHER, (server, _OTHER, status)
+            known = self._known.get(key)
         if known is None:  # the library looks labels up under a lock
             counted, timed = self._calls.labels(*key), self._seconds.labels(server, tool)
             known = self._known[key] = (counted.inc, timed.observe)

@@ -18,6 +18,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 import msgspec
 from msgspec import Struct
 
+from trimaran.depth import decode_json
 from trimaran.errors import AuthorizationFailed, Error
 from trimaran.oauth.effects import HttpReply, HttpRequest
 from trimaran.oauth.login import OAuth
@@ -436,8 +437,8 @@ def _masked_body(body: bytes, headers: Mapping[str, str]) -> str:
         pairs = parse_qsl(text, keep_blank_values=True)
         return "&".join(f"{name}={MASK if name in _SECRETS else quote(value, safe=':/ ')}" for name, value in pairs)
     try:
-        value: Any = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        value: Any = decode_json(text)
+    except ValueError:
         return text
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
@@ -458,8 +459,8 @@ def _request_notes(request: HttpRequest) -> list[str]:
 def _reply_notes(phase: str, request: HttpRequest, reply: HttpReply) -> list[str]:
     """What a person should see in an answer."""
     try:
-        value: Any = msgspec.json.decode(reply.body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value: Any = decode_json(reply.body)
+    except ValueError:
         value = None
     members = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
     notes: list[str] = []
@@ -511,6 +512,6 @@ def _claims_of(token: str) -> Any:
     if len(parts) != 3:
         return None
     try:
-        return msgspec.json.decode(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-    except (ValueError, msgspec.DecodeError):
+        return decode_json(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except ValueError:
         return None

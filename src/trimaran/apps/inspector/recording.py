@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct, field
 
+from trimaran.depth import check_depth
 from trimaran.errors import ConfigError
 from trimaran.testing.cassette import MessageMask
 
@@ -116,6 +117,9 @@ class RecordedSession(Struct, kw_only=True, rename="camel", omit_defaults=True):
         return _json_lines(lines)
 
 
+_LEVELS_AROUND: Final = 8  # of the file, around a message that may have all levels that messages have
+
+
 def _json_lines(lines: Iterable[Mapping[str, Any]]) -> str:
     return "".join(msgspec.json.encode(line).decode() + "\n" for line in lines)
 
@@ -127,8 +131,9 @@ def read_recording(data: bytes) -> RecordedSession:
         ConfigError: this is no recording, or one of another format.
     """
     try:
+        check_depth(data, inside=-_LEVELS_AROUND)
         session = msgspec.json.decode(data, type=RecordedSession)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except ValueError as error:
         raise ConfigError(f"this is not a recording of trimaran inspect: {error}") from None
     if session.format != FORMAT:
         raise ConfigError(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-import msgspec
-
+from trimaran.depth import decode_json
 from trimaran.errors import Error
 
 __all__ = ["BadRequest", "NotThere", "WrongState", "integer", "read_object", "texts"]
@@ -42,8 +41,8 @@ def read_object(body: bytes) -> dict[str, Any]:
     if not body.strip():
         return {}
     try:
-        value: Any = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        value: Any = decode_json(body)
+    except ValueError as error:
         raise BadRequest(f"the body is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise BadRequest("the body must be a JSON object")

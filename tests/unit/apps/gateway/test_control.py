@@ -5,14 +5,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from tests.support.faults import ask, modern, modern_http
 
-from trimaran import connect
-from trimaran.errors import CallError, ConfigError, Unauthorized
+from trimaran import Server, connect
+from trimaran.apps.gateway.metrics import Metrics
+from trimaran.errors import CallError, ConfigError, ProtocolError, Unauthorized
+from trimaran.serve import HttpServer
 
-from .conftest import child, gateway_of
+from .conftest import child, gateway_of, remote
 
 pytestmark = pytest.mark.slow
 
+FORMS: dict[str, Any] = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
 KEYS = """
 [gateway.auth]
 provider = "apikey"
@@ -74,6 +78,23 @@ async def test_each_caller_has_a_limit_of_its_own_for_a_tool() -> None:
             assert (await bob.call_tool("boats_sail", {"boat": "Ida"})).data == "Ida sails"
 
 
+async def test_an_answer_that_is_sent_again_is_another_call_for_its_limit() -> None:
+    """Each one runs the tool. A caller that is asked needs only one call for as many as it likes, otherwise."""
+    limit = '[[gateway.limit]]\ntools = "mcp__boats__captain"\nrate = "2/hour"\n'
+    async with gateway_of(child("boats") + KEYS + limit) as gateway:
+
+        async def captain(**more: Any) -> Any:
+            message = modern("tools/call", {"name": "boats_captain", "arguments": {}, **more}, **FORMS)
+            reply = await ask(gateway.http.port, modern_http(message, **{"X-API-Key": "ann-key-123"}))
+            return reply.json
+
+        asked = (await captain())["result"]
+        answers = {key: {"action": "accept", "content": {"name": "Ann"}} for key in asked["inputRequests"]}
+        replies = [await captain(requestState=asked["requestState"], inputResponses=answers) for _ in range(4)]
+        assert ["result" in reply for reply in replies] == [True, True, False, False]
+        assert replies[-1]["error"]["data"]["kind"] == "rate_limited"
+
+
 async def test_the_audit_log_has_a_line_for_every_decision_and_every_call(tmp_path: Path) -> None:
     audit = tmp_path / "audit.jsonl"
     text = f'[gateway]\naudit = "{audit}"\n' + child("boats") + KEYS + '[permissions]\ndeny = ["mcp__boats__sink"]\n'
@@ -123,6 +144,43 @@ async def test_a_secret_that_a_server_was_given_does_not_come_back(
             await client.call_tool("boats_ground", {"place": token})
         assert (caught.value.message, caught.value.data) == ("aground at ***", {"place": "***"})
     assert json.dumps(token)[1:-1] not in audit.read_text()
+
+
+async def test_a_secret_does_not_come_back_in_another_spelling_either() -> None:
+    text = child("boats", "boats.py") + 'env = { API_TOKEN = "${TOKEN}" }\n'
+    token = 'ses/ame"open\u00fc-0123456789'
+    async with gateway_of(text, variables={"TOKEN": token}) as gateway, connect(gateway.url) as client:
+        for spelling in (token, json.dumps({"a": token}), json.dumps(token).replace("/", "\\/")):
+            result = await client.call_tool("boats_sail", {"boat": spelling})
+            assert "0123456789" not in str(result.data)
+            assert "***" in str(result.data)
+
+
+async def test_words_of_a_server_become_no_time_series() -> None:
+    class Chatty:
+        def list_tools(self, cursor: Any, ctx: Any) -> list[dict[str, Any]]:
+            return [{"name": "fail", "inputSchema": {"type": "object"}}]
+
+        def call_tool(self, name: str, arguments: Any, ctx: Any) -> Any:
+            number = arguments["number"]
+            raise ProtocolError(5_000_000 + number, "no", {"kind": f"made up {number}" * 1000}, status=200)
+
+    async with HttpServer(Server("chatty", version="1", callbacks=Chatty()), port=0) as target:
+        async with gateway_of(remote("chatty", target.url)) as gateway, connect(gateway.url) as client:
+            for number in range(3):
+                with pytest.raises(CallError):
+                    await client.call_tool("chatty_fail", {"number": number})
+            assert gateway.metrics is not None
+            figures = gateway.metrics.render().decode()
+            assert 'trimaran_gateway_errors_total{kind="other",server="chatty"} 3.0' in figures
+            assert len(figures) < 10_000
+
+
+def test_a_server_that_renames_its_tools_fills_a_bounded_table() -> None:
+    metrics = Metrics(list)
+    for number in range(21_000):
+        metrics.count("one", f"tool {number}", "ok", "", 0.001)
+    assert 'trimaran_gateway_calls_total{server="one",status="ok",tool="other"} 1000.0' in metrics.render().decode()
 
 
 async def test_a_rule_that_can_match_nothing_is_reported_at_load() -> None:

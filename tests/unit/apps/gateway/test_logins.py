@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.issuer import Person, issuer_at_work, protected
+from tests.support.issuer import Issuer, Person, issuer_at_work, protected
 from tests.support.ports import find_port
 from tests.support.redis import redis_server
 from tests.support.until import until
@@ -111,6 +113,61 @@ async def test_who_does_not_log_in_gets_a_typed_error() -> None:
                 with pytest.raises(CallError, match="you did not log in") as raised:
                     await client.call_tool("notes_whoami")
                 assert raised.value.data == {"upstream": "notes", "kind": "login"}
+
+
+async def test_nobody_has_somebody_else_log_in_for_them() -> None:
+    """The address of the issuer alone names nobody: whoever is sent it would log in for the caller that sent it."""
+    async with issuer_at_work() as issuer, protected(issuer) as url, gateway_of(KEYS + remote("notes", url)) as gateway:
+        caller, victim = Person(), Person()
+        answers: list[str] = []
+
+        async def send_on(question: Any) -> str:
+            """Agree in a browser of one's own, as far as the issuer, and let somebody else go on from there."""
+            status, issuer_url = await asyncio.to_thread(caller.agree, question.url)
+            assert status == 303
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                await asyncio.to_thread(victim.open, issuer_url)
+            with refused.value:
+                assert refused.value.code == 400
+                answers.append(refused.value.read().decode())
+            victim.send_cookie("trimaran_login_0123456789abcdef=made-up")  # of another login: it proves nothing
+            await asyncio.to_thread(victim.open, issuer_url)
+            return "decline"
+
+        async with connect(gateway.url, headers={"X-API-Key": "ann-key-123"}, on_elicit=send_on) as client:
+            await client.call_tool("notes_login")
+        assert "was not begun in this browser" in answers[0]
+        async with client_of(gateway, "ann-key-123", caller) as client:
+            await client.call_tool("notes_login")
+        assert len(caller.pages) == 1, "she is not logged in as the victim, and is asked"
+
+
+async def test_a_server_has_the_gateway_ask_nobody_inside() -> None:
+    """A server says who its issuer is. Only an operator says that this may be a machine of the company."""
+    issuer = Issuer()
+    issuer.url = "https://10.255.255.1"
+    async with protected(issuer) as url, gateway_of(KEYS + remote("notes", url)) as gateway:
+        async with client_of(gateway, "ann-key-123", Person()) as client:
+            with pytest.raises(CallError, match="not a safe URL") as raised:
+                await client.call_tool("notes_login")
+            assert raised.value.data == {"upstream": "notes", "kind": "login"}
+
+
+async def test_only_the_page_of_the_gateway_begins_a_login() -> None:
+    async with issuer_at_work() as issuer, protected(issuer) as url, gateway_of(KEYS + remote("notes", url)) as gateway:
+        refusals: list[int] = []
+
+        async def from_elsewhere(question: Any) -> str:
+            request = urllib.request.Request(question.url, b"", {"Origin": "https://evil.example"})
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                await asyncio.to_thread(urllib.request.urlopen, request)
+            with refused.value:
+                refusals.append(refused.value.code)
+            return "decline"
+
+        async with connect(gateway.url, headers={"X-API-Key": "ann-key-123"}, on_elicit=from_elsewhere) as client:
+            await client.call_tool("notes_login")
+        assert refusals == [403]
 
 
 async def test_logins_are_sealed_in_the_store_and_outlive_the_process(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ async def test_figures_count_calls_by_server_tool_and_status() -> None:
         'trimaran_gateway_call_seconds_count{server="boats",tool="sail"} 1.0',
         'trimaran_gateway_server_up{server="gone"} 0.0',
         'trimaran_gateway_sessions{endpoint="/mcp"} 1.0',
-        'trimaran_gateway_tools{server="boats"} 6.0',
+        'trimaran_gateway_tools{server="boats"} 7.0',
     ):
         assert line in text
 
