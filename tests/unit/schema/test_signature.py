@@ -458,7 +458,7 @@ def test_a_message_blames_no_argument_that_could_be_repaired():
 
     with pytest.raises(ArgumentError) as caught:
         compile_signature(fn).arguments_from({"id": "3", "part": "foo"})
-    assert str(caught.value) == "argument 'part': \"foo\" is not one of \"title\" or \"body\" (at $.part)"
+    assert str(caught.value) == 'argument \'part\': "foo" is not one of "title" or "body" (at $.part)'
 
 
 def test_a_repair_that_does_not_save_the_call_is_not_noted():
