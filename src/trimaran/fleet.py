@@ -158,11 +158,14 @@ class Fleet:
     async def _start(self) -> None:
         self._heard = asyncio.Event()
         # Requests of 2026-07-28 need no store, and must not wait for one that is silent.
-        starting = self.spawn(self._reach_store())
+        starting = asyncio.ensure_future(self._reach_store())
+        self._errands.add(starting)
         await asyncio.wait({starting}, timeout=_START_SECONDS)
         if starting.done():
-            await starting
+            self._errands.discard(starting)
+            await starting  # whoever starts us says what went wrong
         else:
+            starting.add_done_callback(self._done)
             logger.warning("the store does not answer yet; serving without it until it does")
 
     async def _reach_store(self) -> None:

@@ -376,7 +376,7 @@ def _protocols(http2: bool | None) -> list[str]:
     return ["h2", "http/1.1"]
 
 
-def _free_port(host: str) -> int:
+def free_port(host: str) -> int:
     import socket
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -575,7 +575,7 @@ def _run_many(
     if seat is not None:
         server.runtime.share_secret_keys(seat.post.secret_keys)
         _serve_seat(server, seat, None, {**options, "port": seat.post.port})
-    options["port"] = options.get("port", DEFAULT_PORT) or _free_port(options.get("host", DEFAULT_HOST))
+    options["port"] = options.get("port", DEFAULT_PORT) or free_port(options.get("host", DEFAULT_HOST))
     keys = server.runtime.share_secret_keys()
     HttpServer(server, **options)  # every mistake in the options shows here, before anything forks
     server.runtime.fleet = None  # each worker is a process of its own in it

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import threading
 import weakref
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -60,6 +61,8 @@ class SyncClient:
         self._client: Client | None = None
         self._is_closed = False
         self._ending: Any = None
+        self._process = 0
+        """Whose thread it is: a fork copies us, and not the thread."""
         self._lock = threading.Lock()
         """Nothing is handed to the loop once its end is decided."""
         # What cannot be right is said here, not in the thread.
@@ -74,7 +77,7 @@ class SyncClient:
             raise NotReady("the client is open already")
         loop = asyncio.new_event_loop()
         thread = threading.Thread(target=_turn, args=(loop,), name="trimaran-client", daemon=True)
-        self._loop, self._thread = loop, thread
+        self._loop, self._thread, self._process = loop, thread, os.getpid()
         thread.start()
         try:
             self._client = self._run(self._open())
@@ -82,7 +85,7 @@ class SyncClient:
             self.close()
             raise
         # One that is dropped without being closed takes its connection along.
-        self._ending = weakref.finalize(self, _abandon, loop, self._client)
+        self._ending = weakref.finalize(self, _abandon, loop, self._client, self._process)
         self._ending.atexit = False
         return self
 
@@ -92,6 +95,9 @@ class SyncClient:
 
     def close(self) -> None:
         """End the connection and the thread. Any number of times, from any thread."""
+        if self._is_forked:
+            self._is_closed, self._loop = True, None  # the connection is the other process's
+            return
         with self._lock:
             self._is_closed = True
             loop, self._loop = self._loop, None
@@ -124,7 +130,17 @@ class SyncClient:
     ) -> None:
         self.close()
 
+    @property
+    def _is_forked(self) -> bool:
+        return self._loop is not None and self._process != os.getpid()
+
     def _run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        if self._is_forked:
+            coroutine.close()
+            raise Closed(
+                f"the client was opened in process {self._process}, and this one was forked from it: make a client in "
+                "each process, after the fork"
+            )
         with self._lock:
             loop = self._loop
             future = (
@@ -408,7 +424,10 @@ class SyncTask(Generic[D]):
         return f"<SyncTask {self.id} {self.status}>"
 
 
-def _abandon(loop: asyncio.AbstractEventLoop, client: Client) -> None:
+def _abandon(loop: asyncio.AbstractEventLoop, client: Client, process: int) -> None:
+    if process != os.getpid():
+        return
+
     async def end() -> None:
         await client.close()
         loop.stop()

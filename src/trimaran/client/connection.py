@@ -137,6 +137,13 @@ class Connection:
             raise Closed("the client is closed; make a new one")
         if self.state != "new":
             raise NotReady(f"the client is already {self.state}; open it once")
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            raise NotReady(
+                "the client needs a loop of asyncio, and none runs here: under trio, use SyncClient in a thread, or "
+                'start the program with anyio.run(main, backend="asyncio")'
+            ) from None
         self._enter("connecting")
         try:
             await self._ready()

@@ -191,7 +191,7 @@ def peel(annotation: Any) -> tuple[Any, list[Any]]:
         elif isinstance(annotation, TypeVar):
             constraints = annotation.__constraints__
             annotation = typing.Union[constraints] if constraints else annotation.__bound__ or Any  # noqa: UP007
-        elif get_origin(annotation) in _WRAPPERS:
+        elif _is_wrapper(get_origin(annotation)):
             annotation = get_args(annotation)[0]
         elif annotation in _WRAPPERS or annotation is object:
             annotation = Any
@@ -199,6 +199,14 @@ def peel(annotation: Any) -> tuple[Any, list[Any]]:
             annotation = str
         else:
             return annotation, metadata
+
+
+def _is_wrapper(origin: Any) -> bool:
+    if origin in _WRAPPERS:
+        return True
+    # Before 3.13 `ReadOnly` is known to typing_extensions only.
+    extensions = sys.modules.get("typing_extensions")
+    return origin is not None and origin is getattr(extensions, "ReadOnly", None)
 
 
 def is_union(core: Any) -> bool:

@@ -329,7 +329,7 @@ def _is_accepted(annotation: Any) -> bool:
     """Whether msgspec can decode the type at all: asking it is shorter than its rules for unions."""
     try:
         msgspec.json.Decoder(annotation)
-    except (TypeError, NotImplementedError, NameError, ValueError):
+    except (TypeError, NotImplementedError, NameError, ValueError, RecursionError):  # the last: an alias of itself
         return False
     return True
 

@@ -133,6 +133,8 @@ def integral(value: Any) -> Any:
 def split_reason(error: msgspec.ValidationError) -> tuple[str, str]:
     """msgspec's message as (path, reason); a path our hook gave in the reason continues msgspec's."""
     reason, _, path = str(error).partition(" - at `")
+    if path.startswith("key` in `"):
+        path, reason = path.removeprefix("key` in `"), f"{reason} as a key"
     head, at, inner = reason.rpartition(" (at $")
     if at and inner.endswith(")"):
         return (path.rstrip("`") or "$") + inner[:-1], head

@@ -430,9 +430,10 @@ def _judge(value: Any, validator: Validator, schema: Schema, notes: list[str] | 
     if validator.is_valid(value):
         return value
     if isinstance(value, dict):
-        repaired, repairs = repair(cast("dict[str, Any]", value), schema)
-        if repairs and validator.is_valid(repaired):
+        value, repairs = repair(cast("dict[str, Any]", value), schema)
+        if repairs and validator.is_valid(value):
             if notes is not None:
                 notes += repairs
-            return repaired
+            return value
+    # What could be repaired is not what is wrong.
     raise refuse(validator.errors(cast("object", value)), schema)

@@ -21,6 +21,8 @@ import msgspec
 from trimaran.errors import DeclarationError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from .workload import Workload
 
 __all__ = ["Schema", "Validator", "Violation", "check_object_schema", "path_text", "validate"]
@@ -308,7 +310,7 @@ def _schema_fault(message: str, steps: list[str | int]) -> str:
 
 
 def _violation(error: Any, value: Any) -> Violation:
-    error = _telling(error)
+    error, union = _telling(error)
     kind = error.kind
     keyword: str = kind.name
     subject = ""
@@ -323,38 +325,69 @@ def _violation(error: Any, value: Any) -> Violation:
         subject = kind.property
     elif keyword == "additionalProperties":
         subject = kind.unexpected[0]
-    return Violation(path_text(error.instance_path), _cut(_reason(error)), keyword, subject)
+    return Violation(path_text(error.instance_path), _cut(_reason(error, union)), keyword, subject)
 
 
-def _telling(error: Any) -> Any:
-    """Descend from "not valid under any of the schemas" to the branch the sender most likely meant."""
+def _telling(error: Any) -> tuple[Any, Any]:
+    """Descend from "not valid under any of the schemas" to the branch the sender most likely meant, and the union it is of."""
+    union: Any = None
     while error.kind.name in ("anyOf", "oneOf"):
         here = len(error.instance_path)
-        branches: list[list[Any]] = getattr(error.kind, "context", [])
-        meant = [branch[0] for branch in branches if branch and not _is_other_kind(branch[0], here)]
-        if not meant:
-            return error
-        error = max(meant, key=lambda candidate: len(candidate.instance_path))
-    return error
+        branches = [branch for branch in _branches(error) if branch and not _is_other_kind(branch[0], here)]
+        if not branches:
+            break
+        # A tag such as `"kind": "dog"` says which branch was meant: one that has another tag was not.
+        tagged = [branch for branch in branches if not any(len(_choices(inner)) == 1 for inner in branch)]
+        meant = [branch[0] for branch in tagged or branches]
+        error, union = max(meant, key=lambda candidate: len(candidate.instance_path)), error
+    return error, union
+
+
+def _branches(union: Any) -> list[list[Any]]:
+    return getattr(union.kind, "context", [])
 
 
 def _is_other_kind(error: Any, depth: int) -> bool:
     return error.kind.name == "type" and len(error.instance_path) <= depth
 
 
-def _reason(error: Any) -> str:
+def _choices(error: Any) -> list[Any]:
+    """The values that would have done, where they are listed."""
+    if error.kind.name == "const":
+        return [error.kind.expected_value]
+    return list(error.kind.options) if error.kind.name == "enum" else []
+
+
+def _reason(error: Any, union: Any) -> str:
+    """What is wrong; of a union that `error` is from, everything that would have done in this place."""
+    if _choices(error):
+        branches = [[error]] if union is None else _branches(union)
+        here = [[inner for inner in branch if inner.instance_path == error.instance_path] for branch in branches]
+        choices = dict.fromkeys(_shown(choice) for branch in here for inner in branch for choice in _choices(inner))
+        *others, last = choices
+        expected = f"{', '.join(others)} or {last}" if others else last
+        # A branch that lists its choices too fails by its type and by them.
+        types = _types(inner for branch in here if len(branch) == 1 for inner in branch)
+        reason = f"{_shown(error.instance)} is not one of {expected}"
+        return f"{reason}, nor of type {_either(types)}" if types else reason
     message: str = error.message
-    if error.kind.name not in ("anyOf", "oneOf"):
-        return message
-    types: list[str] = []
-    for branch in getattr(error.kind, "context", []):
-        for inner in branch[:1]:
-            types += [name for name in getattr(inner.kind, "types", []) if name not in types]
+    types = _types(branch[0] for branch in _branches(error) if branch)
     if not types:
         return message
-    value = message.split(" is not valid under", 1)[0]
-    expected = " or ".join(f'"{name}"' for name in types)
-    return f"{value} is not of type {expected}"
+    return f"{message.split(' is not valid under', 1)[0]} is not of type {_either(types)}"
+
+
+def _types(errors: Iterable[Any]) -> list[str]:
+    """The types that would have done."""
+    return list(dict.fromkeys(name for error in errors for name in getattr(error.kind, "types", [])))
+
+
+def _either(names: list[str]) -> str:
+    return " or ".join(f'"{name}"' for name in names)
+
+
+def _shown(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def _cut(text: str) -> str:

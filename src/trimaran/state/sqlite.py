@@ -288,6 +288,8 @@ class _Database(Database):
         self._is_hopeless = code in _HOPELESS
         if code in _DAMAGED:
             text = f"{path} is damaged, or not a SQLite file ({error}): stop its servers and move it away"
+        elif code in _HOPELESS and not os.path.isdir(directory := os.path.dirname(path) or "."):
+            text = f"{path} cannot be made: there is no directory {directory}; make it"
         elif code in _HOPELESS:
             text = f"{path} cannot be written ({error}): give this user the right to write it and its directory"
         else:

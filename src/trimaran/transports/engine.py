@@ -13,6 +13,7 @@ notification, or a long silence, turns the answer into an SSE stream.
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 import weakref
 from collections import deque
@@ -66,6 +67,9 @@ class FixedHeaders(list[tuple[str, str]]):
         super().__init__(pairs)
         self.rendered: dict[int, bytes] = {}
 
+
+# What RFC 3986 has in a path, less what some servers decode and others do not.
+_PATH: Final = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:@/]*")
 
 JSON: Final[Pairs] = FixedHeaders([("content-type", "application/json")])
 BUSY: Final[Pairs] = FixedHeaders([*JSON, ("retry-after", "1")])
@@ -365,6 +369,10 @@ class Engine:
     ) -> None:
         self.server = server
         self.path: str = "/" + path.strip("/")
+        if not _PATH.fullmatch(self.path):
+            raise ConfigError(
+                f"no request can have the path {self.path!r}: write letters, digits, '/', '-', '_' and '.', such as '/mcp'"
+            )
         self.guard = guard
         self.legacy = legacy
         self._admission = None

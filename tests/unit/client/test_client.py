@@ -233,3 +233,10 @@ async def test_a_repr_says_what_it_is_connected_to() -> None:
     client = connect(Pipe())
     assert repr(client) == "<Client of a scripted pipe, new>"
     await client.close()
+
+
+def test_without_a_loop_of_asyncio_it_says_what_to_do() -> None:
+    """Trio runs a coroutine, too."""
+    opening = connect(Pipe()).open()
+    with pytest.raises(errors.NotReady, match=r"needs a loop of asyncio.*SyncClient in a thread"):
+        opening.send(None)

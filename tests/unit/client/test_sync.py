@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import threading
 import time
@@ -148,6 +149,31 @@ def test_many_threads_share_one_client() -> None:
         for thread in threads:
             thread.join(SECONDS)
         assert sorted(found) == sorted(list(range(8)) * 10)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_is_told_to_make_a_client_of_its_own() -> None:
+    """Its copy has no thread: what it asks would never be answered, and a close never end."""
+    with SyncClient(demo()) as client:
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(int(PATIENCE))
+            try:
+                client.call_tool("add", {"a": 1, "b": 2})
+            except errors.Closed as error:
+                client.close()
+                os.write(writer, str(error).encode())
+            os._exit(0)
+        os.close(writer)
+        with open(reader) as told:
+            assert told.read() == (
+                f"the client was opened in process {os.getpid()}, and this one was forked from it: make a client in each "
+                "process, after the fork"
+            )
+        os.waitpid(child, 0)
+        assert client.call_tool("add", {"a": 1, "b": 2}).data == 3
 
 
 def test_closing_ends_the_calls_of_other_threads() -> None:

@@ -627,6 +627,31 @@ def test_a_value_that_does_not_fit_is_refused_with_its_path(annotation, value, p
     assert caught.value.reason
 
 
+def test_a_key_that_does_not_fit_is_refused_with_the_path_of_its_mapping():
+    with pytest.raises(ConversionError) as caught:
+        decoder_of(dict[str, dict[int, str]])({"a": {"x": "y"}})
+    assert (caught.value.path, caught.value.reason) == ("$[...]", "Expected `int`, got `str` as a key")
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="the statement `type` came with Python 3.12")
+def test_an_alias_by_statement_may_contain_itself():
+    """msgspec would go round in it for ever."""
+    names: dict[str, typing.Any] = {}
+    exec("type Json = dict[str, Json] | list[Json] | str | int | None", names)
+    assert decoder_of(names["Json"])({"a": [1, None]}) == {"a": [1, None]}
+    with pytest.raises(ConversionError):
+        decoder_of(names["Json"])({"a": [1.5]})
+
+
+def test_read_only_of_typing_extensions_is_seen_through():
+    class Fixed(typing_extensions.TypedDict):
+        n: typing_extensions.ReadOnly[int]
+
+    assert decoder_of(Fixed)({"n": 1}) == {"n": 1}
+    with pytest.raises(ConversionError):
+        decoder_of(Fixed)({"n": "x"})
+
+
 def test_a_models_own_objection_carries_the_whole_path():
     with pytest.raises(ConversionError) as caught:
         decoder_of(dict[str, list[Model]])({"a": [{"onDay": "never"}]})

@@ -451,11 +451,21 @@ def test_stringified_arguments_are_repaired_and_noted():
     assert signature.arguments(b'{"ids": "[1]", "text": ""}')["ids"] == [1]
 
 
-def test_a_repair_that_does_not_save_the_call_is_not_applied():
+def test_a_message_blames_no_argument_that_could_be_repaired():
+    """A template's `{id}` is always text; of `notes://3/foo` the id is right."""
+
+    def fn(id: int, part: Literal["title", "body"]): ...
+
+    with pytest.raises(ArgumentError) as caught:
+        compile_signature(fn).arguments_from({"id": "3", "part": "foo"})
+    assert str(caught.value) == 'argument \'part\': "foo" is not one of "title" or "body" (at $.part)'
+
+
+def test_a_repair_that_does_not_save_the_call_is_not_noted():
     def fn(a: int, b: int): ...
 
     notes = []
-    with pytest.raises(ArgumentError, match="argument 'a'"):
+    with pytest.raises(ArgumentError, match="argument 'b'"):
         compile_signature(fn).arguments(b'{"a": "1", "b": "x"}', notes=notes)
     assert notes == []
 

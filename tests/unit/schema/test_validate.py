@@ -231,6 +231,27 @@ def test_alternatives_are_explained_by_the_branch_that_was_meant():
     assert found == Violation("$.n", '"x" is not of type "integer"', "type")
 
 
+CAT = {"properties": {"kind": {"const": "cat"}, "lives": {"type": "integer"}}, "required": ["kind"]}
+DOG = {"properties": {"kind": {"const": "dog"}, "good": {"type": "boolean"}}, "required": ["kind"]}
+STRICT_WORD = {"type": "string", "enum": ["auto"]}
+
+
+@pytest.mark.parametrize(
+    ("value", "schema", "reason"),
+    [
+        ({"kind": "cow"}, {"oneOf": [CAT, DOG]}, '"cow" is not one of "cat" or "dog" (at $.kind)'),
+        ({"kind": "cow"}, {"anyOf": [CAT, DOG, {"type": "null"}]}, '"cow" is not one of "cat" or "dog" (at $.kind)'),
+        ({"kind": "dog", "good": "x"}, {"oneOf": [CAT, DOG]}, '"x" is not of type "boolean" (at $.good)'),
+        ("b", {"anyOf": [STRICT_WORD, {"type": "integer", "enum": [1]}]}, '"b" is not one of "auto" or 1 (at $)'),
+        ("b", {"anyOf": [STRICT_WORD, {"type": "integer"}]}, '"b" is not one of "auto", nor of type "integer" (at $)'),
+        ("b", {"const": "a"}, '"b" is not one of "a" (at $)'),
+    ],
+)
+def test_choices_in_alternatives_are_all_named(value, schema, reason):
+    """A model that is told of one of them only believes that the others are wrong."""
+    assert str(validate(value, schema)[0]) == reason
+
+
 def test_a_violation_reads_as_a_sentence():
     assert str(Violation("$.a", "wrong")) == "wrong (at $.a)"
 

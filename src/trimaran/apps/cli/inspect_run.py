@@ -33,7 +33,8 @@ def run_calls(file: Path, junit: Path | None, reaches: Sequence[Reach], make: Ca
     try:
         saved = read_calls(read_file(file, _LARGEST).decode(), str(file))
     except (OSError, UnicodeDecodeError, Error) as error:
-        raise click.UsageError(f"{file} cannot be used: {error}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise click.UsageError(f"{file} cannot be used: {reason}") from None
     screen = Screen()
     results: list[RunResult] = []
     run_loop(_run(make, saved, reaches, file.parent, screen, results))

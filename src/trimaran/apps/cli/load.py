@@ -1,8 +1,9 @@
 """Find the Server a command line names: `FILE`, `FILE:obj`, `package.module` or `package.module:obj`.
 
 `parse` only reads the text, so that a reloading front can watch the right directory without importing anything.
-`load` imports: a file by its path, with its directory first on `sys.path`; a module by name, with the current directory
-there. What goes wrong is said in terms of the user's own file: a traceback shows the frames of their code, not ours.
+`load` imports: a file by its path, with its directory first on `sys.path`, or last if it has the name of another
+module; a module by name, with the current directory first. What goes wrong is said in terms of the user's own file: a
+traceback shows the frames of their code, not ours.
 """
 
 from __future__ import annotations
@@ -124,12 +125,12 @@ def load_module(target: ServerFile) -> ModuleType:
 
 
 def _import_file(path: Path) -> ModuleType:
-    directory = str(path.parent)
+    directory, name = str(path.parent), path.stem
+    is_taken = _is_taken(name, path)
     if directory not in sys.path:
-        sys.path.insert(0, directory)
-    name = path.stem
-    if not name.isidentifier() or name in sys.modules or name in sys.stdlib_module_names:
-        # The user's server.py or json.py must not take the place of a module that others import.
+        # The user's email.py or redis.py must not take the place of a module that others import later.
+        sys.path.insert(len(sys.path) if is_taken else 0, directory)
+    if is_taken or not name.isidentifier():
         name = f"_trimaran_serves_{''.join(c if c.isalnum() else '_' for c in name)}"
     spec = importlib.util.spec_from_file_location(name, path, loader=None)
     if spec is None or spec.loader is None:
@@ -142,6 +143,17 @@ def _import_file(path: Path) -> ModuleType:
     except (Exception, SystemExit) as error:
         raise BrokenFile(_failure(str(path), error, path.parent)) from None
     return module
+
+
+def _is_taken(name: str, path: Path) -> bool:
+    """Whether there is another module of this name."""
+    if name in sys.modules or name in sys.stdlib_module_names:
+        return True
+    try:
+        spec = importlib.util.find_spec(name) if name.isidentifier() else None
+    except (ImportError, ValueError):
+        return False
+    return spec is not None and spec.origin is not None and Path(spec.origin).resolve() != path
 
 
 def _import_module(target: ServerFile) -> ModuleType:

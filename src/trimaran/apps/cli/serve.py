@@ -129,7 +129,9 @@ def command(
     """
     reach = {name: http.pop(name) for name in REACH}
     api = {name: http.pop(name) for name in OPENAPI}
-    http_options = {name: value for name, value in http.items() if value not in (None, (), False)}
+    http_options = {
+        name: value for name, value in http.items() if value is not None and value is not False and value != ()
+    }
     if transport == "stdio" and http_options:
         raise click.UsageError(
             f"--{_flag(next(iter(http_options)))} is an option of HTTP; leave out --stdio, or the option"
@@ -152,6 +154,10 @@ def command(
         if not isinstance(where, ServerFile):
             raise click.UsageError("--reload watches the Python files of a server, and this is none")
         flags = [*(["--no-legacy"] if no_legacy else []), *(["--debug"] if debug else []), "--log-level", log_level]
+        if http_options.get("port") == 0:  # the same one after each change
+            from trimaran.serve import DEFAULT_HOST, free_port
+
+            http_options["port"] = free_port(http_options.get("host", DEFAULT_HOST))
         return _serve_reloading(where, transport, [f"--{transport}", *_arguments(http_options), *flags])
     if transport == "stdio" and isinstance(where, ProxySource) and "--port" in where.target.command:
         click.echo(
@@ -212,7 +218,12 @@ def _source(
         return MockSource.read(words)
     if is_remote(ctx, words):
         return ProxySource.read(ctx, words, reach, per_caller=per_caller, debug=debug)
-    if len(words) != 1:
+    if len(words) > 1:
+        raise click.UsageError(
+            f"one file is served, and {words[1]!r} comes after {words[0]!r}; a command stands behind --, and one in "
+            "quotes counts as one"
+        )
+    if not words:
         raise click.UsageError(
             "say what to serve: a file (server.py), an OpenAPI document (api.yaml), a URL, or a command behind -- "
             "(-- npx -y some-server)"

@@ -190,7 +190,7 @@ class Gateway:
         await self.http.start()
         self.report_rules()
         down = [served.name for served in self.served.values() if not served.is_up]
-        log.info("%d servers at %s; not reached yet: %s", len(self.served), self.url, ", ".join(down) or "none")
+        log.info("servers at %s: %d; not reached yet: %s", self.url, len(self.served), ", ".join(down) or "none")
 
     async def _start(self, served: ServedUpstream) -> None:
         if served.credentials.exchange is not None:

@@ -66,7 +66,9 @@ def announce(gateway: Gateway) -> None:
     """Tell whoever started it where the gateway is, on stderr."""
     down = [served.name for served in gateway.served.values() if not served.is_up]
     rest = f"; not reached yet: {', '.join(down)}" if down else ""
-    sys.stderr.write(f"{len(gateway.served)} servers are served at {gateway.url}{rest} (Ctrl-C ends it)\n")
+    count = len(gateway.served)
+    servers = "1 server is" if count == 1 else f"{count} servers are"
+    sys.stderr.write(f"{servers} served at {gateway.url}{rest} (Ctrl-C ends it)\n")
     sys.stderr.flush()
 
 

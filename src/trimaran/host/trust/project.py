@@ -89,7 +89,8 @@ class Trust:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
-            log.warning("%s cannot be read, so no project is trusted: %s", self.path, error)
+            reason = getattr(error, "strerror", None) or error
+            log.warning("%s cannot be read, so no project is trusted: %s", self.path, reason)
             return {}
         files: Any = cast("dict[str, Any]", stored).get("files") if isinstance(stored, dict) else None
         if not isinstance(files, dict):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ import pytest
 from trimaran import Server
 from trimaran.apps.cli.load import BrokenFile, load, parse
 from trimaran.errors import ConfigError
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
 
 HEAD = "from trimaran import Server\n"
 
@@ -71,6 +74,20 @@ def test_a_file_named_like_a_module_does_not_replace_it(tmp_path: Path) -> None:
 
     assert served(write(tmp_path, HEAD + 'server = Server("j")\n', "json.py")).info.name == "j"
     assert sys.modules["json"] is json
+
+
+@pytest.mark.parametrize("name", ["email", "copy", "redis", "yaml"])
+def test_a_file_named_like_a_module_that_is_imported_later_does_not_replace_it(
+    trimaran: Run, tmp_path: Path, name: str
+) -> None:
+    """The server of e-mails is called email.py, and what checks its arguments imports `email`."""
+    write(tmp_path, "class Shelf: ...\n", "neighbour.py")
+    code = f"import {name}\nfrom neighbour import Shelf\nassert {name}.__file__ != __file__\n"
+    file = write(
+        tmp_path, f"{HEAD}{code}server = Server('s')\n@server.tool\ndef one() -> int: return 1\n", f"{name}.py"
+    )
+    done = trimaran("call", str(file), "one")
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
 
 
 def test_a_module_is_found_from_the_current_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

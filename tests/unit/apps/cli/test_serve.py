@@ -104,6 +104,12 @@ def test_options_that_contradict_each_other_are_refused(trimaran: Run, boat: Pat
     half = trimaran("serve", str(boat), "--tls-cert", "x.pem")
     assert half.returncode == 2
     assert "go together" in half.stderr
+    zero = trimaran("serve", str(boat), "--stdio", "--port", "0")
+    assert zero.returncode == 2
+    assert "--port is an option of HTTP" in zero.stderr
+    two = trimaran("serve", str(boat), "other.py")
+    assert two.returncode == 2
+    assert "'other.py' comes after" in two.stderr
     plain = trimaran("serve", str(boat), "--http2")
     assert plain.returncode == 2
     assert "--http2 needs TLS" in plain.stderr
@@ -114,6 +120,22 @@ def test_what_the_server_refuses_is_said_in_one_line(trimaran: Run, boat: Path) 
     assert done.returncode == 2
     assert done.stderr.startswith("trimaran: ")
     assert "Traceback" not in done.stderr
+    nowhere = trimaran("serve", str(boat), "--port", "0", "--store", "sqlite:///absent/boat.db")
+    assert nowhere.returncode == 2
+    assert nowhere.stderr == "trimaran: absent/boat.db cannot be made: there is no directory absent; make it\n"
+    lost = trimaran("serve", str(boat), "--path", "/a?b")
+    assert lost.returncode == 2
+    assert lost.stderr.startswith("trimaran: no request can have the path '/a?b'")
+
+
+@needs_signals
+@pytest.mark.parametrize("more", [[], ["--reload"]], ids=["", "reload"])
+def test_port_zero_says_http_and_takes_a_free_port(spawn: Spawn, boat: Path, more: list[str]) -> None:
+    child = spawn("serve", str(boat), "--port", "0", *more)
+    line = child.wait_stderr("is served at")
+    assert ":0/mcp" not in line
+    assert ":9090/mcp" not in line
+    child.interrupt()
 
 
 @needs_signals

@@ -44,7 +44,7 @@ async def test_the_command_serves_logs_json_and_ends_on_sigterm(tmp_path: Path) 
         process.kill()
         process.wait()
     lines = (tmp_path / "log").read_text().splitlines()
-    assert f"1 servers are served at {url} (Ctrl-C ends it)" in lines
+    assert f"1 server is served at {url} (Ctrl-C ends it)" in lines
     logged = [json.loads(line) for line in lines if line.startswith("{")]
     assert any(line["logger"] == "trimaran.gateway" for line in logged)
 
