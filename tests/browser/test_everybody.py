@@ -179,3 +179,47 @@ def test_an_app_does_not_get_out_of_its_frame(inspector: Inspector, visit: Visit
     assert page.url.startswith(inspector.origin)
     expect(page.locator(".topbar")).to_be_visible()
     assert len(page.context.pages) == 1
+
+
+@pytest.mark.parametrize(
+    ("tool", "reason"),
+    [
+        ("flood", "posted more than 1000 messages"),
+        ("weigh", "posted more than 16 MB"),
+        ("steal", "taking the keyboard"),
+    ],
+)
+def test_an_app_that_holds_the_page_is_closed(inspector: Inspector, visit: Visit, tool: str, reason: str) -> None:
+    page = visit(inspector)
+    page.goto(f"{inspector.origin}/#/s/{servers(page)[2]}/tools/{tool}")
+    page.get_by_role("button", name="Run tool").click()
+    page.locator("iframe").wait_for(state="attached") if tool == "steal" else None
+    search = page.get_by_label("Search tools")
+    search.click()
+    search.press_sequentially("a b c d e f g h", delay=60)
+    expect(page.locator(".app-frame .failure-line")).to_contain_text(reason)
+    expect(page.locator("iframe")).to_have_count(0)
+
+
+def test_an_app_that_asks_for_ever_holds_nobody(inspector: Inspector, visit: Visit) -> None:
+    """A card asks, once at a time; no dialog stands over the page."""
+    page = visit(inspector)
+    dialogs: list[str] = []
+    page.on("dialog", lambda dialog: dialogs.append(dialog.message) or dialog.dismiss())
+    page.goto(f"{inspector.origin}/#/s/{servers(page)[2]}/tools/ask")
+    page.get_by_role("button", name="Run tool").click()
+    asked = page.locator(".asked")
+    expect(asked).to_contain_text("https://evil.example/")
+    asked.get_by_role("button", name="No", exact=True).click()
+    expect(page.locator(".bridge")).to_contain_text("The person said no.")
+    page.keyboard.press("Control+k")
+    expect(page.get_by_role("dialog", name="Go to")).to_be_visible()
+    assert dialogs == []
+
+
+def test_nothing_typed_at_once_is_lost(inspector: Inspector, visit: Visit) -> None:
+    """Whoever knows the keys types on without a look at the page."""
+    page = visit(inspector)
+    page.keyboard.press("Control+k")
+    page.keyboard.type("tide")
+    expect(page.locator("#palette").locator("xpath=..").locator("input")).to_have_value("tide")

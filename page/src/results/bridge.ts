@@ -4,6 +4,7 @@ import { asList, asObject, asText, isObject } from "../api/json";
 import type { Json, JsonObject, ToolEntry } from "../api/types";
 
 export interface BridgeEntry {
+  number: number;
   at: number;
   direction: "app" | "host";
   message: JsonObject;
@@ -15,16 +16,20 @@ export interface BridgeActions {
   readResource(uri: string): Promise<Json>;
   tools(): readonly ToolEntry[];
   /** Ask the person. */
-  mayOpen(url: string): boolean;
+  mayOpen(url: string): Promise<boolean>;
   told(kind: "message" | "context", params: JsonObject): void;
   resized(height: number): void;
   seen(entry: BridgeEntry): void;
+  /** The app is to be closed: it would hold the page. */
+  flooded(why: string): void;
   context(): JsonObject;
 }
 
 const VERSION = "2026-01-26";
 const MAX_BYTES = 4 * 1024 * 1024; // an app posts small messages; the longest is text for the model
 const MAX_IN_FLIGHT = 64; // more open questions than this is a loop
+const MAX_MESSAGES = 1_000; // in a second; an app that moves with every frame posts 60
+const MAX_LENGTH = 4 * MAX_BYTES; // of a second's messages
 
 class Refusal extends Error {
   constructor(readonly code: number, message: string) {
@@ -32,21 +37,43 @@ class Refusal extends Error {
   }
 }
 
+/** What can be posted is more than JSON: cycles, big integers, any depth. */
+function sizeOf(message: JsonObject): number | undefined {
+  try {
+    return JSON.stringify(message).length;
+  } catch {
+    return undefined;
+  }
+}
+
 export class AppBridge {
   private state: "new" | "greeted" | "ready" = "new";
   private waiting: JsonObject[] = [];
   private inFlight = 0;
+  private isClosed = false;
+  private second = 0;
+  private posted = 0;
+  private length = 0;
+  private number = 0;
 
   constructor(private readonly actions: BridgeActions) {}
 
   /** A message that the frame posted. */
-  receive(data: unknown): void {
+  receive(event: { readonly data: unknown }): void {
+    if (this.isClosed) return; // what was under way is not even read
+    const now = Math.floor(Date.now() / 1000);
+    if (now !== this.second) [this.second, this.posted, this.length] = [now, 0, 0];
+    if (++this.posted > MAX_MESSAGES) return this.close(`The app posted more than ${MAX_MESSAGES} messages in a second.`);
+    const { data } = event;
     if (!isObject(data) || data["jsonrpc"] !== "2.0") return;
+    const size = sizeOf(data);
+    if (size === undefined) return this.note({ jsonrpc: "2.0" }, "not JSON");
     const message = data;
-    const size = JSON.stringify(message).length;
     const id = message["id"];
     const method = asText(message["method"]);
-    if (size > MAX_BYTES) return this.note(message, `over ${MAX_BYTES} bytes`);
+    this.length += size;
+    if (this.length > MAX_LENGTH) return this.close(`The app posted more than ${MAX_LENGTH / 1024 / 1024} MB in a second.`);
+    if (size > MAX_BYTES) return this.note({ jsonrpc: "2.0", method: method ?? "" }, `over ${MAX_BYTES} bytes`);
     if (method === undefined) return this.note(message);
     const params = asObject(message["params"]);
     if (typeof id !== "string" && typeof id !== "number") {
@@ -114,18 +141,23 @@ export class AppBridge {
     return this.actions.callTool(name, args);
   }
 
-  private open(url: string): Json {
+  private async open(url: string): Promise<Json> {
     if (!/^https?:\/\/[^@\s]+$/i.test(url)) throw new Refusal(-32602, "ui/open-link opens http and https addresses without a user name in them.");
-    if (!this.actions.mayOpen(url)) throw new Refusal(-32000, "The person said no.");
+    if (!(await this.actions.mayOpen(url))) throw new Refusal(-32000, "The person said no.");
     return {};
   }
 
+  private close(why: string): void {
+    this.isClosed = true;
+    this.actions.flooded(why);
+  }
+
   private note(message: JsonObject, refused?: string): void {
-    this.actions.seen({ at: Date.now(), direction: "app", message, refused });
+    this.actions.seen({ number: ++this.number, at: Date.now(), direction: "app", message, refused });
   }
 
   private answer(message: JsonObject): void {
     this.actions.post(message);
-    this.actions.seen({ at: Date.now(), direction: "host", message });
+    this.actions.seen({ number: ++this.number, at: Date.now(), direction: "host", message });
   }
 }

@@ -1,7 +1,7 @@
 // One call: how it goes, who failed, what came back, what was asked on the way, and what it cost in time.
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { getText, post } from "../api/http";
+import { ApiError, getText, post } from "../api/http";
 import { asList, asObject, asText, isObject } from "../api/json";
 import type { CallDetail, CallRow, Json, JsonObject, Violation } from "../api/types";
 import { link } from "../state/route";
@@ -21,7 +21,7 @@ export function useCall(id: string | undefined): { row: CallRow | undefined; det
   const row = id === undefined ? undefined : calls.value.find((call) => call.id === id);
   const detail = id === undefined ? undefined : callDetails(id).value;
   useEffect(() => {
-    if (id !== undefined && (callDetails(id).peek()?.endedAt === undefined)) loadCall(id).catch(complain);
+    if (id !== undefined && (callDetails(id).peek()?.endedAt === undefined)) loadCall(id).catch((error) => error instanceof ApiError && error.status === 404 ? undefined : complain(error));
   }, [id]);
   // The details may be read before the event that says that the call ended.
   return { row: detail?.endedAt !== undefined || !row ? detail ?? row : row, detail };
@@ -31,8 +31,9 @@ export function CallView({ id, reuse }: { id: string; reuse?: (args: Json) => vo
   const { row, detail } = useCall(id);
   const [tab, setTab] = useState("result");
   if (!row) return <Empty title="This call is not here any more"><p>The inspector keeps the calls of its own run. Run it again.</p></Empty>;
-  const open = questions.value.filter((question) => question.call === id);
   const running = isRunning(row);
+  // A legacy server does not say to which of several calls a question belongs: each of them shows it.
+  const open = questions.value.filter((question) => question.call === id || (running && question.call === undefined && question.server === row.server));
   return (
     <article class="call" aria-label={`Call of ${row.name}`} data-state={row.state}>
       <CallHead row={row} detail={detail} reuse={reuse} />
@@ -116,7 +117,7 @@ function ResultView({ detail }: { detail: CallDetail }): JSX.Element {
   const result = asObject(detail.result);
   const app = detail.kind === "tool" && detail.by !== "app" ? catalogOf(detail.server).value?.tools.find((tool) => tool.definition["name"] === detail.name)?.app : undefined;
   if (detail.resultTruncated) return <LargeResult detail={detail} />;
-  if (detail.result === undefined) return isRunning(detail) ? <p class="note">The result appears here.</p> : <p class="note">No result came back.</p>;
+  if (detail.result === undefined) return isRunning(detail) ? <p class="note">The result appears here.</p> : <NoResult detail={detail} />;
   return (
     <>
       {app && detail.state === "ok" && <AppFrame server={detail.server} uri={app.uri} call={detail} />}
@@ -124,6 +125,11 @@ function ResultView({ detail }: { detail: CallDetail }): JSX.Element {
       {isObject(result["_meta"]) && <Disclosure title="_meta"><JsonTree value={result["_meta"]} /></Disclosure>}
     </>
   );
+}
+
+function NoResult({ detail }: { detail: CallDetail }): JSX.Element {
+  if (detail.failure?.kind !== "RemoteProtocolError") return <p class="note">No result came back.</p>;
+  return <p class="note">What came back is no result. <a href={link(["wire"], { server: detail.server })}>The wire</a> shows it as it came.</p>;
 }
 
 const PREVIEW = 64 * 1024; // bytes of a large result that are read

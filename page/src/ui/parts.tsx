@@ -1,7 +1,7 @@
 // The small parts that every page of the inspector is made of.
 import { signal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { ApiError } from "../api/http";
 import type { Blame, CallRow, Failure, ServerState } from "../api/types";
 import { Theirs } from "./text";
@@ -26,11 +26,14 @@ const WHO: Record<Blame, string> = {
   person: "A person ended this",
 };
 
+/** A tool that says `isError` has done its part: neither the server nor the connection is broken. */
+const whoFailed = (failure: Failure): string => (failure.kind === "ToolError" ? "The tool says that it failed" : WHO[failure.blame] ?? "Failed");
+
 export function FailureBox({ failure, children }: { failure: Failure; children?: ComponentChildren }): JSX.Element {
   const facts = [failure.kind, failure.code !== undefined ? `code ${failure.code}` : "", failure.status !== undefined ? `HTTP ${failure.status}` : ""];
   return (
     <div class={`failure ${failure.blame === "person" ? "mild" : ""}`} role="alert" data-blame={failure.blame}>
-      <p class="failure-who">{WHO[failure.blame] ?? "Failed"} <span class="facts">{facts.filter(Boolean).join(" · ")}</span></p>
+      <p class="failure-who">{whoFailed(failure)} <span class="facts">{facts.filter(Boolean).join(" · ")}</span></p>
       <p class="failure-text"><Theirs text={failure.message} /></p>
       {failure.hint && <p class="hint"><Theirs text={failure.hint} /></p>}
       {failure.data !== undefined && failure.data !== null && <pre class="block wrap" tabIndex={0}><Theirs text={JSON.stringify(failure.data, null, 2)} /></pre>}
@@ -95,6 +98,7 @@ export interface Notice {
 export const notices = signal<readonly Notice[]>([]);
 let nextNotice = 1;
 export function say(text: string, bad = false): void {
+  if (notices.value.at(-1)?.text === text) return; // an app in a loop would say it for ever
   const notice = { id: nextNotice++, text, bad };
   notices.value = [...notices.value.slice(-2), notice];
   setTimeout(() => {
@@ -155,15 +159,22 @@ export interface TabItem {
   key: string;
   label: ComponentChildren;
 }
-export function Tabs({ items, current, pick, label }: { items: TabItem[]; current: string; pick: (key: string) => void; label: string }): JSX.Element {
-  const onKey = (event: KeyboardEvent): void => {
-    const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
-    if (step === 0) return;
+const STEPS: Record<string, number> = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
+
+/** Arrow keys move among the buttons of a group, which is one stop of the Tab key. */
+function onArrows<T extends string>(keys: readonly T[], current: T, pick: (key: T) => void): (event: KeyboardEvent) => void {
+  return (event) => {
+    const step = STEPS[event.key];
+    if (step === undefined) return;
     event.preventDefault();
-    const index = (items.findIndex((item) => item.key === current) + step + items.length) % items.length;
-    pick(items[index]!.key);
+    const index = (keys.indexOf(current) + step + keys.length) % keys.length;
+    pick(keys[index]!);
     ((event.currentTarget as HTMLElement).children[index] as HTMLElement | undefined)?.focus();
   };
+}
+
+export function Tabs({ items, current, pick, label }: { items: TabItem[]; current: string; pick: (key: string) => void; label: string }): JSX.Element {
+  const onKey = onArrows(items.map((item) => item.key), current, pick);
   return (
     <div class="tabs" role="tablist" aria-label={label} onKeyDown={onKey}>
       {items.map((item) => (
@@ -174,10 +185,12 @@ export function Tabs({ items, current, pick, label }: { items: TabItem[]; curren
 }
 
 export function Segments<T extends string>({ items, current, pick, label }: { items: readonly (readonly [T, string])[]; current: T; pick: (key: T) => void; label: string }): JSX.Element {
+  const keys = items.map(([key]) => key);
+  const stop = keys.includes(current) ? current : keys[0];
   return (
-    <div class="segments" role="radiogroup" aria-label={label}>
+    <div class="segments" role="radiogroup" aria-label={label} onKeyDown={onArrows(keys, current, pick)}>
       {items.map(([key, text]) => (
-        <button type="button" role="radio" key={key} aria-checked={key === current} onClick={() => pick(key)}>{text}</button>
+        <button type="button" role="radio" key={key} aria-checked={key === current} tabIndex={key === stop ? 0 : -1} onClick={() => pick(key)}>{text}</button>
       ))}
     </div>
   );
@@ -195,10 +208,15 @@ export function Disclosure({ title, children, open = false }: { title: Component
 
 export function Dialog({ title, close, children, wide = false }: { title: string; close: () => void; children: ComponentChildren; wide?: boolean }): JSX.Element {
   const box = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
+  // Before the next key is pressed: whoever types at once would lose the first character.
+  useLayoutEffect(() => {
     const element = box.current;
     element?.showModal();
     return () => element?.close();
+  }, []);
+  useEffect(() => {
+    addEventListener("hashchange", close);
+    return () => removeEventListener("hashchange", close);
   }, []);
   return (
     <dialog ref={box} class={wide ? "wide" : ""} aria-label={title} onCancel={(event) => { event.preventDefault(); close(); }} onClick={(event) => event.target === box.current && close()}>

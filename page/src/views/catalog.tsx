@@ -21,9 +21,10 @@ interface Entry {
   title: string;
   text: string;
   badge?: JSX.Element;
+  isRepeated?: boolean;
 }
 
-const WORDS: Record<CatalogKind, [string, string]> = {
+export const WORDS: Record<CatalogKind, [string, string]> = {
   tools: ["tool", "tools"], resources: ["resource", "resources"], templates: ["template", "templates"], prompts: ["prompt", "prompts"], skills: ["skill", "skills"], tasks: ["task", "tasks"],
 };
 
@@ -33,7 +34,7 @@ export function CatalogPage({ server, kind, picked }: { server: Server; kind: Ca
   useEffect(() => {
     if (server.state === "ready" || catalogOf(server.id).peek() === undefined) loadCatalog(server.id).then(() => setFailure(undefined), (error) => setFailure(toFailure(error)));
   }, [server.id, server.state]);
-  const entries = useMemo(() => (catalog ? listEntries(catalog, kind) : []), [catalog, kind]);
+  const entries = useMemo(() => (catalog ? markRepeated(listEntries(catalog, kind)) : []), [catalog, kind]);
   if (!catalog && server.failure && server.state !== "ready") return <NothingPicked server={server} kind={kind} count={0} />;
   if (!catalog) return <div class="page">{failure ? <FailureBox failure={failure} /> : <p class="note">Reading the {WORDS[kind][1]} …</p>}</div>;
   return (
@@ -57,6 +58,15 @@ function listEntries(catalog: Catalog, kind: CatalogKind): Entry[] {
     default:
       return catalog[kind].map((item) => ({ key: nameOf(item), title: nameOf(item), text: asText(item["description"]) ?? "" }));
   }
+}
+
+function markRepeated(entries: Entry[]): Entry[] {
+  const seen = new Set<string>();
+  for (const entry of entries) {
+    if (seen.has(entry.key)) entry.isRepeated = true;
+    seen.add(entry.key);
+  }
+  return entries;
 }
 
 const nameOf = (item: JsonObject): string => asText(item["name"]) ?? "";
@@ -90,13 +100,13 @@ function EntryList({ server, kind, entries, picked, catalog }: { server: Server;
         <input ref={box} type="search" class="search" data-search placeholder={`Search ${plural(entries.length, ...WORDS[kind])}  /`} aria-label={`Search ${WORDS[kind][1]}`} value={text} onInput={(event) => setText(event.currentTarget.value)} onKeyDown={(event) => { if (event.key === "Enter") pick(0); }} />
         <Action kind="small ghost" title="Read the list again from the server" label="Read again" run={() => post(`/api/servers/${server.id}/catalog`, { kinds: [kind] }).then(() => loadCatalog(server.id))}>↻</Action>
       </div>
-      {catalog.errors[kind] && <FailureBox failure={catalog.errors[kind]} />}
+      {catalog.errors[kind] && <div class={picked === undefined ? "narrow-only" : ""}><FailureBox failure={catalog.errors[kind]} /></div>}
       <VirtualList
-        id={`list-${kind}`} label={WORDS[kind][1]} items={shown} height={ROW} keyOf={(entry) => entry.key} selected={shown.findIndex((entry) => entry.key === picked)} onSelect={pick}
-        empty={<Empty title={entries.length > 0 ? "Nothing matches" : `No ${WORDS[kind][1]}`}><p>{entries.length > 0 ? "Try fewer words." : emptyReason(server, kind)}</p></Empty>}
+        id={`list-${kind}`} label={WORDS[kind][1]} items={shown} height={ROW} keyOf={(_, index) => index} selected={shown.findIndex((entry) => entry.key === picked)} onSelect={pick}
+        empty={<Empty title={entries.length > 0 ? "Nothing matches" : `No ${WORDS[kind][1]}`}><p>{entries.length > 0 ? "Try fewer words." : catalog.errors[kind] ? "The list could not be read." : emptyReason(server, kind)}</p></Empty>}
         row={(entry) => (
           <div class="entry">
-            <div class="entry-line"><Theirs text={entry.title} class="entry-title" /><span class="grow" />{entry.badge}</div>
+            <div class="entry-line">{entry.title === "" ? <span class="entry-title faint">(no name)</span> : <Theirs text={entry.title} class="entry-title" />}{entry.isRepeated && <Badge tone="bad" title="The server lists this name more than once; only the first can be called">again</Badge>}<span class="grow" />{entry.badge}</div>
             <div class="entry-text"><Theirs text={entry.text.slice(0, 160)} /></div>
           </div>
         )}
@@ -168,7 +178,7 @@ function Head({ server, kind, title, name, description, children, back }: { serv
   return (
     <header class="bench-head">
       {back !== false && <a class="back" href={link(["s", server.id, kind])}>← all {WORDS[kind][1]}</a>}
-      <h1><Theirs text={name} /></h1>
+      <h1>{name === "" ? <span class="faint">(no name)</span> : <Theirs text={name} />}</h1>
       {title && title !== name && <p class="bench-title"><Theirs text={title} /></p>}
       {description && <p class="their-words description" tabIndex={description.length > 400 ? 0 : undefined}><Theirs text={description} /></p>}
       {(hasHidden(name) || hasHidden(description ?? "")) && <p><Badge tone="bad">This text hides characters; they are marked above</Badge></p>}

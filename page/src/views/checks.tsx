@@ -96,7 +96,7 @@ function CostView({ server }: { server: Server }): JSX.Element {
     <>
       <p class="lead"><strong>{count(value.total)}</strong> tokens in every request to a model ({value.counter}). Instructions: {count(value.instructions)}.</p>
       <div class="table-box" tabIndex={0} role="region" aria-label="Cost of each tool">
-        <table class="data"><thead><tr><th scope="col">tool</th><th scope="col" class="num">tokens</th><th scope="col" class="num">description</th><th scope="col" class="num">schema</th><th scope="col">share</th></tr></thead>
+        <table class="data named"><thead><tr><th scope="col">tool</th><th scope="col" class="num">tokens</th><th scope="col" class="num">description</th><th scope="col" class="num">schema</th><th scope="col">share</th></tr></thead>
           <tbody>{[...value.tools].sort((a, b) => b.tokens - a.tokens).map((tool) => (
             <tr key={tool.name}><td><a href={link(["s", server.id, "tools", tool.name])}><Theirs text={tool.name} /></a></td><td class="num">{count(tool.tokens)}</td><td class="num">{count(tool.description)}</td><td class="num">{count(tool.schema)}</td><td><span class="bar" style={{ width: `${(tool.tokens / most) * 120}px` }} /></td></tr>
           ))}</tbody>
@@ -124,17 +124,17 @@ function Permissions({ server }: { server: Server }): JSX.Element {
     <>
       <p class="lead">Which rule decides about a call, and why. The rules of your mcp.toml hold; add others to see what they would change.</p>
       <div class="columns">
-        <div>
+        <div class="fields">
           <div class="field"><div class="field-head"><label for="perm-tool">Tool</label></div><select id="perm-tool" value={picked} onChange={(event) => setTool(event.currentTarget.value)}>{names.map((name) => <option key={name} value={name}>{name}</option>)}</select></div>
           <div class="field"><div class="field-head"><label for="perm-args">Arguments</label></div><textarea id="perm-args" class="code" rows={2} value={args} onInput={(event) => setArgs(event.currentTarget.value)} /></div>
         </div>
-        <div>{rules("allow", allow, setAllow)}{rules("ask", ask, setAsk)}{rules("deny", deny, setDeny)}</div>
+        <div class="fields">{rules("allow", allow, setAllow)}{rules("ask", ask, setAsk)}{rules("deny", deny, setDeny)}</div>
       </div>
       <p><Action kind="primary" disabled={picked === ""} run={explain}>Explain</Action></p>
       {answer && (
         <section class="card" aria-label="Verdict" aria-live="polite">
           <p class="verdict"><Badge tone={answer.action === "allow" ? "ok" : answer.action === "ask" ? "warn" : "bad"}>{answer.action}</Badge> <Theirs text={answer.text} /></p>
-          <table class="plain"><tbody>{answer.verdicts.map((verdict, index) => <tr key={index} class={verdict.decides ? "decides" : ""}><th scope="row"><Theirs text={verdict.tier} /></th><td><Badge>{verdict.action}</Badge></td><td><code><Theirs text={verdict.rule} /></code></td><td><Theirs text={verdict.match} /></td><td class="faint"><Theirs text={verdict.where} /></td></tr>)}</tbody></table>
+          <table class="plain"><thead><tr><th scope="col">rules of</th><th scope="col">say</th><th scope="col">by the rule</th><th scope="col">which matches</th><th scope="col">in</th></tr></thead><tbody>{answer.verdicts.map((verdict, index) => <tr key={index} class={verdict.decides ? "decides" : ""}><th scope="row"><Theirs text={verdict.tier} /></th><td><Badge>{verdict.action}</Badge></td><td><code><Theirs text={verdict.rule} /></code></td><td><Theirs text={verdict.match} /></td><td class="faint"><Theirs text={verdict.where} /></td></tr>)}</tbody></table>
         </section>
       )}
     </>

@@ -1,6 +1,6 @@
 // Go anywhere by typing: servers, tools, resources, prompts, calls, pages.
 import type { JSX } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { asText } from "../api/json";
 import { go } from "../state/route";
 import { calls, catalogOf, loadCatalog, servers } from "../state/store";
@@ -34,7 +34,7 @@ export function Palette({ close }: { close: () => void }): JSX.Element {
   const [text, setText] = useState("");
   const [active, setActive] = useState(0);
   const box = useRef<HTMLInputElement>(null);
-  useEffect(() => box.current?.focus(), []);
+  useLayoutEffect(() => box.current?.focus(), []);
   // A server may become ready while the palette is open.
   const ready = servers.value.filter((server) => server.state === "ready").map((server) => server.id);
   useEffect(() => {

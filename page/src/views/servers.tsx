@@ -10,6 +10,7 @@ import { activitiesOf, loadActivities, servers } from "../state/store";
 import { duration, plural, time } from "../ui/format";
 import { Action, Badge, complain, Disclosure, Empty, Facts, FailureBox, OutsideLink, say, StateBadge } from "../ui/parts";
 import { Theirs } from "../ui/text";
+import { WORDS } from "./catalog";
 import { Stderr } from "./dock";
 
 export function ServersPage(): JSX.Element {
@@ -41,7 +42,7 @@ function ServerCard({ server }: { server: Server }): JSX.Element {
         {server.connectMs !== undefined && <span class="note inline">in {duration(server.connectMs)}</span>}
       </p>
       {server.failure && <FailureBox failure={server.failure} />}
-      <p class="row wrap counts">{KINDS.filter((kind) => server.counts[kind]).map((kind) => <a key={kind} href={link(["s", server.id, kind])}>{server.counts[kind]} {kind}</a>)}</p>
+      <p class="row wrap counts">{KINDS.filter((kind) => server.counts[kind]).map((kind) => <a key={kind} href={link(["s", server.id, kind])}>{plural(server.counts[kind] ?? 0, ...WORDS[kind])}</a>)}</p>
       <ServerButtons server={server} />
     </article>
   );

@@ -27,7 +27,12 @@ export function SessionsPage({ path }: { path: string[] }): JSX.Element {
 
 function Recordings(): JSX.Element {
   const [name, setName] = useState("");
-  const begin = (sinceStart: boolean): Promise<unknown> => post("/api/recordings", { ...(name ? { name } : {}), ...(sinceStart ? { sinceStart } : {}) }).then(() => setName(""));
+  const begin = async (sinceStart: boolean): Promise<Recording> => {
+    const recording = await post<Recording>("/api/recordings", { ...(name ? { name } : {}), ...(sinceStart ? { sinceStart } : {}) });
+    setName("");
+    return recording;
+  };
+  const keep = async (): Promise<unknown> => post(`/api/recordings/${(await begin(true)).id}/stop`);
   const importFile = async (file: File | undefined): Promise<void> => {
     if (!file) return;
     const recording = await request<Recording>("POST", "/api/recordings/import", await file.text());
@@ -40,7 +45,7 @@ function Recordings(): JSX.Element {
           <label class="visually-hidden" for="recording-name">Name</label>
           <input id="recording-name" type="text" placeholder="Name of the recording" value={name} onInput={(event) => setName(event.currentTarget.value)} />
           {activeRecording.value === undefined ? <Action kind="primary" run={() => begin(false)}>Record from now</Action> : <Action kind="primary" run={() => post(`/api/recordings/${activeRecording.value}/stop`)}>Stop recording</Action>}
-          <Action run={() => begin(true).then(() => undefined)} title="Everything that is still on the wire">Keep everything so far</Action>
+          <Action disabled={activeRecording.value !== undefined} run={keep} title="Everything that is still on the wire">Keep everything so far</Action>
           <span class="grow" />
           <label class="button ghost">Import a file<input class="visually-hidden" type="file" accept=".json,application/json" onChange={(event) => void importFile(event.currentTarget.files?.[0]).catch(complain)} /></label>
         </div>
@@ -61,7 +66,7 @@ function RecordingCard({ recording }: { recording: Recording }): JSX.Element {
   return (
     <article class="card" aria-label={recording.name}>
       <header class="row"><h2><a href={link(["sessions", "recording", recording.id])}><Theirs text={recording.name} /></a></h2><span class="grow" /><Badge tone={recording.state === "recording" ? "bad" : "quiet"}>{recording.state}</Badge></header>
-      <p class="note">{time(recording.at)} · {plural(recording.messages, "message")} · {plural(recording.calls, "call")} · {bytes(recording.bytes)} · {recording.servers.map(serverName).join(", ")}</p>
+      <p class="note">{recording.state === "recording" ? `since ${time(recording.at)}` : `${time(recording.at)} · ${plural(recording.messages, "message")} · ${plural(recording.calls, "call")} · ${bytes(recording.bytes)}`} · {recording.servers.map(serverName).join(", ")}</p>
       <p class="row wrap">
         {recording.state === "recording" && <Action kind="small primary" run={() => post(`${base}/stop`)}>Stop</Action>}
         <Action kind="small" run={async () => save(`${fileName(recording)}.json`, await getText(`${base}/export`))}>Export</Action>

@@ -19,11 +19,12 @@ export function WireList({ filter, selected, onSelect, id, rows: source = wire, 
   void source.version.value;
   const filtered = useMemo(() => new FilteredRows(source), [source]);
   const rows = matches ?? filtered.view(filter);
+  const isFiltered = filter.text !== "" || filter.direction !== "" || filter.kind !== "" || filter.method !== "" || filter.call !== "";
   const index = selected === undefined ? -1 : findSeq(rows, selected);
   return (
     <VirtualList
       id={id} label="Messages" items={rows} height={ROW} keyOf={(row) => row.seq} selected={index} onSelect={(place) => rows[place] && onSelect(rows[place])} follow={selected === undefined}
-      empty={<Empty title={source.rows.length > 0 ? "No message matches" : "Nothing on the wire yet"}><p>{source.rows.length > 0 ? "Loosen the filter." : "Every message to and from a server appears here the moment it is seen."}</p></Empty>}
+      empty={<Empty title={isFiltered ? "No message matches" : "Nothing on the wire yet"}><p>{isFiltered ? "Loosen the filter." : "Every message to and from a server appears here the moment it is seen."}</p></Empty>}
       row={(row) => <WireRow row={row} showServer={showServer && servers.value.length > 1} />}
     />
   );
@@ -70,6 +71,10 @@ export function WirePage(): JSX.Element {
   const seq = route.value.params["seq"] === undefined ? undefined : Number(route.value.params["seq"]);
   const [found, setFound] = useState<{ text: string; rows: MessageRow[]; total: number } | undefined>(undefined);
   const inBodies = route.value.params["bodies"] === "1";
+  void wire.version.value;
+  const filtered = useMemo(() => new FilteredRows(wire), []);
+  const rows = found?.text === filter.text ? found.rows : filtered.view(filter);
+  const total = found?.total ?? (rows === wire.rows ? undefined : rows.length);
   useEffect(() => {
     setFound(undefined);
     if (!inBodies || filter.text === "") return;
@@ -81,9 +86,9 @@ export function WirePage(): JSX.Element {
   return (
     <div class="wire-page">
       <h1 class="visually-hidden">Wire</h1>
-      <WireTools filter={filter} inBodies={inBodies} total={found?.total} />
+      <WireTools filter={filter} inBodies={inBodies} total={total} />
       <div class={`wire-split ${seq === undefined ? "" : "open"}`}>
-        <WireList id="wire" filter={filter} selected={seq} matches={found?.text === filter.text ? found.rows : undefined} onSelect={(row) => setParams({ seq: row.seq })} />
+        <WireList id="wire" filter={filter} selected={seq} rows={wire} matches={rows} onSelect={(row) => setParams({ seq: row.seq })} />
         {seq !== undefined && <MessagePanel key={seq} path={`/api/messages/${seq}`} find={inBodies ? filter.text : ""} close={() => setParams({ seq: undefined })} />}
       </div>
     </div>
@@ -109,7 +114,7 @@ function WireTools({ filter, inBodies, total }: { filter: WireFilter; inBodies: 
       <Pick label="Method" value={filter.method} set={(method) => setParams({ method })} options={methods.map((method) => [method, method])} />
       {filter.call && <span class="chip static">one call <button type="button" class="ghost small" aria-label="Show all calls" onClick={() => setParams({ call: undefined })}>✕</button></span>}
       <span class="grow" />
-      <span class="note inline num">{total !== undefined ? `${count(total)} match of ` : ""}{count(wire.rows.length)} messages</span>
+      <span class="note inline num">{total !== undefined ? `${count(total)} of ` : ""}{count(wire.rows.length)} messages</span>
       <a class="button small ghost" href={link(["timeline"], { server: filter.server })}>Timeline</a>
       <Action kind="small ghost" run={har}>HAR</Action>
       <Action kind="small ghost" run={clear}>Clear</Action>

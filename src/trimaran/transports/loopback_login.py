@@ -112,7 +112,7 @@ class LoopbackLogin:
                 if inspect.isawaitable(page):
                     await page
                 if self._open_browser:
-                    _open(url)
+                    open_in_browser(url)
                 return await came_back
         except TimeoutError:
             if not scope.expired():
@@ -326,7 +326,7 @@ def _print(url: str) -> None:
     sys.stderr.flush()
 
 
-def _open(url: str) -> None:
+def open_in_browser(url: str) -> None:
     """Try to open it in a thread without waiting: some browsers return only when their window is closed."""
     if _has_display():
         with contextlib.suppress(RuntimeError):  # no thread can be started; the URL was printed already

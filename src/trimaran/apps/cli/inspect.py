@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 __all__ = ["command", "make_inspector", "reach_of"]
 
 _NO_PAGE: Final = "The page is not built: run `make page` (it needs Node and npm). The interface works without it."
+_FROM_AFAR: Final = (
+    "For a browser on your own machine, run there: ssh -N -L {port}:127.0.0.1:{port} and this machine's name"
+)
 
 
 @click.command("inspect", cls=ClientCommand, short_help="See and try any server in a browser.")
@@ -62,7 +66,7 @@ _NO_PAGE: Final = "The page is not built: run `make page` (it needs Node and npm
     metavar="FILE",
     help="With --run: write the results as JUnit XML.",
 )
-@client_options()
+@client_options(seconds=60)
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -90,13 +94,13 @@ def command(
     reaches = [reach_of(target, _settings(target, given, len(targets))) for target in targets]
     if junit is not None and calls_file is None:
         raise click.UsageError("--junit goes with --run")
+    options = {"era": given["era"], "timeout": given["timeout"] * 1000}
     if calls_file is not None:
         from .inspect_run import run_calls
 
-        return run_calls(calls_file, junit, reaches, lambda: make_inspector(config))
+        return run_calls(calls_file, junit, reaches, options, lambda: make_inspector(config))
     from trimaran.serve import run_loop
 
-    options = {"era": given["era"], **({"timeout": given["timeout"] * 1000} if is_given(ctx, "timeout") else {})}
     run_loop(_serve(reaches, options, port, config, model=model, opens=not no_open))
     return 0
 
@@ -227,13 +231,6 @@ def _sampler(model: str) -> Callable[[Sampling], Awaitable[Any]]:
     return lambda question: conversation.sample("the inspected server", question)
 
 
-def is_given(ctx: click.Context, name: str) -> bool:
-    """True if an option stands on the command line, or in a variable."""
-    from click.core import ParameterSource
-
-    return ctx.get_parameter_source(name) not in (None, ParameterSource.DEFAULT)
-
-
 async def _serve(
     reaches: Sequence[Reach], options: dict[str, Any], port: int, config: Path | None, *, model: str | None, opens: bool
 ) -> None:
@@ -255,7 +252,9 @@ async def _serve(
         if not site.has_page:
             click.echo(_NO_PAGE, err=True)
         if opens and site.has_page:
-            import webbrowser
+            from trimaran.transports.loopback_login import open_in_browser
 
-            await asyncio.to_thread(webbrowser.open, site.link)
+            if os.environ.get("SSH_CONNECTION"):
+                click.echo(_FROM_AFAR.format(port=site.port), err=True)
+            open_in_browser(site.link)
         await stopping.wait()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
@@ -25,7 +25,9 @@ __all__ = ["run_calls"]
 _LARGEST: Final = 16 * 1024 * 1024
 
 
-def run_calls(file: Path, junit: Path | None, reaches: Sequence[Reach], make: Callable[[], Inspector]) -> int:
+def run_calls(
+    file: Path, junit: Path | None, reaches: Sequence[Reach], options: Mapping[str, Any], make: Callable[[], Inspector]
+) -> int:
     """Run the calls of a file; 0 if all went as expected, 1 if not, 2 if the file cannot be used."""
     from trimaran.apps.inspector.saved_calls import junit_of, read_calls
     from trimaran.serve import run_loop
@@ -35,9 +37,11 @@ def run_calls(file: Path, junit: Path | None, reaches: Sequence[Reach], make: Ca
     except (OSError, UnicodeDecodeError, Error) as error:
         reason = getattr(error, "strerror", None) or error
         raise click.UsageError(f"{file} cannot be used: {reason}") from None
+    if junit is not None and not junit.parent.is_dir():
+        raise click.UsageError(f"{junit} cannot be written: there is no folder {junit.parent}")
     screen = Screen()
     results: list[RunResult] = []
-    run_loop(_run(make, saved, reaches, file.parent, screen, results))
+    run_loop(_run(make(), saved, reaches, options, file, screen, results))
     failed = sum(not result.passed for result in results)
     screen.text(f"{len(results) - failed} passed, {failed} failed")
     if junit is not None:
@@ -46,23 +50,23 @@ def run_calls(file: Path, junit: Path | None, reaches: Sequence[Reach], make: Ca
 
 
 async def _run(
-    make: Callable[[], Inspector],
+    inspector: Inspector,
     saved: CallsFile,
     reaches: Sequence[Reach],
-    folder: Path,
+    options: Mapping[str, Any],
+    file: Path,
     screen: Screen,
     results: list[RunResult],
 ) -> None:
     from trimaran.apps.inspector.servers import ServerSource
 
-    inspector = make()
     inspector.questions.declines = True
     source = ServerSource(kind="command-line", label="the command line")
     try:
         for reach in reaches:
-            inspector.add(reach, source)
+            inspector.add(reach, source, options)
         for name, table in saved.servers.items():
-            server = inspector.add(_reach(inspector, name, table, folder), source)
+            server = inspector.add(_reach(inspector, name, table, file), source, options)
             server.name = name
         await asyncio.gather(*(server.connect() for server in inspector.servers))
         await asyncio.gather(*(server.look_around() for server in inspector.servers))
@@ -76,12 +80,20 @@ async def _run(
         await inspector.close()
 
 
-def _reach(inspector: Inspector, name: str, table: dict[str, Any], folder: Path) -> Reach:
+def _reach(inspector: Inspector, name: str, table: Any, file: Path) -> Reach:
     """The way to a server of the file; a path is relative to the file."""
-    target = table.get("target")
-    if not isinstance(target, str) or table.keys() - {"target"}:
-        raise click.UsageError(f'[server.{name}] needs target = "...", as on the command line, and nothing else')
-    beside = folder / target.partition(":")[0]
+    from trimaran.apps.inspector.requests import BadRequest
+
+    entry = cast("dict[str, Any]", table) if isinstance(table, dict) else {}
+    target = entry.get("target")
+    if not isinstance(target, str) or len(entry) != 1:
+        raise click.UsageError(
+            f'{file}: [server.{name}] needs target = "...", as on the command line, and nothing else'
+        )
+    beside = file.parent / target.partition(":")[0]
     if "://" not in target and beside.is_file():
-        target = str(folder / target)
-    return inspector.parse_target(target)
+        target = str(file.parent / target)
+    try:
+        return inspector.parse_target(target)
+    except BadRequest as error:
+        raise click.UsageError(f"{file}: [server.{name}]: {error}") from None

@@ -99,6 +99,7 @@ class InspectedCall:
         self.task: asyncio.Task[None] | None = None
         self.method: str = _METHODS.get(row.kind, row.name)
         self._began = time.perf_counter()
+        self._sent: float | None = None
         self._wire = 0.0
         self._waits = 0
         self._wait_began = 0.0
@@ -109,8 +110,12 @@ class InspectedCall:
     def is_over(self) -> bool:
         return self.row.ended_at is not None
 
+    def begin_wire(self) -> None:
+        self._sent = time.perf_counter()
+
     def add_wire(self, ms: float) -> None:
         self._wire += ms
+        self._sent = None
 
     def begin_wait(self) -> None:
         self._waits += 1
@@ -132,6 +137,8 @@ class InspectedCall:
     def stop_clock(self) -> None:
         row = self.row
         row.ended_at = now_ms()
+        if self._sent is not None:  # it was cancelled, cut, or answered by what is no answer: the wire had it until now
+            self.add_wire((time.perf_counter() - self._sent) * 1000)
         row.ms = round((time.perf_counter() - self._began) * 1000, 3)
         row.wire_ms = round(max(0.0, self._wire - self._waited_on_wire), 3)
         row.wait_ms = round(self._waited, 3) if self._waited else None
@@ -353,6 +360,7 @@ class CallBook:
             if row.direction == "out" and row.kind == "request" and row.id is not None:
                 call.row.request_ids = [*call.row.request_ids[-50:], row.id]
                 call.row.rounds += row.method == call.method
+                call.begin_wire()
             elif row.direction == "in" and row.ms is not None:
                 call.add_wire(row.ms)
         if envelope is not None and row.kind == "response" and b'"taskId"' in body[:65536]:

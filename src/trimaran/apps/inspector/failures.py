@@ -93,7 +93,8 @@ def failure_of(error: BaseException) -> PageFailure:
         kind=kind,
         message=message or kind,
         code=getattr(error, "code", None),
-        status=status if isinstance(status, int) and not isinstance(error, LocalProtocolError) else None,
+        # That of a JSON-RPC error is what a server would send with it: nobody saw it, and stdio has none.
+        status=status if isinstance(status, int) and not isinstance(error, ProtocolError) else None,
         data=getattr(error, "data", None),
         hint=_HINTS.get(kind),
     )

@@ -81,7 +81,7 @@ class RecordingBook:
         row = RecordingRow(
             id=f"r{next(self._ids)}",
             name=name,
-            at=now_ms(),
+            at=self._first_at() if since_start else now_ms(),
             servers=servers or [server.id for server in self._inspector.servers],
             messages=0,
             calls=0,
@@ -89,10 +89,12 @@ class RecordingBook:
             state="recording",
         )
         first = 0 if since_start else self._inspector.events.seq
-        if since_start:
-            row.at = 0.0
         self._keep(_Recording(row, first, servers))
         return row
+
+    def _first_at(self) -> float:
+        first = self._inspector.log.row(self._inspector.log.first)
+        return now_ms() if first is None else first.at
 
     def stop(self, id: str) -> RecordingRow:
         """End a recording; its content is taken out of the log."""
@@ -103,7 +105,6 @@ class RecordingBook:
             row.state, row.ended_at = "done", now_ms()
             row.servers = [server.id for server in recording.session.servers]
             row.calls = len(recording.session.calls)
-            row.at = row.at or (recording.session.messages[0].at if recording.session.messages else row.ended_at)
             self._tell(recording)
         return recording.row
 

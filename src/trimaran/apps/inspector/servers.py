@@ -74,7 +74,7 @@ class ServerSource(Struct, frozen=True, kw_only=True):
 
 
 class ServerOptions(Struct, kw_only=True, rename="camel", omit_defaults=False):
-    """What a person can set for the next connection; `timeout` in milliseconds."""
+    """What a person can set for the next connection; `timeout` in milliseconds, to connect and for each answer."""
 
     era: Literal["auto", "modern", "legacy"] = "auto"
     revision: str | None = None
@@ -294,6 +294,7 @@ class InspectedServer:
             "era": options.era,
             "version": options.revision,
             "timeout": options.timeout / 1000 or None,
+            "connect_timeout": options.timeout / 1000 or None,
             "tap": self.tap,
             "on_state": self._hear_state,
             "on_log": _ignore,  # declares the wish for log messages; the tap shows them

@@ -97,7 +97,11 @@ class Site:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._http.port}/"
+        return f"http://127.0.0.1:{self.port}/"
+
+    @property
+    def port(self) -> int:
+        return self._http.port
 
     @property
     def link(self) -> str:

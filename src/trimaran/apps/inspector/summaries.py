@@ -8,10 +8,12 @@ import msgspec
 from msgspec import Raw, Struct
 
 from trimaran.host.terminal_text import in_one_line
+from trimaran.protocol.meta import KEY_SERVER_INFO
 
 __all__ = ["MessageHead", "read_envelope", "summarise"]
 
 _WIDTH: Final = 160
+_LONGEST_LIST: Final = 4 * 1024 * 1024  # bytes; counting its entries takes some milliseconds
 # The members of params that say what a request is about, in the order they are looked for.
 _SUBJECTS: Final = ("name", "uri", "taskId", "level", "requestId")
 _LISTS: Final = ("tools", "resources", "resourceTemplates", "prompts", "tasks", "skills")
@@ -36,6 +38,16 @@ class MessageHead(Struct):
         return "response" if bytes(self.result) else "invalid"
 
 
+class _Lists(Struct):
+    tools: list[Raw] | None = None
+    resources: list[Raw] | None = None
+    resourceTemplates: list[Raw] | None = None  # noqa: N815 - as on the wire
+    prompts: list[Raw] | None = None
+    tasks: list[Raw] | None = None
+    skills: list[Raw] | None = None
+
+
+_decode_lists = msgspec.json.Decoder(_Lists).decode
 _decode_envelope = msgspec.json.Decoder(MessageHead).decode
 _decode = msgspec.json.Decoder().decode
 
@@ -80,7 +92,7 @@ def _number(value: Any) -> str:
 
 def _result(raw: Raw) -> str:
     if len(bytes(raw)) > 65536:
-        return f"{len(bytes(raw)):,} bytes"
+        return _items(raw) or f"{len(bytes(raw)):,} bytes"
     result = _object(raw)
     if result.get("resultType") == "input_required" or "inputRequests" in result:
         return "input required"
@@ -88,12 +100,41 @@ def _result(raw: Raw) -> str:
         return f"isError {_content(result.get('content'))}"
     for key in _LISTS:
         if isinstance(result.get(key), list):
-            return f"{len(cast('list[Any]', result[key]))} {key}"
+            return _counted(len(cast("list[Any]", result[key])), key)
+    versions = result.get("supportedVersions") or result.get("protocolVersion")
+    if versions is not None:
+        return f"{_name(result)} {_short(versions)}".strip()
     if "structuredContent" in result:
         return _short(result["structuredContent"])
     if "content" in result or "contents" in result or "messages" in result:
         return _content(result.get("content") or result.get("contents") or result.get("messages"))
     return _short(result)
+
+
+def _name(result: dict[str, Any]) -> str:
+    """What a server calls itself when it is greeted, in either era."""
+    meta: Any = result.get("_meta")
+    said: Any = result.get("serverInfo") or (
+        isinstance(meta, dict) and cast("dict[str, Any]", meta).get(KEY_SERVER_INFO)
+    )
+    info = cast("dict[str, Any]", said) if isinstance(said, dict) else {}
+    return " ".join(str(info[key]) for key in ("name", "version") if key in info)
+
+
+def _items(raw: Raw) -> str:
+    """How many a long list has, without building what is in it."""
+    if len(bytes(raw)) > _LONGEST_LIST:
+        return ""
+    try:
+        lists = _decode_lists(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+    counts = {key: len(items) for key, items in msgspec.structs.asdict(lists).items() if items is not None}
+    return next((_counted(counts[key], key) for key in _LISTS if key in counts), "")
+
+
+def _counted(count: int, key: str) -> str:
+    return f"{count:,} {key.removesuffix('s') if count == 1 else key}"
 
 
 def _content(blocks: Any) -> str:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
+import msgspec
+import pytest
 from tests.support.inspector import open_bench
 
 from trimaran import Context, Server
 from trimaran.apps.inspector.events import PageEvents
+from trimaran.apps.inspector.summaries import read_envelope, summarise
 from trimaran.apps.inspector.wire import MessageLog, ServerTap
 from trimaran.serve import HttpServer
 
@@ -39,6 +43,24 @@ def test_what_is_no_message_is_shown_as_that() -> None:
         tap("in", message)
     rows, total = log.select(lambda row, _: row.kind == "invalid")
     assert total == 7, [row.summary for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("result", "line"),
+    [
+        ({"tools": [{"name": "a"}]}, "m: 1 tool"),
+        ({"tools": [{"name": "a", "description": "x" * 100_000}, {"name": "b"}]}, "m: 2 tools"),
+        ({"resourceTemplates": []}, "m: 0 resourceTemplates"),
+        ({"protocolVersion": "2025-11-25", "serverInfo": {"name": "boats", "version": "1"}}, "m: boats 1 2025-11-25"),
+        ({"supportedVersions": ["x"], "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "b"}}}, 'm: b ["x"]'),
+        ({"tools": 3, "text": "x" * 70_000}, "m: 70,021 bytes"),
+        ({"serverInfo": 3, "protocolVersion": 4, "_meta": 5}, "m: 4"),
+    ],
+)
+def test_an_answer_in_one_line(result: dict[str, Any], line: str) -> None:
+    envelope = read_envelope(msgspec.json.encode({"jsonrpc": "2.0", "id": 1, "result": result}))
+    assert envelope is not None
+    assert summarise(envelope, "m") == line
 
 
 def test_events_of_one_thing_replace_each_other_and_old_ones_give_way() -> None:

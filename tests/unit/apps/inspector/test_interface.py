@@ -106,6 +106,7 @@ async def test_calls_end_with_what_came_and_who_failed(era: str) -> None:
         unknown = await bench.tool(server.id, "nothing")
         assert unknown["state"] in ("failed", "tool-error")
         assert unknown["failure"]["blame"] == "server"
+        assert "status" not in unknown["failure"], "nobody saw one: the error came in a body, or on stdio"
 
         slow = await bench.tool(server.id, "slow")
         assert slow["progress"] == {"progress": 3, "total": 3, "message": "step 3"}
@@ -167,6 +168,8 @@ async def test_a_call_can_be_cancelled() -> None:
         await bench.post(f"/api/calls/{call['id']}/cancel", {"reason": "enough"})
         done = await bench.finish(call)
         assert (done["state"], done["failure"]["blame"]) == ("cancelled", "person")
+        # The server had it all the time: what never came back was not our own doing.
+        assert done["wireMs"] > done["ownMs"]
 
 
 async def test_the_wire_shows_messages_with_their_http() -> None:

@@ -10,6 +10,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner
 from tests.support.inspector import Bench, open_bench
 from tests.unit.apps.inspector.test_interface import boats
@@ -97,6 +98,38 @@ async def test_two_recordings_are_compared_by_what_came() -> None:
         assert [call["same"] for call in difference["calls"]] == [False, True, False]
 
 
+async def test_what_is_kept_so_far_says_since_when() -> None:
+    async with open_bench() as bench:
+        server = await bench.add(boats())
+        await bench.tool(server.id, "add", {"a": 1, "b": 2})
+        first = (await bench.get("/api/messages"))["messages"][0]
+        begun = await bench.post("/api/recordings", {"sinceStart": True})
+        assert begun["at"] == first["at"]
+        stopped = await bench.post(f"/api/recordings/{begun['id']}/stop")
+        assert (stopped["at"], stopped["calls"]) == (first["at"], 1)
+
+
+async def test_saved_calls_of_a_stranger_do_not_keep_the_inspector_busy() -> None:
+    """An expression that takes `re` years is answered at once."""
+    async with open_bench() as bench:
+        server = await bench.add(boats())
+        base = {"server": server.id, "kind": "prompt", "name": "greet", "arguments": {"name": "a" * 40 + "!"}}
+        for number, (expression, passes) in enumerate([("(a+)+$", False), ("^Ahoy", True), ("(", False)]):
+            calls = [{"id": "1", "title": "t", **base, "expect": [{"what": "text", "matches": expression}]}]
+            await bench.call("PUT", "/api/saved", {"calls": calls})
+            result = (await bench.post("/api/saved/run"))["results"][0]
+            assert result["passed"] is passes, (number, result)
+
+
+async def test_exported_calls_name_servers_as_the_calls_do() -> None:
+    async with open_bench() as bench:
+        await bench.add(boats(), "my boats")
+        text = '[[call]]\nserver = "my boats"\ntool = "add"\n'
+        await bench.raw("POST", "/api/saved/import", data=text)
+        _, _, exported = await bench.raw("GET", "/api/saved/calls.toml")
+        assert list(read_calls(exported, "calls.toml").servers) == ["my boats"]
+
+
 async def test_saved_calls_are_run_and_judged() -> None:
     async with open_bench() as bench:
         server = await bench.add(boats())
@@ -152,3 +185,31 @@ expect = [{ what = "text", equals = "3" }]
     assert "expected" in suite[0][0].attrib["message"]
     file.write_text("[[call]]\ntool = 'x'\nresource = 'y'\n")
     assert CliRunner().invoke(commands, ["inspect", "--run", str(file)]).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("calls", "options", "problem"),
+    [
+        ('[server.boat]\ntarget = "nowhere.py"\n', [], "nowhere.py"),
+        ("[server]\nboat = 3\n", [], "needs target"),
+        ("", ["--junit", "no/such/folder.xml"], "no folder"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_told_before_anything_runs(
+    tmp_path: Path, calls: str, options: list[str], problem: str
+) -> None:
+    file = tmp_path / "calls.toml"
+    file.write_text(calls)
+    run = CliRunner().invoke(commands, ["inspect", "--run", str(file), *options])
+    assert (run.exit_code, problem in run.output) == (2, True), run.output
+
+
+def test_a_run_waits_no_longer_than_it_was_told(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(
+        "import asyncio\nfrom trimaran import Server\nserver = Server('slow')\n\n\n@server.tool\nasync def wait() -> str:\n"
+        "    '''Wait.'''\n    await asyncio.Event().wait()\n    return ''\n"
+    )
+    file = tmp_path / "calls.toml"
+    file.write_text('[server.slow]\ntarget = "slow.py"\n\n[[call]]\ntool = "wait"\n')
+    run = CliRunner().invoke(commands, ["inspect", "--run", str(file), "--timeout", "3"], standalone_mode=False)
+    assert "within 3 s" in run.output

@@ -210,7 +210,7 @@ async def run_saved(request: PageRequest) -> Any:
 async def export_saved(request: PageRequest) -> Any:
     inspector = request.inspector
     used = {call.server for call in inspector.saved.calls}
-    targets = {s.id: s.reach.text for s in inspector.servers if s.id in used or s.name in used}
+    targets = {name: s.reach.text for s in inspector.servers for name in (s.id, s.name) if name in used}
     return Reply(body=write_calls(inspector.saved.calls, targets).encode(), content_type=_TEXT)
 
 
