@@ -188,7 +188,15 @@ class Plan:
             for fn, step in self._steps.items():
                 value = step.fn(**step.arguments(values, context))
                 values[fn] = stack.enter_context(value) if step.enter else value
-            return call(**arguments, **{name: values[fn] for name, fn in self.parameters.items()})
+            result = call(**arguments, **{name: values[fn] for name, fn in self.parameters.items()})
+            if hasattr(result, "__await__"):  # it would run after its dependencies are closed
+                if inspect.iscoroutine(result):
+                    result.close()
+                raise DeclarationError(
+                    f"{self._what} is a plain function, has dependencies and returned an awaitable: write `async def`, "
+                    "so that the dependencies stay open until it has ended"
+                )
+            return result
 
 
 async def _run(handler: Handler, arguments: dict[str, Any], context: Context) -> Any:

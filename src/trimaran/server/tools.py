@@ -415,6 +415,8 @@ class Tools:
                 value = await self._pool.submit(handler.fn, kwargs, exchange)
             else:
                 value = await _stream(handler, kwargs, call, self._server)
+            if hasattr(value, "__await__"):  # a plain function that calls an async one and returns what it got
+                value = await value
             if exchange.rounds is not None and (ended := exchange.voice.suspended(exchange)) is not None:
                 return ended
             result = call_result(value, entry.output, entry.exact)
