@@ -531,22 +531,22 @@ def _say_backup(screen: Screen, backup: Path | None) -> None:
         screen.note(f"The file as it was is {backup}.", "dim")
 
 
-def _ended(screen: Screen, made: Exported, where: str) -> int:
-    if made.unchanged:
-        screen.note(f"{where} has {', '.join(made.unchanged)} already.")
-    if made.kept:
+def _ended(screen: Screen, exported: Exported, where: str) -> int:
+    if exported.unchanged:
+        screen.note(f"{where} has {', '.join(exported.unchanged)} already.")
+    if exported.kept:
         screen.problem(
-            f"{where} has another server of the name {' and '.join(made.kept)}, which stays as it is",
+            f"{where} has another server of the name {' and '.join(exported.kept)}, which stays as it is",
             "Write over it with --replace.",
         )
         return FAILED
     return 0
 
 
-def read_variables(given: Sequence[str]) -> dict[str, str]:
+def read_variables(assignments: Sequence[str]) -> dict[str, str]:
     """`--env NAME=value`, each."""
     variables: dict[str, str] = {}
-    for text in given:
+    for text in assignments:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise click.UsageError(f"--env {name!r} is not a variable: write --env NAME=value")

@@ -135,7 +135,7 @@ class ConsoleApp(App[None]):
             self,
             bridge,
             open_page=self._open_page,
-            told=self._answered,
+            on_answered=self._answered,
             is_typing=self._is_typing,
             settle=settle,
         )

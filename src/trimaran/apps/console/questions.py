@@ -291,14 +291,14 @@ class QuestionQueue:
         bridge: ConsentBridge,
         *,
         open_page: Callable[[str], None],
-        told: Callable[[Question], None],
+        on_answered: Callable[[Question], None],
         is_typing: Callable[[], bool] = lambda: False,
         settle: float = SETTLE,
     ) -> None:
         self._app = app
         self._bridge = bridge
         self._open_page = open_page
-        self._told = told
+        self._told = on_answered
         self._is_typing = is_typing
         self._settle = settle
         self._was_next = False

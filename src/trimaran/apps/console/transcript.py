@@ -117,9 +117,9 @@ class TranscriptView(ScrollView, can_focus=False):
             self._entries.remove(entry)
             self._settle()
 
-    def drop(self, *kept: TranscriptEntry) -> None:
+    def drop(self, *keep: TranscriptEntry) -> None:
         """Forget what is there, except for these."""
-        self._entries = [entry for entry in self._entries if entry in kept]
+        self._entries = [entry for entry in self._entries if entry in keep]
         self._settle()
 
     def _drop_old(self) -> None:

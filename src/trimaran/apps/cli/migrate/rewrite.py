@@ -609,9 +609,9 @@ def _method(call: cst.Call, name: str, args: Sequence[cst.Arg]) -> cst.Call:
 class _Imports(cst.CSTTransformer):
     """Drop their imports that nothing uses, and put ours in the place of the first."""
 
-    def __init__(self, needed: set[_Import], kept: set[str]) -> None:
+    def __init__(self, needed: set[_Import], kept_names: set[str]) -> None:
         super().__init__()
-        self._kept = kept
+        self._kept = kept_names
         self._missing = sorted(needed, key=lambda item: (item[0], item[1].lower(), item[2] or ""))
 
     def leave_SimpleStatementLine(

@@ -244,8 +244,8 @@ def explain(provider: ModelProvider, model: str, error: Exception, *, has_begun:
     return ModelFailed(provider.masked(message), provider=provider.title, status=status)
 
 
-def _advice(provider: ModelProvider, model: str, status: int, said: str, waits: str) -> str:
-    because = f" ({said})" if said else ""
+def _advice(provider: ModelProvider, model: str, status: int, reason: str, waits: str) -> str:
+    because = f" ({reason})" if reason else ""
     again = f"Wait {waits}, then send the message again." if waits else "Wait a moment, then send the message again."
     if status == 401:  # some providers say part of the key here
         return f"the key in {provider.key_variable} is not accepted. Set one that is valid, and start again."
