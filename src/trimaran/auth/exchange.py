@@ -218,16 +218,16 @@ class TokenExchange:
                 )
             reply = await self._fetch(request)
 
-    def _keep(self, name: bytes, made: _CachedToken) -> None:
+    def _keep(self, name: bytes, token: _CachedToken) -> None:
         now = self._clock()
         self._kept.pop(name, None)
-        if made.until <= now:
+        if token.until <= now:
             return
         if len(self._kept) >= _CACHED:
             self._kept = {key: cached for key, cached in self._kept.items() if cached.until > now}
             for key in list(self._kept)[: max(0, len(self._kept) - _CACHED * 9 // 10)]:
                 del self._kept[key]
-        self._kept[name] = made
+        self._kept[name] = token
 
     def __repr__(self) -> str:
         return f"<TokenExchange {self._client.client_id!r} at {self._endpoint}>"

@@ -56,16 +56,16 @@ class Cache:
         ttl_ms: int | None,
         value: Any,
         *,
-        asked: int | None = None,
+        generation: int | None = None,
         size: int = 0,
     ) -> None:
         """Keep a value for as long as the server says, a day at most.
 
         Args:
-            asked: the generation when it was asked for.
+            generation: the generation when it was asked for.
             size: its bytes on the wire.
         """
-        if not ttl_ms or ttl_ms < 0 or (asked is not None and asked != self.generation):
+        if not ttl_ms or ttl_ms < 0 or (generation is not None and generation != self.generation):
             return
         ttl_ms = min(ttl_ms, _LONGEST_MS)
         key = (method, _encode(params))

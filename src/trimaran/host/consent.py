@@ -202,9 +202,9 @@ class Question:
         self._must_be({"permission", "sampling"}, "deny", "decline")
         return self._answer("deny always" if _always(how) else "deny", pattern=pattern)
 
-    def _must_be(self, kinds: frozenset[Kind] | set[Kind], said: str, better: str) -> None:
+    def _must_be(self, kinds: frozenset[Kind] | set[Kind], method: str, better: str) -> None:
         if self.kind not in kinds:
-            raise ConfigError(f"a question of the kind {self.kind!r} has no {said}(): use {better}()")
+            raise ConfigError(f"a question of the kind {self.kind!r} has no {method}(): use {better}()")
 
     def _answer(self, reply: Reply, *, content: dict[str, Json] | None = None, pattern: str = "") -> bool:
         if not self.is_open:

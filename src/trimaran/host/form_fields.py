@@ -163,12 +163,12 @@ class Field:
         except WordError:
             return value
 
-    def _choose(self, said: Any) -> Any:
+    def _choose(self, answer: Any) -> Any:
         """By value, then by title, then by number: a choice named 2 is not the second."""
         for value, _ in self.choices:
-            if said == value and type(said) is type(value):
+            if answer == value and type(answer) is type(value):
                 return value
-        word = _shown(said)
+        word = _shown(answer)
         for value, _ in self.choices:
             if word == _shown(value):
                 return value
@@ -356,18 +356,18 @@ def _plain(bound: Any) -> str:
 # --- what a person typed ---------------------------------------------------------------------------------------------
 
 
-def _number(text: str, wanted: str, *, is_whole: bool = False) -> int | float:
+def _number(text: str, description: str, *, is_whole: bool = False) -> int | float:
     """An integer if the text is a whole number, since a float would lose digits. `3.0` is whole, as in JSON Schema."""
     try:
         value = _parse_number(text)
     except ValueError:
-        raise InvalidAnswer(f"{_quoted(text)} is not {wanted}") from None
+        raise InvalidAnswer(f"{_quoted(text)} is not {description}") from None
     if not math.isfinite(value) or (isinstance(value, int) and abs(value) > _MOST_INTEGER):
-        raise InvalidAnswer(f"{in_one_line(text, 40)} is not {wanted} JSON can carry")
+        raise InvalidAnswer(f"{in_one_line(text, 40)} is not {description} JSON can carry")
     if not is_whole or isinstance(value, int):
         return value
     if not value.is_integer() or abs(value) > _MOST_INTEGER:
-        raise InvalidAnswer(f"{_quoted(text)} is not {wanted}")
+        raise InvalidAnswer(f"{_quoted(text)} is not {description}")
     return int(value)
 
 

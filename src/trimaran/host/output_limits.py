@@ -340,7 +340,7 @@ def limit_output(
     return LimitedOutput(limited, work.bytes, work.tokens, notices, output_id)
 
 
-def _notice(cut: str, work: _Limiter, output_id: str | None, shown: int, how: str) -> str:
+def _notice(cut: str, work: _Limiter, output_id: str | None, end: int, how: str) -> str:
     sentences = [cut]
     if work.cut_json:
         sentences.append("The JSON above is cut and incomplete.")
@@ -351,7 +351,7 @@ def _notice(cut: str, work: _Limiter, output_id: str | None, shown: int, how: st
         )
     if output_id is not None:
         sentences.append(
-            f"The whole text is kept as output {output_id}: {len(work.text)} characters, go on at offset {shown}{how}."
+            f"The whole text is kept as output {output_id}: {len(work.text)} characters, go on at offset {end}{how}."
         )
     else:
         sentences.append("Ask for less at a time.")
@@ -410,10 +410,10 @@ class _Limiter:
             return f"[truncated: {self.tokens}>{limits.tokens} tokens]"
         return None
 
-    def warning(self, shown: str) -> list[str]:
+    def warning(self, text: str) -> list[str]:
         """What is said before output that stays, and is large."""
         most = None if self._limits.cut_at_tokens else self._limits.tokens
-        if most is None or self.tokens <= most or (tokens := self._limits.count(shown)) <= most:
+        if most is None or self.tokens <= most or (tokens := self._limits.count(text)) <= most:
             return []
         return [f"{_WARNING}{tokens} tokens, more than {most}. Ask for less at a time where the tool can.]"]
 

@@ -325,7 +325,7 @@ class FleetSessions:
             place = _encode(outlet.place)
             if place != outlet.noted:
                 with contextlib.suppress(StoreError):
-                    await self._amend(session, lambda found: replace(found, extra=place))
+                    await self._amend(session, lambda current: replace(current, extra=place))
                     outlet.noted = place
 
     async def end(self, session: Session, why: str | None = None) -> None:
@@ -343,7 +343,7 @@ class FleetSessions:
     async def keep(self, session: Session, **changes: Any) -> None:
         """Write the changes to the record, then announce them."""
         try:
-            record = await self._amend(session, lambda found: _changed(found, **changes))
+            record = await self._amend(session, lambda current: _changed(current, **changes))
             if record is None:
                 self._sessions.end(session)
                 raise ProtocolError.invalid_request("this session has ended; send initialize again", status=404)
@@ -359,7 +359,7 @@ class FleetSessions:
         while not session.closed:
             await asyncio.sleep(_UNSURE_SECONDS)
             with contextlib.suppress(StoreError):
-                record = await self._amend(session, lambda found: _changed(found, **changes))
+                record = await self._amend(session, lambda current: _changed(current, **changes))
                 if record is not None:
                     self._follow(session, record)
                 return
@@ -468,10 +468,10 @@ class FleetSessions:
         before = ""
         try:
 
-            def take(found: SessionRecord) -> SessionRecord:
+            def take(record: SessionRecord) -> SessionRecord:
                 nonlocal before
-                before = found.worker
-                return replace(found, worker=self.name)
+                before = record.worker
+                return replace(record, worker=self.name)
 
             record = await self._amend(session, take)
             if record is None:

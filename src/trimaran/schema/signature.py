@@ -64,8 +64,8 @@ class ExplicitArguments:
 
     __slots__ = ("_validator", "input_schema")
 
-    def __init__(self, input_schema: Schema, *, what: str = "the input schema") -> None:
-        check_object_schema(input_schema, what)
+    def __init__(self, input_schema: Schema, *, owner: str = "the input schema") -> None:
+        check_object_schema(input_schema, owner)
         self.input_schema: Schema = input_schema
         self._validator = Validator(input_schema)
 

@@ -112,8 +112,8 @@ def is_silence(error: BaseException) -> bool:
     return isinstance(error, Disconnected) or (isinstance(error, TimedOut) and error.is_of_caller)
 
 
-def incident(what: str, error: BaseException) -> str:
+def incident(owner: str, error: BaseException) -> str:
     """Log a failure with its traceback under a short id, and return the id: all that the peer is told."""
     number = secrets.token_hex(4)
-    logger.error("%s failed [%s]", what, number, exc_info=error)
+    logger.error("%s failed [%s]", owner, number, exc_info=error)
     return number

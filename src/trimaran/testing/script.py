@@ -301,7 +301,7 @@ class ScriptedPeer:
         content = {key: value for key, value in message.items() if key != "jsonrpc"}
         return f"the script expected {step}, and the client sent {came}\n{diff(expected, content)}"
 
-    def _check(self, what: str, expected: Any, message: dict[str, Any], *, whole: bool = False) -> None:
+    def _check(self, title: str, expected: Any, message: dict[str, Any], *, whole: bool = False) -> None:
         part: Any = message if whole else message.get("params") or {}
         if expected is None:
             return
@@ -309,13 +309,13 @@ class ScriptedPeer:
             try:
                 verdict = expected(part)
             except AssertionError as error:
-                raise _LeftScript(f"{what}: {error or 'an assertion failed'}\n{pretty(part, spread=True)}") from None
+                raise _LeftScript(f"{title}: {error or 'an assertion failed'}\n{pretty(part, spread=True)}") from None
             if verdict is False:
-                raise _LeftScript(f"the script refuses the content of {what}\n{pretty(part, spread=True)}")
+                raise _LeftScript(f"the script refuses the content of {title}\n{pretty(part, spread=True)}")
             return
         if not _holds(part, expected):
             raise _LeftScript(
-                f"{what} came with other content than the script expects\n{diff(expected, _same(part, expected))}"
+                f"{title} came with other content than the script expects\n{diff(expected, _same(part, expected))}"
             )
 
     async def _answer(self, message: dict[str, Any], result: Any, error: Fails | None) -> None:
@@ -369,11 +369,11 @@ class ScriptedPeer:
         if owner is not None:
             owner.lost(error)
 
-    def _told(self, what: str) -> str:
+    def _told(self, problem: str) -> str:
         steps = len(self._steps)
         place = f"after all {steps} steps" if self._at == steps else f"at step {self._at + 1} of {steps}"
         transcript = f"\n\nThe messages so far:\n{self.transcript}" if len(self.transcript) else ""
-        return f"{what}\n({self._name}, {place}){transcript}"
+        return f"{problem}\n({self._name}, {place}){transcript}"
 
 
 class _Finished(Exception):

@@ -266,21 +266,21 @@ class OAuthDriver:
             may_ask=not is_in_background() and asyncio.get_running_loop().time() >= self._futile_until,
         )
 
-    def _is_due(self, held: Credentials) -> bool:
-        if not self._is_old(held) or self._now() < self._not_before:
+    def _is_due(self, credentials: Credentials) -> bool:
+        if not self._is_old(credentials) or self._now() < self._not_before:
             return False
-        return held.refresh_token is not None or self._grant.can_renew
+        return credentials.refresh_token is not None or self._grant.can_renew
 
-    def _is_old(self, held: Credentials) -> bool:
+    def _is_old(self, credentials: Credentials) -> bool:
         """Is it time for fresh ones: a minute before the end, or less where a token does not live much longer anyway?"""
-        if held.expires_at is None:
+        if credentials.expires_at is None:
             return False
         early = EARLY_SECONDS
-        if held.issued_at is not None:
-            early = min(early, (held.expires_at - held.issued_at) / 10)
-        return self._now() >= held.expires_at - early
+        if credentials.issued_at is not None:
+            early = min(early, (credentials.expires_at - credentials.issued_at) / 10)
+        return self._now() >= credentials.expires_at - early
 
-    async def _renew(self, held: Credentials) -> None:
+    async def _renew(self, credentials: Credentials) -> None:
         """Renew before expiry. A failure is ignored: the server's 401 decides."""
         flight = self._flight
         if flight is not None and not flight.done() and self._flight_why != "expiring":
@@ -288,7 +288,9 @@ class OAuthDriver:
         try:
             await self._share(
                 "expiring",
-                lambda: self._get(CredentialNeed(why="expiring", server_url=self._server_url), held.access_token),
+                lambda: self._get(
+                    CredentialNeed(why="expiring", server_url=self._server_url), credentials.access_token
+                ),
             )
         except Error as error:
             logger.info("the token for %s could not be refreshed ahead of time: %s", mask_url(self._server_url), error)
@@ -379,9 +381,9 @@ class OAuthDriver:
                 self._rest(error)
             raise
 
-    async def _keep(self, made: Credentials) -> None:
+    async def _keep(self, credentials: Credentials) -> None:
         try:
-            await self._shelf.save(made)
+            await self._shelf.save(credentials)
         except Error as error:
             # They are valid now, even if they cannot be stored.
             logger.warning("the credentials for %s could not be kept: %s", mask_url(self._server_url), error)
@@ -431,14 +433,16 @@ class OAuthDriver:
             self._own_fetch = Fetcher(allow_private=self._grant.allow_private, ssl=context)
         return self._own_fetch
 
-    def _adopt(self, held: Credentials, origin: _Origin) -> None:
-        self._held = held
+    def _adopt(self, credentials: Credentials, origin: _Origin) -> None:
+        self._held = credentials
         self._origin = origin
         self._is_proven = False
         self._resting = (None, -inf)
         self._prover = None
-        if held.token_type == "dpop" and held.proof_key is not None:  # noqa: S105 - a kind of token
-            self._prover = Prover(ProofKey.from_jwk(held.proof_key), self._world.nonces, self._now, self._entropy)
+        if credentials.token_type == "dpop" and credentials.proof_key is not None:  # noqa: S105 - a kind of token
+            self._prover = Prover(
+                ProofKey.from_jwk(credentials.proof_key), self._world.nonces, self._now, self._entropy
+            )
 
     def __repr__(self) -> str:
         return f"<GrantAuthority for {self._server_url}: {self._held!r}>"
@@ -467,8 +471,8 @@ class _CredentialStore:
             return None
         return credentials
 
-    async def save(self, made: Credentials) -> None:
-        await self._store.save(self._key, made.to_bytes())
+    async def save(self, credentials: Credentials) -> None:
+        await self._store.save(self._key, credentials.to_bytes())
 
     @contextlib.asynccontextmanager
     async def lock(self) -> AsyncGenerator[None, None]:
@@ -519,7 +523,7 @@ class _WatchedUserAgent:
             await self._agent.close()
 
 
-def _agent_of(grant: Grant, held: Credentials | None) -> UserAgent | None:
+def _agent_of(grant: Grant, credentials: Credentials | None) -> UserAgent | None:
     login = grant.login
     if login is None or login is False:
         return None
@@ -527,13 +531,13 @@ def _agent_of(grant: Grant, held: Credentials | None) -> UserAgent | None:
         from .loopback_login import LoopbackLogin
 
         port = urlsplit(grant.redirect_uri).port if grant.redirect_uri is not None else None
-        return LoopbackLogin(port=port, likely_port=_port_of(held))
+        return LoopbackLogin(port=port, likely_port=_port_of(credentials))
     return login if isinstance(login, UserAgent) else _FunctionUserAgent(login, grant.redirect_uri)
 
 
-def _port_of(held: Credentials | None) -> int:
+def _port_of(credentials: Credentials | None) -> int:
     """The port a client was registered with: on the same one it need not be registered again."""
-    known = held.client.redirect_uri if held is not None and held.client is not None else None
+    known = credentials.client.redirect_uri if credentials is not None and credentials.client is not None else None
     return (urlsplit(known).port or 0) if known is not None else 0
 
 

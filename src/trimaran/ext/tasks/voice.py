@@ -112,8 +112,8 @@ class TaskVoice:
         if not self.detached.done():
             self.detached.set_result(None)
 
-    def _place(self, what: str) -> int:
-        self._counts[what] = place = self._counts.get(what, 0) + 1
+    def _place(self, kind: str) -> int:
+        self._counts[kind] = place = self._counts.get(kind, 0) + 1
         return place
 
     # --- asking
