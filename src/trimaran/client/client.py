@@ -689,7 +689,7 @@ class Client:
         if capability == "completions" and conversation.welcome.version < V2025_03:
             return  # the revision has completion, but no word for it
         raise Unsupported(
-            f"the server does not offer {capability}, so {method} cannot be asked of it; "
+            f"the server does not offer {capability}, so it does not answer {method}; "
             f"it offers {', '.join(sorted(conversation.welcome.capabilities)) or 'nothing'}",
             method=method,
         )

@@ -244,7 +244,7 @@ class Mentions:
                 problems.append(f"there are more than {_MOST} mentions: the rest is left as it stands")
                 break
             try:
-                resolved = await self._one(text, match)
+                resolved = await self._resolve_one(text, match)
             except TemplateArity:
                 raise
             except Error as error:
@@ -265,7 +265,7 @@ class Mentions:
         servers = self._servers()
         return name if name in servers else next((server for server, safe in servers.items() if safe == name), name)
 
-    async def _one(self, text: str, match: re.Match[str]) -> _FoundMention:
+    async def _resolve_one(self, text: str, match: re.Match[str]) -> _FoundMention:
         server, name = self._named(match[1]), match[2]
         words, ends = _words_after(text, match.end(), match.re)
         bare = name.rstrip(_PUNCTUATION)

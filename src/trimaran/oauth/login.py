@@ -122,7 +122,7 @@ class OAuth(Grant):
         self, need: CredentialNeed, world: FlowEnvironment, credentials: Credentials | None
     ) -> Flow[Credentials | None]:
         if need.why == "start":
-            return self._given(need) if credentials is None else None
+            return self._supplied(need) if credentials is None else None
         if need.why == "expiring":
             return (yield from self._refresh_early(need, world, credentials))
         try:
@@ -145,7 +145,7 @@ class OAuth(Grant):
             return None
         return (yield from self._log_in(need, world, credentials, place))
 
-    def _given(self, need: CredentialNeed) -> Credentials | None:
+    def _supplied(self, need: CredentialNeed) -> Credentials | None:
         """Tokens that the program supplied (R210)."""
         if self._access_token is None and self._refresh_token is None:
             return None

@@ -74,7 +74,7 @@ async def check_store(make: Make, *, skip: Collection[str] = ()) -> None:
 # Helpers of the checks
 
 
-async def _made(make: Make) -> Store:
+async def _make_store(make: Make) -> Store:
     store = make()
     return await store if inspect.isawaitable(store) else store
 
@@ -91,8 +91,8 @@ async def _two(make: Make) -> AsyncGenerator[tuple[Store, Store]]:
     async with contextlib.AsyncExitStack() as stack:
         try:
             async with asyncio.timeout(_PATIENCE):
-                store_a = await stack.enter_async_context(await _made(make))
-                store_b = await stack.enter_async_context(await _made(make)) if store_a.is_shared else store_a
+                store_a = await stack.enter_async_context(await _make_store(make))
+                store_b = await stack.enter_async_context(await _make_store(make)) if store_a.is_shared else store_a
                 yield store_a, store_b
         except TimeoutError:
             raise AssertionError(f"nothing came of it within {_PATIENCE:g} s") from None
@@ -716,7 +716,7 @@ async def a_poisoned_message_is_dropped_and_counted(make: Make) -> None:
 
 async def it_says_how_it_is_and_may_be_closed_twice(make: Make) -> None:
     """After that it refuses, with StoreClosed, and never hangs."""
-    store = await _made(make)
+    store = await _make_store(make)
     assert isinstance(store, Store), "something of the contract is missing"
     await store.start()
     try:
@@ -736,7 +736,7 @@ async def it_says_how_it_is_and_may_be_closed_twice(make: Make) -> None:
 async def nothing_is_left_running(make: Make) -> None:
     """No asyncio task outlives `close`, and every waiter is released."""
     before = asyncio.all_tasks()
-    store = await _made(make)
+    store = await _make_store(make)
     await store.start()
 
     async def listen() -> None:

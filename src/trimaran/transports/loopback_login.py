@@ -132,7 +132,7 @@ class LoopbackLogin:
         """Stop listening. A page on its way out may get there; a login that still waits fails. Idempotent."""
         for came_back in self._waiting.values():
             if not came_back.done():
-                came_back.set_exception(AuthorizationFailed("the login failed: it was given up", step="login"))
+                came_back.set_exception(AuthorizationFailed("the login failed: it was cancelled", step="login"))
         async with self._opening:
             server, self._server = self._server, None
             if server is not None:

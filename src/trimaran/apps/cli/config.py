@@ -309,7 +309,7 @@ def show(names: Sequence[str], file: Path | None, workspace: Path | None, as_jso
         screen.raw(
             {
                 "files": [{"file": source.file, "level": source.level} for source in config.sources],
-                "servers": {name: _shown(config, name) for name in chosen},
+                "servers": {name: _described(config, name) for name in chosen},
                 "permissions": [] if names else [_rule(rule) for rule in config.rules],
             }
         )
@@ -320,7 +320,7 @@ def show(names: Sequence[str], file: Path | None, workspace: Path | None, as_jso
         rules = (f"# {rule.source.file}:{rule.line}\n# {rule.action} {rule.pattern}\n" for rule in config.rules)
         blocks.append("".join(rules))
     for name in chosen:
-        description = _shown(config, name)
+        description = _described(config, name)
         failed = config.failed.get(name)
         problems = failed.problems if failed is not None else ()
         head = "".join(f"# failed: {in_one_line(str(problem), 500)}\n" for problem in problems)
@@ -330,7 +330,7 @@ def show(names: Sequence[str], file: Path | None, workspace: Path | None, as_jso
     return 0
 
 
-def _shown(config: HostConfig, name: str) -> dict[str, Any]:
+def _described(config: HostConfig, name: str) -> dict[str, Any]:
     entry = config.servers.get(name)
     if entry is not None:
         return {"where": entry.where(), "problems": [], "entry": masked(entry.table)}

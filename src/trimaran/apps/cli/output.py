@@ -222,7 +222,7 @@ class ProgressView:
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._bar: Progress | None = None
-        self._said: tuple[str, int] | None = None
+        self._last_mark: tuple[str, int] | None = None
         self._waiting: str | None = None
         """The text beside the spinner, until there is progress."""
         self._timer: asyncio.TimerHandle | None = None
@@ -261,8 +261,8 @@ class ProgressView:
     def _print_progress_line(self, progress: float, total: float | None, message: str) -> None:
         # A thousand steps of one text are a hundred lines at most.
         mark = (message, int(100 * progress / total) if total else int(progress))
-        if mark != self._said:
-            self._said = mark
+        if mark != self._last_mark:
+            self._last_mark = mark
             count = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
             self._screen.note(f"{count} {message}")
 

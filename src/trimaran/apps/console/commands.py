@@ -132,7 +132,7 @@ class Commands:
         )
 
     async def _tool(self, words: Sequence[str]) -> None:
-        name = _one(words, "/tool NAME")
+        name = _single_word(words, "/tool NAME")
         address = self._app.host.find(name)
         for tool in self._app.host.tools():
             if self._app.host.find(tool.name) == address:
@@ -141,7 +141,7 @@ class Commands:
         raise LineError(f"the server {address.server!r} is not connected now; /mcp says why")
 
     async def _explain(self, words: Sequence[str]) -> None:
-        name = _one(words, "/explain NAME")
+        name = _single_word(words, "/explain NAME")
         self._app.say(Text(safe(self._app.host.explain(name).text())))
 
     # --- resources and prompts ---------------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ class Commands:
             self._app.say(Text(f"There are no {kind}."))
 
 
-def _one(words: Sequence[str], usage: str) -> str:
+def _single_word(words: Sequence[str], usage: str) -> str:
     if len(words) != 1:
         raise LineError(f"one name is expected: {usage}")
     return words[0].removeprefix("!")

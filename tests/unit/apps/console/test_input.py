@@ -159,7 +159,7 @@ def test_a_call_that_cannot_be_meant_is_told_with_what_would_do(host: Host, line
         ("files:read_file path=a path=b", "'path' occurs twice"),
         ("files:read_file path='a", "A quote is not closed, in 'path=a'"),
         ('files:read_file {"path": ', "what follows files:read_file is not JSON"),
-        ("files:read_file path=x lines:=[1", "lines: is not JSON"),
+        ("files:read_file path=x lines:=[1", "lines:=[1 is not JSON"),
         ("files:read_file path=x deep=maybe", "wants true or false here"),
         ("files:add a=1 b=NaN", "wants an integer here"),
         ("files:" + "x" * 10_000, "..."),

@@ -92,10 +92,10 @@ def migrate_source(source: str) -> Migration:
     survey.servers -= survey.ours
     rewrite = _Rewrite(survey)
     module = wrapper.visit(rewrite)
-    if any(name.startswith(_WHOLE) for name in rewrite.kept):
+    if any(name.startswith(_WHOLE) for name in rewrite.kept_names):
         # Half of such a program would speak to a server of theirs, and half to one of ours.
         return Migration(source, sorted(set(rewrite.left)))
-    module = module.visit(_Imports(rewrite.needed, rewrite.kept))
+    module = module.visit(_Imports(rewrite.needed, rewrite.kept_names))
     return Migration(module.code, sorted(set(rewrite.left)))
 
 
@@ -236,7 +236,7 @@ class _Rewrite(_Named, cst.CSTTransformer):
         super().__init__()
         self._survey = survey
         self.needed: set[_Import] = set()
-        self.kept: set[str] = set()
+        self.kept_names: set[str] = set()
         """Full names that stay, so that their import stays."""
         self.left: list[Leftover] = []
         self._annotations = 0
@@ -280,7 +280,7 @@ class _Rewrite(_Named, cst.CSTTransformer):
         return cst.Name(own or ours[1])
 
     def _keep(self, node: cst.CSTNode, full: str) -> None:
-        self.kept.add(full)
+        self.kept_names.add(full)
         home, _, last = full.rpartition(".")
         reason = LEFT_CALLS.get(last) if home in SERVERS else None
         self._leave(node, f"{_text(node)}: {reason or left_reason(full)}")
@@ -611,7 +611,7 @@ class _Imports(cst.CSTTransformer):
 
     def __init__(self, needed: set[_Import], kept_names: set[str]) -> None:
         super().__init__()
-        self._kept = kept_names
+        self._kept_names = kept_names
         self._missing = sorted(needed, key=lambda item: (item[0], item[1].lower(), item[2] or ""))
 
     def leave_SimpleStatementLine(
@@ -659,7 +659,7 @@ class _Imports(cst.CSTTransformer):
         return statement.with_changes(names=names)
 
     def _is_kept(self, name: str) -> bool:
-        return any(full == name or full.startswith(name + ".") for full in self._kept)
+        return any(full == name or full.startswith(name + ".") for full in self._kept_names)
 
 
 def _is_theirs(statement: cst.BaseSmallStatement) -> bool:
