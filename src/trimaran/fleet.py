@@ -110,7 +110,7 @@ class Fleet:
         self._pumping: asyncio.Task[Any] | None = None
         self._errands: set[asyncio.Task[Any]] = set()
         self._starting: asyncio.Task[None] | None = None
-        self._heard: asyncio.Event | None = None
+        self._arrival: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
         server.runtime.changes.relay = self._relay
@@ -156,7 +156,7 @@ class Fleet:
         )
 
     async def _start(self) -> None:
-        self._heard = asyncio.Event()
+        self._arrival = asyncio.Event()
         # Requests of 2026-07-28 need no store, and must not wait for one that is silent.
         starting = asyncio.ensure_future(self._reach_store())
         self._errands.add(starting)
@@ -174,9 +174,9 @@ class Fleet:
         except StoreError as error:
             logger.warning("%s; serving without it until it is back", error)
         self.spawn(self._listen())
-        if self._heard is not None:
+        if self._arrival is not None:
             # Others must be able to reach us before anything that they could answer has our name on it.
-            await self._heard.wait()
+            await self._arrival.wait()
 
     async def close(self) -> None:
         """Say what is still to be said, and leave."""
@@ -295,11 +295,11 @@ class Fleet:
                 async with AsyncExitStack() as stack:
                     await stack.enter_async_context(self.store.bus.answer(self.name, self._answer))
                     messages = await stack.enter_async_context(self.store.bus.subscribe(_TOPIC))
-                    if self._heard is not None and self._heard.is_set():
+                    if self._arrival is not None and self._arrival.is_set():
                         self._look_again()
-                    elif self._heard is not None:
+                    elif self._arrival is not None:
                         await self._find_place()
-                        self._heard.set()
+                        self._arrival.set()
                     pause = 0.05
                     async for message in messages:
                         if isinstance(message, Gap):

@@ -31,7 +31,7 @@ class Outage:
         self._over = over
         self._text = ""
         self._since = 0.0
-        self._last = self._told = 0.0
+        self._last = self._logged_at = 0.0
         self._failures = 0
         self._lock = threading.Lock()
 
@@ -45,9 +45,9 @@ class Outage:
         with self._lock:
             if not self._failures:
                 self._since = now
-            if not self._failures or (text != self._text and now - self._told > _QUIET):
+            if not self._failures or (text != self._text and now - self._logged_at > _QUIET):
                 self._logger.warning("%s", text)
-                self._text, self._told = text, now
+                self._text, self._logged_at = text, now
             self._failures += 1
             self._last = now
 

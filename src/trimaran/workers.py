@@ -338,7 +338,9 @@ class _Supervisor:
             self._candidate = None
             if not self._stops:
                 self._rolling.clear()
-                logger.error("the new worker %d ended with %s; the workers before it go on", child.index, _shown(code))
+                logger.error(
+                    "the new worker %d ended with %s; the workers before it go on", child.index, _describe_exit(code)
+                )
         elif not child.is_leaving and not self._stops:
             self._replace(child, code)
 
@@ -351,9 +353,9 @@ class _Supervisor:
             if self._false_starts > _FALSE_STARTS and not self._has_served:
                 return self._give_up(f"{self._false_starts} workers in a row ended before they served")
         if code in _ASKED_TO_END and child.is_serving:
-            logger.info("worker %d was told to end (%s); starting another", child.index, _shown(code))
+            logger.info("worker %d was told to end (%s); starting another", child.index, _describe_exit(code))
         else:
-            logger.error("worker %d ended with %s; starting another", child.index, _shown(code))
+            logger.error("worker %d ended with %s; starting another", child.index, _describe_exit(code))
             self._deaths = [at for at in self._deaths if now - at < _DEATHS_WITHIN] + [now]
         is_slow = len(self._deaths) > _DEATHS_AT_ONCE
         if is_slow and not self._is_slow:
@@ -396,7 +398,7 @@ def _poll(pid: int) -> int | None:
     return os.waitstatus_to_exitcode(status) if ended else None
 
 
-def _shown(code: int) -> str:
+def _describe_exit(code: int) -> str:
     return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
 
 

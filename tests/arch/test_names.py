@@ -1,7 +1,9 @@
-"""Locals say what they hold: a count of vague names, by folder, that may only shrink.
+"""Names say what they hold: a count of vague names, by folder, that may only shrink.
 
 A vague name is a pronoun or a participle that says nothing about the value: `found`, `one`, `made`. Counted is every place
-that binds one: an assignment, a loop, a comprehension, `with`, `except`, a pattern, `:=`. Parameters are not counted.
+that binds one: an assignment, to an attribute too, a loop, a comprehension, `with`, `except`, a pattern, `:=`, a parameter,
+a function. A leading underscore changes nothing. What is left is public, is stored under that name, or stands in a
+signature that others implement.
 """
 
 from __future__ import annotations
@@ -20,20 +22,24 @@ VAGUE = frozenset(
 
 # The most that a folder may have; "" are the modules beside the folders. A figure goes down, and never up.
 MOST = {
-    "": 0,
-    "apps": 0,
+    "": 4,
+    "apps": 14,
     "auth": 0,
-    "client": 0,
-    "ext": 1,
+    "client": 4,
+    "ext": 2,
     "format": 0,
-    "host": 2,
-    "oauth": 4,
+    "host": 18,
+    "legacy": 0,
+    "oauth": 3,
+    "openapi": 0,
     "protocol": 1,
+    "proxy": 0,
     "schema": 0,
-    "server": 0,
+    "server": 4,
     "state": 0,
-    "testing": 0,
-    "transports": 0,
+    "testing": 5,
+    "transports": 5,
+    "types": 0,
 }
 SLACK = 10  # how far a figure may lag behind, so that not every change touches this file
 
@@ -46,7 +52,13 @@ def bound_names(source: str) -> list[tuple[int, str]]:
             names.append((node.lineno, node.id))
         elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
             names.append((node.lineno, node.name))
-    return names
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            names.append((node.lineno, node.attr))
+        elif isinstance(node, ast.arg):
+            names.append((node.lineno, node.arg))
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            names.append((node.lineno, node.name))
+    return [(line, name.strip("_")) for line, name in names]
 
 
 def vague_files() -> dict[str, Counter[str]]:
@@ -83,7 +95,8 @@ except E as said: pass
 match x:
     case [given, *kept]: pass
 print([it for it in ()], (told := 1))
-def f(wanted): pass
+def shown(wanted, *, _asked): x._held = 1
+lambda what: what
 """
     names = sorted(name for _, name in bound_names(source) if name in VAGUE)
-    assert names == ["found", "given", "it", "kept", "made", "one", "said", "told"]
+    assert names == sorted("asked found given held it kept made one said shown told wanted what".split())

@@ -37,10 +37,10 @@ def provider_from(config: Mapping[str, Json] | Provider | Iterable[Mapping[str, 
             raise ConfigError('auth is a mapping, {"provider": "bearer", "provider_opts": {...}}, not a string')
         providers = [provider_from(item) for item in config]
         return providers[0] if len(providers) == 1 else AnyOf(*providers)
-    return _one(cast("Mapping[str, Any]", config))
+    return _read_provider(cast("Mapping[str, Any]", config))
 
 
-def _one(config: Mapping[str, Any]) -> Provider:
+def _read_provider(config: Mapping[str, Any]) -> Provider:
     unknown = sorted(set(config) - _KEYS)
     if unknown:
         raise ConfigError(f"auth: there is no {', '.join(unknown)}; there are {', '.join(sorted(_KEYS))}")

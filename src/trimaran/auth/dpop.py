@@ -198,8 +198,8 @@ class DPoP:
             raise ProofRefused("the proof shows no key (jwk)")
         return _public_members(cast("dict[str, Any]", jwk))
 
-    async def _signed_claims(self, text: str, shown: str, jwk: dict[str, str]) -> dict[str, Any]:
-        key = self._keys.get(shown)
+    async def _signed_claims(self, text: str, proof: str, jwk: dict[str, str]) -> dict[str, Any]:
+        key = self._keys.get(proof)
         if key is None:
             try:
                 key = import_key(jwk)
@@ -207,7 +207,7 @@ class DPoP:
                 raise ProofRefused("the proof's key (jwk) cannot be used") from None
             if len(self._keys) >= _KEYS:
                 del self._keys[next(iter(self._keys))]
-            self._keys[shown] = key
+            self._keys[proof] = key
         try:
             return await read_signed(text, FixedKeys([key], by_kid=False), self._allowed)
         except Refused:
@@ -231,13 +231,13 @@ class DPoP:
             raise ProofRefused("the proof is for another URL (htu)")
         return jti, issued
 
-    def _check_nonce(self, given: Any) -> str | None:
+    def _check_nonce(self, nonce: Any) -> str | None:
         if not self.has_nonces:
             return None
         slot = self._slot()
         fresh = self._nonce(slot)
-        if isinstance(given, str):
-            octets = given.encode("utf-8", "surrogatepass")
+        if isinstance(nonce, str):
+            octets = nonce.encode("utf-8", "surrogatepass")
             if hmac.compare_digest(octets, fresh.encode()):
                 return None
             # Also the nonce before, and the nonce after, from a worker whose clock is a little ahead.
@@ -246,10 +246,10 @@ class DPoP:
                     return fresh
         raise ProofRefused("use the nonce in this reply", code="use_dpop_nonce")
 
-    async def _check_new(self, shown: str, jti: str, seconds: float) -> None:
+    async def _check_new(self, proof: str, jti: str, seconds: float) -> None:
         if self._seen is None:
             return
-        name = _segment(hashlib.sha256(f"{shown}.{jti}".encode("utf-8", "surrogatepass")).digest())
+        name = _segment(hashlib.sha256(f"{proof}.{jti}".encode("utf-8", "surrogatepass")).digest())
         try:
             is_new: Any = self._seen.add(name, seconds + 1)
             if inspect.isawaitable(is_new):
@@ -310,9 +310,9 @@ def place(url: str) -> Place | None:
     return parts.scheme, parts.hostname, _DEFAULT_PORTS[parts.scheme] if port is None else port, path
 
 
-def _normal_escape(found: re.Match[str]) -> str:
-    char = chr(int(found[1], 16))
-    return char if char in _UNRESERVED else found[0].upper()
+def _normal_escape(match: re.Match[str]) -> str:
+    char = chr(int(match[1], 16))
+    return char if char in _UNRESERVED else match[0].upper()
 
 
 def _public_members(jwk: dict[str, Any]) -> dict[str, str]:

@@ -120,7 +120,7 @@ class TokenExchange:
         self._requested_type = requested_token_type
         self._clock = clock
         self._fetch: Fetch | None = None
-        self._kept: dict[bytes, _CachedToken] = {}
+        self._cached: dict[bytes, _CachedToken] = {}
         self._busy: dict[bytes, _SharedRequest] = {}
 
     async def start(self, fetch: Fetch | None = None) -> None:
@@ -151,18 +151,18 @@ class TokenExchange:
             raise ConfigError(f"token_for: scopes is a list of strings, not {scopes!r}")
         inbound, expires_at = _inbound(caller)
         name = _digest(inbound, audience, resource, *sorted(set(scopes)))
-        if not fresh and (cached := self._kept.get(name)) is not None and self._clock() < cached.until:
+        if not fresh and (cached := self._cached.get(name)) is not None and self._clock() < cached.until:
             return cached.token
         turn = self._busy.setdefault(name, _SharedRequest())
         turn.waiting += 1
         try:
             async with turn.lock:
-                before = turn.made
+                before = turn.cached
                 if before is not None and self._clock() < before.until:
                     return before.token  # another caller has fetched it meanwhile
-                turn.made = await self._ask(inbound, audience, resource, scopes, expires_at)
-                self._keep(name, turn.made)
-                return turn.made.token
+                turn.cached = await self._ask(inbound, audience, resource, scopes, expires_at)
+                self._keep(name, turn.cached)
+                return turn.cached.token
         finally:
             turn.waiting -= 1
             if not turn.waiting:
@@ -218,16 +218,16 @@ class TokenExchange:
                 )
             reply = await self._fetch(request)
 
-    def _keep(self, name: bytes, made: _CachedToken) -> None:
+    def _keep(self, name: bytes, token: _CachedToken) -> None:
         now = self._clock()
-        self._kept.pop(name, None)
-        if made.until <= now:
+        self._cached.pop(name, None)
+        if token.until <= now:
             return
-        if len(self._kept) >= _CACHED:
-            self._kept = {key: cached for key, cached in self._kept.items() if cached.until > now}
-            for key in list(self._kept)[: max(0, len(self._kept) - _CACHED * 9 // 10)]:
-                del self._kept[key]
-        self._kept[name] = made
+        if len(self._cached) >= _CACHED:
+            self._cached = {key: cached for key, cached in self._cached.items() if cached.until > now}
+            for key in list(self._cached)[: max(0, len(self._cached) - _CACHED * 9 // 10)]:
+                del self._cached[key]
+        self._cached[name] = token
 
     def __repr__(self) -> str:
         return f"<TokenExchange {self._client.client_id!r} at {self._endpoint}>"
@@ -237,11 +237,11 @@ class TokenExchange:
 class _SharedRequest:
     """Callers that need the same token at the same time: one requests it, the others wait."""
 
-    __slots__ = ("lock", "made", "waiting")
+    __slots__ = ("cached", "lock", "waiting")
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
-        self.made: _CachedToken | None = None
+        self.cached: _CachedToken | None = None
         self.waiting = 0
 
 

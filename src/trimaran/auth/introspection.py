@@ -139,7 +139,7 @@ class Introspection(Provider):
             if len(self._asking) >= _MAX_ASKING:
                 raise Refused("rate_limited", retry_after=1.0, reason="too many tokens wait to be asked about")
             asking = self._asking[digest] = asyncio.ensure_future(self._inquire(token))
-            asking.add_done_callback(lambda done: self._asked(digest, done))
+            asking.add_done_callback(lambda done: self._keep_answer(digest, done))
         try:
             return await asyncio.shield(asking)
         except asyncio.CancelledError:
@@ -149,7 +149,7 @@ class Introspection(Provider):
                 raise Refused("unavailable", reason="the provider was closed") from None
             raise
 
-    def _asked(self, digest: bytes, done: asyncio.Future[Any]) -> None:
+    def _keep_answer(self, digest: bytes, done: asyncio.Future[Any]) -> None:
         self._asking.pop(digest, None)
         if not done.cancelled():
             done.exception()  # mark it as retrieved: perhaps no caller waits any more

@@ -134,7 +134,7 @@ def from_url(url: str) -> Source:
     check_url("jwks", url)
 
     async def read(fetch: Fetch | None) -> Any:
-        return await _get(_given(fetch, "jwks"), url, "signing keys", trusted=url)
+        return await _get(_require_fetch(fetch, "jwks"), url, "signing keys", trusted=url)
 
     return read
 
@@ -144,7 +144,7 @@ def from_issuer(issuer: str) -> Source:
     check_issuer(issuer)
 
     async def read(fetch: Fetch | None) -> Any:
-        fetch = _given(fetch, 'jwks="discover"')
+        fetch = _require_fetch(fetch, 'jwks="discover"')
         tried: list[str] = []
         for url in authorization_server_urls(issuer):
             reply = await fetch(_request(url, "authorization server metadata", issuer))
@@ -167,7 +167,7 @@ def from_issuer(issuer: str) -> Source:
     return read
 
 
-def _given(fetch: Fetch | None, option: str) -> Fetch:
+def _require_fetch(fetch: Fetch | None, option: str) -> Fetch:
     if fetch is None:
         raise ConfigError(
             f"{option} is fetched over the network, which only a server that runs on HTTP can do: start the provider "

@@ -208,7 +208,7 @@ async def ask(function: Callable[..., Any], *arguments: Any) -> Any:
     return await answer if inspect.isawaitable(answer) else answer
 
 
-async def consult(what: str, function: Callable[..., Any], *arguments: Any) -> Any:
+async def consult(owner: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """`ask` for a verdict. A function that fails gives none: 500, or 503 if it says that a service does not answer."""
     try:
         async with asyncio.timeout(_VERDICT_SECONDS):
@@ -217,14 +217,14 @@ async def consult(what: str, function: Callable[..., Any], *arguments: Any) -> A
         raise
     except Exception as error:
         # Its text may quote the credential.
-        logger.error("the %s failed: %s", what, type(error).__name__)
+        logger.error("the %s failed: %s", owner, type(error).__name__)
         raise Refused.failed(error) from None
 
 
 _FIELDS: Final = frozenset({"subject", "issuer", "scopes", "client_id", "expires_at", "claims", "metadata"})
 
 
-def read_info(what: str, info: Any, subject: str | None, *, kind: str = "invalid_credentials") -> Principal | None:
+def read_info(owner: str, info: Any, subject: str | None, *, kind: str = "invalid_credentials") -> Principal | None:
     """A principal from the answer of an author's function or table; None for a refusal.
 
     It says True, a `Principal`, or a mapping with `subject`, `scopes`, `metadata` and others of its fields; other keys
@@ -241,12 +241,12 @@ def read_info(what: str, info: Any, subject: str | None, *, kind: str = "invalid
     if isinstance(info, (str, Exception)):
         raise Refused(kind, reason=info if isinstance(info, str) else type(info).__name__)
     if not isinstance(info, Mapping):
-        logger.error("the %s gave a %s; it gives True, a mapping or a Principal, or None", what, type(info).__name__)
+        logger.error("the %s gave a %s; it gives True, a mapping or a Principal, or None", owner, type(info).__name__)
         raise Refused("server_error")
     try:
         return principal_from_info(cast("Mapping[str, Any]", info), subject)
     except ValueError as error:
-        logger.error("the %s returned no valid principal: %s", what, error)
+        logger.error("the %s returned no valid principal: %s", owner, error)
         raise Refused("server_error") from None
 
 

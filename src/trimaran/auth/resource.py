@@ -347,7 +347,7 @@ class ProtectedResource(Provider):
         try:
             return check(option, value(request))
         except Exception as error:
-            logger.warning("%s: its resolver failed, and a challenge goes without: %s", option, _said(error))
+            logger.warning("%s: its resolver failed, and a challenge goes without: %s", option, _describe_error(error))
             return None
 
     # --- documents
@@ -428,7 +428,7 @@ def answer_document(documents: Mapping[str, Callable[[AuthRequest], bytes]], req
         try:
             body = make(request)
         except Exception as error:
-            logger.error("the document at %s could not be built: %s", request.path, _said(error))
+            logger.error("the document at %s could not be built: %s", request.path, _describe_error(error))
             failed = {"error": "server_error", "error_description": "the document could not be built"}
             return 500, [_JSON, *_OPEN], msgspec.json.encode(failed)
         return 200, [_JSON, *_OPEN], body if request.method == "GET" else b""
@@ -550,7 +550,7 @@ async def _call(target: Any, name: str, *arguments: Any) -> None:
             await waiting
 
 
-def _said(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """The fault of a resolver: its wrong result in our words, or else its exception."""
     return str(error) if isinstance(error, ConfigError) else _where(error)
 

@@ -31,17 +31,17 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 class Cache:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._kept: dict[tuple[str, bytes], tuple[float, Any, int]] = {}
+        self._entries: dict[tuple[str, bytes], tuple[float, Any, int]] = {}
         self._bytes = 0
         self.generation: int = 0
         """Grows with everything that makes entries stale: an answer asked for before must not be kept after."""
 
     def get(self, method: str, params: Mapping[str, Any]) -> Any:
         """The cached result of this request, or None."""
-        if not self._kept:
+        if not self._entries:
             return None
         key = (method, _encode(params))
-        entry = self._kept.get(key)
+        entry = self._entries.get(key)
         if entry is None:
             return None
         if entry[0] <= self._clock():
@@ -56,28 +56,28 @@ class Cache:
         ttl_ms: int | None,
         value: Any,
         *,
-        asked: int | None = None,
+        generation: int | None = None,
         size: int = 0,
     ) -> None:
         """Keep a value for as long as the server says, a day at most.
 
         Args:
-            asked: the generation when it was asked for.
+            generation: the generation when it was asked for.
             size: its bytes on the wire.
         """
-        if not ttl_ms or ttl_ms < 0 or (asked is not None and asked != self.generation):
+        if not ttl_ms or ttl_ms < 0 or (generation is not None and generation != self.generation):
             return
         ttl_ms = min(ttl_ms, _LONGEST_MS)
         key = (method, _encode(params))
-        if key in self._kept:
+        if key in self._entries:
             self._forget(key)
-        while self._kept and (len(self._kept) >= _MOST or self._bytes + size > _MOST_BYTES):
-            self._forget(next(iter(self._kept)))
-        self._kept[key] = (self._clock() + ttl_ms / 1000, value, size)
+        while self._entries and (len(self._entries) >= _MOST or self._bytes + size > _MOST_BYTES):
+            self._forget(next(iter(self._entries)))
+        self._entries[key] = (self._clock() + ttl_ms / 1000, value, size)
         self._bytes += size
 
     def _forget(self, key: tuple[str, bytes]) -> None:
-        self._bytes -= self._kept.pop(key)[2]
+        self._bytes -= self._entries.pop(key)[2]
 
     def hear(self, notification: str, params: Mapping[str, Any]) -> None:
         """Drop the entries that a notification makes stale."""
@@ -94,12 +94,12 @@ class Cache:
 
     def clear(self) -> None:
         self.generation += 1
-        self._kept.clear()
+        self._entries.clear()
         self._bytes = 0
 
     def _drop(self, is_stale: Callable[[str, bytes], bool]) -> None:
         self.generation += 1
-        for key in [key for key in self._kept if is_stale(*key)]:
+        for key in [key for key in self._entries if is_stale(*key)]:
             self._forget(key)
 
 

@@ -506,7 +506,9 @@ class Client:
         if not asked_for_input and self._options.cache and self.era == "modern" and len(bytes(raw)) <= _KEEP_BYTES:
             ttl: Any = _decode_any(raw).get("ttlMs")
             ttl_ms = ttl if isinstance(ttl, int) else None
-            self._cache.put("resources/read", params, ttl_ms, result.copy(), asked=generation, size=len(bytes(raw)))
+            self._cache.put(
+                "resources/read", params, ttl_ms, result.copy(), generation=generation, size=len(bytes(raw))
+            )
         return result
 
     async def list_prompts(self, cursor: str | None = None, *, fresh: bool = False) -> Page[Prompt]:
@@ -687,7 +689,7 @@ class Client:
         if capability == "completions" and conversation.welcome.version < V2025_03:
             return  # the revision has completion, but no word for it
         raise Unsupported(
-            f"the server does not offer {capability}, so {method} cannot be asked of it; "
+            f"the server does not offer {capability}, so it does not answer {method}; "
             f"it offers {', '.join(sorted(conversation.welcome.capabilities)) or 'nothing'}",
             method=method,
         )
@@ -719,7 +721,7 @@ class Client:
             if is_current and cursor is None and page.next_cursor is None:
                 self._tools.is_complete = True
         if self._options.cache and 0 < size <= _KEEP_BYTES:
-            self._cache.put(method, params, page.ttl_ms, page.copy(), asked=cache_generation, size=size)
+            self._cache.put(method, params, page.ttl_ms, page.copy(), generation=cache_generation, size=size)
         return page
 
     @property

@@ -142,7 +142,7 @@ class ModernDialect:
         meta = {KEY_PROTOCOL_VERSION: MODERN, KEY_CLIENT_INFO: info, KEY_CLIENT_CAPABILITIES: capabilities}
         self._meta = msgspec.json.encode(meta)
         self._raw_meta = Raw(self._meta)
-        self._said = meta
+        self._declared_meta = meta
         self._declaring: dict[str, bytes] = {}
         self._headers: dict[tuple[str, str | None], SharedHeaders] = {}
 
@@ -168,10 +168,10 @@ class ModernDialect:
         """What is said each time, with one extension more."""
         encoded = self._declaring.get(extension)
         if encoded is None:
-            capabilities: Any = self._said[KEY_CLIENT_CAPABILITIES]
+            capabilities: Any = self._declared_meta[KEY_CLIENT_CAPABILITIES]
             extensions: dict[str, Any] = {extension: {}, **(capabilities.get("extensions") or {})}
             declared: dict[str, Any] = {
-                **self._said,
+                **self._declared_meta,
                 KEY_CLIENT_CAPABILITIES: {**capabilities, "extensions": extensions},
             }
             encoded = self._declaring[extension] = msgspec.json.encode(declared)

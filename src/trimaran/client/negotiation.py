@@ -272,7 +272,7 @@ class _Attempt(Generic[AnInbox]):
                     raise
             except (TransportError, ProtocolError) as error:
                 if _verdict(error, manner) == "stop" or not order:
-                    raise _told(error, first, self._dialer, manner) from error.__cause__
+                    raise _explained(error, first, self._dialer, manner) from error.__cause__
                 first = error if manner == "legacy" else first or error
                 await self._go_on(error, manner)
         raise AssertionError("unreachable")
@@ -280,7 +280,7 @@ class _Attempt(Generic[AnInbox]):
     async def _go_on(self, error: Error, manner: Manner) -> None:
         """A greeting failed, and there is another to try."""
         if isinstance(error, ConnectionLost) and not error.sent:
-            raise _told(error, None, self._dialer, manner) from error.__cause__
+            raise _explained(error, None, self._dialer, manner) from error.__cause__
         self._on_failure(error)
         if isinstance(error, UnexpectedStatus) and error.status >= 500:
             self.is_sure = False  # its server may be modern, and ill
@@ -402,7 +402,7 @@ def ended_early(target: str, error: ConnectionLost, more: str = "") -> ConnectFa
     return ConnectFailed(message, exit_code=error.exit_code, stderr=error.stderr)
 
 
-def _told(error: Error, first: Error | None, dialer: Dialer, manner: Manner) -> Error:
+def _explained(error: Error, first: Error | None, dialer: Dialer, manner: Manner) -> Error:
     """The error for the caller. A server that ended while being greeted could not be connected to."""
     if isinstance(error, ConnectionLost):
         # What the first of two children died of is the cause, unless it died of being asked what it does not know.

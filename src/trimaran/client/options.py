@@ -113,10 +113,10 @@ class Options(Struct, frozen=True, kw_only=True):
         return frozenset(cls.__struct_fields__)
 
     @classmethod
-    def make(cls, given: Mapping[str, Any]) -> Options:
+    def make(cls, keywords: Mapping[str, Any]) -> Options:
         """Options from keywords; ConfigError names the one that cannot be."""
-        check_options(given, cls.names(), "connect")
-        options = cls(**given)
+        check_options(keywords, cls.names(), "connect")
+        options = cls(**keywords)
         options._check()
         return options
 

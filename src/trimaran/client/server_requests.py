@@ -369,25 +369,25 @@ def _as_message(value: Any) -> CreateMessageResult:
     raise ConfigError(f"on_sample returned {type(value).__name__}; return text or a CreateMessageResult")
 
 
-def _roots(given: Any) -> Any:
-    if callable(given):
-        return given
-    if isinstance(given, (str, bytes, Path, Root)) or not isinstance(given, Iterable):
-        raise ConfigError(f"roots is a list of paths, file:// URIs or Roots, or a function; not {type(given).__name__}")
-    return [_root(root) for root in cast("Sequence[Any]", given)]
+def _roots(roots: Any) -> Any:
+    if callable(roots):
+        return roots
+    if isinstance(roots, (str, bytes, Path, Root)) or not isinstance(roots, Iterable):
+        raise ConfigError(f"roots is a list of paths, file:// URIs or Roots, or a function; not {type(roots).__name__}")
+    return [_root(root) for root in cast("Sequence[Any]", roots)]
 
 
-def _root(one: Any) -> Root:
-    if isinstance(one, Root):
-        return one
-    if isinstance(one, Mapping):
+def _root(root: Any) -> Root:
+    if isinstance(root, Root):
+        return root
+    if isinstance(root, Mapping):
         try:
-            return msgspec.convert(dict(cast("Mapping[str, Any]", one)), Root)
+            return msgspec.convert(dict(cast("Mapping[str, Any]", root)), Root)
         except msgspec.ValidationError as error:
             raise ConfigError(f"a root is a path, a file:// URI or a Root; this mapping is none: {error}") from None
-    if not isinstance(one, (str, os.PathLike)):
-        raise ConfigError(f"a root is a path, a file:// URI or a Root, not {one!r}")
-    text = os.fspath(cast("str", one))
+    if not isinstance(root, (str, os.PathLike)):
+        raise ConfigError(f"a root is a path, a file:// URI or a Root, not {root!r}")
+    text = os.fspath(cast("str", root))
     if text.startswith("file://"):
         return Root(uri=text)
     if "://" in text:

@@ -55,7 +55,7 @@ def to_anthropic(tools: AnyTools, *, fit: Fit = "exact", strict: bool = False) -
 
     def write(tool: Definition) -> Shape:
         shape: Shape = {"name": tool.name, "description": tool.description}
-        strict_schema = strict_schema_of(tool.schema, "anthropic-strict", fit, wanted=strict)
+        strict_schema = strict_schema_of(tool.schema, "anthropic-strict", fit, is_strict=strict)
         shape["input_schema"] = (
             fit_tool_schema(tool.schema, "anthropic", fit) if strict_schema is None else strict_schema
         )

@@ -65,9 +65,9 @@ def items_of(reply: Any, field: str) -> list[Any]:
     return cast("list[Any]", items) if isinstance(items, list) else []
 
 
-def build_call(block: Any, name: Any, arguments: Any, call_id: Any, what: str) -> ToolCall:
+def build_call(block: Any, name: Any, arguments: Any, call_id: Any, description: str) -> ToolCall:
     if not isinstance(name, str) or not name:
-        raise not_a_call(block, f"{what} with a name")
+        raise not_a_call(block, f"{description} with a name")
     return ToolCall(name, _arguments(name, arguments), call_id if isinstance(call_id, str) else "")
 
 

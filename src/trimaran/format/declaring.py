@@ -39,9 +39,9 @@ def fit_description(tool: Definition, profile: str, fit: Fit) -> str:
     return (whole_words if len(whole_words) > most // 2 else cut).rstrip() + _DOTS
 
 
-def strict_schema_of(schema: Schema, profile: str, fit: Fit, *, wanted: bool) -> Schema | None:
+def strict_schema_of(schema: Schema, profile: str, fit: Fit, *, is_strict: bool) -> Schema | None:
     """The schema for strict mode, or None where strict mode is not wanted, or not possible as far as it may be changed."""
-    if not wanted:
+    if not is_strict:
         return None
     fitted = fit_up_to(schema, profile, fit or "exact")
     if fitted.left or (fit is None and fitted.schema is not schema):

@@ -293,7 +293,15 @@ class _Fit:
         if len(self.lost) > lost and "oneOf" in node and "anyOf" not in node:
             # A branch that admits more than it did may now admit what another does.
             node = _renamed(node, "oneOf", "anyOf")
-        for step in (self._nulls, self._values, self._bounds, self._objects, self._arrays, self._told, self._spare):
+        for step in (
+            self._nulls,
+            self._values,
+            self._bounds,
+            self._objects,
+            self._arrays,
+            self._describe_rest,
+            self._spare,
+        ):
             node = step(path, node)
         return node
 
@@ -574,7 +582,7 @@ class _Fit:
             node["minItems"] = 1
         return node
 
-    def _told(self, path: Path, node: Schema) -> Schema:
+    def _describe_rest(self, path: Path, node: Schema) -> Schema:
         """Move rules that help a model into the description, if the provider has no other place for them."""
         formats, declared = self._profile.formats, node.get("format")
         if formats is not None and isinstance(declared, str) and declared not in formats:

@@ -121,7 +121,7 @@ _MERGERS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "items": _merge_items,
     "required": _merge_required,
     "enum": _merge_enums,
-    "uniqueItems": lambda mine, theirs: mine is True or theirs is True,
+    "uniqueItems": lambda left, right: left is True or right is True,
 }
 
 

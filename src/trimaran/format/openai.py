@@ -70,7 +70,7 @@ class OpenAIResponsesTool(TypedDict):
 
 
 def _function(tool: Definition, fit: Fit, *, strict: bool) -> tuple[Shape, bool]:
-    strict_schema = strict_schema_of(tool.schema, "openai-strict", fit, wanted=strict)
+    strict_schema = strict_schema_of(tool.schema, "openai-strict", fit, is_strict=strict)
     schema = fit_tool_schema(tool.schema, "openai", fit) if strict_schema is None else strict_schema
     described = fit_description(tool, "openai", fit)
     return {"name": tool.name, "description": described, "parameters": schema}, strict_schema is not None

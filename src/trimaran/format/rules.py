@@ -71,7 +71,7 @@ class _Check:
     def __init__(self, root: Schema, profile: Profile) -> None:
         self._root = root
         self._profile = profile
-        self._found: list[Finding] = []
+        self._findings: list[Finding] = []
         self._properties = 0
         self._optional = 0
         self._unions = 0
@@ -83,18 +83,18 @@ class _Check:
         root, profile = self._root, self._profile
         if (fault := size_fault(root)) is not None:
             self._add((), "nesting", f"the schema {fault}: it is not looked at", "make it smaller and flatter")
-            return self._found
+            return self._findings
         if root.get("type") != "object":
             self._add((), "root", "the top of the schema is not an object", 'write "type": "object" there')
         elif profile.root_lists_properties and not isinstance(root.get("properties"), dict):
             self._add((), "root", "the top lists no properties", 'write "properties": {} if there are none')
         self._node((), root, 1, optional=False)
         self._totals()
-        return self._found
+        return self._findings
 
     def _add(self, path: Path, rule: str, problem: str, remedy: str, weight: Weight = "refused") -> None:
         name = self._profile.name
-        self._found.append(
+        self._findings.append(
             Finding(path=path_text(path), rule=rule, problem=problem, remedy=remedy, weight=weight, profile=name)
         )
 

@@ -148,33 +148,33 @@ class ConnectPlan(Struct, frozen=True, kw_only=True):
 
 
 def plan_for(
-    name: str, given: Any, environment: Environment, more: Mapping[str, Any] | None = None, auth: Any = None
+    name: str, source: Any, environment: Environment, more: Mapping[str, Any] | None = None, auth: Any = None
 ) -> ConnectPlan:
     """The plan for an entry of a configuration, a prepared client, or anything else that `connect` takes.
 
     Args:
-        more: Options for this server alone, on top of those that `given` holds.
+        more: Options for this server alone, on top of those of `source`.
         auth: The host's own credentials, for targets without any.
 
     Raises:
         ConfigError: an option belongs to the host, a time limit is invalid, or a client is in use.
     """
-    if isinstance(given, ServerEntry):
-        target: Any = given.target()
+    if isinstance(source, ServerEntry):
+        target: Any = source.target()
         options: dict[str, Any] = {}
-        limits: dict[str, Any] = {key: getattr(given, key) for key in ("timeout", "startup_timeout", "startup_limit")}
+        limits: dict[str, Any] = {key: getattr(source, key) for key in ("timeout", "startup_timeout", "startup_limit")}
     else:
-        target, options = _taken_apart(name, given)
+        target, options = _taken_apart(name, source)
         limits = {}
     options |= more or {}
-    if auth is not None and not isinstance(given, ServerEntry):
+    if auth is not None and not isinstance(source, ServerEntry):
         options.setdefault("auth", auth)
     _refuse_handlers(name, options)
     limits |= {
         "startup_limit" if key == "connect_timeout" else key: options.pop(key) for key in _LIMITS & options.keys()
     }
     seconds = {key: _seconds(name, key, value) for key, value in limits.items()}
-    entry = given if isinstance(given, ServerEntry) else None
+    entry = source if isinstance(source, ServerEntry) else None
     tools: Mapping[str, ToolSettings] = entry.tools if entry is not None else {}
     return ConnectPlan(
         name=name,
@@ -190,19 +190,19 @@ def plan_for(
     )
 
 
-def _taken_apart(name: str, given: Any) -> tuple[Any, dict[str, Any]]:
+def _taken_apart(name: str, source: Any) -> tuple[Any, dict[str, Any]]:
     """The target and its options. A client of `connect` describes both; the host does not use the client itself."""
-    if not isinstance(given, Client):
-        target, options = take_apart(given)
+    if not isinstance(source, Client):
+        target, options = take_apart(source)
         if isinstance(target, Mapping):
             entry = dict(target)
             options |= {key: entry.pop(key) for key in _LIMITS & entry.keys()}
             target = entry
         return target, options
-    recipe = recipe_of(given)
-    if recipe is None or given.state != "new":
+    recipe = recipe_of(source)
+    if recipe is None or source.state != "new":
         raise ConfigError(
-            f"the server {name!r} is given as a client that is {given.state}: give connect(...) itself, not opened, "
+            f"the server {name!r} is given as a client that is {source.state}: give connect(...) itself, not opened, "
             "or what connect takes"
         )
     target, more = recipe
@@ -230,10 +230,10 @@ def _seconds(name: str, key: str, value: Any) -> float | None:
         raise ConfigError(f"{key} of the server {name!r}: {error}") from None
 
 
-def _both(ours: Callable[[Any], Any], theirs: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _both(ours: Callable[[Any], Any], callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def tell(event: Any) -> Any:
         ours(event)
-        return theirs(event)  # the caller awaits it if need be
+        return callback(event)  # the caller awaits it if need be
 
     return tell
 

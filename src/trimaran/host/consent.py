@@ -202,9 +202,9 @@ class Question:
         self._must_be({"permission", "sampling"}, "deny", "decline")
         return self._answer("deny always" if _always(how) else "deny", pattern=pattern)
 
-    def _must_be(self, kinds: frozenset[Kind] | set[Kind], said: str, better: str) -> None:
+    def _must_be(self, kinds: frozenset[Kind] | set[Kind], method: str, better: str) -> None:
         if self.kind not in kinds:
-            raise ConfigError(f"a question of the kind {self.kind!r} has no {said}(): use {better}()")
+            raise ConfigError(f"a question of the kind {self.kind!r} has no {method}(): use {better}()")
 
     def _answer(self, reply: Reply, *, content: dict[str, Json] | None = None, pattern: str = "") -> bool:
         if not self.is_open:
@@ -340,7 +340,7 @@ class ConsentBridge:
             questions.end()
             for number, question in tuple(self._open.items()):
                 if number not in before:
-                    question.fail(ConsentLost(f"whoever was to answer left: {_what(question)} was not answered"))
+                    question.fail(ConsentLost(f"whoever was to answer left: {_describe(question)} was not answered"))
 
     async def ask(self, question: Question) -> Question:
         """Ask a question and wait. When this returns, the question has a `reply`.
@@ -352,7 +352,7 @@ class ConsentBridge:
             question.refuse("nobody is here to ask")
             return question
         if len(self._open) >= self.most:
-            log.warning("%s is declined: %d questions wait for an answer already", _what(question), self.most)
+            log.warning("%s is declined: %d questions wait for an answer already", _describe(question), self.most)
             question.refuse(f"{self.most} questions wait for an answer already")
             return question
         question.id = next(self._ids)
@@ -364,7 +364,7 @@ class ConsentBridge:
         except TimeoutError:
             # The timeout cancelled the question's future; an answer at the last moment still counts.
             if question.reply is None:
-                log.warning("%s is declined: nobody answered within %g s", _what(question), self.cap)
+                log.warning("%s is declined: nobody answered within %g s", _describe(question), self.cap)
                 question.reply, question.note = _no(question), f"nobody answered within {self.cap:g} s"
         finally:
             del self._open[question.id]
@@ -378,7 +378,7 @@ class ConsentBridge:
         try:
             promised = self.on_question(question)
         except Exception:
-            log.exception("on_question failed, and %s is declined", _what(question))
+            log.exception("on_question failed, and %s is declined", _describe(question))
             question.refuse("on_question failed")
             return
         if inspect.isawaitable(promised):
@@ -401,7 +401,7 @@ class ConsentBridge:
             question.refuse("the dialog was ended")  # no effect if the question ended first
             raise
         except Exception:
-            log.exception("on_question failed, and %s is declined", _what(question))
+            log.exception("on_question failed, and %s is declined", _describe(question))
             question.refuse("on_question failed")
         finally:
             work.cancel()
@@ -415,7 +415,7 @@ class ConsentBridge:
         if self._subscriber is not None:
             self._subscriber.end()
         for question in tuple(self._open.values()):
-            question.fail(ConsentLost(f"the host was closed: {_what(question)} was not answered"))
+            question.fail(ConsentLost(f"the host was closed: {_describe(question)} was not answered"))
         running = tuple(self._running)
         for task in running:
             task.cancel()
@@ -426,7 +426,7 @@ def _no(question: Question) -> Reply:
     return "decline" if question.kind in _DECLINED else "deny"
 
 
-def _what(question: Question) -> str:
+def _describe(question: Question) -> str:
     if question.kind == "permission":
         return f"the call of {question.tool}"
     return f"the question of the server {question.server!r}"

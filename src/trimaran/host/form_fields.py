@@ -65,8 +65,8 @@ class Field:
         self.name: Final = name
         self.schema: Final = schema
         self.required: Final = is_required
-        self.title: Final = in_one_line(_shown(schema.get("title") or name), 60)
-        self.description: Final = in_one_line(_shown(schema.get("description") or ""), 400)
+        self.title: Final = in_one_line(_as_text(schema.get("title") or name), 60)
+        self.description: Final = in_one_line(_as_text(schema.get("description") or ""), 400)
         self.kind: Final[Kind]
         self.choices: Final[tuple[tuple[Any, str], ...]]
         """Pairs of a value and its title."""
@@ -88,7 +88,7 @@ class Field:
         if isinstance(default, bool):
             return "yes" if default else "no"
         if isinstance(default, list) and self.kind == "choices":
-            return safe(", ".join(_shown(item) for item in cast("list[Any]", default)))
+            return safe(", ".join(_as_text(item) for item in cast("list[Any]", default)))
         return safe(default if isinstance(default, str) else _json(default))
 
     def is_empty(self, typed: Typed | None) -> bool:
@@ -163,14 +163,14 @@ class Field:
         except WordError:
             return value
 
-    def _choose(self, said: Any) -> Any:
+    def _choose(self, answer: Any) -> Any:
         """By value, then by title, then by number: a choice named 2 is not the second."""
         for value, _ in self.choices:
-            if said == value and type(said) is type(value):
+            if answer == value and type(answer) is type(value):
                 return value
-        word = _shown(said)
+        word = _as_text(answer)
         for value, _ in self.choices:
-            if word == _shown(value):
+            if word == _as_text(value):
                 return value
         for value, title in self.choices:
             if word.lower() == title.lower():
@@ -308,14 +308,14 @@ def _choices(schema: Mapping[str, Any]) -> tuple[tuple[Any, str], ...]:
                 cast("dict[str, Any]", o) for o in cast("list[Any]", options) if isinstance(o, dict) and "const" in o
             ]
             if listed:
-                return tuple((o["const"], in_one_line(_shown(o.get("title") or o["const"]), 60)) for o in listed)
+                return tuple((o["const"], in_one_line(_as_text(o.get("title") or o["const"]), 60)) for o in listed)
     values: Any = schema.get("enum")
     if not isinstance(values, list) or len(cast("list[Any]", values)) > _MOST_CHOICES:
         return ()
     names: Any = schema.get("enumNames")
     labels = cast("list[Any]", names) if isinstance(names, list) else []
     pairs = enumerate(cast("list[Any]", values))
-    return tuple((value, in_one_line(_shown(labels[i] if i < len(labels) else value), 60)) for i, value in pairs)
+    return tuple((value, in_one_line(_as_text(labels[i] if i < len(labels) else value), 60)) for i, value in pairs)
 
 
 def _hint(schema: Mapping[str, Any], kind: Kind) -> str:
@@ -356,18 +356,18 @@ def _plain(bound: Any) -> str:
 # --- what a person typed ---------------------------------------------------------------------------------------------
 
 
-def _number(text: str, wanted: str, *, is_whole: bool = False) -> int | float:
+def _number(text: str, description: str, *, is_whole: bool = False) -> int | float:
     """An integer if the text is a whole number, since a float would lose digits. `3.0` is whole, as in JSON Schema."""
     try:
         value = _parse_number(text)
     except ValueError:
-        raise InvalidAnswer(f"{_quoted(text)} is not {wanted}") from None
+        raise InvalidAnswer(f"{_quoted(text)} is not {description}") from None
     if not math.isfinite(value) or (isinstance(value, int) and abs(value) > _MOST_INTEGER):
-        raise InvalidAnswer(f"{in_one_line(text, 40)} is not {wanted} JSON can carry")
+        raise InvalidAnswer(f"{in_one_line(text, 40)} is not {description} JSON can carry")
     if not is_whole or isinstance(value, int):
         return value
     if not value.is_integer() or abs(value) > _MOST_INTEGER:
-        raise InvalidAnswer(f"{_quoted(text)} is not {wanted}")
+        raise InvalidAnswer(f"{_quoted(text)} is not {description}")
     return int(value)
 
 
@@ -412,10 +412,10 @@ def _json(value: Any) -> str:
     try:
         return to_json(value)
     except (ValueError, RecursionError):
-        return _shown(value)  # nested deeper than anybody would read
+        return _as_text(value)  # nested deeper than anybody would read
 
 
-def _shown(value: Any) -> str:
+def _as_text(value: Any) -> str:
     """Any value of a server as a word."""
     try:
         return str(value)

@@ -1184,7 +1184,7 @@ class Host:
         forbid the call for certain.
         """
         waited = 0.0
-        for server in sorted(self._coming(), key=lambda one: -len(one.name)):
+        for server in sorted(self._coming(), key=lambda server: -len(server.name)):
             tool = self._tool_of(server, name)
             if tool is None:
                 continue
@@ -1644,10 +1644,10 @@ class Host:
                 result.messages[number] = replace(message, content=replace(message.content, text=text))
         return result
 
-    def _shown(self, mention: Mention, found: ResourceResult) -> str:
+    def _shown(self, mention: Mention, resource: ResourceResult) -> str:
         """A resource as a block of a message, within the limits of its server."""
         parts: list[str] = []
-        for item in found.contents:
+        for item in resource.contents:
             if isinstance(item, TextResourceContents):
                 parts.append(item.text)
             else:
@@ -1658,14 +1658,14 @@ class Host:
         shortened = limit_output(whole, limits, shelf=self._shelf, owner=_OWNER, source=mention.text).result
         text = "\n".join(block.text for block in cast("Iterable[Any]", shortened.content))
         text = self._oversight.resource(mention.server, _word(mention.uri), text)
-        kind = next((item.mime_type for item in found.contents if item.mime_type), "text/plain")
+        kind = next((item.mime_type for item in resource.contents if item.mime_type), "text/plain")
         fence = "`" * max(3, _longest_run(text) + 1)
         return f"\n[{_word(mention.uri)} of the server {mention.server}, {_word(kind)}]\n{fence}\n{text}\n{fence}\n"
 
 
-def _config_of(given: Mapping[str, Any]) -> HostConfig:
+def _config_of(servers: Mapping[str, Any]) -> HostConfig:
     """The configuration of a mapping of servers: the entries among its values."""
-    return HostConfig(servers={name: target for name, target in given.items() if isinstance(target, ServerEntry)})
+    return HostConfig(servers={name: target for name, target in servers.items() if isinstance(target, ServerEntry)})
 
 
 def _about(server: SupervisedServer) -> str:

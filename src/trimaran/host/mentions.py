@@ -244,7 +244,7 @@ class Mentions:
                 problems.append(f"there are more than {_MOST} mentions: the rest is left as it stands")
                 break
             try:
-                resolved = await self._one(text, match)
+                resolved = await self._resolve_one(text, match)
             except TemplateArity:
                 raise
             except Error as error:
@@ -265,7 +265,7 @@ class Mentions:
         servers = self._servers()
         return name if name in servers else next((server for server, safe in servers.items() if safe == name), name)
 
-    async def _one(self, text: str, match: re.Match[str]) -> _FoundMention:
+    async def _resolve_one(self, text: str, match: re.Match[str]) -> _FoundMention:
         server, name = self._named(match[1]), match[2]
         words, ends = _words_after(text, match.end(), match.re)
         bare = name.rstrip(_PUNCTUATION)
@@ -369,7 +369,7 @@ async def _templates(client: Client) -> list[tuple[ResourceTemplate, UriTemplate
 def _expand(template: UriTemplate, words: Sequence[str]) -> str:
     """Fill the words in. The template's own text stays as it is, also where it is not ASCII (R266)."""
     values = dict(zip(template.variables, words, strict=True))
-    return _EXPRESSION.sub(lambda one: UriTemplate(one[0]).expand(values), template.text)
+    return _EXPRESSION.sub(lambda match: UriTemplate(match[0]).expand(values), template.text)
 
 
 def _is_word(text: str) -> bool:
@@ -396,12 +396,12 @@ def _words_after(text: str, at: int, mention: re.Pattern[str]) -> tuple[list[str
     return words, ends
 
 
-def _arity(name: str, wanted: int, given: int, placeholders: Sequence[str] = ()) -> TemplateArity:
+def _arity(name: str, expected: int, count: int, placeholders: Sequence[str] = ()) -> TemplateArity:
     names = f" ({', '.join(placeholders)})" if placeholders else ""
     return TemplateArity(
-        f"@{name} takes {wanted} word{'' if wanted == 1 else 's'} after it{names}, and got {given}; nothing was sent",
-        wanted=wanted,
-        given=given,
+        f"@{name} takes {expected} word{'' if expected == 1 else 's'} after it{names}, and got {count}; nothing was sent",
+        wanted=expected,
+        given=count,
     )
 
 

@@ -157,11 +157,11 @@ def safe_names(servers: Iterable[str], known: Mapping[str, str] | None = None) -
     return names
 
 
-def _with_digest(name: str, server: str, taken: Container[str] = ()) -> str:
+def _with_digest(name: str, server: str, used_names: Container[str] = ()) -> str:
     digest = hashlib.sha256(server.encode("utf-8", "surrogatepass")).hexdigest()
     for length in range(_DIGEST, _MOST_SAFE - 1):
         candidate = f"{name[: _MOST_SAFE - length - 1].rstrip('_')}_{digest[:length]}"
-        if candidate not in taken:
+        if candidate not in used_names:
             return candidate
     raise ConfigError(f"no free name is left for the server {server!r}: rename it")
 
@@ -298,7 +298,9 @@ class Names:
         owners = {**self._remembered}
         plain = self._plain_names(listed)
         # Plain names first: they are nobody else's by construction, while a digest may have to grow to be free.
-        for address in sorted(set(addresses) - self._provider.keys(), key=lambda one: (one not in plain, one)):
+        for address in sorted(
+            set(addresses) - self._provider.keys(), key=lambda address: (address not in plain, address)
+        ):
             name = plain.get(address)
             if name is None or name in owners:
                 name = self._digested(address, owners)
@@ -330,13 +332,13 @@ class Names:
                     plain[(exact or claimants)[0]] = base
         return plain
 
-    def _digested(self, address: Address, taken: Mapping[str, Address]) -> str:
+    def _digested(self, address: Address, used_names: Mapping[str, Address]) -> str:
         digest = hashlib.sha256(f"{address.server}\0{address.tool}".encode("utf-8", "surrogatepass")).hexdigest()
         base = self._base(address)
         base = base if base[0].isalpha() or base[0] == "_" else f"_{base}"
         for length in range(_DIGEST, self._length - 1):
             name = f"{base[: self._length - length - 1]}_{digest[:length]}"
-            if name not in taken:
+            if name not in used_names:
                 return name
         raise ConfigError(f"no free name is left for {address.tool!r} of the server {address.server!r}")
 
@@ -344,7 +346,7 @@ class Names:
         joined: dict[Address, str] = {}
         owners: dict[str, Address] = {}
         # Of two that join to the same, the one that `split_name` would find has it; the other keeps to its own.
-        for address in sorted(addresses, key=lambda one: (len(one.server), one)):
+        for address in sorted(addresses, key=lambda address: (len(address.server), address)):
             name = join_name(*address, separator=separator)
             is_free = all(known.get(name, address) == address for known in (owners, self._address, *self._before()))
             if is_free:

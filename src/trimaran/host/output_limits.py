@@ -197,7 +197,7 @@ class OutputStore:
         self._most_bytes = most_bytes
         self._ttl = ttl
         self._clock = clock
-        self._kept: OrderedDict[str, _StoredOutput] = OrderedDict()
+        self._outputs: OrderedDict[str, _StoredOutput] = OrderedDict()
         self._by_owner: dict[str, int] = {}
         self._lock = threading.Lock()
         self._files = None if folder is None else OutputFiles(folder, most=most, most_bytes=most_bytes, ttl=ttl)
@@ -209,10 +209,10 @@ class OutputStore:
             return None
         with self._lock:
             self._forget_old()
-            while self._kept and (len(self._kept) >= self._most or self.size + size > self._most_bytes):
+            while self._outputs and (len(self._outputs) >= self._most or self.size + size > self._most_bytes):
                 self._make_room()
             output_id = secrets.token_urlsafe(16)
-            self._kept[output_id] = _StoredOutput(owner, text, size, self._clock() + self._ttl)
+            self._outputs[output_id] = _StoredOutput(owner, text, size, self._clock() + self._ttl)
             self._by_owner[owner] = self._by_owner.get(owner, 0) + size
         if self._files is not None:
             self._files.keep(output_id, owner, text)
@@ -233,7 +233,7 @@ class OutputStore:
             )
         with self._lock:
             self._forget_old()
-            stored = self._kept.get(output_id)
+            stored = self._outputs.get(output_id)
         text = stored.text if stored is not None and stored.owner == owner else None
         if text is None and self._files is not None:
             text = self._files.read(output_id, owner)
@@ -255,7 +255,7 @@ class OutputStore:
     def forget(self, owner: str) -> None:
         """Drop everything of this owner."""
         with self._lock:
-            for output_id in [stored_id for stored_id, stored in self._kept.items() if stored.owner == owner]:
+            for output_id in [stored_id for stored_id, stored in self._outputs.items() if stored.owner == owner]:
                 self._drop(output_id)
 
     @property
@@ -266,21 +266,21 @@ class OutputStore:
     def __len__(self) -> int:
         with self._lock:
             self._forget_old()
-            return len(self._kept)
+            return len(self._outputs)
 
     def _forget_old(self) -> None:
         now = self._clock()
-        while self._kept and next(iter(self._kept.values())).until <= now:
-            self._drop(next(iter(self._kept)))
+        while self._outputs and next(iter(self._outputs.values())).until <= now:
+            self._drop(next(iter(self._outputs)))
 
     def _make_room(self) -> None:
         greatest = max(self._by_owner, key=lambda owner: self._by_owner[owner])
-        self._drop(next(stored_id for stored_id, stored in self._kept.items() if stored.owner == greatest))
+        self._drop(next(stored_id for stored_id, stored in self._outputs.items() if stored.owner == greatest))
 
     def _drop(self, output_id: str) -> None:
-        gone = self._kept.pop(output_id)
+        gone = self._outputs.pop(output_id)
         self._by_owner[gone.owner] -= gone.size
-        if not any(stored.owner == gone.owner for stored in self._kept.values()):
+        if not any(stored.owner == gone.owner for stored in self._outputs.values()):
             del self._by_owner[gone.owner]
 
 
@@ -352,7 +352,7 @@ def limit_output(
     return LimitedOutput(limited, work.bytes, work.tokens, notices, output_id)
 
 
-def _notice(cut: str, work: _Limiter, output_id: str | None, shown: int, how: str) -> str:
+def _notice(cut: str, work: _Limiter, output_id: str | None, end: int, how: str) -> str:
     sentences = [cut]
     if work.cut_json:
         sentences.append("The JSON above is cut and incomplete.")
@@ -363,7 +363,7 @@ def _notice(cut: str, work: _Limiter, output_id: str | None, shown: int, how: st
         )
     if output_id is not None:
         sentences.append(
-            f"The whole text is kept as output {output_id}: {len(work.text)} characters, go on at offset {shown}{how}."
+            f"The whole text is kept as output {output_id}: {len(work.text)} characters, go on at offset {end}{how}."
         )
     else:
         sentences.append("Ask for less at a time.")
@@ -422,10 +422,10 @@ class _Limiter:
             return f"[truncated: {self.tokens}>{limits.tokens} tokens]"
         return None
 
-    def warning(self, shown: str) -> list[str]:
+    def warning(self, text: str) -> list[str]:
         """What is said before output that stays, and is large."""
         most = None if self._limits.cut_at_tokens else self._limits.tokens
-        if most is None or self.tokens <= most or (tokens := self._limits.count(shown)) <= most:
+        if most is None or self.tokens <= most or (tokens := self._limits.count(text)) <= most:
             return []
         return [f"{_WARNING}{tokens} tokens, more than {most}. Ask for less at a time where the tool can.]"]
 
@@ -453,9 +453,9 @@ class _Limiter:
                 if part:
                     blocks.append(_with_text(block, part))
             else:
-                self.left_out.append(_what(block))
+                self.left_out.append(_describe_block(block))
                 if not text and len(self.left_out) <= _MOST_NAMED:
-                    blocks.append(TextContent(text=f"[left out: {_what(block)}]"))
+                    blocks.append(TextContent(text=f"[left out: {_describe_block(block)}]"))
             if tokens is not None and text:
                 tokens -= min(tokens, self._limits.count(text))
         if self._extra and (not whole or _bytes(self._extra) > room or not self._within(self._extra, tokens)):
@@ -528,7 +528,7 @@ def _size_of(block: Any) -> int:
     return len(data) if isinstance(data, str) else len(msgspec.json.encode(fields))
 
 
-def _what(block: Any) -> str:
+def _describe_block(block: Any) -> str:
     """A block in a few words."""
     fields = _fields(block)
     source = as_object(fields.get("resource")) or fields

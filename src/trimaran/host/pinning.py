@@ -59,22 +59,22 @@ class PinPolicy:
         return PinSetting(self._store, target, mode)
 
 
-def read_pins(given: Pins | PinMode | bool | None) -> PinPolicy:
+def read_pins(option: Pins | PinMode | bool | None) -> PinPolicy:
     """The policy that the option `pins` of a host asks for.
 
     Raises:
         ConfigError: it is none of these.
     """
-    if isinstance(given, Pins):
-        return PinPolicy(given, "ask", covers_all=True)
-    if given is False or given == "off":
+    if isinstance(option, Pins):
+        return PinPolicy(option, "ask", covers_all=True)
+    if option is False or option == "off":
         return PinPolicy(None, "off", covers_all=False)
-    if given is None or given is True:
-        return PinPolicy(None, "ask", covers_all=given is True)
-    if given in PIN_MODES:
-        return PinPolicy(None, given, covers_all=True)
+    if option is None or option is True:
+        return PinPolicy(None, "ask", covers_all=option is True)
+    if option in PIN_MODES:
+        return PinPolicy(None, option, covers_all=True)
     known = ", ".join(f'"{mode}"' for mode in PIN_MODES)
-    raise ConfigError(f"pins is a Pins, True, False or one of {known}, not {given!r}")
+    raise ConfigError(f"pins is a Pins, True, False or one of {known}, not {option!r}")
 
 
 def pin_target(plan: ConnectPlan) -> PinTarget | None:
@@ -132,9 +132,9 @@ class HeldQuestions:
         self._declined: dict[str, frozenset[tuple[str, str]]] = {}
         """For each server, what the person said no to: definitions and digests. It is not questioned again by itself."""
 
-    def ask(self, server: str, held: Iterable[HeldDefinition], *, again: bool = False) -> None:
+    def ask(self, server: str, definitions: Iterable[HeldDefinition], *, again: bool = False) -> None:
         """Ask in the background, if a person is there and was not questioned about just this before."""
-        items = list(held)
+        items = list(definitions)
         questioned = frozenset((item.key, item.new.digest) for item in items)
         is_declined = not again and questioned <= self._declined.get(server, frozenset())
         if not items or is_declined or server in self._asking or self._bridge is None or not self._bridge.is_attended:

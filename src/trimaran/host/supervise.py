@@ -405,7 +405,7 @@ class SupervisedServer:
         self.state, self.reason, self._kind = state, reason, kind
         self._changed(self)
 
-    def _heard(self, line: str) -> None:
+    def _on_stderr(self, line: str) -> None:
         self._stderr.append(line)
         self._lines_heard += 1
         self.look_for_missing(line)
@@ -417,7 +417,7 @@ class SupervisedServer:
         if self.state == "starting":
             self._changed(self)
 
-    def _told(self, event: StateEvent) -> None:
+    def _on_state(self, event: StateEvent) -> None:
         if self.client is None or self.state in ("starting", "disabled"):
             return
         if event.state == "reconnecting":
@@ -470,8 +470,8 @@ class SupervisedServer:
         """One life, from dialing to the end; for how many seconds it was connected."""
         assert self._dial is not None
         client = self._dial(
-            on_state=self._told,
-            on_stderr=self._heard,
+            on_state=self._on_state,
+            on_stderr=self._on_stderr,
             connect_timeout=limit,
             timeout=self.call_timeout,
         )

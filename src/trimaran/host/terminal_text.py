@@ -25,14 +25,14 @@ _CONTROL: Final = re.compile(
 
 def safe(text: str) -> str:
     """The text with control characters escaped."""
-    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text.replace("\r\n", "\n"))
+    return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text.replace("\r\n", "\n"))
 
 
 def safe_json(text: str) -> str:
     """JSON with control characters as JSON escapes: it has the same meaning."""
 
-    def escape(found: re.Match[str]) -> str:
-        units = found[0].encode("utf-16-be", "surrogatepass").hex()
+    def escape(match: re.Match[str]) -> str:
+        units = match[0].encode("utf-16-be", "surrogatepass").hex()
         return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
     return _CONTROL.sub(escape, text)

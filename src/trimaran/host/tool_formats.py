@@ -91,7 +91,7 @@ class ToolFormats:
     def __init__(self, catalog: object, connected: Collection[str]) -> None:
         self._catalog = catalog
         self._connected = connected
-        self._made: dict[Any, FormattedTools] = {}
+        self._by_options: dict[Any, FormattedTools] = {}
 
     def are_of(self, catalog: object, connected: Collection[str]) -> bool:
         return self._catalog is catalog and self._connected == connected
@@ -106,7 +106,7 @@ class ToolFormats:
     ) -> FormattedTools:
         """The tools in this format; without one, as they are."""
         key = (format, repr(sorted(options.items())), budget)
-        offer = self._made.get(key)
+        offer = self._by_options.get(key)
         if offer is None:
             if format is None:
                 check_options(options, (), "tools() without a format")
@@ -117,8 +117,8 @@ class ToolFormats:
                 offer = _declared([entry.tool for entry in entries], format, dict(options))
             else:
                 offer = _Budgeted(entries, format, dict(options)).offer(budget)
-            if len(self._made) < _MOST_KEPT:
-                self._made[key] = offer
+            if len(self._by_options) < _MOST_KEPT:
+                self._by_options[key] = offer
         return offer
 
 

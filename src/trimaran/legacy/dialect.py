@@ -38,14 +38,14 @@ class LegacyDialect:
     def __init__(self, info: Mapping[str, Json], capabilities: Mapping[str, Json], version: str | None = None) -> None:
         self._info = info
         self._capabilities = capabilities
-        self._wanted = version or LATEST_LEGACY
+        self._requested = version or LATEST_LEGACY
         self._is_pinned = version is not None
-        self.version: str = self._wanted
+        self.version: str = self._requested
         self._headers: dict[str, str] = {}
 
     async def greet(self, link: Link, next_id: Callable[[], int]) -> ServerDescription:
         id = next_id()
-        params = {"protocolVersion": self._wanted, "capabilities": self._capabilities, "clientInfo": self._info}
+        params = {"protocolVersion": self._requested, "capabilities": self._capabilities, "clientInfo": self._info}
         frame = await link.request(id, write_request(id, "initialize", params), None)
         _, raw = self.outcome(frame)
         welcome = self._read(raw)
@@ -69,12 +69,12 @@ class LegacyDialect:
                 CODE_INVALID_REQUEST,
                 f"the server's answer to initialize names no protocolVersion: {excerpt(bytes(raw))}",
             )
-        if not is_legacy(reply.version) or (self._is_pinned and reply.version != self._wanted):
-            ours = (self._wanted,) if self._is_pinned else LEGACY
+        if not is_legacy(reply.version) or (self._is_pinned and reply.version != self._requested):
+            ours = (self._requested,) if self._is_pinned else LEGACY
             raise UnsupportedVersion(
                 CODE_UNSUPPORTED_VERSION,
                 f"the server wants to speak {reply.version[:80]!r}; this client speaks {', '.join(ours)} here",
-                {"supported": [reply.version], "requested": self._wanted},
+                {"supported": [reply.version], "requested": self._requested},
             )
         return read_welcome(reply.version, reply.capabilities, reply.info, reply.instructions, _decode_any(raw))
 

@@ -201,7 +201,7 @@ class SessionEvents:
         self._max_bytes = max_bytes
         self.held_bytes: int = 0
         """Of the queue."""
-        self._said: dict[str, int] = {}
+        self._sizes: dict[str, int] = {}
         """Bytes of each open stream."""
         self._stored = _Stored(max_bytes, self._shorten)
         event_writer.waiting.join(self)
@@ -212,7 +212,7 @@ class SessionEvents:
     # --- new events
 
     def appended(self, stream: str, number: int, data: bytes) -> None:
-        self._said[stream] = self._said.get(stream, 0) + len(data)
+        self._sizes[stream] = self._sizes.get(stream, 0) + len(data)
         self._write(EventWrite(self._session, stream, data, _OPEN_SECONDS, number))
 
     def announced(self, data: bytes) -> None:
@@ -224,9 +224,9 @@ class SessionEvents:
         if last is not None:
             self._write(last)
         self._write(EventWrite(self._session, stream, None, _ENDED_SECONDS))
-        size = min(self._said.pop(stream, 0), self._max_bytes)
-        if len(self._said) > 4 * self._most:  # streams that other processes continue
-            self._said.clear()
+        size = min(self._sizes.pop(stream, 0), self._max_bytes)
+        if len(self._sizes) > 4 * self._most:  # streams that other processes continue
+            self._sizes.clear()
         self._stored.add(stream, size)
         self._event_writer.stored.grew(size)
 

@@ -325,7 +325,7 @@ class FleetSessions:
             place = _encode(outlet.place)
             if place != outlet.noted:
                 with contextlib.suppress(StoreError):
-                    await self._amend(session, lambda found: replace(found, extra=place))
+                    await self._amend(session, lambda current: replace(current, extra=place))
                     outlet.noted = place
 
     async def end(self, session: Session, why: str | None = None) -> None:
@@ -343,7 +343,7 @@ class FleetSessions:
     async def keep(self, session: Session, **changes: Any) -> None:
         """Write the changes to the record, then announce them."""
         try:
-            record = await self._amend(session, lambda found: _changed(found, **changes))
+            record = await self._amend(session, lambda current: _changed(current, **changes))
             if record is None:
                 self._sessions.end(session)
                 raise ProtocolError.invalid_request("this session has ended; send initialize again", status=404)
@@ -359,7 +359,7 @@ class FleetSessions:
         while not session.closed:
             await asyncio.sleep(_UNSURE_SECONDS)
             with contextlib.suppress(StoreError):
-                record = await self._amend(session, lambda found: _changed(found, **changes))
+                record = await self._amend(session, lambda current: _changed(current, **changes))
                 if record is not None:
                     self._follow(session, record)
                 return
@@ -382,7 +382,7 @@ class FleetSessions:
         """Whether this process should send the present change to the client of this session now."""
         outlet: Any = session.outlet
         number = self.fleet.hearing
-        if not outlet.is_read_here or 0 < number <= outlet.told:
+        if not outlet.is_read_here or 0 < number <= outlet.last_change:
             return False
         if number and not outlet.is_telling:
             outlet.meanwhile.append((number, change))
@@ -468,10 +468,10 @@ class FleetSessions:
         before = ""
         try:
 
-            def take(found: SessionRecord) -> SessionRecord:
+            def take(record: SessionRecord) -> SessionRecord:
                 nonlocal before
-                before = found.worker
-                return replace(found, worker=self.name)
+                before = record.worker
+                return replace(record, worker=self.name)
 
             record = await self._amend(session, take)
             if record is None:
@@ -485,7 +485,7 @@ class FleetSessions:
             last_change, delivered = max(place[0] for place in places), max(place[1] for place in places)
             await self.fleet.tell("stream", (session.id, self.name, record.stamp))
             changes, last = await self.fleet.changes_since(last_change)
-            outlet.told = max(last_change, last)
+            outlet.last_change = max(last_change, last)
         except StoreError as error:
             raise unavailable(error) from None
         if changes is not None:
@@ -516,8 +516,8 @@ class FleetSessions:
     async def leave_stream(self, session: Session, delivered: int) -> None:
         """Give the session's stream up. If the store cannot note that, the client hears some changes twice."""
         outlet: Any = session.outlet
-        outlet.told = self.fleet.seen_change
-        place = _encode((outlet.told, delivered))
+        outlet.last_change = self.fleet.seen_change
+        place = _encode((outlet.last_change, delivered))
 
         def leave(record: SessionRecord) -> SessionRecord:
             return replace(record, worker="", extra=place) if record.worker == self.name else record
@@ -716,7 +716,7 @@ class FleetOutlet(HttpOutlet):
         """The process that has the stream open, as far as is known here."""
         self.noted = b""
         """The place of the client, as last written to the store."""
-        self.told: int = 0
+        self.last_change: int = 0
         """The last change that this process has sent to the client."""
         self._claimed: tuple[StreamReader | None, int] = None, 0
         """The last reader that the record named, and the record's stamp then."""
@@ -731,7 +731,7 @@ class FleetOutlet(HttpOutlet):
         self.is_in_doubt = False
         """Whether there may be a newer record."""
         self.amending: asyncio.Lock = asyncio.Lock()
-        self._heard: dict[bytes, None] = {}
+        self._seen_marks: dict[bytes, None] = {}
         """The marks of recent events: a batch with an unknown outcome may have been written twice."""
 
     def introduce(self, session: Session, retry: int | None) -> None:
@@ -747,7 +747,7 @@ class FleetOutlet(HttpOutlet):
     @property
     def place(self) -> tuple[int, int]:
         """Up to which change, and which event, its client has been told by way of this process."""
-        return max(self.told, self._shared.fleet.seen_change if self.is_telling else 0), self.delivered
+        return max(self.last_change, self._shared.fleet.seen_change if self.is_telling else 0), self.delivered
 
     def claim(self, reader: StreamReader, stamp: int) -> None:
         """It is written down that it is read here now."""
@@ -780,7 +780,7 @@ class FleetOutlet(HttpOutlet):
         session = self._session
         assert session is not None
         if self._reader is not None:
-            self.told, _ = self.place
+            self.last_change, _ = self.place
             self._reader.end()
         reader = self._reader = StreamReader(request)
         self._shared.reading.add(reader)
@@ -799,7 +799,7 @@ class FleetOutlet(HttpOutlet):
                 self.delivered = delivered
                 meanwhile, self.meanwhile = self.meanwhile, []
                 for number, change in meanwhile:
-                    if number > self.told:
+                    if number > self.last_change:
                         session.deliver(*change)
             await request.stream_start(self.event_headers)
             await self._read_on(session, reader, after, writer)
@@ -826,12 +826,12 @@ class FleetOutlet(HttpOutlet):
         mark, space, data = marked.partition(b" ")
         if marked.startswith(b"{") or not space:  # of a version that put no marks
             return marked
-        if mark in self._heard:
+        if mark in self._seen_marks:
             return None
-        self._heard[mark] = None
-        if len(self._heard) > 2 * _MARKS:
-            for old in list(self._heard)[:_MARKS]:
-                del self._heard[old]
+        self._seen_marks[mark] = None
+        if len(self._seen_marks) > 2 * _MARKS:
+            for old in list(self._seen_marks)[:_MARKS]:
+                del self._seen_marks[old]
         return data
 
     async def _look_back(self, session: Session, position: int) -> None:

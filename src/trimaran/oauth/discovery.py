@@ -87,21 +87,21 @@ def discover_protected_resource(
     return None
 
 
-def _checked(found: ResourceMetadata, url: str, server_url: str) -> ResourceMetadata:
-    if not resource_matches(found.resource, server_url):
+def _checked(metadata: ResourceMetadata, url: str, server_url: str) -> ResourceMetadata:
+    if not resource_matches(metadata.resource, server_url):
         raise AuthorizationFailed(
-            f"the {RESOURCE_STEP} at {url} is about {shown(found.resource)!r}, not about {server_url}: a token for one server "
+            f"the {RESOURCE_STEP} at {url} is about {shown(metadata.resource)!r}, not about {server_url}: a token for one server "
             "must not be sent to another. Connect to the URL it names, if that is the server you mean",
             step=RESOURCE_STEP,
             url=url,
         )
-    if not found.authorization_servers:
+    if not metadata.authorization_servers:
         raise AuthorizationFailed(
             f"the {RESOURCE_STEP} at {url} names no authorization server; its operator must correct it",
             step=RESOURCE_STEP,
             url=url,
         )
-    return found
+    return metadata
 
 
 def discover_authorization_server(issuer: str, server_url: str = "") -> Flow[ServerMetadata]:

@@ -140,7 +140,7 @@ class Grant:
         return (*([self.extension] if self.extension else []), *([DPOP_EXTENSION] if self.dpop else []))
 
     def acquire(
-        self, need: CredentialNeed, world: FlowEnvironment, held: Credentials | None
+        self, need: CredentialNeed, world: FlowEnvironment, credentials: Credentials | None
     ) -> Flow[Credentials | None]:
         """New credentials; None if this grant can do nothing about the need, so the present ones are used.
 
@@ -149,13 +149,13 @@ class Grant:
         """
         raise NotImplementedError
 
-    def restores(self, held: Credentials) -> bool:
+    def restores(self, credentials: Credentials) -> bool:
         """Whether this grant can use these stored credentials."""
         return True
 
     # --- shared steps
 
-    def _discover(self, need: CredentialNeed, held: Credentials | None) -> Flow[GrantSite]:
+    def _discover(self, need: CredentialNeed, credentials: Credentials | None) -> Flow[GrantSite]:
         challenge = need.challenge()
         parameters: Mapping[str, str] = challenge.parameters if challenge is not None else {}
         challenged = tuple(parameters.get("scope", "").split())
@@ -165,7 +165,7 @@ class Grant:
             metadata = yield from self._find_legacy(need.server_url)
             resource = self.resource or canonical_resource(need.server_url)
             return GrantSite(resource, metadata, challenged, (), True)
-        issuer = self._choose_issuer(described, held)
+        issuer = self._choose_issuer(described, credentials)
         metadata = yield from discover_authorization_server(issuer, need.server_url)
         return GrantSite(self.resource or described.resource, metadata, challenged, described.scopes_supported or ())
 
@@ -192,7 +192,7 @@ class Grant:
             return (yield from discover_authorization_server(self.issuer, server_url))
         return (yield from discover_legacy_server(server_url))
 
-    def _choose_issuer(self, described: ResourceMetadata, held: Credentials | None) -> str:
+    def _choose_issuer(self, described: ResourceMetadata, credentials: Credentials | None) -> str:
         offered = described.authorization_servers
         if self.issuer is not None:
             if self.issuer not in offered:
@@ -203,26 +203,28 @@ class Grant:
                     url=described.resource,
                 )
             return self.issuer
-        if held is not None and held.issuer in offered:
-            return held.issuer
+        if credentials is not None and credentials.issuer in offered:
+            return credentials.issuer
         return offered[0]
 
-    def _choose_scopes(self, place: GrantSite, need: CredentialNeed, held: Credentials | None) -> tuple[str, ...]:
+    def _choose_scopes(
+        self, place: GrantSite, need: CredentialNeed, credentials: Credentials | None
+    ) -> tuple[str, ...]:
         """The scopes to request: those the operation needs, or else the configured or offered ones; and those requested before."""
         demanded = place.challenged or (place.supported if self.scopes is None else ())
         scopes = [*(self.scopes or ()), *demanded]
-        if held is not None and held.issuer == place.metadata.issuer:
-            scopes = [*held.scopes, *scopes]
+        if credentials is not None and credentials.issuer == place.metadata.issuer:
+            scopes = [*credentials.scopes, *scopes]
         # offline_access asks the issuer for a refresh token. It is no right on the server.
         scopes = [scope for scope in scopes if scope != OFFLINE or OFFLINE in (self.scopes or ())]
         return tuple(dict.fromkeys(scopes))
 
     def _prover(
-        self, world: FlowEnvironment, held: Credentials | None, metadata: ServerMetadata | None = None
+        self, world: FlowEnvironment, credentials: Credentials | None, metadata: ServerMetadata | None = None
     ) -> Prover | None:
         if not self.dpop:
             return None
-        jwk = held.proof_key if held is not None else None
+        jwk = credentials.proof_key if credentials is not None else None
         key = ProofKey.from_jwk(jwk) if jwk is not None else ProofKey.generate(self._proof_algorithm(metadata))
         return Prover(key, world.nonces, world.now, world.entropy)
 
@@ -257,7 +259,7 @@ class Grant:
         metadata: ServerMetadata | None,
         scopes: Sequence[str],
         prover: Prover | None,
-        held: Credentials | None,
+        credentials: Credentials | None,
         clients: Mapping[str, ClientInfo] | None = None,
     ) -> Credentials:
         token_type = "dpop" if self.dpop else "bearer"
@@ -282,7 +284,7 @@ class Grant:
             scopes=tuple(scopes),
             granted=reply.scopes,
             metadata=metadata,
-            clients=dict(clients or (held.clients if held is not None else {})),
+            clients=dict(clients or (credentials.clients if credentials is not None else {})),
             proof_key=prover.key.to_jwk() if prover is not None else None,
         )
 

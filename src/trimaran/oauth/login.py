@@ -103,47 +103,49 @@ class OAuth(Grant):
     def __repr__(self) -> str:
         return f"OAuth(client_id={self.client_id!r}, scopes={self.scopes!r})"
 
-    def restores(self, held: Credentials) -> bool:
+    def restores(self, credentials: Credentials) -> bool:
         """Stored credentials of another client, of another kind, or from other supplied tokens belong to another login."""
-        if self.issuer is not None and held.issuer != self.issuer:
+        if self.issuer is not None and credentials.issuer != self.issuer:
             return False
-        if held.access_token is not None and (held.token_type == "dpop") != self.dpop:  # noqa: S105 - a kind of token
+        if credentials.access_token is not None and (credentials.token_type == "dpop") != self.dpop:  # noqa: S105 - a kind of token
             return False
-        if held.given != self._given_digest() and (held.given is not None or self._access_token is not None):
+        if credentials.given != self._given_digest() and (
+            credentials.given is not None or self._access_token is not None
+        ):
             return False
-        client = held.client
+        client = credentials.client
         if self.client_id is not None and client is not None:
             return client.client_id == self.client_id
         return True
 
     def acquire(
-        self, need: CredentialNeed, world: FlowEnvironment, held: Credentials | None
+        self, need: CredentialNeed, world: FlowEnvironment, credentials: Credentials | None
     ) -> Flow[Credentials | None]:
         if need.why == "start":
-            return self._given(need) if held is None else None
+            return self._supplied(need) if credentials is None else None
         if need.why == "expiring":
-            return (yield from self._refresh_early(need, world, held))
+            return (yield from self._refresh_early(need, world, credentials))
         try:
-            place = yield from self._place(need, held)
+            place = yield from self._place(need, credentials)
         except UnsafeUrl:
             raise
         except AuthorizationFailed:
             # The token endpoint is known already, so a failure of discovery does not matter.
-            fresh = yield from self._refresh_unasked(need, world, held)
+            fresh = yield from self._refresh_unasked(need, world, credentials)
             if fresh is None:
                 raise
             return fresh
-        if held is not None and held.issuer not in (None, place.metadata.issuer):
-            self._check_migration(held, place.metadata)
-        if held is not None and need.why == "refused" and _can_refresh(held, need):
-            fresh, held = yield from self._refresh_after_401(need, world, held, place)
+        if credentials is not None and credentials.issuer not in (None, place.metadata.issuer):
+            self._check_migration(credentials, place.metadata)
+        if credentials is not None and need.why == "refused" and _can_refresh(credentials, need):
+            fresh, credentials = yield from self._refresh_after_401(need, world, credentials, place)
             if fresh is not None:
                 return fresh
         if self.login is not None and not need.may_ask:
             return None
-        return (yield from self._log_in(need, world, held, place))
+        return (yield from self._log_in(need, world, credentials, place))
 
-    def _given(self, need: CredentialNeed) -> Credentials | None:
+    def _supplied(self, need: CredentialNeed) -> Credentials | None:
         """Tokens that the program supplied (R210)."""
         if self._access_token is None and self._refresh_token is None:
             return None
@@ -182,19 +184,19 @@ class OAuth(Grant):
         assert self.client_id is not None
         return ClientInfo(client_id=self.client_id, client_secret=self._client_secret)
 
-    def _place(self, need: CredentialNeed, held: Credentials | None) -> Flow[GrantSite]:
+    def _place(self, need: CredentialNeed, credentials: Credentials | None) -> Flow[GrantSite]:
         manual = self._manual()
         if manual is None:
-            return (yield from self._discover(need, held))
+            return (yield from self._discover(need, credentials))
         challenge = need.challenge()
         challenged = tuple(challenge.parameters.get("scope", "").split()) if challenge is not None else ()
         return GrantSite(self.resource or canonical_resource(need.server_url), manual, challenged, ())
 
-    def _check_migration(self, held: Credentials, metadata: ServerMetadata) -> None:
+    def _check_migration(self, credentials: Credentials, metadata: ServerMetadata) -> None:
         if self.client_id is not None and self.issuer is None and self.token_endpoint is None:
             raise AuthorizationFailed(
-                f"{held.server_url} is now guarded by {metadata.issuer}; the client {self.client_id!r} is registered with "
-                f"{held.issuer}, and its credentials are sent nowhere else. Register a client with the new issuer",
+                f"{credentials.server_url} is now guarded by {metadata.issuer}; the client {self.client_id!r} is registered with "
+                f"{credentials.issuer}, and its credentials are sent nowhere else. Register a client with the new issuer",
                 step="protected resource metadata",
                 url=metadata.issuer,
             )
@@ -202,17 +204,17 @@ class OAuth(Grant):
     # --- refreshing
 
     def _refresh(
-        self, need: CredentialNeed, world: FlowEnvironment, held: Credentials, metadata: ServerMetadata
+        self, need: CredentialNeed, world: FlowEnvironment, credentials: Credentials, metadata: ServerMetadata
     ) -> Flow[Credentials]:
-        assert held.refresh_token is not None
-        prover = self._prover(world, held)
+        assert credentials.refresh_token is not None
+        prover = self._prover(world, credentials)
         # The configuration wins over the stored client: the secret may have changed.
-        client = self._configured() if self.client_id is not None else held.clients.get(metadata.issuer)
+        client = self._configured() if self.client_id is not None else credentials.clients.get(metadata.issuer)
         endpoint = self._token_endpoint(metadata)
         reply = yield from refresh_token(
             endpoint,
-            held.refresh_token,
-            resource=held.resource,
+            credentials.refresh_token,
+            resource=credentials.resource,
             client=self._with_method(client, metadata),
             prover=prover,
             server_url=self._trusted(need, endpoint),
@@ -221,42 +223,47 @@ class OAuth(Grant):
             reply,
             world,
             need,
-            resource=held.resource,
+            resource=credentials.resource,
             metadata=metadata,
-            scopes=held.scopes,
+            scopes=credentials.scopes,
             prover=prover,
-            held=held,
+            credentials=credentials,
         )
         if fresh.refresh_token is None:  # it may be used again (RFC 6749, 6)
-            fresh = msgspec.structs.replace(fresh, refresh_token=held.refresh_token)
-        return msgspec.structs.replace(fresh, granted=fresh.granted or held.granted, given=held.given)
+            fresh = msgspec.structs.replace(fresh, refresh_token=credentials.refresh_token)
+        return msgspec.structs.replace(fresh, granted=fresh.granted or credentials.granted, given=credentials.given)
 
     def _refresh_early(
-        self, need: CredentialNeed, world: FlowEnvironment, held: Credentials | None
+        self, need: CredentialNeed, world: FlowEnvironment, credentials: Credentials | None
     ) -> Flow[Credentials | None]:
         """Refresh before the token expires. If that fails, the old token is used until the server answers 401."""
-        if held is None or held.refresh_token is None or held.metadata is None:
+        if credentials is None or credentials.refresh_token is None or credentials.metadata is None:
             return None
         try:
-            return (yield from self._refresh(need, world, held, held.metadata))
+            return (yield from self._refresh(need, world, credentials, credentials.metadata))
         except UnsafeUrl:
             raise
         except AuthorizationFailed as error:
             # Only this code says that the refresh token itself is invalid.
-            return msgspec.structs.replace(held, refresh_token=None) if error.code == "invalid_grant" else None
+            return msgspec.structs.replace(credentials, refresh_token=None) if error.code == "invalid_grant" else None
 
     def _refresh_unasked(
-        self, need: CredentialNeed, world: FlowEnvironment, held: Credentials | None
+        self, need: CredentialNeed, world: FlowEnvironment, credentials: Credentials | None
     ) -> Flow[Credentials | None]:
-        if held is None or held.metadata is None or need.why != "refused" or not _can_refresh(held, need):
+        if (
+            credentials is None
+            or credentials.metadata is None
+            or need.why != "refused"
+            or not _can_refresh(credentials, need)
+        ):
             return None
         try:
-            return (yield from self._refresh(need, world, held, held.metadata))
+            return (yield from self._refresh(need, world, credentials, credentials.metadata))
         except AuthorizationFailed:
             return None
 
     def _refresh_after_401(
-        self, need: CredentialNeed, world: FlowEnvironment, held: Credentials, place: GrantSite
+        self, need: CredentialNeed, world: FlowEnvironment, credentials: Credentials, place: GrantSite
     ) -> Flow[tuple[Credentials | None, Credentials]]:
         """After a 401: fresh credentials or None, and the old ones without the parts that failed.
 
@@ -264,27 +271,27 @@ class OAuth(Grant):
         forgotten the client, to another registration.
         """
         issuer = place.metadata.issuer
-        if held.issuer != issuer:
-            return None, held
+        if credentials.issuer != issuer:
+            return None, credentials
         try:
-            known = msgspec.structs.replace(held, resource=place.resource)
-            return (yield from self._refresh(need, world, known, place.metadata)), held
+            known = msgspec.structs.replace(credentials, resource=place.resource)
+            return (yield from self._refresh(need, world, known, place.metadata)), credentials
         except AuthorizationFailed as error:
             if error.code not in _FINAL:
                 raise
             if error.code == "invalid_client":
-                clients = {name: client for name, client in held.clients.items() if name != issuer}
-                held = msgspec.structs.replace(held, clients=clients)
-            return None, held.without_tokens()
+                clients = {name: client for name, client in credentials.clients.items() if name != issuer}
+                credentials = msgspec.structs.replace(credentials, clients=clients)
+            return None, credentials.without_tokens()
 
     # --- logging in
 
     def _log_in(
-        self, need: CredentialNeed, world: FlowEnvironment, held: Credentials | None, place: GrantSite
+        self, need: CredentialNeed, world: FlowEnvironment, present: Credentials | None, place: GrantSite
     ) -> Flow[Credentials]:
         metadata = place.metadata
         if self.login is None:
-            raise self._login_required(need, held, place)
+            raise self._login_required(need, present, place)
         endpoint = metadata.authorization_endpoint
         if endpoint is None:
             raise AuthorizationFailed(
@@ -301,12 +308,12 @@ class OAuth(Grant):
                 step="authorization server metadata",
                 url=metadata.issuer,
             )
-        scopes = self._choose_scopes(place, need, held)
+        scopes = self._choose_scopes(place, need, present)
         requested = scopes
         if OFFLINE in (metadata.scopes_supported or ()) and scopes and OFFLINE not in scopes:
             requested = (*scopes, OFFLINE)
         redirect_uri = cast("str", (yield Redirect()))
-        client = yield from self._client(need, world, held, place, redirect_uri, requested)
+        client = yield from self._client(need, world, present, place, redirect_uri, requested)
         request = build_authorization_url(
             endpoint,
             client_id=client.client_id,
@@ -333,7 +340,7 @@ class OAuth(Grant):
             prover=prover,
             server_url=self._trusted(need, token_endpoint),
         )
-        clients = {**(held.clients if held is not None else {}), metadata.issuer: client}
+        clients = {**(present.clients if present is not None else {}), metadata.issuer: client}
         credentials = self._settle(
             reply,
             world,
@@ -342,13 +349,13 @@ class OAuth(Grant):
             metadata=metadata,
             scopes=scopes,
             prover=prover,
-            held=held,
+            credentials=present,
             clients=clients,
         )
         return msgspec.structs.replace(credentials, given=self._given_digest())
 
-    def _login_required(self, need: CredentialNeed, held: Credentials | None, place: GrantSite) -> LoginRequired:
-        missing = self._choose_scopes(place, need, held) if need.why == "scopes" else ()
+    def _login_required(self, need: CredentialNeed, credentials: Credentials | None, place: GrantSite) -> LoginRequired:
+        missing = self._choose_scopes(place, need, credentials) if need.why == "scopes" else ()
         # Records are stored by the server's name, so the command must use the same name.
         is_named = self.name not in (None, "", urlsplit(need.server_url).netloc)
         called = f" --name {shlex.quote(self.name or '')}" if is_named else ""
@@ -362,14 +369,16 @@ class OAuth(Grant):
             url=place.metadata.issuer,
             status=401 if need.why == "refused" else 403,
         )
-        error.is_final = held is not None and held.access_token is None and held.refresh_token is None
+        error.is_final = (
+            credentials is not None and credentials.access_token is None and credentials.refresh_token is None
+        )
         return error
 
     def _client(
         self,
         need: CredentialNeed,
         world: FlowEnvironment,
-        held: Credentials | None,
+        credentials: Credentials | None,
         place: GrantSite,
         redirect_uri: str,
         scopes: Sequence[str],
@@ -380,7 +389,7 @@ class OAuth(Grant):
             return cast("ClientInfo", self._with_method(self._configured(), metadata))
         if self.client_metadata_url is not None and metadata.client_id_metadata_document_supported:
             return ClientInfo(client_id=self.client_metadata_url, auth_method="none", source="document")
-        known = held.clients.get(metadata.issuer) if held is not None else None
+        known = credentials.clients.get(metadata.issuer) if credentials is not None else None
         if known is not None and _still_fits(known, redirect_uri, scopes, world.now()):
             return known
         if metadata.registration_endpoint is None:
@@ -415,8 +424,8 @@ class OAuth(Grant):
         )
 
 
-def _can_refresh(held: Credentials, need: CredentialNeed) -> bool:
-    return held.refresh_token is not None and need.may_refresh
+def _can_refresh(credentials: Credentials, need: CredentialNeed) -> bool:
+    return credentials.refresh_token is not None and need.may_refresh
 
 
 def _check_login(login: Login, redirect_uri: str | None) -> None:

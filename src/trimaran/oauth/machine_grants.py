@@ -65,19 +65,23 @@ class _Unattended(Grant):
         self.allow_private = allow_private
 
     def acquire(
-        self, need: CredentialNeed, world: FlowEnvironment, held: Credentials | None
+        self, need: CredentialNeed, world: FlowEnvironment, credentials: Credentials | None
     ) -> Flow[Credentials | None]:
-        if need.why == "expiring" and held is not None and held.metadata is not None:
-            place = GrantSite(held.resource or need.server_url, held.metadata, held.scopes, ())
+        if need.why == "expiring" and credentials is not None and credentials.metadata is not None:
+            place = GrantSite(credentials.resource or need.server_url, credentials.metadata, credentials.scopes, ())
         elif self.token_endpoint is not None:
             place = self._configured_place(need)
         elif need.why in ("start", "expiring"):
             return None
         else:
-            place = yield from self._discover(need, held)
-            self._check_migration(held, place.metadata)
-        scopes = held.scopes if need.why == "expiring" and held is not None else self._choose_scopes(place, need, held)
-        prover = self._prover(world, held, place.metadata)
+            place = yield from self._discover(need, credentials)
+            self._check_migration(credentials, place.metadata)
+        scopes = (
+            credentials.scopes
+            if need.why == "expiring" and credentials is not None
+            else self._choose_scopes(place, need, credentials)
+        )
+        prover = self._prover(world, credentials, place.metadata)
         reply = yield from self._request(need, world, place, scopes, prover)
         return self._settle(
             reply,
@@ -87,7 +91,7 @@ class _Unattended(Grant):
             metadata=place.metadata,
             scopes=scopes,
             prover=prover,
-            held=held,
+            credentials=credentials,
         )
 
     def _configured_place(self, need: CredentialNeed) -> GrantSite:
@@ -97,11 +101,11 @@ class _Unattended(Grant):
         metadata = ServerMetadata(issuer=self.issuer or self.token_endpoint, token_endpoint=self.token_endpoint)
         return GrantSite(self.resource or canonical_resource(need.server_url), metadata, challenged, ())
 
-    def _check_migration(self, held: Credentials | None, metadata: ServerMetadata) -> None:
+    def _check_migration(self, credentials: Credentials | None, metadata: ServerMetadata) -> None:
         """Refuse to show credentials to another issuer only because the server names it."""
-        if self.issuer is None and held is not None and held.issuer not in (None, metadata.issuer):
+        if self.issuer is None and credentials is not None and credentials.issuer not in (None, metadata.issuer):
             raise AuthorizationFailed(
-                f"{held.server_url} is now guarded by {metadata.issuer}; credentials for {held.issuer} are sent "
+                f"{credentials.server_url} is now guarded by {metadata.issuer}; credentials for {credentials.issuer} are sent "
                 "nowhere else. If they are for the new one too, give issuer=",
                 step="protected resource metadata",
                 url=metadata.issuer,
@@ -153,12 +157,12 @@ class _Identity:
         return {"client": ClientInfo(client_id=self.client_id, client_secret=self._secret, auth_method=method)}
 
 
-def _value_of(given: str | Callable[[], TextOrAwaitable], what: str) -> Flow[str]:
+def _value_of(option: str | Callable[[], TextOrAwaitable], name: str) -> Flow[str]:
     """The value of an option that may be a function."""
-    value: Any = (yield CallUser(given, what)) if callable(given) else given
+    value: Any = (yield CallUser(option, name)) if callable(option) else option
     if not isinstance(value, str) or not value:
         raise ConfigError(
-            f"the {what} must be a text that is not empty, or a function, sync or async, that returns one"
+            f"the {name} must be a text that is not empty, or a function, sync or async, that returns one"
         )
     return value
 

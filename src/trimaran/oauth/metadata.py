@@ -70,10 +70,10 @@ def read_object(reply: HttpReply) -> dict[str, Any] | None:
     return {name: value for name, value in cast("dict[str, Any]", document).items() if value is not None}
 
 
-def read_document(found: Mapping[str, Any], kind: type[T], *, step: str, url: str) -> T:
+def read_document(document: Mapping[str, Any], kind: type[T], *, step: str, url: str) -> T:
     """A document as one of the structs here; AuthorizationFailed names what is wrong with it."""
     try:
-        return msgspec.convert(found, kind)
+        return msgspec.convert(document, kind)
     except msgspec.ValidationError as error:
         raise AuthorizationFailed(
             f"the {step} at {url} cannot be used: {error}; its operator must correct it", step=step, url=url

@@ -122,9 +122,9 @@ def register_client(
     )
 
 
-def _refused(endpoint: str, status: int, found: Mapping[str, Json], token: str | None) -> AuthorizationFailed:
-    code = found.get("error")
-    described = found.get("error_description")
+def _refused(endpoint: str, status: int, answer: Mapping[str, Json], token: str | None) -> AuthorizationFailed:
+    code = answer.get("error")
+    described = answer.get("error_description")
     reason = " ".join(shown(text, (token or "",)) for text in (code, described) if isinstance(text, str))
     return AuthorizationFailed(
         f"the {STEP} at {endpoint} failed: it answered {status}{f': {reason}' if reason else ''}; register a client with "

@@ -187,24 +187,24 @@ def _spellings(*secrets: str | None) -> tuple[str, ...]:
 
 
 def _read_reply(
-    reply: HttpReply, found: Mapping[str, Any] | None, endpoint: str, step: str, secrets: tuple[str, ...]
+    reply: HttpReply, answer: Mapping[str, Any] | None, endpoint: str, step: str, secrets: tuple[str, ...]
 ) -> TokenReply:
     # Some servers report an error with status 200.
-    if found is None or reply.status != 200 or "error" in found or "access_token" not in found:
-        raise _refused(reply, found, endpoint, step, secrets)
-    token, kind = found["access_token"], found.get("token_type", "Bearer")
+    if answer is None or reply.status != 200 or "error" in answer or "access_token" not in answer:
+        raise _refused(reply, answer, endpoint, step, secrets)
+    token, kind = answer["access_token"], answer.get("token_type", "Bearer")
     if not isinstance(token, str) or _TOKEN.fullmatch(token) is None or not isinstance(kind, str):
         raise AuthorizationFailed(
             f"the {step} failed: {endpoint} issued a token that does not fit into a header; its operator must correct that",
             step=step,
             url=endpoint,
         )
-    fresh, scope = found.get("refresh_token"), found.get("scope")
-    id_token, issued = found.get("id_token"), found.get("issued_token_type")
+    fresh, scope = answer.get("refresh_token"), answer.get("scope")
+    id_token, issued = answer.get("id_token"), answer.get("issued_token_type")
     return TokenReply(
         access_token=token,
         token_type=kind.lower(),
-        expires_in=_seconds(found.get("expires_in")),
+        expires_in=_seconds(answer.get("expires_in")),
         refresh_token=fresh if isinstance(fresh, str) and fresh else None,
         scopes=tuple(scope.split()) if isinstance(scope, str) else None,
         id_token=id_token if isinstance(id_token, str) else None,
@@ -223,12 +223,12 @@ def _seconds(value: Any) -> float | None:
 
 
 def _refused(
-    reply: HttpReply, found: Mapping[str, Any] | None, endpoint: str, step: str, secrets: tuple[str, ...]
+    reply: HttpReply, answer: Mapping[str, Any] | None, endpoint: str, step: str, secrets: tuple[str, ...]
 ) -> AuthorizationFailed:
-    code = found.get("error") if found is not None else None
+    code = answer.get("error") if answer is not None else None
     if isinstance(code, str):
         code = shown(code, secrets)[:80]
-        described = found.get("error_description") if found is not None else None
+        described = answer.get("error_description") if answer is not None else None
         reason = f" {code}" + (f": {shown(described, secrets)}" if isinstance(described, str) else "")
     else:
         code = None

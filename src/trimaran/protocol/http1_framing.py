@@ -749,7 +749,9 @@ def response_head(status: int, headers: list[tuple[str, str]], framing: str) -> 
     lines = [f"HTTP/1.1 {status} {reason}"]
     for name, value in headers:
         if "\r" in value or "\n" in value or "\0" in value:
-            raise ProtocolError.internal_error(f"the header {name} would break the response apart")
+            raise ProtocolError.internal_error(
+                f"the header {name} has a line break or a null byte in its value: remove it"
+            )
         lines.append(f"{name}: {value}")
     if framing:
         lines.append(framing)

@@ -377,8 +377,10 @@ def client_name(client: Client) -> str:
     return "the server" if info is None else repr(info.name)
 
 
-def malformed(target: str, what: str) -> ProtocolError:
-    return ProtocolError.internal_error(f"{target} sent {what}", {"upstream": target, "kind": "protocol"}, status=200)
+def malformed(target: str, content: str) -> ProtocolError:
+    return ProtocolError.internal_error(
+        f"{target} sent {content}", {"upstream": target, "kind": "protocol"}, status=200
+    )
 
 
 Kind = Literal["unreachable", "lost", "timed_out", "unauthorized", "protocol", "failed"]

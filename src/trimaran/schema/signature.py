@@ -64,8 +64,8 @@ class ExplicitArguments:
 
     __slots__ = ("_validator", "input_schema")
 
-    def __init__(self, input_schema: Schema, *, what: str = "the input schema") -> None:
-        check_object_schema(input_schema, what)
+    def __init__(self, input_schema: Schema, *, owner: str = "the input schema") -> None:
+        check_object_schema(input_schema, owner)
         self.input_schema: Schema = input_schema
         self._validator = Validator(input_schema)
 
@@ -265,7 +265,7 @@ class _Hints:
             return Any
         if self._resolved is not None:
             return self._resolved[name]
-        return self._one(self._raw[name])
+        return self._decode_one(self._raw[name])
 
     def is_context(self, name: str, context_types: tuple[type, ...]) -> bool:
         """Whether a parameter takes the context: by its annotation, or, as in a lambda, by being called `ctx`."""
@@ -273,7 +273,7 @@ class _Hints:
             return name == "ctx" and bool(context_types)
         return _is_context(self.get(name), context_types)
 
-    def _one(self, raw: Any) -> Any:
+    def _decode_one(self, raw: Any) -> Any:
         def holder() -> None: ...
 
         holder.__annotations__ = {"it": raw}

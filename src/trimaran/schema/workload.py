@@ -223,7 +223,7 @@ class Workload:
 
     def of(self, value: Any, budget: int) -> int:
         """The visits to this value, or some number over the budget."""
-        if self._kept > _MAX_KEPT:
+        if self._state_size > _MAX_KEPT:
             self._forget()
         total = 0
         waiting: list[tuple[Any, _State]] = [(value, self._root)]
@@ -249,7 +249,7 @@ class Workload:
 
     def _forget(self) -> None:
         self._states: dict[_Seeds, _State] = {}
-        self._kept = self._steps = 0
+        self._state_size = self._steps = 0
         self._root = self._state(self._start)
 
     def _largest(self) -> tuple[int | None, int]:
@@ -285,7 +285,7 @@ class Workload:
         if state is None:
             state = self._states[seeds] = _State(_closed(dict(seeds)))
             self._steps += len(state.nodes)
-            self._kept += 1 + len(state.nodes)
+            self._state_size += 1 + len(state.nodes)
         return state
 
 

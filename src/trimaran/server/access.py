@@ -66,10 +66,10 @@ class InsufficientScope(ProtocolError):
         )
 
 
-def scopes_of(scopes: Sequence[str], what: str) -> tuple[str, ...]:
+def scopes_of(scopes: Sequence[str], owner: str) -> tuple[str, ...]:
     """Scopes as declared; anything but a list of strings is refused (R185)."""
     if isinstance(scopes, str) or not all(type(s) is str for s in scopes):
-        raise DeclarationError(f'{what}: scopes is a list of strings, scopes=["files:write"], not {scopes!r}')
+        raise DeclarationError(f'{owner}: scopes is a list of strings, scopes=["files:write"], not {scopes!r}')
     return tuple(scopes)
 
 
@@ -89,23 +89,23 @@ def require_scopes(call: IncomingCall, scopes: Sequence[str]) -> None:
         raise InsufficientScope(scopes)
 
 
-def visible_of(given: Any, what: str) -> Visible | None:
+def visible_of(visible_to: Any, owner: str) -> Visible | None:
     """`visible_to` as declared: None for everybody, a list of scopes, or a function of the principal."""
-    if given is None:
+    if visible_to is None:
         return None
-    if callable(given):
-        if inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(getattr(given, "__call__", None)):  # noqa: B004
+    if callable(visible_to):
+        if inspect.iscoroutinefunction(visible_to) or inspect.iscoroutinefunction(type(visible_to).__call__):
             raise DeclarationError(
-                f"{what}: visible_to is asked for every list, so it cannot be async; look things up in the authenticator"
+                f"{owner}: visible_to is asked for every list, so it cannot be async; look things up in the authenticator"
             )
-        return _by_function(cast("Callable[[Any], Any]", given), what)
-    if isinstance(given, (list, tuple, set, frozenset)) and given:
-        scopes = tuple(cast("Sequence[Any]", given))
+        return _by_function(cast("Callable[[Any], Any]", visible_to), owner)
+    if isinstance(visible_to, (list, tuple, set, frozenset)) and visible_to:
+        scopes = tuple(cast("Sequence[Any]", visible_to))
         if all(type(s) is str and s for s in scopes):
             return _by_scopes(scopes)
     raise DeclarationError(
-        f'{what}: visible_to is a list of scopes, visible_to=["admin"], or a function of the principal (None if '
-        f"anonymous) that returns True or False, not {given!r}"
+        f'{owner}: visible_to is a list of scopes, visible_to=["admin"], or a function of the principal (None if '
+        f"anonymous) that returns True or False, not {visible_to!r}"
     )
 
 
@@ -116,18 +116,18 @@ def _by_scopes(scopes: tuple[str, ...]) -> Visible:
     return visible
 
 
-def _by_function(fn: Callable[[Any], Any], what: str) -> Visible:
+def _by_function(fn: Callable[[Any], Any], owner: str) -> Visible:
     def visible(principal: object) -> bool:
         try:
             answer = fn(principal)
         except Exception as error:
-            incident(f"visible_to of {what}", error)
+            incident(f"visible_to of {owner}", error)
             return False
         if inspect.isawaitable(answer):
             # Always true as a truth value: the one wrong answer that would show everything to everybody.
             if inspect.iscoroutine(answer):
                 answer.close()
-            logger.error("visible_to of %s returned an awaitable; it returns True or False", what)
+            logger.error("visible_to of %s returned an awaitable; it returns True or False", owner)
             return False
         return bool(answer)
 
@@ -150,8 +150,8 @@ def identity(principal: object) -> Any:
     return getattr(principal, "issuer", None), principal if subject is None else subject
 
 
-def same_principal(one: object, other: object) -> bool:
-    return one is other or identity(one) == identity(other)
+def same_principal(principal: object, other: object) -> bool:
+    return principal is other or identity(principal) == identity(other)
 
 
 def owner_text(principal: object) -> str:

@@ -109,7 +109,7 @@ class ArgumentPlan:
         self._closed = frozenset(self._hidden | {name for name in self._names if name not in self._inner_names})
         self.schema: Schema = self._changed(schema, changes) if changes else schema
         check_references(self.schema, f"{label}: its input schema, without the hidden arguments,")
-        self._explicit = ExplicitArguments(self.schema, what=f"{label}: its input schema")
+        self._explicit = ExplicitArguments(self.schema, owner=f"{label}: its input schema")
 
     def _check_names(self, properties: Schema, label: str) -> None:
         owners: dict[str, str] = {}

@@ -293,7 +293,7 @@ class Listeners:
             self._open -= 1
             changes.discard(subscription)
 
-    async def _honoured(self, wanted: NotificationFilter, call: IncomingCall) -> NotificationFilter:
+    async def _honoured(self, filter: NotificationFilter, call: IncomingCall) -> NotificationFilter:
         """What of the filter this server can keep: a subset, never more.
 
         What the caller lacks the scopes for is left out. What is hidden from it is kept, as an unknown URI would be.
@@ -301,19 +301,19 @@ class Listeners:
         capabilities = self._server.capabilities()
         principal = call.principal
         announce = self._server.runtime.changes.announcers.get("task")
-        tasks = wanted.task_ids if announce is not None else None
+        tasks = filter.task_ids if announce is not None else None
         if tasks:
             check_watched(tasks, self._server.limits.max_subscriptions, "stream")
             tasks = [id for id in tasks if announce is not None and await announce(id, call) is not None]
-        uris = wanted.resource_subscriptions
+        uris = filter.resource_subscriptions
         if uris is not None:
             check_watched(uris, self._server.limits.max_subscriptions, "stream")
             resources = self._server.runtime.dispatcher.resources
             uris = [uri for uri in uris if not resources.scopes_lacking(uri, principal)]
         return NotificationFilter(
-            tools_list_changed=True if wanted.tools_list_changed and "tools" in capabilities else None,
-            prompts_list_changed=True if wanted.prompts_list_changed and "prompts" in capabilities else None,
-            resources_list_changed=True if wanted.resources_list_changed and "resources" in capabilities else None,
+            tools_list_changed=True if filter.tools_list_changed and "tools" in capabilities else None,
+            prompts_list_changed=True if filter.prompts_list_changed and "prompts" in capabilities else None,
+            resources_list_changed=True if filter.resources_list_changed and "resources" in capabilities else None,
             resource_subscriptions=uris if uris and "resources" in capabilities else None,
             task_ids=tasks or None,
         )

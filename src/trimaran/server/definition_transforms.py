@@ -66,15 +66,15 @@ class ToolFilter:
         ]
 
 
-def _choices(given: ToolChoice, label: str) -> tuple[Choice, ...]:
-    if callable(given):
-        return (given,)
-    if isinstance(given, str) or not all(type(choice) is str and choice for choice in given):
+def _choices(choices: ToolChoice, label: str) -> tuple[Choice, ...]:
+    if callable(choices):
+        return (choices,)
+    if isinstance(choices, str) or not all(type(choice) is str and choice for choice in choices):
         raise DeclarationError(
             f'{label} is a list of names, patterns and tags, {label}=["search_*", "tag:billing"], or a function of the '
-            f"tool, not {given!r}"
+            f"tool, not {choices!r}"
         )
-    return tuple(given)
+    return tuple(choices)
 
 
 def change_definition(tool: Tool, options: TransformOptions, *, is_exact: bool) -> tuple[Tool, ArgumentPlan | None]:

@@ -108,9 +108,9 @@ class Plan:
 
     __slots__ = ("_fn", "_overridden", "_steps", "_what", "is_plain", "parameters")
 
-    def __init__(self, fn: Function, what: str, overrides: Mapping[Function, Function] | None = None) -> None:
+    def __init__(self, fn: Function, owner: str, overrides: Mapping[Function, Function] | None = None) -> None:
         self._fn = fn
-        self._what = what
+        self._what = owner
         self._overridden = overrides or {}
         self._steps: dict[Function, _Step] = {}
         marks = markers_of(fn, Dependency)
@@ -188,7 +188,15 @@ class Plan:
             for fn, step in self._steps.items():
                 value = step.fn(**step.arguments(values, context))
                 values[fn] = stack.enter_context(value) if step.enter else value
-            return call(**arguments, **{name: values[fn] for name, fn in self.parameters.items()})
+            result = call(**arguments, **{name: values[fn] for name, fn in self.parameters.items()})
+            if hasattr(result, "__await__"):  # it would run after its dependencies are closed
+                if inspect.iscoroutine(result):
+                    result.close()
+                raise DeclarationError(
+                    f"{self._what} is a plain function, has dependencies and returned an awaitable: write `async def`, "
+                    "so that the dependencies stay open until it has ended"
+                )
+            return result
 
 
 async def _run(handler: Handler, arguments: dict[str, Any], context: Context) -> Any:
@@ -203,7 +211,7 @@ class _Injectable(Protocol):
     context: str | None
 
 
-def plan_dependencies(fn: Function, what: str) -> Plan | None:
+def plan_dependencies(fn: Function, owner: str) -> Plan | None:
     """The plan of a handler, or None if no parameter of it is marked.
 
     Raises:
@@ -213,10 +221,10 @@ def plan_dependencies(fn: Function, what: str) -> Plan | None:
         is_marked = bool(markers_of(fn, Dependency))
     except (TypeError, ValueError):  # `compile_signature` says what is wrong with it
         return None
-    return Plan(fn, what) if is_marked else None
+    return Plan(fn, owner) if is_marked else None
 
 
-def _context_of(fn: Function, marks: Mapping[str, Dependency], what: str) -> str | None:
+def _context_of(fn: Function, marks: Mapping[str, Dependency], owner: str) -> str | None:
     """The parameter of a dependency that takes the Context, once every other one is known to be filled in."""
     contexts, _ = inspect_handler(fn, (Context,))
     for name, parameter in inspect.signature(fn).parameters.items():
@@ -226,7 +234,7 @@ def _context_of(fn: Function, marks: Mapping[str, Dependency], what: str) -> str
         )
         if is_open and name not in marks and name not in contexts:
             raise DeclarationError(
-                f"{what}: the dependency {_name_of(fn)} takes {name!r}, which nothing fills in: mark it with "
+                f"{owner}: the dependency {_name_of(fn)} takes {name!r}, which nothing fills in: mark it with "
                 f"Depends(...), give it a default, or take `ctx: Context`"
             )
     return contexts[0] if contexts else None

@@ -1,7 +1,8 @@
 """User functions, looked at once: how each is to be called, and by what means.
 
 `async def` runs in the task of the call. A plain `def` runs in the thread pool, because it may block; `inline=True` says
-that it will not, and then it is called directly. An async generator streams.
+that it will not, and then it is called directly. If it returns an awaitable, the task of the call awaits that. An async
+generator streams.
 """
 
 from __future__ import annotations
@@ -69,11 +70,13 @@ class Handler:
         if self.mode == "async":
             return await self.fn(**kwargs)
         if self.mode == "inline":
-            return self.fn(**kwargs)
-        if self.mode == "thread":
+            value = self.fn(**kwargs)
+        elif self.mode == "thread":
             call.exchange.loop = asyncio.get_running_loop()
-            return await pool.submit(self.fn, kwargs, call.exchange)
-        raise DeclarationError("only tools may be async generators")
+            value = await pool.submit(self.fn, kwargs, call.exchange)
+        else:
+            raise DeclarationError("only tools may be async generators")
+        return await value if hasattr(value, "__await__") else value
 
 
 async def call_any(fn: Callable[..., Any], *args: Any) -> Any:
@@ -109,8 +112,8 @@ def is_silence(error: BaseException) -> bool:
     return isinstance(error, Disconnected) or (isinstance(error, TimedOut) and error.is_of_caller)
 
 
-def incident(what: str, error: BaseException) -> str:
+def incident(owner: str, error: BaseException) -> str:
     """Log a failure with its traceback under a short id, and return the id: all that the peer is told."""
     number = secrets.token_hex(4)
-    logger.error("%s failed [%s]", what, number, exc_info=error)
+    logger.error("%s failed [%s]", owner, number, exc_info=error)
     return number

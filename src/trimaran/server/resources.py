@@ -267,7 +267,7 @@ class Resources:
         return () if match is None or grants(principal, match[0].scopes) else match[0].scopes
 
 
-async def in_rounds(call: IncomingCall, body: Coroutine[Any, Any, Any], what: str, server: Server) -> Any:
+async def in_rounds(call: IncomingCall, body: Coroutine[Any, Any, Any], owner: str, server: Server) -> Any:
     """Run a body that may ask: with what its retry brought along, and ending the round if it was suspended."""
     exchange = call.exchange
     try:
@@ -281,14 +281,14 @@ async def in_rounds(call: IncomingCall, body: Coroutine[Any, Any, Any], what: st
             return ended
         if is_answer(error) or ends_the_call(error):
             raise
-        raise failure(what, error, server) from None
+        raise failure(owner, error, server) from None
     return exchange.voice.suspended(exchange) or result
 
 
-def failure(what: str, error: BaseException, server: Server) -> ProtocolError:
+def failure(owner: str, error: BaseException, server: Server) -> ProtocolError:
     """What a peer hears of a handler that failed: its own words if they were meant, else an id to find it by (R50)."""
     if is_meant(error) or is_silence(error):
         return ProtocolError.internal_error(str(error), status=200)
-    number = incident(what, error)
+    number = incident(owner, error)
     detail = f": {type(error).__name__}: {error}" if server.expose_internal_errors else ""
-    return ProtocolError.internal_error(f"{what} failed (error {number}){detail}", status=200)
+    return ProtocolError.internal_error(f"{owner} failed (error {number}){detail}", status=200)

@@ -201,7 +201,7 @@ def compile_tool(
     if input_schema is not None:
         listed = dict(input_schema)
         check_references(listed, f"{label}: input_schema")
-        explicit = ExplicitArguments(listed, what=f"{label}: input_schema")
+        explicit = ExplicitArguments(listed, owner=f"{label}: input_schema")
         contexts, doc = inspect_handler(fn, (Context,))
         entry.context = contexts[0] if contexts else None
         entry.arguments = _by_explicit_schema(
@@ -292,10 +292,10 @@ class _LateArguments:
         return {"arguments": self._explicit.arguments(raw, notes=notes)}
 
 
-def meta_of(meta: Mapping[str, Json] | None, tags: Collection[str], what: str) -> dict[str, Json] | None:
+def meta_of(meta: Mapping[str, Json] | None, tags: Collection[str], owner: str) -> dict[str, Json] | None:
     """The `_meta` of a definition: the author's, and its tags in the place where clients of FastMCP look for them."""
     if isinstance(tags, str) or not all(type(tag) is str for tag in tags):
-        raise DeclarationError(f'{what}: tags must be a set or a list of strings, tags={{"billing"}}, not {tags!r}')
+        raise DeclarationError(f'{owner}: tags must be a set or a list of strings, tags={{"billing"}}, not {tags!r}')
     if not tags:
         return dict(meta) if meta else None
     key = TAGS_KEYS[0]
@@ -415,6 +415,8 @@ class Tools:
                 value = await self._pool.submit(handler.fn, kwargs, exchange)
             else:
                 value = await _stream(handler, kwargs, call, self._server)
+            if hasattr(value, "__await__"):  # a plain function that calls an async one and returns what it got
+                value = await value
             if exchange.rounds is not None and (ended := exchange.voice.suspended(exchange)) is not None:
                 return ended
             result = call_result(value, entry.output, entry.exact)

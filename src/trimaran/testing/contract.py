@@ -185,7 +185,7 @@ def _message(method: str, **params: Any) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "method": method, "params": params}, separators=(",", ":")).encode()
 
 
-async def _made(make: Make) -> _Rig:
+async def _make_rig(make: Make) -> _Rig:
     channel = make()
     pair = await channel if inspect.isawaitable(channel) else channel
     return _Rig(*pair) if isinstance(pair, tuple) else _Rig(pair, None)
@@ -193,7 +193,7 @@ async def _made(make: Make) -> _Rig:
 
 @contextlib.asynccontextmanager
 async def _rig(make: Make, *, is_paused: bool = False) -> AsyncGenerator[_Rig]:
-    rig = await _made(make)
+    rig = await _make_rig(make)
     try:
         await rig.open(is_paused=is_paused)
         yield rig
@@ -297,7 +297,7 @@ async def it_may_be_closed_from_any_task_and_again(make: Make) -> None:
 
 async def it_may_be_closed_before_it_was_opened(make: Make) -> None:
     """A send may be cancelled early."""
-    rig = await _made(make)
+    rig = await _make_rig(make)
     await rig.close()
     assert not rig.log.losses, "a channel that was never open cannot be lost"
 
@@ -386,7 +386,7 @@ async def a_send_given_up_leaves_the_channel_whole(make: Make) -> None:
 
 async def it_can_be_described(make: Make) -> None:
     """For messages to people: a line of text, and a Postmortem, at any time."""
-    rig = await _made(make)
+    rig = await _make_rig(make)
     try:
         _check_description(rig.channel)
         await rig.open(is_paused=False)

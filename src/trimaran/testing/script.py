@@ -55,7 +55,7 @@ class ScriptedPeer:
         self._allowed: list[tuple[str, Callable[[dict[str, Any]], Awaitable[None]]]] = []
         self._inbox: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._requests: list[dict[str, Any]] = []
-        self._asked = 0
+        self._last_id = 0
         self._owner: Owner | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_elsewhere = False
@@ -145,8 +145,8 @@ class ScriptedPeer:
         """
 
         async def step() -> None:
-            self._asked += 1
-            id = f"script-{self._asked}"
+            self._last_id += 1
+            id = f"script-{self._last_id}"
             question: dict[str, Any] = {"id": id, "method": method}
             self._say({**question, "params": params} if params is not None else question, {})
             reply = await self._await(None, id)
@@ -212,7 +212,7 @@ class ScriptedPeer:
             raise AssertionError(self._failure)
         if self._at < len(self._steps):
             left = ", ".join(name for name, _ in self._steps[self._at :])
-            raise AssertionError(self._told(f"the script was not played to its end; left are: {left}"))
+            raise AssertionError(self._with_place(f"the script was not played to its end; left are: {left}"))
 
     # The channel
 
@@ -265,7 +265,7 @@ class ScriptedPeer:
             while not self._is_hung_up:
                 await self._await(None)
         except _LeftScript as reason:
-            self._failure = self._told(str(reason))
+            self._failure = self._with_place(str(reason))
             self._end(self._failure, ConnectionLost(f"the client left the script: {self._failure}"))
         except _Finished:
             pass
@@ -301,7 +301,7 @@ class ScriptedPeer:
         content = {key: value for key, value in message.items() if key != "jsonrpc"}
         return f"the script expected {step}, and the client sent {came}\n{diff(expected, content)}"
 
-    def _check(self, what: str, expected: Any, message: dict[str, Any], *, whole: bool = False) -> None:
+    def _check(self, title: str, expected: Any, message: dict[str, Any], *, whole: bool = False) -> None:
         part: Any = message if whole else message.get("params") or {}
         if expected is None:
             return
@@ -309,13 +309,13 @@ class ScriptedPeer:
             try:
                 verdict = expected(part)
             except AssertionError as error:
-                raise _LeftScript(f"{what}: {error or 'an assertion failed'}\n{pretty(part, spread=True)}") from None
+                raise _LeftScript(f"{title}: {error or 'an assertion failed'}\n{pretty(part, spread=True)}") from None
             if verdict is False:
-                raise _LeftScript(f"the script refuses the content of {what}\n{pretty(part, spread=True)}")
+                raise _LeftScript(f"the script refuses the content of {title}\n{pretty(part, spread=True)}")
             return
         if not _holds(part, expected):
             raise _LeftScript(
-                f"{what} came with other content than the script expects\n{diff(expected, _same(part, expected))}"
+                f"{title} came with other content than the script expects\n{diff(expected, _same(part, expected))}"
             )
 
     async def _answer(self, message: dict[str, Any], result: Any, error: Fails | None) -> None:
@@ -324,7 +324,7 @@ class ScriptedPeer:
         reply: dict[str, Any] = {"id": message["id"]}
         if callable(result):
             try:
-                result = await self._made(result, message.get("params") or {})
+                result = await self._run_result(result, message.get("params") or {})
             except ProtocolError as raised:
                 error = (
                     (raised.code, raised.message) if raised.data is None else (raised.code, raised.message, raised.data)
@@ -335,7 +335,7 @@ class ScriptedPeer:
             reply["result"] = result
         self._say(reply, message)
 
-    async def _made(self, result: Callable[[dict[str, Any]], Any], params: dict[str, Any]) -> Any:
+    async def _run_result(self, result: Callable[[dict[str, Any]], Any], params: dict[str, Any]) -> Any:
         try:
             value = result(params)
             if inspect.isawaitable(value):
@@ -369,11 +369,11 @@ class ScriptedPeer:
         if owner is not None:
             owner.lost(error)
 
-    def _told(self, what: str) -> str:
+    def _with_place(self, problem: str) -> str:
         steps = len(self._steps)
         place = f"after all {steps} steps" if self._at == steps else f"at step {self._at + 1} of {steps}"
         transcript = f"\n\nThe messages so far:\n{self.transcript}" if len(self.transcript) else ""
-        return f"{what}\n({self._name}, {place}){transcript}"
+        return f"{problem}\n({self._name}, {place}){transcript}"
 
 
 class _Finished(Exception):

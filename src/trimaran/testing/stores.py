@@ -74,7 +74,7 @@ async def check_store(make: Make, *, skip: Collection[str] = ()) -> None:
 # Helpers of the checks
 
 
-async def _made(make: Make) -> Store:
+async def _make_store(make: Make) -> Store:
     store = make()
     return await store if inspect.isawaitable(store) else store
 
@@ -91,17 +91,17 @@ async def _two(make: Make) -> AsyncGenerator[tuple[Store, Store]]:
     async with contextlib.AsyncExitStack() as stack:
         try:
             async with asyncio.timeout(_PATIENCE):
-                store_a = await stack.enter_async_context(await _made(make))
-                store_b = await stack.enter_async_context(await _made(make)) if store_a.is_shared else store_a
+                store_a = await stack.enter_async_context(await _make_store(make))
+                store_b = await stack.enter_async_context(await _make_store(make)) if store_a.is_shared else store_a
                 yield store_a, store_b
         except TimeoutError:
             raise AssertionError(f"nothing came of it within {_PATIENCE:g} s") from None
 
 
-async def _until(what: str, is_so: Callable[[], Awaitable[Any]]) -> Any:
+async def _until(event: str, is_so: Callable[[], Awaitable[Any]]) -> Any:
     deadline = time.monotonic() + _PATIENCE
     while not (result := await is_so()):
-        assert time.monotonic() < deadline, f"{what} did not happen within {_PATIENCE:g} s"
+        assert time.monotonic() < deadline, f"{event} did not happen within {_PATIENCE:g} s"
         await asyncio.sleep(0.01)
     return result
 
@@ -120,14 +120,14 @@ def _task(**more: Any) -> TaskRecord:
     return TaskRecord(**fields)
 
 
-async def _refuses(kind: type[Error], attempt: Awaitable[Any], what: str) -> None:
+async def _refuses(kind: type[Error], attempt: Awaitable[Any], action: str) -> None:
     try:
         await attempt
     except kind:
         return
     except Exception as error:
-        raise AssertionError(f"{what} raises {type(error).__name__}, not {kind.__name__}: {error}") from error
-    raise AssertionError(f"{what} raises nothing; it should raise {kind.__name__}")
+        raise AssertionError(f"{action} raises {type(error).__name__}, not {kind.__name__}: {error}") from error
+    raise AssertionError(f"{action} raises nothing; it should raise {kind.__name__}")
 
 
 # Sessions
@@ -418,12 +418,12 @@ async def each_write_of_a_task_is_kept_or_refused(make: Make) -> None:
     async with _two(make) as (store_a, store_b):
         first = await store_a.tasks.create(_task(journal=b""))
 
-        async def note(store: Store, what: bytes) -> None:
+        async def note(store: Store, entry: bytes) -> None:
             while True:
                 record = await store.tasks.get(first.id)
                 assert record is not None
                 await asyncio.sleep(0)  # the others read it too
-                if await store.tasks.update(replace(record, journal=record.journal + what)):
+                if await store.tasks.update(replace(record, journal=record.journal + entry)):
                     return
 
         await asyncio.gather(*(note(store, bytes([65 + n])) for n, store in enumerate([store_a, store_b] * 4)))
@@ -716,7 +716,7 @@ async def a_poisoned_message_is_dropped_and_counted(make: Make) -> None:
 
 async def it_says_how_it_is_and_may_be_closed_twice(make: Make) -> None:
     """After that it refuses, with StoreClosed, and never hangs."""
-    store = await _made(make)
+    store = await _make_store(make)
     assert isinstance(store, Store), "something of the contract is missing"
     await store.start()
     try:
@@ -736,7 +736,7 @@ async def it_says_how_it_is_and_may_be_closed_twice(make: Make) -> None:
 async def nothing_is_left_running(make: Make) -> None:
     """No asyncio task outlives `close`, and every waiter is released."""
     before = asyncio.all_tasks()
-    store = await _made(make)
+    store = await _make_store(make)
     await store.start()
 
     async def listen() -> None:

@@ -31,14 +31,14 @@ class Transcript:
     """The messages of a conversation in order; `str()` gives them as text."""
 
     def __init__(self) -> None:
-        self._said: list[tuple[Side, bytes]] = []
+        self._messages: list[tuple[Side, bytes]] = []
 
     def add(self, who: Side, message: bytes) -> None:
-        self._said.append((who, message))
+        self._messages.append((who, message))
 
     def messages(self, who: Side | None = None) -> list[Json]:
         """The messages of one side, or of both, decoded; bytes if a message was not JSON."""
-        return [parse(message) for side, message in self._said if who in (None, side)]
+        return [parse(message) for side, message in self._messages if who in (None, side)]
 
     def methods(self, who: Side | None = None) -> list[str]:
         """The methods one side named, or both, in order; replies have none and are left out."""
@@ -46,15 +46,15 @@ class Transcript:
         return [str(message["method"]) for message in requests if "method" in message]
 
     def __iter__(self) -> Iterator[tuple[Side, bytes]]:
-        return iter(self._said)
+        return iter(self._messages)
 
     def __len__(self) -> int:
-        return len(self._said)
+        return len(self._messages)
 
     def __str__(self) -> str:
         lines: list[str] = []
         last: Side | None = None
-        for who, message in self._said:
+        for who, message in self._messages:
             if who != last:
                 lines.append(f"-- {who} --")
                 last = who

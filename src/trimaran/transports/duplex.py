@@ -79,7 +79,7 @@ class Duplex:
         self.reader: MessageReader = server.runtime.dispatcher.reader(legacy=legacy is not None)
         self.legacy: LegacyHalf | None = legacy(self) if legacy is not None else None
         self._unsent = self._unsent_bytes = 0
-        self._held: list[bytes] | None = None
+        self._waiting: list[bytes] | None = None
         self._starting: dict[RequestId, bool] = {}
         """Calls whose task has not begun, and whether they are cancelled (R67)."""
         self._calls: dict[RequestId, Exchange] = {}
@@ -87,8 +87,8 @@ class Duplex:
 
     def feed(self, data: bytes) -> None:
         """Take one message from the channel. Never raises: a fault in the message is answered on the channel."""
-        if self._held is not None:
-            self._held.append(data)
+        if self._waiting is not None:
+            self._waiting.append(data)
             return
         try:
             message = self.reader.read(data)
@@ -103,7 +103,7 @@ class Duplex:
                 return
             if message.method == "initialize" and message.peer is None:
                 # Messages behind the handshake wait for it.
-                self._held = []
+                self._waiting = []
                 self._spawn(self._open(message))
             else:
                 self._starting[message.id] = False
@@ -166,7 +166,7 @@ class Duplex:
         try:
             await self._serve(call, self.write)
         finally:
-            waiting, self._held = self._held or [], None
+            waiting, self._waiting = self._waiting or [], None
             for data in waiting:
                 self.feed(data)
 

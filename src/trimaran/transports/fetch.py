@@ -358,9 +358,9 @@ def _is_within(reach: Reach, address: str) -> bool:
 # --- What went wrong -------------------------------------------------------------------------------------------------
 
 
-def _failed(step: str, url: str, what: str) -> AuthorizationFailed:
-    advice = "" if ";" in what else "; try again later, or tell its operator"
-    return AuthorizationFailed(f"the {step} failed: {what}{advice}", step=step, url=bare_url(url))
+def _failed(step: str, url: str, reason: str) -> AuthorizationFailed:
+    advice = "" if ";" in reason else "; try again later, or tell its operator"
+    return AuthorizationFailed(f"the {step} failed: {reason}{advice}", step=step, url=bare_url(url))
 
 
 def _through(proxy: str | None) -> str:

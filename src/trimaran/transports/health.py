@@ -100,10 +100,10 @@ def _uptime(server: Server, engines: Iterable[Engine]) -> float:
     return round(max((time.monotonic() - engine.since for engine in engines), default=0.0), 3)
 
 
-def _tasks(server: Server, what: str) -> int:
+def _tasks(server: Server, name: str) -> int:
     # The extension stands above this layer, so it is reached through the announcer that it registered.
     keeper: Any = getattr(server.runtime.changes.announcers.get("task"), "__self__", None)
-    return getattr(keeper, what, 0)
+    return getattr(keeper, name, 0)
 
 
 def _poisoned(server: Server, engines: Iterable[Engine]) -> int:

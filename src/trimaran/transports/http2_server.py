@@ -649,7 +649,9 @@ class _Stream:
     def _send_head(self, status: int, headers: Pairs, *, is_all: bool) -> None:
         for name, value in headers:
             if "\r" in value or "\n" in value or "\0" in value:
-                raise ProtocolError.internal_error(f"the header {name} would break the response apart")
+                raise ProtocolError.internal_error(
+                    f"the header {name} has a line break or a null byte in its value: remove it"
+                )
         connection = self._connection
         connection.earn(_CREDIT_PER_ANSWER, 1)
         self.is_started = True

@@ -109,16 +109,16 @@ class CallbackAuth:
 
     async def close(self) -> None: ...
 
-    async def _ask(self, what: str, *args: str) -> Any:
+    async def _ask(self, method: str, *args: str) -> Any:
         """An exception of the object becomes an error that names the failed step."""
         try:
-            value = getattr(self._handle, what)(*args)
+            value = getattr(self._handle, method)(*args)
             return await value if hasattr(value, "__await__") else value
         except (Error, asyncio.CancelledError):
             raise
         except Exception as error:
             raise Unauthorized(
-                f"the credentials for {self._server_url} could not be obtained: auth.{what}() raised "
+                f"the credentials for {self._server_url} could not be obtained: auth.{method}() raised "
                 f"{type(error).__name__}: {error}"
             ) from error
 

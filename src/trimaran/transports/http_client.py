@@ -628,7 +628,9 @@ class HttpLink:
             error.message += f" (status {response.status}, {kind[:80]})"
             raise
         if not frame.is_reply:
-            raise RemoteProtocolError(CODE_INVALID_REQUEST, f"instead of a reply came {excerpt(body)}")
+            raise RemoteProtocolError(
+                CODE_INVALID_REQUEST, f"a JSON-RPC reply was expected, and the body is {excerpt(body)}"
+            )
         _claim(frame, id)
         return frame
 

@@ -132,7 +132,7 @@ class LoopbackLogin:
         """Stop listening. A page on its way out may get there; a login that still waits fails. Idempotent."""
         for came_back in self._waiting.values():
             if not came_back.done():
-                came_back.set_exception(AuthorizationFailed("the login failed: it was given up", step="login"))
+                came_back.set_exception(AuthorizationFailed("the login failed: it was cancelled", step="login"))
         async with self._opening:
             server, self._server = self._server, None
             if server is not None:
@@ -288,9 +288,9 @@ class _Visit(asyncio.Protocol):
 # --- The port --------------------------------------------------------------------------------------------------------
 
 
-def _check_port(port: Any, what: str) -> int:
+def _check_port(port: Any, owner: str) -> int:
     if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port < 65536:
-        raise ConfigError(f"{what} is {port!r}, and a port is a number from 1 to 65535, or 0 for any free one")
+        raise ConfigError(f"{owner} is {port!r}, and a port is a number from 1 to 65535, or 0 for any free one")
     return port
 
 

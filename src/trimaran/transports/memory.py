@@ -83,7 +83,7 @@ class MemoryLink:
             self._tap("out", message)
         reply = await self._duplex.answer(message)
         if reply is None:
-            raise ConnectionLost("the server gave up the call without an answer")
+            raise ConnectionLost("the server ended the call without an answer")
         if self._tap is not None:
             self._tap("in", reply)
         return read_frame(reply)

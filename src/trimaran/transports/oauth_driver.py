@@ -153,7 +153,7 @@ class OAuthDriver:
         self._entropy = entropy
         self._world = FlowEnvironment(now, entropy, Nonces())
         self._shelf = _CredentialStore(grant, server_url)
-        self._held: Credentials | None = None
+        self._credentials: Credentials | None = None
         self._prover: Prover | None = None
         self._is_loaded = False
         self._origin: _Origin = "kept"
@@ -180,17 +180,17 @@ class OAuthDriver:
     @property
     def held(self) -> Credentials | None:
         """The current credentials."""
-        return self._held
+        return self._credentials
 
     # --- what HttpWire asks
 
     async def credentials(self, verb: str, url: str) -> SentCredentials:
         if not self._is_loaded:
             await self._share("start", self._load)
-        credentials = self._held
+        credentials = self._credentials
         if credentials is not None and credentials.expires_at is not None and self._is_due(credentials):
             await self._renew(credentials)
-            credentials = self._held
+            credentials = self._credentials
         if credentials is None or credentials.access_token is None:
             return NOTHING
         token = credentials.access_token
@@ -203,7 +203,7 @@ class OAuthDriver:
     def accepted(self, headers: Mapping[str, str], sent: SentCredentials, url: str) -> None:
         if self._prover is not None:
             self._world.nonces.learn(url, headers)
-        if not self._is_proven and self._held is not None and sent.token == self._held.access_token:
+        if not self._is_proven and self._credentials is not None and sent.token == self._credentials.access_token:
             self._is_proven = True
 
     async def refused(
@@ -215,7 +215,7 @@ class OAuthDriver:
             self._world.nonces.learn(url, headers)
             if status == 401 and any(challenge.parameters.get("error") == "use_dpop_nonce" for challenge in challenges):
                 return self._world.nonces.get(url) not in (None, sent.nonce)
-        current = self._held.access_token if self._held is not None else None
+        current = self._credentials.access_token if self._credentials is not None else None
         if current not in (None, sent.token):
             return True  # another caller has got new ones already
         need = self._need(status, header, challenge_for(challenges, "bearer", "dpop"))
@@ -240,7 +240,7 @@ class OAuthDriver:
 
     def _need(self, status: int, header: str, challenge: Challenge | None) -> CredentialNeed | None:
         """The need that follows from a refusal; None if nothing can be done."""
-        credentials = self._held
+        credentials = self._credentials
         if status == 403:
             parameters: Mapping[str, str] = challenge.parameters if challenge is not None else {}
             scopes = set(parameters.get("scope", "").split())
@@ -266,21 +266,21 @@ class OAuthDriver:
             may_ask=not is_in_background() and asyncio.get_running_loop().time() >= self._futile_until,
         )
 
-    def _is_due(self, held: Credentials) -> bool:
-        if not self._is_old(held) or self._now() < self._not_before:
+    def _is_due(self, credentials: Credentials) -> bool:
+        if not self._is_old(credentials) or self._now() < self._not_before:
             return False
-        return held.refresh_token is not None or self._grant.can_renew
+        return credentials.refresh_token is not None or self._grant.can_renew
 
-    def _is_old(self, held: Credentials) -> bool:
+    def _is_old(self, credentials: Credentials) -> bool:
         """Is it time for fresh ones: a minute before the end, or less where a token does not live much longer anyway?"""
-        if held.expires_at is None:
+        if credentials.expires_at is None:
             return False
         early = EARLY_SECONDS
-        if held.issued_at is not None:
-            early = min(early, (held.expires_at - held.issued_at) / 10)
-        return self._now() >= held.expires_at - early
+        if credentials.issued_at is not None:
+            early = min(early, (credentials.expires_at - credentials.issued_at) / 10)
+        return self._now() >= credentials.expires_at - early
 
-    async def _renew(self, held: Credentials) -> None:
+    async def _renew(self, credentials: Credentials) -> None:
         """Renew before expiry. A failure is ignored: the server's 401 decides."""
         flight = self._flight
         if flight is not None and not flight.done() and self._flight_why != "expiring":
@@ -288,7 +288,9 @@ class OAuthDriver:
         try:
             await self._share(
                 "expiring",
-                lambda: self._get(CredentialNeed(why="expiring", server_url=self._server_url), held.access_token),
+                lambda: self._get(
+                    CredentialNeed(why="expiring", server_url=self._server_url), credentials.access_token
+                ),
             )
         except Error as error:
             logger.info("the token for %s could not be refreshed ahead of time: %s", mask_url(self._server_url), error)
@@ -306,7 +308,7 @@ class OAuthDriver:
         if asyncio.get_running_loop().time() < until:
             raise error or Unauthorized(f"{self._server_url} refuses the token that was issued for it")
         await self._share(need.why if need.may_ask else f"{need.why} quietly", lambda: self._get(need, refused))
-        return self._held is not None and self._held.access_token not in (None, refused)
+        return self._credentials is not None and self._credentials.access_token not in (None, refused)
 
     async def _share(self, why: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Wait for the flow under way if it is for the same reason; else begin one when it is over."""
@@ -329,7 +331,7 @@ class OAuthDriver:
                 await asyncio.shield(flight)
             except asyncio.CancelledError:
                 if flight.cancelled():
-                    raise AuthorizationFailed("the login was given up: the client was closed", step="login") from None
+                    raise AuthorizationFailed("the login was cancelled: the client was closed", step="login") from None
                 if self._waiting == {clocks} and self._may_be_cut:
                     self._cut(flight)
                 raise
@@ -363,7 +365,7 @@ class OAuthDriver:
                 self._may_be_cut = False
                 has_asked = self._persons_asked
                 try:
-                    fresh = await self._run(self._grant.acquire(need, self._world, stored or self._held))
+                    fresh = await self._run(self._grant.acquire(need, self._world, stored or self._credentials))
                 except LoginRequired as error:
                     if error.is_final and stored is not None:  # R255: never try them again
                         await self._keep(stored.without_tokens())
@@ -379,9 +381,9 @@ class OAuthDriver:
                 self._rest(error)
             raise
 
-    async def _keep(self, made: Credentials) -> None:
+    async def _keep(self, credentials: Credentials) -> None:
         try:
-            await self._shelf.save(made)
+            await self._shelf.save(credentials)
         except Error as error:
             # They are valid now, even if they cannot be stored.
             logger.warning("the credentials for %s could not be kept: %s", mask_url(self._server_url), error)
@@ -392,7 +394,7 @@ class OAuthDriver:
         return "issued" if by_person or self._grant.can_renew else "refreshed"
 
     async def _run(self, flow: Flow[T]) -> T:
-        agent = _agent_of(self._grant, self._held)
+        agent = _agent_of(self._grant, self._credentials)
         watched = _WatchedUserAgent(agent, self) if agent is not None else None
         try:
             return await perform(flow, self._fetch, watched)
@@ -431,17 +433,19 @@ class OAuthDriver:
             self._own_fetch = Fetcher(allow_private=self._grant.allow_private, ssl=context)
         return self._own_fetch
 
-    def _adopt(self, held: Credentials, origin: _Origin) -> None:
-        self._held = held
+    def _adopt(self, credentials: Credentials, origin: _Origin) -> None:
+        self._credentials = credentials
         self._origin = origin
         self._is_proven = False
         self._resting = (None, -inf)
         self._prover = None
-        if held.token_type == "dpop" and held.proof_key is not None:  # noqa: S105 - a kind of token
-            self._prover = Prover(ProofKey.from_jwk(held.proof_key), self._world.nonces, self._now, self._entropy)
+        if credentials.token_type == "dpop" and credentials.proof_key is not None:  # noqa: S105 - a kind of token
+            self._prover = Prover(
+                ProofKey.from_jwk(credentials.proof_key), self._world.nonces, self._now, self._entropy
+            )
 
     def __repr__(self) -> str:
-        return f"<GrantAuthority for {self._server_url}: {self._held!r}>"
+        return f"<GrantAuthority for {self._server_url}: {self._credentials!r}>"
 
 
 @final
@@ -458,7 +462,7 @@ class _CredentialStore:
         self._memory: TokenStore = grant.memory
         self._store = _store_of(grant) or self._memory
         self._key = token_key(grant.name or urlsplit(server_url).netloc, server_url)
-        self._held = contextlib.AsyncExitStack()
+        self._credentials = contextlib.AsyncExitStack()
 
     async def load(self) -> Credentials | None:
         record = await self._store.load(self._key)
@@ -467,8 +471,8 @@ class _CredentialStore:
             return None
         return credentials
 
-    async def save(self, made: Credentials) -> None:
-        await self._store.save(self._key, made.to_bytes())
+    async def save(self, credentials: Credentials) -> None:
+        await self._store.save(self._key, credentials.to_bytes())
 
     @contextlib.asynccontextmanager
     async def lock(self) -> AsyncGenerator[None, None]:
@@ -476,12 +480,12 @@ class _CredentialStore:
         async with self._memory.lock(self._key), contextlib.AsyncExitStack() as stack:
             if self._store is not self._memory:
                 await stack.enter_async_context(self._store.lock(self._key))
-            self._held = stack
+            self._credentials = stack
             yield
 
     async def unlock(self) -> None:
         """Let other processes go on before the time."""
-        await self._held.aclose()
+        await self._credentials.aclose()
 
 
 _users: Final[dict[int, int]] = {}
@@ -519,7 +523,7 @@ class _WatchedUserAgent:
             await self._agent.close()
 
 
-def _agent_of(grant: Grant, held: Credentials | None) -> UserAgent | None:
+def _agent_of(grant: Grant, credentials: Credentials | None) -> UserAgent | None:
     login = grant.login
     if login is None or login is False:
         return None
@@ -527,13 +531,13 @@ def _agent_of(grant: Grant, held: Credentials | None) -> UserAgent | None:
         from .loopback_login import LoopbackLogin
 
         port = urlsplit(grant.redirect_uri).port if grant.redirect_uri is not None else None
-        return LoopbackLogin(port=port, likely_port=_port_of(held))
+        return LoopbackLogin(port=port, likely_port=_port_of(credentials))
     return login if isinstance(login, UserAgent) else _FunctionUserAgent(login, grant.redirect_uri)
 
 
-def _port_of(held: Credentials | None) -> int:
+def _port_of(credentials: Credentials | None) -> int:
     """The port a client was registered with: on the same one it need not be registered again."""
-    known = held.client.redirect_uri if held is not None and held.client is not None else None
+    known = credentials.client.redirect_uri if credentials is not None and credentials.client is not None else None
     return (urlsplit(known).port or 0) if known is not None else 0
 
 

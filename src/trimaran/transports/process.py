@@ -487,11 +487,11 @@ class _Child:
             await asyncio.sleep(0)
         self._untold.clear()
 
-    def _hold_stderr(self, held: bool) -> None:
+    def _hold_stderr(self, is_held: bool) -> None:
         pipe = self._stderr
-        if held != self._is_held and pipe is not None and not pipe.is_closing():
-            self._is_held = held
-            (pipe.pause_reading if held else pipe.resume_reading)()
+        if is_held != self._is_held and pipe is not None and not pipe.is_closing():
+            self._is_held = is_held
+            (pipe.pause_reading if is_held else pipe.resume_reading)()
 
     # What it is told
 

@@ -127,7 +127,9 @@ class SandboxProxy:
             await _refuse(writer, 400, "this proxy takes CONNECT, and requests with a whole http:// URL")
             return
         if not may_reach(self._hosts, wish.host, wish.port):
-            log.warning("a sandboxed server wanted to reach %s:%d, which is not listed", wish.host[:200], wish.port)
+            log.warning(
+                "a sandboxed server tried to reach %s:%d, which is not among its hosts", wish.host[:200], wish.port
+            )
             await _refuse(writer, 403, f"{wish.host}:{wish.port} is not in the sandbox's list of hosts")
             return
         try:

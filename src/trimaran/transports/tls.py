@@ -99,7 +99,7 @@ class Certificates:
         try:
             context = self._load()
         except ConfigError as error:
-            logger.error("%s; the certificate from before is served on", error)
+            logger.error("%s; the previous certificate stays in use", error)
             return
         context.set_alpn_protocols(self._protocols)
         self.context = context

@@ -219,7 +219,7 @@ async def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     exchange = await made(endpoint)
     for number in range(35):
         await exchange.token_for(caller(f"token{number}"), audience=API)
-    assert len(exchange._kept) <= 10
+    assert len(exchange._cached) <= 10
     await exchange.token_for(caller("token34"), audience=API)
     assert len(endpoint.asked) == 35
 

@@ -488,7 +488,7 @@ def test_an_explicit_schema_without_properties_expects_no_arguments():
 
 def test_an_explicit_schema_that_cannot_work_is_refused():
     with pytest.raises(DeclarationError, match="the schema of 'x'"):
-        ExplicitArguments({"type": "array"}, what="the schema of 'x'")
+        ExplicitArguments({"type": "array"}, owner="the schema of 'x'")
     with pytest.raises(DeclarationError):
         ExplicitArguments({"type": "object", "properties": {"a": {"type": "nothing"}}})
 

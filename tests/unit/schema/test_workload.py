@@ -256,7 +256,7 @@ def test_many_strange_values_do_not_fill_the_memory() -> None:
     for first in names:
         for second in names:
             load.of(nested({first: {second: {first: {}}}}, 3), 100_000)
-    assert load._kept <= 300_000
+    assert load._state_size <= 300_000
 
 
 def test_repair_looks_at_so_many_parts_only() -> None:

@@ -258,6 +258,23 @@ async def test_a_plain_tool_and_its_plain_dependencies_share_a_thread() -> None:
     assert len(threads) == 3 and set(threads) != {threading.get_ident()} and len(set(threads)) == 1
 
 
+async def test_a_plain_tool_with_dependencies_returns_no_coroutine(caplog: pytest.LogCaptureFixture) -> None:
+    """It would run after its dependencies are closed. Whose rule: ours."""
+    server = Server("x")
+
+    async def use(value: str) -> str:
+        return value
+
+    @server.tool
+    def forward(value: Annotated[str, Depends(generator)]) -> Any:
+        return use(value)
+
+    async with connect(server) as client:
+        assert (await client.call_tool("forward", raise_on_error=False)).is_error
+    assert "write `async def`" in caplog.text
+    assert events == ["open", "close"]
+
+
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "plain"])
 async def test_a_test_overrides_a_dependency(is_async: bool) -> None:
     server = Server("s")

@@ -391,6 +391,27 @@ async def test_every_kind_of_callable_is_a_tool(server: Server) -> None:
     assert found == [12, 20, 7]
 
 
+@pytest.mark.parametrize("inline", [False, True])
+async def test_a_plain_function_may_return_the_coroutine_of_an_async_one(server: Server, inline: bool) -> None:
+    """Whose rule: ours. Wrappers that forward to an async function are common; they need no `async` of their own."""
+
+    async def read(name: str) -> str:
+        await asyncio.sleep(0)
+        if name == "nothing":
+            raise ToolError("no such file")
+        return f"text of {name}"
+
+    server.add_tool(lambda file: read(file), name="read", inline=inline)
+    server.add_prompt(lambda: read("prompt"), name="ask")
+    server.add_resource("note://{name}", lambda name: read(name))
+    server.add_resource("note:all", lambda: read("all"))
+    assert texts(await call(server, "read", file="a")) == ["text of a"]
+    assert (await call(server, "read", file="nothing"))["isError"]
+    assert (await soon(server.get_prompt("ask"))).messages[0].to_json()["content"]["text"] == "text of prompt"
+    for uri in ("note://a", "note:all"):
+        assert "text of a" in str((await soon(server.read_resource(uri))).to_json())
+
+
 async def test_a_plain_function_runs_in_a_thread_and_inline_ones_do_not(server: Server) -> None:
     """P46."""
     server.add_tool(lambda: threading.get_ident(), name="thread")

@@ -167,7 +167,7 @@ async def test_a_changed_certificate_is_read_without_a_restart(
         cert.write_bytes(new_cert.read_bytes())  # and its key is not there yet
         certificates.refresh()
         assert await peer_of(http.port, authority.trust()) == before
-        assert "the certificate from before is served on" in caplog.text
+        assert "the previous certificate stays in use" in caplog.text
 
         key.write_bytes(new_key.read_bytes())
         certificates.refresh()

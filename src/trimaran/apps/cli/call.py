@@ -45,7 +45,7 @@ __all__ = ["command", "not_among"]
 @client_options(answers=True)
 @click.pass_context
 def command(
-    ctx: click.Context, words: Sequence[str], args_option: str | None, as_json: bool, out: Path | None, **given: Any
+    ctx: click.Context, words: Sequence[str], args_option: str | None, as_json: bool, out: Path | None, **options: Any
 ) -> int:
     """Call a tool of a server and print what it returns.
 
@@ -69,7 +69,7 @@ def command(
     name = rest[0]
     typed = read_words(rest[1:])
     base = read_args(args_option)
-    settings = read_settings(target, given)
+    settings = read_settings(target, options)
     screen = Screen(quiet=settings.quiet)
     failures: list[str] = []
     saver = Saver(out or Path(), name)
@@ -115,13 +115,13 @@ async def _find(client: Client, name: str) -> Tool | None:
     raise click.UsageError(not_among("tool", name, [tool.name for tool in tools]))
 
 
-def not_among(what: str, name: str, known: Sequence[str], *, owner: str = "the server") -> str:
+def not_among(kind: str, name: str, known: Sequence[str], *, owner: str = "the server") -> str:
     """The owner has no such thing; what it has, or what was meant."""
     near = difflib.get_close_matches(name, known, n=1)
     if near:
-        return f"{owner} has no {what} {name!r}; did you mean {near[0]!r}?"
+        return f"{owner} has no {kind} {name!r}; did you mean {near[0]!r}?"
     listing = ", ".join(in_one_line(entry, 60) for entry in known[:12]) + (", ..." if len(known) > 12 else "")
-    return f"{owner} has no {what} {name!r}; it has {listing or 'none at all'}"
+    return f"{owner} has no {kind} {name!r}; it has {listing or 'none at all'}"
 
 
 def _schema_of(tool: Tool) -> dict[str, Any]:

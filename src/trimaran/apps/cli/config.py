@@ -309,7 +309,7 @@ def show(names: Sequence[str], file: Path | None, workspace: Path | None, as_jso
         screen.raw(
             {
                 "files": [{"file": source.file, "level": source.level} for source in config.sources],
-                "servers": {name: _shown(config, name) for name in chosen},
+                "servers": {name: _described(config, name) for name in chosen},
                 "permissions": [] if names else [_rule(rule) for rule in config.rules],
             }
         )
@@ -320,7 +320,7 @@ def show(names: Sequence[str], file: Path | None, workspace: Path | None, as_jso
         rules = (f"# {rule.source.file}:{rule.line}\n# {rule.action} {rule.pattern}\n" for rule in config.rules)
         blocks.append("".join(rules))
     for name in chosen:
-        description = _shown(config, name)
+        description = _described(config, name)
         failed = config.failed.get(name)
         problems = failed.problems if failed is not None else ()
         head = "".join(f"# failed: {in_one_line(str(problem), 500)}\n" for problem in problems)
@@ -330,7 +330,7 @@ def show(names: Sequence[str], file: Path | None, workspace: Path | None, as_jso
     return 0
 
 
-def _shown(config: HostConfig, name: str) -> dict[str, Any]:
+def _described(config: HostConfig, name: str) -> dict[str, Any]:
     entry = config.servers.get(name)
     if entry is not None:
         return {"where": entry.where(), "problems": [], "entry": masked(entry.table)}
@@ -531,22 +531,22 @@ def _say_backup(screen: Screen, backup: Path | None) -> None:
         screen.note(f"The file as it was is {backup}.", "dim")
 
 
-def _ended(screen: Screen, made: Exported, where: str) -> int:
-    if made.unchanged:
-        screen.note(f"{where} has {', '.join(made.unchanged)} already.")
-    if made.kept:
+def _ended(screen: Screen, exported: Exported, where: str) -> int:
+    if exported.unchanged:
+        screen.note(f"{where} has {', '.join(exported.unchanged)} already.")
+    if exported.kept:
         screen.problem(
-            f"{where} has another server of the name {' and '.join(made.kept)}, which stays as it is",
+            f"{where} has another server of the name {' and '.join(exported.kept)}, which stays as it is",
             "Write over it with --replace.",
         )
         return FAILED
     return 0
 
 
-def read_variables(given: Sequence[str]) -> dict[str, str]:
+def read_variables(assignments: Sequence[str]) -> dict[str, str]:
     """`--env NAME=value`, each."""
     variables: dict[str, str] = {}
-    for text in given:
+    for text in assignments:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise click.UsageError(f"--env {name!r} is not a variable: write --env NAME=value")

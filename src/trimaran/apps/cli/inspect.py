@@ -113,12 +113,14 @@ def _targets(ctx: click.Context, words: Sequence[str]) -> list[Target]:
     return [parse_target(word) for word in words]
 
 
-def _settings(target: Target, given: dict[str, Any], count: int) -> Settings:
+def _settings(target: Target, options: dict[str, Any], count: int) -> Settings:
     """The settings of one of several targets: options that do not go with it are the others'."""
     if count > 1:
         names = ("headers", "bearer", "token_env", "login") if not target.is_http else ("env", "inherit_env")
-        return read_settings(target, {**given, **{name: () if name in ("headers", "env") else None for name in names}})
-    return read_settings(target, given)
+        return read_settings(
+            target, {**options, **{name: () if name in ("headers", "env") else None for name in names}}
+        )
+    return read_settings(target, options)
 
 
 def reach_of(target: Target, settings: Settings) -> Reach:

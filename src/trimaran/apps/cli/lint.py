@@ -57,7 +57,7 @@ def command(
     output: str,
     provider: str,
     is_whole: bool,
-    **given: Any,
+    **options: Any,
 ) -> int:
     """Count the tokens of every tool, and look for what costs a model more than it must, or leads it astray.
 
@@ -69,13 +69,13 @@ def command(
     It ends with 1 if there is an error: a tool that a provider refuses, two tools with one name, a budget that is exceeded.
     """
     if len(words) == 1 and words[0].endswith(".toml"):
-        screen = Screen(quiet=bool(given.get("quiet")))
+        screen = Screen(quiet=bool(options.get("quiet")))
         report = asyncio.run(_of_file(Path(words[0]), provider, budget, screen))
         return _show(screen, report, output, is_whole=is_whole)
     target, rest = split_words(ctx, words)
     if rest:
         raise click.UsageError(f"lint takes one TARGET, and {rest[0]!r} is one word too many; a command goes after --")
-    settings = read_settings(target, given)
+    settings = read_settings(target, options)
     screen = Screen(quiet=settings.quiet)
 
     async def work(client: Client) -> int:

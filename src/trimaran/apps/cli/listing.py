@@ -43,7 +43,7 @@ _MOST_NAME: Final = 26  # beside which there is room for two thirds of a line
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
 @client_options()
 @click.pass_context
-def command(ctx: click.Context, words: Sequence[str], as_json: bool, **given: Any) -> int:
+def command(ctx: click.Context, words: Sequence[str], as_json: bool, **options: Any) -> int:
     """List the tools, resources, resource templates and prompts of a server.
 
     \b
@@ -56,9 +56,9 @@ def command(ctx: click.Context, words: Sequence[str], as_json: bool, **given: An
     target, rest = split_words(ctx, words)
     if rest:
         raise click.UsageError(f"list takes one TARGET, and {rest[0]!r} is one word too many; a command goes after --")
-    settings = read_settings(target, given)
+    settings = read_settings(target, options)
     screen = Screen(quiet=settings.quiet)
-    chosen = [kind for kind in KINDS if given[kind]]
+    chosen = [kind for kind in KINDS if options[kind]]
 
     async def work(client: Client) -> int:
         kinds = chosen or list(KINDS)
@@ -81,7 +81,7 @@ def command(ctx: click.Context, words: Sequence[str], as_json: bool, **given: An
     return run(target, settings, screen, work)
 
 
-async def _collect(client: Client, wanted: Sequence[str]) -> tuple[dict[str, list[Any]], dict[str, Error]]:
+async def _collect(client: Client, kinds: Sequence[str]) -> tuple[dict[str, list[Any]], dict[str, Error]]:
     """The server's entries of each kind, and the reason for each kind that it cannot list. Kinds that it does not offer are in neither."""
     ways: dict[str, Callable[[], Awaitable[list[Any]]]] = {
         "tools": client.list_tools_all,
@@ -91,7 +91,7 @@ async def _collect(client: Client, wanted: Sequence[str]) -> tuple[dict[str, lis
     }
     listings: dict[str, list[Any]] = {}
     failures: dict[str, Error] = {}
-    for kind in wanted:
+    for kind in kinds:
         try:
             listings[kind] = await ways[kind]()
         except Unsupported:
@@ -104,7 +104,7 @@ async def _collect(client: Client, wanted: Sequence[str]) -> tuple[dict[str, lis
 
 
 def _as_json(
-    client: Client, found: Mapping[str, list[Any]], failures: Mapping[str, Error], wanted: Sequence[str]
+    client: Client, entries: Mapping[str, list[Any]], failures: Mapping[str, Error], kinds: Sequence[str]
 ) -> dict[str, Any]:
     info = client.server_info
     return {
@@ -112,7 +112,7 @@ def _as_json(
         "era": client.era,
         "version": client.version,
         "capabilities": client.server_capabilities,
-        **{kind: msgspec.json.decode(msgspec.json.encode(found.get(kind, []))) for kind in wanted},
+        **{kind: msgspec.json.decode(msgspec.json.encode(entries.get(kind, []))) for kind in kinds},
         **({"failures": {kind: str(error) for kind, error in failures.items()}} if failures else {}),
     }
 

@@ -173,27 +173,27 @@ def _import_module(target: ServerFile) -> ModuleType:
         raise BrokenFile(_failure(target.module, error, target.directory)) from None
 
 
-def _failure(what: str, error: BaseException, directory: Path) -> str:
+def _failure(place: str, error: BaseException, directory: Path) -> str:
     if isinstance(error, SystemExit):
-        return f"{what} ended by itself while it was imported (sys.exit({error.code!r})); move that under if __name__ == '__main__':"
+        return f"{place} ended by itself while it was imported (sys.exit({error.code!r})); move that under if __name__ == '__main__':"
     trace = traceback.TracebackException.from_exception(error)
     _keep_own_frames(trace, directory)
     text = "".join(trace.format()).rstrip()
     hint = ""
     if isinstance(error, ImportError) and "relative import" in str(error):
         hint = "\nA file that is part of a package is served by its name: trimaran serve package.module:obj"
-    return f"cannot import {what}\n{text}{hint}"
+    return f"cannot import {place}\n{text}{hint}"
 
 
-def _keep_own_frames(told: traceback.TracebackException, directory: Path) -> None:
+def _keep_own_frames(error: traceback.TracebackException, directory: Path) -> None:
     """Leave out the frames of our loader, of importlib and of installed packages, through the whole chain."""
     own = [
         f
-        for f in told.stack
+        for f in error.stack
         if Path(f.filename).is_relative_to(directory) and "site-packages" not in Path(f.filename).parts
     ]
-    told.stack = traceback.StackSummary.from_list(own)
-    for other in (told.__cause__, told.__context__):
+    error.stack = traceback.StackSummary.from_list(own)
+    for other in (error.__cause__, error.__context__):
         if other is not None:
             _keep_own_frames(other, directory)
 
@@ -216,8 +216,8 @@ def _named(module: ModuleType, target: ServerFile) -> Server:
     )
 
 
-def _hint_to_call(target: ServerFile, found: Any) -> str:
-    if callable(found) and not isinstance(found, type):
+def _hint_to_call(target: ServerFile, value: Any) -> str:
+    if callable(value) and not isinstance(value, type):
         return f"; if it makes one, write server = {target.obj}() in the file and serve that"
     return ""
 

@@ -127,9 +127,9 @@ class Screen:
         """A line a child process wrote to stderr."""
         self.err.print(Text(f"server: {safe(line)}", style="dim"), soft_wrap=True)
 
-    def problem(self, what: str, remedy: str = "") -> None:
+    def problem(self, text: str, remedy: str = "") -> None:
         """Print an error and what to do about it."""
-        line = Text("trimaran: ", style="bold red").append(safe(what), style="default not bold")
+        line = Text("trimaran: ", style="bold red").append(safe(text), style="default not bold")
         self.err.print(line, soft_wrap=True)
         if remedy:
             self.err.print(Text(safe(remedy)), soft_wrap=True)
@@ -222,7 +222,7 @@ class ProgressView:
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._bar: Progress | None = None
-        self._said: tuple[str, int] | None = None
+        self._last_mark: tuple[str, int] | None = None
         self._waiting: str | None = None
         """The text beside the spinner, until there is progress."""
         self._timer: asyncio.TimerHandle | None = None
@@ -258,13 +258,13 @@ class ProgressView:
             return
         self._bar.update(self._bar.task_ids[0], completed=progress, total=total, description=label)
 
-    def _print_progress_line(self, progress: float, total: float | None, said: str) -> None:
+    def _print_progress_line(self, progress: float, total: float | None, message: str) -> None:
         # A thousand steps of one text are a hundred lines at most.
-        mark = (said, int(100 * progress / total) if total else int(progress))
-        if mark != self._said:
-            self._said = mark
+        mark = (message, int(100 * progress / total) if total else int(progress))
+        if mark != self._last_mark:
+            self._last_mark = mark
             count = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
-            self._screen.note(f"{count} {said}")
+            self._screen.note(f"{count} {message}")
 
     @contextlib.contextmanager
     def paused(self) -> Generator[None]:

@@ -46,7 +46,7 @@ def _rule_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--args", "args", metavar="JSON", help="The arguments of a call as a JSON object, @FILE, or - for stdin.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
 @_rule_options
-def explain_command(name: str, words: Sequence[str], args: str | None, as_json: bool, **given: Any) -> int:
+def explain_command(name: str, words: Sequence[str], args: str | None, as_json: bool, **options: Any) -> int:
     """Say what happens when a model wants to call a tool: allow, ask or deny; and why.
 
     \b
@@ -60,7 +60,7 @@ def explain_command(name: str, words: Sequence[str], args: str | None, as_json: 
     from trimaran.host.permissions import Policy, explain
 
     arguments = _arguments(words, args)
-    config, reading = _read(**given)
+    config, reading = _read(**options)
     act = _act(name, config)
     concerning = [problem for problem in reading.errors if problem.server in (None, act.server)]
     _tell(problem for problem in reading.problems if problem not in concerning)
@@ -113,14 +113,14 @@ def _flow_text(name: str, act: Subject, config: HostConfig) -> str:
 @command.command("check", short_help="Find rules that cannot be read, and rules that can have no effect.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
 @_rule_options
-def check_command(as_json: bool, **given: Any) -> int:
+def check_command(as_json: bool, **options: Any) -> int:
     """Find rules that cannot be read or can never match, and rules that an earlier one always forestalls.
 
     It ends with 1 if a rule cannot be read.
     """
     from trimaran.host.permissions import check
 
-    _, reading = _read(**given)
+    _, reading = _read(**options)
     problems = [*reading.problems, *check(reading.rules)]
     screen = Screen()
     if as_json:
@@ -133,14 +133,14 @@ def check_command(as_json: bool, **given: Any) -> int:
     return 1 if reading.errors else 0
 
 
-def _read(config: str | None, **given: Sequence[str]) -> tuple[HostConfig, RulesRead]:
+def _read(config: str | None, **options: Sequence[str]) -> tuple[HostConfig, RulesRead]:
     from trimaran.host.config import load_config
     from trimaran.host.permissions import read_config_rules, read_options
 
     loaded = load_config(config, nearby=True)
     for problem in loaded.problems:
         print(f"trimaran: {problem}", file=sys.stderr)
-    return loaded, read_options(**given) + read_config_rules(loaded)
+    return loaded, read_options(**options) + read_config_rules(loaded)
 
 
 def _arguments(words: Sequence[str], args: str | None) -> dict[str, Any] | None:

@@ -96,7 +96,7 @@ def diff_command(name: str | None, as_json: bool) -> int:
     The exit code is 1 if something differs.
     """
     screen = Screen()
-    differing = [item for server in _servers(name) for item in _held(server)]
+    differing = [item for server in _servers(name) for item in _held_definitions(server)]
     if as_json:
         screen.raw([_described(item) for item in differing])
     else:
@@ -117,7 +117,9 @@ def accept_command(name: str, definitions: Sequence[str], yes: bool) -> int:
     """
     screen = Screen()
     for server in _servers(name):
-        items = [item for item in _held(server) if not definitions or {item.key, item.name} & set(definitions)]
+        items = [
+            item for item in _held_definitions(server) if not definitions or {item.key, item.name} & set(definitions)
+        ]
         if not items:
             screen.note(f"Nothing of {name} waits for you" + (" under these names." if definitions else "."))
             continue
@@ -173,7 +175,7 @@ def _servers(name: str | None) -> list[PinnedServer]:
     return [file.server for file in files if file.server is not None]
 
 
-def _held(server: PinnedServer) -> list[HeldDefinition]:
+def _held_definitions(server: PinnedServer) -> list[HeldDefinition]:
     items: list[HeldDefinition] = []
     for key, pin in server.pending.items():
         kind, _, name = key.partition(":")

@@ -36,7 +36,7 @@ __all__ = ["command"]
 )
 @client_options(answers=True)
 @click.pass_context
-def command(ctx: click.Context, words: Sequence[str], as_json: bool, out: Path, **given: Any) -> int:
+def command(ctx: click.Context, words: Sequence[str], as_json: bool, out: Path, **options: Any) -> int:
     """Fill in a prompt of a server and print its messages.
 
     \b
@@ -54,7 +54,7 @@ def command(ctx: click.Context, words: Sequence[str], as_json: bool, out: Path, 
         if word.is_json:
             raise click.UsageError(f"{word.key}:= is for tools; the arguments of a prompt are texts: {word.key}=...")
     arguments = {word.key: word.text for word in typed}
-    settings = read_settings(target, given)
+    settings = read_settings(target, options)
     screen = Screen(quiet=settings.quiet)
     saver = Saver(out, name)
 

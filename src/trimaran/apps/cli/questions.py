@@ -131,7 +131,7 @@ class Answerer:
     async def _put_field(self, field: Field, terminal: Terminal, content: dict[str, Any]) -> bool:
         """Ask until the answer fits and keep it; False if the person ended the input."""
         say = self._screen.paragraph
-        line = Text(f"{field.title}", style="bold").append(f" ({_wanted(field)})", style="not bold dim")
+        line = Text(f"{field.title}", style="bold").append(f" ({_kind_in_words(field)})", style="not bold dim")
         say(line.append(f"  {field.description}" if field.description else "", style="not bold"), indent=2)
         for number, (value, label) in enumerate(field.choices, 1):
             more = f" ({in_one_line(value, 40)})" if label != str(value) else ""
@@ -177,7 +177,7 @@ class Answerer:
                 return choice
 
 
-def _wanted(field: Field) -> str:
+def _kind_in_words(field: Field) -> str:
     return f"{field.hint}, with commas between" if field.kind == "choices" else field.hint
 
 

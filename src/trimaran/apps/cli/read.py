@@ -34,7 +34,7 @@ __all__ = ["command"]
 )
 @client_options(answers=True)
 @click.pass_context
-def command(ctx: click.Context, words: Sequence[str], as_json: bool, out: Path | None, **given: Any) -> int:
+def command(ctx: click.Context, words: Sequence[str], as_json: bool, out: Path | None, **options: Any) -> int:
     """Read a resource of a server and print it.
 
     \b
@@ -55,7 +55,7 @@ def command(ctx: click.Context, words: Sequence[str], as_json: bool, out: Path |
         raise click.UsageError(f"{uri!r} is not a URI: `trimaran list TARGET --resources` shows those of the server")
     if "{" in uri:
         raise click.UsageError(f"{uri!r} is a template, not a URI: write a value in the place of each {{...}}")
-    settings = read_settings(target, given)
+    settings = read_settings(target, options)
     screen = Screen(quiet=settings.quiet)
     saver = Saver(out or Path(), _stem(uri))
 

@@ -405,7 +405,7 @@ class StdioFront:
         self._pending: list[bytes] = []
         """Lines of the client that wait for a worker."""
         self._in_flight: dict[Id, None] = {}
-        self._asked: dict[Id, tuple[_Worker, Id]] = {}
+        self._askers: dict[Id, tuple[_Worker, Id]] = {}
         """Workers' own requests, by the id the client sees."""
         self._count = 0
         self._client_is_done = False
@@ -498,7 +498,7 @@ class StdioFront:
         return line
 
     def _answer(self, worker: _Worker, message: _Message) -> bytes | None:
-        asker, id = self._asked.pop(cast("Id", message.id), (None, None))
+        asker, id = self._askers.pop(cast("Id", message.id), (None, None))
         return _write(id=id, result=message.result, error=message.error) if asker is worker else None
 
     # The workers' side
@@ -524,12 +524,12 @@ class StdioFront:
         """A worker's request, under an id that stays its own."""
         if message.is_request:
             label = f"{worker.number}:{message.id}"
-            self._asked[label] = (worker, cast("Id", message.id))
+            self._askers[label] = (worker, cast("Id", message.id))
             return _write(cast("str", message.method), id=label, params=message.params)
         if message.method == "notifications/cancelled":
             params: Any = {} if message.params is UNSET else msgspec.json.decode(message.params)
             label = f"{worker.number}:{params.get('requestId')}"
-            if self._asked.pop(label, None) is not None:
+            if self._askers.pop(label, None) is not None:
                 return _write("notifications/cancelled", params={**params, "requestId": label})
         return line
 
@@ -568,9 +568,9 @@ class StdioFront:
         for id in self._in_flight:
             self._out.put(_error(id, reason))
         self._in_flight.clear()
-        for label in self._asked:
+        for label in self._askers:
             self._out.put(_write("notifications/cancelled", params={"requestId": label, "reason": reason}))
-        self._asked.clear()
+        self._askers.clear()
 
     # The main thread
 

@@ -170,12 +170,12 @@ def command(
     return 0
 
 
-def _check_reach(given: dict[str, Any]) -> None:
+def _check_reach(options: dict[str, Any]) -> None:
     """The library asks the same, in Python's words."""
     from trimaran.transports.guard import is_loopback
 
-    host = given.get("host")
-    if host is not None and not is_loopback(host) and "origins" not in given:
+    host = options.get("host")
+    if host is not None and not is_loopback(host) and "origins" not in options:
         raise click.UsageError(
             f"{host} can be reached from other machines, so say which web pages may call: --allowed-origin https://app.example.com, "
             "--allowed-origin none, or --allowed-origin any; programs that are not browsers need --allow-missing-origin"
@@ -186,10 +186,10 @@ def _flag(name: str) -> str:
     return _FLAGS.get(name, name.replace("_", "-"))
 
 
-def _arguments(given: dict[str, Any]) -> list[str]:
+def _arguments(options: dict[str, Any]) -> list[str]:
     """The options as they would be typed again."""
     words: list[str] = []
-    for name, value in given.items():
+    for name, value in options.items():
         if value is True or name == "http2":
             words.append("--no-http2" if value == "off" else f"--{_flag(name)}")
             continue
@@ -253,22 +253,22 @@ def _serve_stdio(where: ServerFile | OpenApiSource | ProxySource | MockSource, *
 
 def _serve_http(
     where: ServerFile | OpenApiSource | ProxySource | MockSource,
-    given: dict[str, Any],
+    flags: dict[str, Any],
     *,
     debug: bool,
     legacy: bool,
     behind_front: Path | None,
 ) -> None:
     options = {
-        name: given[name] for name in ("host", "port", "path", "workers", "store", "tasks", "sse_path") if name in given
+        name: flags[name] for name in ("host", "port", "path", "workers", "store", "tasks", "sse_path") if name in flags
     }
-    if "tls_cert" in given:
-        options["tls"] = (given["tls_cert"], given["tls_key"])
-    if "http2" in given:
-        options["http2"] = given["http2"] == "on"
-    if "origins" in given:
-        options["allowed_origins"] = _ORIGIN_WORDS.get(given["origins"], list(given["origins"]))
-    if "allow_missing_origin" in given:
+    if "tls_cert" in flags:
+        options["tls"] = (flags["tls_cert"], flags["tls_key"])
+    if "http2" in flags:
+        options["http2"] = flags["http2"] == "on"
+    if "origins" in flags:
+        options["allowed_origins"] = _ORIGIN_WORDS.get(flags["origins"], list(flags["origins"]))
+    if "allow_missing_origin" in flags:
         options["allow_missing_origin"] = True
     if not legacy:
         options["legacy"] = False
@@ -280,9 +280,9 @@ def _serve_http(
     server = _loaded(where, debug)
     from .serve_auth import check_unused, provider
 
-    if "auth" in given:
+    if "auth" in flags:
         options["auth"] = provider(
-            given["auth"], given.get("audience"), where if isinstance(where, ServerFile) else None
+            flags["auth"], flags.get("audience"), where if isinstance(where, ServerFile) else None
         )
     elif isinstance(where, ServerFile):
         check_unused(where)

@@ -64,12 +64,12 @@ async def find_login(target: Target, settings: Settings) -> OAuth | None:
         return None
 
 
-async def _find(target: Target, wanted: str | None) -> OAuth | None:
+async def _find(target: Target, name: str | None) -> OAuth | None:
     from trimaran.state import keys_of_url
 
     store = used_store()
     keys = keys_of_url(await store.keys(), target.url) if store is not None else []
-    key = _choose({name_of(key): key for key in keys}, target, wanted)
+    key = _choose({name_of(key): key for key in keys}, target, name)
     record = await store.load(key) if store is not None and key is not None else None
     if key is None or record is None:
         return None
@@ -82,14 +82,14 @@ async def _find(target: Target, wanted: str | None) -> OAuth | None:
     return OAuth(store=store, name=name_of(key), dpop=credentials.proof_key is not None, allow_private=allow_private())
 
 
-def _choose(keys: Mapping[str, str], target: Target, wanted: str | None) -> str | None:
-    if wanted is not None:
-        if wanted not in keys:
+def _choose(keys: Mapping[str, str], target: Target, name: str | None) -> str | None:
+    if name is not None:
+        if name not in keys:
             raise click.UsageError(
-                f"there is no login {wanted!r} for {target.url}: run trimaran auth login {target.text} --name {wanted}"
+                f"there is no login {name!r} for {target.url}: run trimaran auth login {target.text} --name {name}"
                 + (f", or use {_any_of(keys)}" if keys else "")
             )
-        return keys[wanted]
+        return keys[name]
     if len(keys) > 1 and default_name(target.url) not in keys:
         raise click.UsageError(f"there are {len(keys)} logins for {target.url}: say which, {_any_of(keys)}")
     return keys.get(default_name(target.url)) or next(iter(keys.values()), None)

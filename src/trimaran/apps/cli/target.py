@@ -176,39 +176,39 @@ def client_options(*, answers: bool = False, examines: bool = False, seconds: fl
     return add
 
 
-def read_settings(target: Target, given: Mapping[str, Any]) -> Settings:
+def read_settings(target: Target, options: Mapping[str, Any]) -> Settings:
     """The settings from click's values; UsageError for options that do not go with the target or each other."""
-    if given.get("yes") and given.get("decline"):
+    if options.get("yes") and options.get("decline"):
         raise click.UsageError("--yes and --decline contradict each other: give one")
-    if not 0 <= given["timeout"] < float("inf"):
-        raise click.UsageError(f"--timeout is a number of seconds, or 0 for no limit, not {given['timeout']:g}")
-    ways = [flag for flag in ("bearer", "token-env", "login") if given.get(flag.replace("-", "_"))]
+    if not 0 <= options["timeout"] < float("inf"):
+        raise click.UsageError(f"--timeout is a number of seconds, or 0 for no limit, not {options['timeout']:g}")
+    ways = [flag for flag in ("bearer", "token-env", "login") if options.get(flag.replace("-", "_"))]
     if len(ways) > 1:
         raise click.UsageError(f"--{ways[0]} and --{ways[1]} contradict each other: give one")
     of_http, of_commands = ("header", *ways), ("env", "inherit-env")
     for name, wants_http in (*((name, True) for name in of_http), *((name, False) for name in of_commands)):
-        if given.get("headers" if name == "header" else name.replace("-", "_")) and target.is_http is not wants_http:
+        if options.get("headers" if name == "header" else name.replace("-", "_")) and target.is_http is not wants_http:
             rule = "goes with a URL, and this target is a command" if wants_http else "goes with a command, not a URL"
             raise click.UsageError(f"--{name} {rule}")
     return Settings(
-        era=given.get("era", "auto"),
-        timeout=given["timeout"] or None,
-        headers=dict(_header(text) for text in given["headers"]),
-        bearer=_bearer(target, given),
-        login=given.get("login"),
-        env=dict(_variable(text) for text in given["env"]),
-        inherit_env=given.get("inherit_env", False),
-        quiet=given.get("quiet", False),
-        debug=given["debug"],
-        answers="yes" if given.get("yes") else "decline" if given.get("decline") else "ask",
-        log_level=given.get("log_level", "info"),
+        era=options.get("era", "auto"),
+        timeout=options["timeout"] or None,
+        headers=dict(_header(text) for text in options["headers"]),
+        bearer=_bearer(target, options),
+        login=options.get("login"),
+        env=dict(_variable(text) for text in options["env"]),
+        inherit_env=options.get("inherit_env", False),
+        quiet=options.get("quiet", False),
+        debug=options["debug"],
+        answers="yes" if options.get("yes") else "decline" if options.get("decline") else "ask",
+        log_level=options.get("log_level", "info"),
     )
 
 
-def _bearer(target: Target, given: Mapping[str, Any]) -> str | None:
-    if given["bearer"] or given.get("login") or not target.is_http:
-        return given["bearer"]
-    variable = given.get("token_env")
+def _bearer(target: Target, options: Mapping[str, Any]) -> str | None:
+    if options["bearer"] or options.get("login") or not target.is_http:
+        return options["bearer"]
+    variable = options.get("token_env")
     # Read here, not by click: a token in the environment is no mistake when the target is a command.
     token = os.environ.get(variable or "TRIMARAN_TOKEN") or None
     if variable is not None and token is None:
@@ -493,18 +493,18 @@ def _of_entry(text: str, entry: Any, where: str) -> Target:
     return Target(text, command=tuple(words), env=env, inherit_env=inherits, cwd=folder, sandbox=sandbox)
 
 
-def _texts(value: Any, what: str) -> dict[str, str]:
+def _texts(value: Any, setting: str) -> dict[str, str]:
     if not isinstance(value, dict):
-        raise click.UsageError(f"{what} is not an object of texts")
+        raise click.UsageError(f"{setting} is not an object of texts")
     return {str(k): str(v) for k, v in cast("dict[Any, Any]", value).items()}
 
 
 def _expand(value: Any, where: str) -> Any:
     """The value with ${NAME} and ${NAME:-default} replaced from the environment, as these files are used to."""
 
-    def look_up(found: re.Match[str]) -> str:
-        name = found[1]
-        default: str | None = found[2]
+    def look_up(match: re.Match[str]) -> str:
+        name = match[1]
+        default: str | None = match[2]
         known = os.environ.get(name, default)
         if known is None:
             raise click.UsageError(f"{where} uses ${{{name}}}, which is not set: set it, or write ${{{name}:-default}}")

@@ -93,14 +93,14 @@ async def _work(docket: Docket, concurrency: int, drain: float, announce: Callab
     stop = asyncio.Event()
     working = asyncio.ensure_future(docket.work(concurrency=concurrency, drain=drain, stop=stop, on_ready=announce))
 
-    def told() -> None:
+    def end() -> None:
         if stop.is_set():
             working.cancel()
         else:
             stop.set()
             _end_in(drain + _LAST_SECONDS)
 
-    hear((*ENDS, *hangup()), told)
+    hear((*ENDS, *hangup()), end)
     with contextlib.suppress(asyncio.CancelledError):
         await working
 

@@ -102,7 +102,7 @@ class ConsoleApp(App[None]):
         self.is_broken: bool = False
         """True if a mistake of ours ended the console."""
         self._changes = 1
-        self._told = 0
+        self._drawn_changes = 0
         bridge = ConsentBridge()
         self.host: Host = open_host(
             bridge=bridge,
@@ -135,7 +135,7 @@ class ConsoleApp(App[None]):
             self,
             bridge,
             open_page=self._open_page,
-            told=self._answered,
+            on_answered=self._answered,
             is_typing=self._is_typing,
             settle=settle,
         )
@@ -278,8 +278,8 @@ class ConsoleApp(App[None]):
         self._changes += 1
 
     def _tick(self) -> None:
-        if self._told != self._changes:
-            self._told = self._changes
+        if self._drawn_changes != self._changes:
+            self._drawn_changes = self._changes
             self._tell_changes()
         self._lines.calls.note(self._desk.waiting)
         self._lines.tick()

@@ -51,9 +51,9 @@ class CallView:
 
     def __init__(self, place: CallsApp, name: str, arguments: Mapping[str, Any]) -> None:
         self._place = place
-        self._what = Text().append(in_one_line(name, 200), style="bold")
+        self._title = Text().append(in_one_line(name, 200), style="bold")
         if arguments:
-            self._what.append(f" {in_one_line(_told(arguments), _LONGEST)}")
+            self._title.append(f" {in_one_line(_describe_arguments(arguments), _LONGEST)}")
         self.bar: Bar = Bar()
         self.is_over: bool = False
         self._name = name
@@ -61,7 +61,7 @@ class CallView:
         self.entries: list[TranscriptEntry] = place.transcript.add(self._marked("▸", "yellow"), self.bar.drawn())
 
     def _marked(self, mark: str, style: str) -> Text:
-        return Text().append(f"{mark} ", style=style).append_text(self._what)
+        return Text().append(f"{mark} ", style=style).append_text(self._title)
 
     def _end(self, mark: str, style: str, parts: Sequence[RenderableType], kind: Kind = "result") -> None:
         if self.is_over:
@@ -113,7 +113,7 @@ class CallView:
         self._end("✗", "yellow", [Text("cancelled; the server was told, if it had begun", style="yellow")])
 
 
-def _told(arguments: Mapping[str, Any]) -> str:
+def _describe_arguments(arguments: Mapping[str, Any]) -> str:
     """The arguments as a person would type them."""
     return " ".join(
         f"{key}={quote(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)}"

@@ -132,7 +132,7 @@ class Commands:
         )
 
     async def _tool(self, words: Sequence[str]) -> None:
-        name = _one(words, "/tool NAME")
+        name = _single_word(words, "/tool NAME")
         address = self._app.host.find(name)
         for tool in self._app.host.tools():
             if self._app.host.find(tool.name) == address:
@@ -141,7 +141,7 @@ class Commands:
         raise LineError(f"the server {address.server!r} is not connected now; /mcp says why")
 
     async def _explain(self, words: Sequence[str]) -> None:
-        name = _one(words, "/explain NAME")
+        name = _single_word(words, "/explain NAME")
         self._app.say(Text(safe(self._app.host.explain(name).text())))
 
     # --- resources and prompts ---------------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ class Commands:
         result = await self._app.host.get_prompt(server, name, arguments)
         self._app.say(*show_prompt(result, width=self._app.columns, pictures=self._app.has_pictures))
 
-    def _clients(self, words: Sequence[str], what: str) -> list[tuple[str, Client]]:
+    def _clients(self, words: Sequence[str], capability: str) -> list[tuple[str, Client]]:
         """The connected servers, or the one that is named, that have such things."""
         host = self._app.host
         if words:
@@ -222,32 +222,32 @@ class Commands:
         else:
             names = host.connected()
         connected = [(name, client) for name in names if (client := host.whereis(name)) is not None]
-        return [(name, client) for name, client in connected if what in client.server_capabilities]
+        return [(name, client) for name, client in connected if capability in client.server_capabilities]
 
     async def _list_all(
-        self, words: Sequence[str], what: str, list_one: Callable[[str, Client], Awaitable[list[tuple[str, str]]]]
+        self, words: Sequence[str], kind: str, list_one: Callable[[str, Client], Awaitable[list[tuple[str, str]]]]
     ) -> None:
         """List the entries of all servers, or of the named one. A server that fails does not hide the others."""
-        clients = self._clients(words, what)
+        clients = self._clients(words, kind)
         # All at once, so that a slow server does not delay the others.
         results = await asyncio.gather(*(list_one(*pair) for pair in clients), return_exceptions=True)
         rows: list[tuple[str, str]] = []
         for (server, _), listed in zip(clients, results, strict=True):
             if isinstance(listed, Error):
                 self._app.say(
-                    Text(f"! {server} does not list its {what}: {in_one_line(str(listed), 300)}", style="yellow")
+                    Text(f"! {server} does not list its {kind}: {in_one_line(str(listed), 300)}", style="yellow")
                 )
             elif isinstance(listed, BaseException):
                 raise listed
             else:
                 rows += listed
         if rows:
-            self._app.say(_table(rows[:_MOST_ROWS]), *_rest(rows, what))
+            self._app.say(_table(rows[:_MOST_ROWS]), *_rest(rows, kind))
         else:
-            self._app.say(Text(f"There are no {what}."))
+            self._app.say(Text(f"There are no {kind}."))
 
 
-def _one(words: Sequence[str], usage: str) -> str:
+def _single_word(words: Sequence[str], usage: str) -> str:
     if len(words) != 1:
         raise LineError(f"one name is expected: {usage}")
     return words[0].removeprefix("!")
@@ -262,9 +262,9 @@ def _table(rows: Any) -> Table:
     return table
 
 
-def _rest(rows: Sequence[Any], what: str) -> list[RenderableType]:
+def _rest(rows: Sequence[Any], kind: str) -> list[RenderableType]:
     more = len(rows) - _MOST_ROWS
-    return [Text(f"... and {more:,} more {what}; name a part of what you look for", style="dim")] if more > 0 else []
+    return [Text(f"... and {more:,} more {kind}; name a part of what you look for", style="dim")] if more > 0 else []
 
 
 def show_help(*, has_model: bool) -> list[RenderableType]:

@@ -202,7 +202,8 @@ class _Line:
         others = [token.text for token in self._tokens[skip:] if token.start != self._current.start]
         present = {text.partition("=")[0].removesuffix(":") for text in others if "=" in text}
         missing = sorted(
-            (argument for argument in known if argument.name not in present), key=lambda one: not one.is_required
+            (argument for argument in known if argument.name not in present),
+            key=lambda argument: not argument.is_required,
         )
         # A name with a blank or a quote in it is for the JSON form.
         options = [

@@ -32,7 +32,7 @@ _MOST: Final = 4000  # characters of one error: a server may put a whole page in
 
 def show_fault(error: BaseException, host: Host | None = None) -> Text:
     """The block."""
-    title, reason, advice = _told(error, host)
+    title, reason, advice = _describe_error(error, host)
     if len(reason) > _MOST:
         reason = f"{reason[:_MOST]}..."
     text = Text(f"✗ {title}", style="bold red")
@@ -42,7 +42,7 @@ def show_fault(error: BaseException, host: Host | None = None) -> Text:
     return text
 
 
-def _told(error: BaseException, host: Host | None) -> tuple[str, str, str]:
+def _describe_error(error: BaseException, host: Host | None) -> tuple[str, str, str]:
     message = str(error) or type(error).__name__
     match error:
         case PermissionDenied():

@@ -87,7 +87,7 @@ class _Row(Vertical):
         yield self.problem
 
     @property
-    def given(self) -> str | bool | list[str] | None:
+    def answer(self) -> str | bool | list[str] | None:
         """The person's input; None if nothing is chosen."""
         match self.widget:
             case Checkbox() as box:
@@ -215,7 +215,7 @@ class FormCard(QuestionCard):
                 pass
 
     def _submit(self) -> None:
-        values = {row.field.name: row.given for row in self._rows}
+        values = {row.field.name: row.answer for row in self._rows}
         content, problems = self._form.read({name: value for name, value in values.items() if value is not None})
         if not problems:
             try:

@@ -250,7 +250,7 @@ def _check_names(words: list[Word], name: str, known: list[Argument], schema: Ma
 def _takes(name: str, known: list[Argument]) -> str:
     if not known:
         return "it takes no arguments"
-    ordered = sorted(known, key=lambda one: not one.is_required)
+    ordered = sorted(known, key=lambda argument: not argument.is_required)
     texts = [
         f"{in_one_line(argument.name, 60)} ({argument.kind}{', required' if argument.is_required else ''})"
         for argument in ordered
@@ -267,10 +267,10 @@ def _closed(tokens: list[Token]) -> None:
         raise _error(f"a quote is not closed, in {_short(tokens[-1].text)}", "", "add it, or put a backslash before it")
 
 
-def _error(said: str, near: str, more: str) -> LineError:
+def _error(problem: str, near: str, more: str) -> LineError:
     """An error: the problem, the likely meaning, and what to type instead."""
     meant = f" Did you mean {in_one_line(near, 100)}?" if near else ""
-    return LineError(f"{said[:1].upper()}{said[1:]}.{meant} {more[:1].upper()}{more[1:]}.")
+    return LineError(f"{problem[:1].upper()}{problem[1:]}.{meant} {more[:1].upper()}{more[1:]}.")
 
 
 def _short(word: str) -> str:

@@ -107,14 +107,14 @@ def arguments_of(schema: Any) -> list[Argument]:
     ]
 
 
-def _argument(name: str, one: Any, root: Mapping[str, Any], *, is_required: bool) -> Argument:
-    kinds = kinds_of(one, root)
+def _argument(name: str, schema: Any, root: Mapping[str, Any], *, is_required: bool) -> Argument:
+    kinds = kinds_of(schema, root)
     if len(kinds) == 7:
         kind = "anything"
     else:
         kind = " or ".join(sorted(kinds - {"integer"} if "number" in kinds else kinds)) or "nothing"
-    description: Any = cast("dict[str, Any]", one).get("description") if isinstance(one, dict) else None
-    values = tuple(_values(one, root, 0))[:_MOST_VALUES]
+    description: Any = cast("dict[str, Any]", schema).get("description") if isinstance(schema, dict) else None
+    values = tuple(_values(schema, root, 0))[:_MOST_VALUES]
     if not values and kinds == frozenset({"boolean"}):
         values = (True, False)
     return Argument(

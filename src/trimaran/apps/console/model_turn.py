@@ -41,7 +41,7 @@ class ModelTurn:
         self._conversation = conversation
         self._views: dict[str, CallView] = {}
         self._line: TranscriptEntry | None = None
-        self._said = ""
+        self._text = ""
         self._is_dirty = False
         self._task: asyncio.Task[None] | None = None
 
@@ -89,7 +89,7 @@ class ModelTurn:
 
         match event:
             case TextReceived():
-                self._said += event.text
+                self._text += event.text
                 self._is_dirty = True
             case ToolCallStarted():
                 self._close_text()
@@ -122,7 +122,7 @@ class ModelTurn:
         if not self._is_dirty:
             return
         self._is_dirty = False
-        text = Text(shortened(self._said, _LONGEST))
+        text = Text(shortened(self._text, _LONGEST))
         if self._line is None:
             (self._line,) = self._place.transcript.add(text)
         else:
@@ -132,8 +132,8 @@ class ModelTurn:
         """End the current text. It is complete, and is laid out if it is Markdown."""
         self.tick()
         if self._line is not None:
-            self._place.transcript.change(self._line, show_text(self._said))
-        self._line, self._said = None, ""
+            self._place.transcript.change(self._line, show_text(self._text))
+        self._line, self._text = None, ""
 
 
 def _ended(event: TurnEnded) -> Text:

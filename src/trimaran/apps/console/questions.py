@@ -153,10 +153,10 @@ class SamplingCard(_YesNoCard):
         yield Text("What it wants your model to read, in the server's words:", style="bold")
         system = getattr(ask, "system_prompt", None)
         if system:
-            yield _said("system", system)
+            yield _turn_of("system", system)
         messages: list[Any] = list(getattr(ask, "messages", None) or [])
         for message in messages[:_MOST_MESSAGES]:
-            yield _said(str(message.get("role", "?")), _words(message.get("content")))
+            yield _turn_of(str(message.get("role", "?")), _words(message.get("content")))
         if len(messages) > _MOST_MESSAGES:
             yield Text(f"... and {len(messages) - _MOST_MESSAGES} more messages", style="dim")
         yield Text("\nAlways and never are about this server, until the console ends.", style="dim")
@@ -242,7 +242,7 @@ def _written(arguments: Any) -> str:
         return f"(they cannot be shown: {error}; say no)"
 
 
-def _said(role: str, words: str) -> Text:
+def _turn_of(role: str, words: str) -> Text:
     return Text(f"{in_one_line(role, 20)}: ", style="bold").append(shortened(words, _MOST), style="not bold")
 
 
@@ -291,14 +291,14 @@ class QuestionQueue:
         bridge: ConsentBridge,
         *,
         open_page: Callable[[str], None],
-        told: Callable[[Question], None],
+        on_answered: Callable[[Question], None],
         is_typing: Callable[[], bool] = lambda: False,
         settle: float = SETTLE,
     ) -> None:
         self._app = app
         self._bridge = bridge
         self._open_page = open_page
-        self._told = told
+        self._on_answered = on_answered
         self._is_typing = is_typing
         self._settle = settle
         self._was_next = False
@@ -329,7 +329,7 @@ class QuestionQueue:
             # A form that cannot be drawn cannot be filled in.
             log.exception("a question of the server %r cannot be shown, and is declined", question.server)
             question.refuse("it cannot be shown")
-            self._told(question)
+            self._on_answered(question)
             return
         self.card = card
         # One that waited behind another comes to somebody who is answering, not typing.
@@ -345,7 +345,7 @@ class QuestionQueue:
             card.leave()
         if card.is_never:
             self._never.add(question.server)
-        self._told(question)
+        self._on_answered(question)
 
     def tick(self) -> None:
         """Update the number of waiting questions."""

@@ -191,7 +191,7 @@ class ServersScreen(_Split):
         if chosen in self._faults:
             parts.append(self._faults[chosen])
         if status.withheld:
-            parts.append(self._held(chosen))
+            parts.append(self._list_held(chosen))
         if any(finding.severity != "note" for finding in self.host.findings(chosen)):
             parts.append(self._findings(chosen))
         tools = [tool for tool in self.host.tools() if self._is_of(tool.name, chosen)]
@@ -205,7 +205,7 @@ class ServersScreen(_Split):
             parts.append(listed)
         return Group(*parts)
 
-    def _held(self, server: str) -> Text:
+    def _list_held(self, server: str) -> Text:
         """The definitions that wait for the person to agree."""
         text = Text("\nHeld, because they are not as you agreed to them: press p for the difference\n", style="yellow")
         for item in self.host.held(server)[:_MOST_LISTED]:

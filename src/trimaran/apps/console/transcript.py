@@ -117,9 +117,9 @@ class TranscriptView(ScrollView, can_focus=False):
             self._entries.remove(entry)
             self._settle()
 
-    def drop(self, *kept: TranscriptEntry) -> None:
+    def drop(self, *keep: TranscriptEntry) -> None:
         """Forget what is there, except for these."""
-        self._entries = [entry for entry in self._entries if entry in kept]
+        self._entries = [entry for entry in self._entries if entry in keep]
         self._settle()
 
     def _drop_old(self) -> None:
@@ -242,20 +242,20 @@ class Bar:
         self._message = ""
         self._has_report = False
         self._asked_at: float | None = None
-        self._asked = 0.0
+        self._seconds_asking = 0.0
 
     @property
     def seconds(self) -> float:
         """Since the call began, without the time in which it waited for the person."""
         end = now() if self._asked_at is None else self._asked_at
-        return end - self._began - self._asked
+        return end - self._began - self._seconds_asking
 
     def wait_for_person(self, is_waiting: bool) -> None:
         """Stop the clock while the call waits for the person's answer."""
         if is_waiting and self._asked_at is None:
             self._asked_at = now()
         elif not is_waiting and self._asked_at is not None:
-            self._asked += now() - self._asked_at
+            self._seconds_asking += now() - self._asked_at
             self._asked_at = None
 
     def tell(self, done: float, total: float | None = None, message: str | None = None) -> None:

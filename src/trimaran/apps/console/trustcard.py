@@ -62,18 +62,18 @@ class TrustCard(Card[bool]):
         self.dismiss(False)
 
 
-def _line(one: Untrusted) -> Text:
-    verb = "allow" if one.kind == "rule" else "start" if one.transport == "stdio" else "connect to"
-    text = Text(f"{verb} ", style="bold").append(f"{one.name}: " if one.name else "", style="not bold")
-    text.append(one.what, style="not bold")
-    for variable in (*one.env, *one.headers):
+def _line(server: Untrusted) -> Text:
+    verb = "allow" if server.kind == "rule" else "start" if server.transport == "stdio" else "connect to"
+    text = Text(f"{verb} ", style="bold").append(f"{server.name}: " if server.name else "", style="not bold")
+    text.append(server.what, style="not bold")
+    for variable in (*server.env, *server.headers):
         text.append(f"\n    with {variable}", style="not bold dim")
-    if one.cwd:
-        text.append(f"\n    in {one.cwd}", style="not bold dim")
-    if one.sandbox:
-        text.append(f"\n    in a sandbox: {one.sandbox}", style="not bold green")
-    elif one.kind == "server" and one.transport == "stdio":
+    if server.cwd:
+        text.append(f"\n    in {server.cwd}", style="not bold dim")
+    if server.sandbox:
+        text.append(f"\n    in a sandbox: {server.sandbox}", style="not bold green")
+    elif server.kind == "server" and server.transport == "stdio":
         text.append("\n    without a sandbox", style="not bold dim")
-    for warning in one.warnings:
+    for warning in server.warnings:
         text.append(f"\n    {warning}", style="not bold yellow")
     return text

@@ -293,9 +293,9 @@ class Conversation:
 
     # --- tools -------------------------------------------------------------------------------------------------------
 
-    async def _call_all(self, history: list[Message], wanted: Sequence[dict[str, Any]]) -> AsyncGenerator[Event, None]:
+    async def _call_all(self, history: list[Message], blocks: Sequence[dict[str, Any]]) -> AsyncGenerator[Event, None]:
         """Call the tools that a reply asks for, all at once; afterwards the history has an answer for each."""
-        calls = [self._read(block) for block in wanted]
+        calls = [self._read(block) for block in blocks]
         try:
             for call, error, _ in calls:
                 yield ToolCallStarted(call.id, call.name, call.arguments) if error is None else _refusal(call, error)
@@ -314,16 +314,16 @@ class Conversation:
             finally:
                 self._answer(history, calls)
 
-    def _read(self, wanted: dict[str, Any]) -> _Asked:
+    def _read(self, block: dict[str, Any]) -> _Asked:
         try:
-            return _Asked(self._host.from_call(wanted, self._driver.format))
+            return _Asked(self._host.from_call(block, self._driver.format))
         except Error as error:
             refusal = error
         except Exception:  # a call without an answer would make every later request fail
             log.exception("a call of the model's cannot be read")
             refusal = Error(_BROKEN)
-        fields = cast("dict[str, Any]", wanted.get("function", wanted))
-        return _Asked(ToolCall(str(fields.get("name") or "?"), {}, str(wanted["id"])), refusal)
+        fields = cast("dict[str, Any]", block.get("function", block))
+        return _Asked(ToolCall(str(fields.get("name") or "?"), {}, str(block["id"])), refusal)
 
     def _start(self, call: ToolCall) -> asyncio.Task[ToolResult]:
         def report(progress: float, total: float | None, message: str | None) -> None:
@@ -332,10 +332,10 @@ class Conversation:
 
         return asyncio.create_task(self._host.call(call.name, call.arguments, on_progress=report))
 
-    def _answer(self, history: list[Message], asked: Sequence[_Asked]) -> None:
+    def _answer(self, history: list[Message], calls: Sequence[_Asked]) -> None:
         answers: list[dict[str, Any]] = []
         results: list[ToolResult | None] = []
-        for call in asked:
+        for call in calls:
             outcome = _result(call)
             try:
                 answers.append(self._host.to_result(outcome, call.call, self._driver.format))
@@ -434,17 +434,17 @@ def _outcome(call: ToolCall, task: asyncio.Task[ToolResult]) -> Event:
         return ToolCallFailed(call.id, call.name, str(error), error)
 
 
-def _result(asked: _Asked) -> ToolResult | Error:
+def _result(call: _Asked) -> ToolResult | Error:
     """The message to the model about a call that is over."""
-    if asked.error is not None:
-        return asked.error
-    if asked.task is None:
+    if call.error is not None:
+        return call.error
+    if call.task is None:
         return Error(_NOT_MADE)
-    if asked.task.cancelled() or not asked.task.done():
+    if call.task.cancelled() or not call.task.done():
         return Error(_CANCELLED)
-    error = asked.task.exception()
+    error = call.task.exception()
     if error is None:
-        return asked.task.result()
+        return call.task.result()
     return error if isinstance(error, Error) else Error(_BROKEN)
 
 

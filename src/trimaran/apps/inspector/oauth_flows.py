@@ -169,11 +169,11 @@ class _Flow:
         self.runs_on = self.runs_on or to_the_end
         self._gate.set()
 
-    async def pause_before(self, what: str) -> None:
+    async def pause_before(self, step: str) -> None:
         """Wait until the person wants the next step."""
         if self.runs_on:
             return
-        self.view.state, self.view.next = "paused", what
+        self.view.state, self.view.next = "paused", step
         self._gate.clear()
         self.tell()
         await self._gate.wait()

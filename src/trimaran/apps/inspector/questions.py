@@ -117,24 +117,26 @@ class QuestionDesk:
 
     # Asked by a client
 
-    async def elicit(self, server: str, era: str, asked: Elicitation) -> Any:
+    async def elicit(self, server: str, era: str, elicitation: Elicitation) -> Any:
         """Have a form filled in, or a page visited."""
-        card = self._card(server, era, "url" if asked.mode == "url" else "elicit", asked.message, asked.raw)
+        card = self._card(
+            server, era, "url" if elicitation.mode == "url" else "elicit", elicitation.message, elicitation.raw
+        )
         form = None
-        if asked.mode == "url":
-            card.url, card.elicitation_id = asked.url, asked.elicitation_id
-            card.host = _host_of(asked.url or "")
+        if elicitation.mode == "url":
+            card.url, card.elicitation_id = elicitation.url, elicitation.elicitation_id
+            card.host = _host_of(elicitation.url or "")
         else:
-            card.schema = asked.schema
-            form = _form_of(asked.schema)
+            card.schema = elicitation.schema
+            form = _form_of(elicitation.schema)
             card.fields = [] if form is None else [_field_card(field) for field in form.fields]
         return await self._ask(card, form)
 
-    async def sample(self, server: str, era: str, asked: Sampling) -> Any:
+    async def sample(self, server: str, era: str, sampling: Sampling) -> Any:
         """Have a model's turn written, by a person or by a model."""
-        card = self._card(server, era, "sampling", asked.text, asked.raw)
-        card.sampling = dict(asked.raw)
-        return await self._ask(card, None, asked)
+        card = self._card(server, era, "sampling", sampling.text, sampling.raw)
+        card.sampling = dict(sampling.raw)
+        return await self._ask(card, None, sampling)
 
     async def request(self, server: str, era: str, method: str, params: Mapping[str, Json]) -> Any:
         """Have a request answered that this library has no name for."""

@@ -421,7 +421,9 @@ class Bridge:
     def tool_input_partial(self, arguments: Mapping[str, Json]) -> None:
         """Send the incomplete arguments, while the model is still writing them."""
         if self._input != "none":
-            raise LocalProtocolError.invalid_request("the arguments are complete; no part of them may follow")
+            raise LocalProtocolError.invalid_request(
+                "tool_input was sent already; send no part of the arguments after it"
+            )
         method = "ui/notifications/tool-input-partial"
         self._waiting = [m for m in self._waiting if m["method"] != method]  # the newest says it all
         self._notify(method, {"arguments": dict(arguments)})
@@ -429,14 +431,14 @@ class Bridge:
     def tool_input(self, arguments: Mapping[str, Json]) -> None:
         """Tell the arguments of the call that is shown: once, and before its result."""
         if self._input != "none":
-            raise LocalProtocolError.invalid_request("the arguments of a call are told once")
+            raise LocalProtocolError.invalid_request("tool_input was sent already; a call has its arguments once")
         self._notify("ui/notifications/tool-input", {"arguments": dict(arguments)})
         self._input = "told"
 
     def tool_result(self, result: Mapping[str, Json]) -> None:
         """Tell the result of the call that is shown."""
         if self._input != "told":
-            raise LocalProtocolError.invalid_request("a result follows the arguments (tool_input), and there is one")
+            raise LocalProtocolError.invalid_request("send tool_input first, and tool_result once")
         self._notify("ui/notifications/tool-result", dict(result))
         self._input = "over"
 
@@ -480,7 +482,7 @@ class Bridge:
 
     def _notify(self, method: str, params: dict[str, Json]) -> None:
         if self.state == "closed":
-            raise LocalProtocolError.invalid_request("the view is gone; nothing can be told to it")
+            raise LocalProtocolError.invalid_request("the view is gone; send it nothing more")
         message: dict[str, Json] = {"jsonrpc": "2.0", "method": method, "params": params}
         if self.state in ("ready", "leaving"):
             self._out.append(message)

@@ -276,7 +276,7 @@ class SkillsClient:
         declared = as_object(self._client.server_capabilities.get("extensions")) or {}
         settings = as_object(declared.get(SKILLS_EXTENSION))
         if settings is None:
-            raise Unsupported(f"the server does not offer skills, so {method} cannot be asked of it", method=method)
+            raise Unsupported(f"the server does not offer skills, so it does not answer {method}", method=method)
         return settings
 
     def _accept(self, value: Any) -> Skill:

@@ -99,10 +99,10 @@ class AnonymousLimits:
 
     def _make_room(self, place: str) -> TaskRun | None:
         _ = self.is_full  # says that it is over, if it is
-        if self._held(place) >= self._most:
+        if self._count_at(place) >= self._most:
             crowd = [place]
         elif self._count + self._entering.total() >= self._most_in_all:
-            crowd = sorted(self._places, key=self._held, reverse=True)
+            crowd = sorted(self._places, key=self._count_at, reverse=True)
         else:
             return None
         self._say_full(place)
@@ -115,7 +115,7 @@ class AnonymousLimits:
         self.drop(victim)  # at once: the next caller must choose another
         return victim
 
-    def _held(self, place: str) -> int:
+    def _count_at(self, place: str) -> int:
         return len(self._places.get(place, ())) + self._entering[place]
 
     def _say_full(self, place: str) -> None:
@@ -125,7 +125,7 @@ class AnonymousLimits:
                 "no room for more tasks of anonymous callers: %d are at work, %d of them from %s; tasks that wait for an "
                 "answer give way, and while none does, new ones are refused",
                 self._count,
-                self._held(place),
+                self._count_at(place),
                 place or "a caller without an address",
             )
         self._last_refused = self._clock()

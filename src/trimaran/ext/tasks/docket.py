@@ -178,7 +178,7 @@ class Docket:
                     )
                 placed = await queue.add(_JOB, key=record.id)(record.id)
         if placed.disposition is self._library.Disposition.STRUCK:
-            raise ProtocolError.internal_error("tasks are not taken at the moment; try again later", status=503)
+            raise ProtocolError.internal_error("the server accepts no tasks at the moment; try again later", status=503)
 
     async def waiting(self) -> int:
         """How many tasks wait for a worker.

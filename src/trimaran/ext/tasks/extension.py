@@ -131,7 +131,7 @@ class Tasks:
             check_seconds(name, value)
         self.records: TaskRecords = TaskRecords(ttl=ttl, poll=poll, most_per_owner=most_per_caller)
         self._scheduler = Scheduler(self.records, lease=float(lease), runner=runner)
-        self._heard: dict[str, None] = {}
+        self._changed_ids: dict[str, None] = {}
         self._server: Server | None = None
 
     @classmethod
@@ -518,17 +518,17 @@ class Tasks:
             else:
                 break
         self._look_after(record)
-        self._heard.pop(id, None)
+        self._changed_ids.pop(id, None)
         if not record.is_terminal and self.records.is_shared:
-            self._heard[id] = None
-            if len(self._heard) > _MOST_HEARD:
-                del self._heard[next(iter(self._heard))]
+            self._changed_ids[id] = None
+            if len(self._changed_ids) > _MOST_HEARD:
+                del self._changed_ids[next(iter(self._changed_ids))]
         return "notifications/tasks", modern_form(record, details=True)
 
     def _look_again(self) -> None:
         """Messages may have been missed: tell every listener the current state."""
         if self._server is not None:
-            for id in tuple(self._heard):
+            for id in tuple(self._changed_ids):
                 self._server.runtime.changes.deliver("task", id)
 
     # --- running, for another process (see the head of this file)
@@ -575,7 +575,7 @@ class Tasks:
         key = owner_text(owner)
         if key != owner_text(owner):  # the text differs each time, so no later caller could match it
             raise ConfigError(
-                f"owner={type(owner).__name__} can be matched by nobody, so nobody could see the task: pass the principal "
+                f"owner={type(owner).__name__} has no subject that stays the same, so no caller could see the task: pass the principal "
                 "of the caller, ctx.auth, which has a subject; for an anonymous caller pass session=ctx.session_id"
             )
         if session is None:

@@ -275,7 +275,7 @@ class TaskRecords:
                 if session is not None:
                     session.send(STATUS, legacy_form(record))
             except StoreError as error:
-                logger.info("a session was not told of its task: %s", error)
+                logger.info("a session could not be notified about its task: %s", error)
             except Exception as error:  # the change is written, so its author goes on
                 incident("telling a session of its task", error)
         self.ring(record.id)
@@ -316,7 +316,7 @@ class TaskRecords:
         if task.cancelled() or (error := task.exception()) is None or isinstance(error, StoreClosed):
             return
         if isinstance(error, StoreError):
-            logger.info("put off until the store is back: %s", error)
+            logger.info("postponed until the store is back: %s", error)
         elif isinstance(error, Exception):
             incident("a task", error)
 

@@ -187,7 +187,7 @@ class TaskRun:
         """`is_unsure`: an earlier attempt may have written it without an announcement."""
         while True:
             if not self.is_ours:
-                raise TaskLost("the task is over, or another process has it; nothing more can be said for it here")
+                raise TaskLost("the task is over, or another process runs it now; it cannot be changed here")
             assert self.record is not None
             changed = make(self.record)
             if changed is None:
@@ -255,7 +255,7 @@ class TaskRun:
             return
         if exchange.loop is None:  # a thread would wait for ever
             await asyncio.sleep(_HELD_SECONDS)
-        raise TaskLost("the task goes on elsewhere, or not at all")
+        raise TaskLost("another process runs the task now, or it is over; this process stops it")
 
     # --- the body
 

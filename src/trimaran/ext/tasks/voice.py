@@ -71,7 +71,7 @@ class TaskVoice:
         self._waiting: dict[str, asyncio.Future[JournalReply]] = {}
         self._notes: deque[str] = deque(maxlen=_MOST_NOTES)
         self._noting = False
-        self._said: deque[str] = deque(maxlen=_MOST_NOTES)
+        self._unwritten_notes: deque[str] = deque(maxlen=_MOST_NOTES)
         """Notes of a thread, on their way to the event loop."""
         self._is_said = False
         self._steps = 0
@@ -112,8 +112,8 @@ class TaskVoice:
         if not self.detached.done():
             self.detached.set_result(None)
 
-    def _place(self, what: str) -> int:
-        self._counts[what] = place = self._counts.get(what, 0) + 1
+    def _place(self, kind: str) -> int:
+        self._counts[kind] = place = self._counts.get(kind, 0) + 1
         return place
 
     # --- asking
@@ -232,7 +232,7 @@ class TaskVoice:
         for waiting in self._waiting.values():
             if not waiting.done():
                 waiting.set_exception(
-                    TaskLost("the task is over, or goes on elsewhere; it is not answered here any more")
+                    TaskLost("the task is over, or another process runs it now; answers are not taken here")
                 )
                 waiting.exception()  # nobody may be waiting after all
 
@@ -329,7 +329,7 @@ class TaskVoice:
         if not self.is_task:
             return
         if not _is_current(self._loop):
-            self._said.append(message)
+            self._unwritten_notes.append(message)
             if not self._is_said:  # a thread that says more than is read must not fill the loop
                 self._is_said = True
                 self._loop.call_soon_threadsafe(self._take_notes)
@@ -346,8 +346,8 @@ class TaskVoice:
 
     def _take_notes(self) -> None:
         self._is_said = False  # before they are read: later notes are taken the next time
-        while self._said:
-            self.note(self._said.popleft())
+        while self._unwritten_notes:
+            self.note(self._unwritten_notes.popleft())
 
     def _at_once(self, work: Coroutine[Any, Any, None]) -> None:
         """Write the notes at once if the store does not wait, as in memory; otherwise in the background."""

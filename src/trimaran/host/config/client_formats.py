@@ -140,7 +140,7 @@ def _has_authorization(table: Mapping[str, Any]) -> bool:
     return any(name.lower() == "authorization" for name in headers)
 
 
-def _left_behind(table: Mapping[str, Any], title: str, said: set[str]) -> list[str]:
+def _left_behind(table: Mapping[str, Any], title: str, translated: set[str]) -> list[str]:
     """Notes on settings of a table that the other program does not have."""
     notes = [
         f"{title} has no {key} for a server; it is left out"
@@ -159,16 +159,16 @@ def _left_behind(table: Mapping[str, Any], title: str, said: set[str]) -> list[s
             "sandbox",
             "pins",
         )
-        if key in table and key not in said
+        if key in table and key not in translated
     ]
     rules = cast("Mapping[str, Any]", table.get("permissions") or {})
     if any(rules.get(action) for action in ("allow", "ask")) or (
-        rules.get("deny") and ("deny" not in said or len(_denied(table)) != len(rules["deny"]))
+        rules.get("deny") and ("deny" not in translated or len(_denied(table)) != len(rules["deny"]))
     ):
         notes.append(f"permissions are for {title} to ask about; not all rules are carried over")
-    if table.get("oauth") == "off" and table.get("url") and "off" not in said and not _has_authorization(table):
+    if table.get("oauth") == "off" and table.get("url") and "off" not in translated and not _has_authorization(table):
         notes.append(f'{title} has no oauth = "off" for a server: it may ask for a login')
-    if _oauth_of(table) and "oauth" not in said:
+    if _oauth_of(table) and "oauth" not in translated:
         notes.append(f"{title} finds out about OAuth by itself; oauth_config is left out")
     return notes
 
@@ -218,7 +218,7 @@ class _Translated:
 
     def text(self, text: str) -> str:
         if self._style in ("bare", "shell"):
-            return _DOLLAR.sub(lambda found: f"${{{found[1] or found[2]}}}", text)
+            return _DOLLAR.sub(lambda match: f"${{{match[1] or match[2]}}}", text)
         if self._style == "brace":
             return _BRACE.sub(self._brace, text)
         if self._style == "none":
@@ -237,14 +237,14 @@ class _Translated:
         if note not in self._notes:
             self._notes.append(note)
 
-    def _brace(self, found: re.Match[str]) -> str:
-        kind, name = found.groups()
+    def _brace(self, match: re.Match[str]) -> str:
+        kind, name = match.groups()
         if kind == "file":
-            raise NotExpressible(f"only {self._title} reads a file for {found[0]}: write a variable instead")
+            raise NotExpressible(f"only {self._title} reads a file for {match[0]}: write a variable instead")
         return f"${{{name}}}"
 
-    def _braced(self, found: re.Match[str]) -> str:
-        inside = found[1]
+    def _braced(self, match: re.Match[str]) -> str:
+        inside = match[1]
         kind, colon, rest = inside.partition(":")
         if kind == "env" and colon:
             return f"${{{rest}}}"
@@ -261,7 +261,7 @@ class _Translated:
             return known[inside]
         if colon or not re.fullmatch(r"[A-Za-z_]\w*", inside) or inside.startswith(("workspace", "file", "relative")):
             raise NotExpressible(f"only {self._title} knows what ${{{inside}}} is: write a variable instead")
-        return found[0]
+        return match[0]
 
     def _input(self, name: str) -> str:
         declared = self._inputs.get(name, {})
@@ -366,7 +366,7 @@ class JsonFormat(ClientFormat):
         return "stdio" if url is None or entry.get("command") else "http"
 
     def _read_oauth(
-        self, entry: Mapping[str, Any], table: dict[str, Any], said: _Translated, notes: list[str]
+        self, entry: Mapping[str, Any], table: dict[str, Any], translated: _Translated, notes: list[str]
     ) -> set[str]:
         if self._as.oauth == "copilot":
             entry = {"oauth": {ours: entry[key] for key, ours in _COPILOT_OAUTH.items() if entry.get(key)} or None}
@@ -382,7 +382,7 @@ class JsonFormat(ClientFormat):
         for ours, names in _OAUTH_WORDS.items():
             setting = next((client_table[name] for name in names if client_table.get(name)), None)
             if isinstance(setting, str):
-                details[ours] = said.text(setting)
+                details[ours] = translated.text(setting)
         scopes: Any = client_table.get("scopes")
         if scopes:
             details["scopes"] = scopes.split() if isinstance(scopes, str) else _list("scopes", scopes)
@@ -802,7 +802,7 @@ class OpenCode(ClientFormat):
         notes += [f"{key} is not carried over" for key in entry if key not in self._USED | _QUIET]
         return ReadEntry(table, notes)
 
-    def _read_oauth(self, oauth: Any, table: dict[str, Any], said: _Translated, notes: list[str]) -> None:
+    def _read_oauth(self, oauth: Any, table: dict[str, Any], translated: _Translated, notes: list[str]) -> None:
         if oauth is False:
             table["oauth"] = "off"
         if not isinstance(oauth, Mapping):
@@ -813,7 +813,7 @@ class OpenCode(ClientFormat):
             if ours is None or not isinstance(value, str):
                 notes.append(f"oauth.{key} is not carried over")
             else:
-                text = said.text(value)
+                text = translated.text(value)
                 details[ours] = text.split() if key == "scope" else text
         if details:
             table["oauth_config"] = details

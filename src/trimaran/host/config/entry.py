@@ -446,7 +446,7 @@ class _Reading:
         if oauth not in OAUTH_KEYS:
             at = "oauth.mode" if key == "oauth" else "oauth"
             modes = ", ".join(f'"{mode}"' for mode in OAUTH_KEYS)
-            self._notes.add(at, f"one of {modes} is expected, not {_shown(oauth)}", "invalid_oauth_mode")
+            self._notes.add(at, f"one of {modes} is expected, not {_quoted(oauth)}", "invalid_oauth_mode")
             return "off", None
         mode: OAuthMode = oauth
         if mode != "off" and by_hand is not None:
@@ -492,7 +492,7 @@ class _Reading:
                     self._notes.add(at, f"{mask_url(str(value))!r} {wrong}", "invalid_url")
                 elif name == "subject_token_type" and text not in SUBJECT_TOKEN_TYPES:
                     kinds = ", ".join(f'"{kind}"' for kind in SUBJECT_TOKEN_TYPES)
-                    self._notes.add(at, f"one of {kinds} is expected, not {_shown(text)}")
+                    self._notes.add(at, f"one of {kinds} is expected, not {_quoted(text)}")
         return values
 
     def _require_oauth(self, mode: OAuthMode, details: Mapping[str, Any], values: dict[str, Any], key: str) -> None:
@@ -636,7 +636,7 @@ def _rule(value: Any, key: str, complain: Callable[[str, str], None]) -> dict[st
 def _flag(value: Any) -> bool:
     if isinstance(value, bool):
         return value
-    raise ValueError(f"true or false is expected, not {_shown(value)}")
+    raise ValueError(f"true or false is expected, not {_quoted(value)}")
 
 
 def read_pin_mode(value: Any) -> PinMode:
@@ -647,7 +647,7 @@ def read_pin_mode(value: Any) -> PinMode:
     """
     if value in PIN_MODES:
         return value
-    raise ValueError(f'"ask", "refuse", "warn" or "off" is expected, not {_shown(value)}')
+    raise ValueError(f'"ask", "refuse", "warn" or "off" is expected, not {_quoted(value)}')
 
 
 def _patterns(value: Any) -> tuple[str, ...]:
@@ -678,7 +678,7 @@ def _plain_http(url: str) -> str:
     return ""
 
 
-def _shown(value: Any) -> str:
+def _quoted(value: Any) -> str:
     return f'"{value[:40]}"' if isinstance(value, str) else _kind(value)
 
 

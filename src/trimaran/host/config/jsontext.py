@@ -230,13 +230,13 @@ def _dumped(text: str, value: Any, indent: str) -> str:
     return (("\r\n" if "\r\n" in text else "\n") + indent).join(lines)
 
 
-def _check(before: Any, made: str, path: Path, value: Any, file: str) -> None:
+def _check(before: Any, edited: str, path: Path, value: Any, file: str) -> None:
     expected = cast("dict[str, Any]", before)
     for key in path[:-1]:
         expected = expected.setdefault(key, {})
     expected[path[-1]] = value
     try:
-        after = read_json(made, file)
+        after = read_json(edited, file)
     except ConfigUnusable:
         after = None
     if after != before:

@@ -300,14 +300,14 @@ def _regions(statements: list[_Statement], path: Path) -> list[tuple[int, int, b
     return regions
 
 
-def _check(before: dict[str, Any], made: str, path: Path, table: Mapping[str, Any], file: str) -> None:
+def _check(before: dict[str, Any], edited: str, path: Path, table: Mapping[str, Any], file: str) -> None:
     expected: Any = before
     for key in path[:-1]:
         expected = expected.setdefault(key, {}) if isinstance(expected, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     if isinstance(expected, dict):
         expected[path[-1]] = _plain(table)
     try:
-        after: Any = read_toml(made, file)
+        after: Any = read_toml(edited, file)
     except ConfigUnusable:
         after = None
     if after != before or not isinstance(expected, dict):

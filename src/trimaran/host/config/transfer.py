@@ -54,11 +54,11 @@ class Exported(Struct, frozen=True, kw_only=True):
     notes: dict[str, list[str]] = {}
 
 
-def name_for(text: str, taken: Sequence[str] = ()) -> str:
+def name_for(text: str, used_names: Sequence[str] = ()) -> str:
     """A server's name made of any text (R226)."""
     plain = re.sub(r"[^a-z0-9_-]+|_{2,}", "-", text.lower()).strip("-_")[:32].strip("-_") or "server"
     name, number = plain, 2
-    while name in taken:
+    while name in used_names:
         name = f"{plain[: 32 - len(str(number)) - 1]}-{number}"
         number += 1
     return name

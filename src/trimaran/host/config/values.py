@@ -23,12 +23,12 @@ def read_duration(value: Any, *, longest: float | None = LONGEST) -> float:
     """Seconds, from a text or a number."""
     seconds = _seconds(value)
     if seconds is None:
-        raise ValueError(f'{_shown(value)} is not a duration: write seconds, 60, or a text, "60s", "500ms", "2m"')
+        raise ValueError(f'{_quoted(value)} is not a duration: write seconds, 60, or a text, "60s", "500ms", "2m"')
     if not seconds > 0 or not math.isfinite(seconds):
-        raise ValueError(f'{_shown(value)} is not more than nothing: write a duration such as "60s"')
+        raise ValueError(f'{_quoted(value)} is not more than nothing: write a duration such as "60s"')
     if longest is not None and seconds > longest:
         hint = '; a number is in seconds, milliseconds are written "30000ms"' if _is_bare(value) else ""
-        raise ValueError(f"{_shown(value)} is longer than the most that is allowed, {write_duration(longest)}{hint}")
+        raise ValueError(f"{_quoted(value)} is longer than the most that is allowed, {write_duration(longest)}{hint}")
     return seconds
 
 
@@ -73,13 +73,13 @@ def read_size(value: Any) -> int:
     elif isinstance(value, str) and (parts := _SIZE.fullmatch(value.strip())) and parts[2].lower() in _SIZES:
         size = float(parts[1]) * _SIZES[parts[2].lower()]
     if size is None:
-        raise ValueError(f'{_shown(value)} is not a size: write bytes, 4096, or a text, "2 MiB", "500 KB"')
+        raise ValueError(f'{_quoted(value)} is not a size: write bytes, 4096, or a text, "2 MiB", "500 KB"')
     if not 1 <= size < 2**53:
-        raise ValueError(f'{_shown(value)} is not a size that can be kept: write one byte or more, such as "2 MiB"')
+        raise ValueError(f'{_quoted(value)} is not a size that can be kept: write one byte or more, such as "2 MiB"')
     return int(size)
 
 
-def _shown(value: Any) -> str:
+def _quoted(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return f'"{value[:40]}"' if isinstance(value, str) else str(value)[:40]

@@ -137,14 +137,14 @@ def _scalar(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _check(before: dict[str, Any], made: str, section: str, name: str, entry: Mapping[str, Any], file: str) -> None:
+def _check(before: dict[str, Any], edited: str, section: str, name: str, entry: Mapping[str, Any], file: str) -> None:
     listed: Any = before.get(section)
     expected = {
         k: list(cast("Sequence[Any]", v)) if isinstance(v, tuple) else v for k, v in entry.items() if v is not None
     }
     before[section] = {**(cast("dict[str, Any]", listed) if isinstance(listed, dict) else {}), name: expected}
     try:
-        after: Any = read_yaml(made, file)
+        after: Any = read_yaml(edited, file)
     except ConfigUnusable:
         after = None
     if after != before:

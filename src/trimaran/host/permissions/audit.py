@@ -316,7 +316,7 @@ class _File:
                 os.close(self._descriptor)
             self._descriptor = None
 
-    def _hold(self, held: contextlib.ExitStack) -> int:
+    def _hold(self, stack: contextlib.ExitStack) -> int:
         """Open the file that has our name now, take its lock, and say how large it is."""
         while True:
             if self._descriptor is None:
@@ -325,12 +325,12 @@ class _File:
             assert descriptor is not None
             if sys.platform != "win32":
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
-                held.callback(_unlock, descriptor)
+                stack.callback(_unlock, descriptor)
             status = os.fstat(descriptor)
             if self._is_ours(status):
                 return status.st_size
             # Another process has moved it on while we waited, or somebody has deleted it.
-            held.close()
+            stack.close()
             self.close()
 
     def _open(self) -> None:

@@ -234,20 +234,20 @@ def _symbols(pieces: Sequence[Piece]) -> list[str | Wildcard]:
     return [Wildcard.RUN if symbol is Wildcard.DEEP else symbol for symbol in _characters(pieces)]
 
 
-def _covers(mine: Sequence[str | Wildcard], theirs: Sequence[str | Wildcard]) -> bool:
+def _covers(pattern: Sequence[str | Wildcard], symbols: Sequence[str | Wildcard]) -> bool:
     # Where we are in `mine` after each symbol of `theirs`; a run of ours takes in whatever stands there.
-    places = _skip(mine, {0})
-    for symbol in theirs:
+    places = _skip(pattern, {0})
+    for symbol in symbols:
         after: set[int] = set()
         for place in places:
-            if place == len(mine):
+            if place == len(pattern):
                 continue
-            if mine[place] is Wildcard.RUN:
+            if pattern[place] is Wildcard.RUN:
                 after.add(place)
-            elif symbol is not Wildcard.RUN and mine[place] in (symbol, Wildcard.ONE):
+            elif symbol is not Wildcard.RUN and pattern[place] in (symbol, Wildcard.ONE):
                 after.add(place + 1)
-        places = _skip(mine, after)
-    return len(mine) in places
+        places = _skip(pattern, after)
+    return len(pattern) in places
 
 
 def _skip(symbols: Sequence[str | Wildcard], places: set[int]) -> set[int]:

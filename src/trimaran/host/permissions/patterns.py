@@ -55,13 +55,13 @@ class RuleError(ConfigError):
 def pointed_at(text: str, at: int) -> list[str]:
     """Two lines: the text with invisible characters escaped, and a mark under one character."""
 
-    def shown(part: str) -> str:
+    def printable(part: str) -> str:
         return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in part)
 
     first = max(0, at - 60)
     last = min(len(text), at + 60)
-    before = ("..." if first else "") + shown(text[first:at])
-    return [f"    {before}{shown(text[at:last])}{'...' if last < len(text) else ''}", f"    {' ' * len(before)}^"]
+    before = ("..." if first else "") + printable(text[first:at])
+    return [f"    {before}{printable(text[at:last])}{'...' if last < len(text) else ''}", f"    {' ' * len(before)}^"]
 
 
 class Pattern(Struct, frozen=True):

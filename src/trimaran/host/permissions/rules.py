@@ -244,7 +244,7 @@ class _Collected:
         for key in fields:
             if key not in _FIELDS:
                 self.error(place.at(str(key)), f"no such key: {key}", hint=_meant(key, _FIELDS))
-        texts = {key: self._told(key, fields.get(key), place.at(key)) for key in _FIELDS[1:]}
+        texts = {key: self._read_text(key, fields.get(key), place.at(key)) for key in _FIELDS[1:]}
         if texts["expires_at"]:
             self.warn(place.at("expires_at"), "nothing acts on expires_at yet: the rule stays in force")
         if texts["reason"] and action != "deny":
@@ -261,7 +261,7 @@ class _Collected:
         self._look_for_slips(bare, pattern, place)
         self._rules.append(Rule(action, pattern, place, self._server, text, **texts, callers=callers))
 
-    def _told(self, key: str, value: Any, place: RuleSource) -> str:
+    def _read_text(self, key: str, value: Any, place: RuleSource) -> str:
         if key == "expires_at" and isinstance(value, (date, datetime)):
             return value.isoformat()
         if value is None or isinstance(value, str):

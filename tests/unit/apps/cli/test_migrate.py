@@ -118,10 +118,35 @@ BODIES = [
     ),
     (
         "from fastmcp import FastMCP",
+        'def f(m: FastMCP): m.run(transport="sse", path="/events")',
+        'def f(m: Server): m.run("http", sse_path="/events", port=8000)',
+    ),
+    (
+        "from fastmcp import FastMCP",
+        'def f(m: FastMCP): m.http_app(transport="sse", path="/events")',
+        'def f(m: Server): m.asgi(sse_path="/events")',
+    ),
+    (
+        "from fastmcp import FastMCP",
+        "m = FastMCP(\n    'x',\n    version='1',\n)",
+        "m = Server(\n    'x',\n    version='1',\n    expose_internal_errors=True,\n)",
+    ),
+    (
+        "from fastmcp import FastMCP",
+        "def f(m: FastMCP):\n    m.run(\n        transport='http',\n        host='::1'\n    )",
+        "def f(m: Server):\n    m.run(\n        \"http\",\n        host='::1',\n        port=8000\n    )",
+    ),
+    (
+        "from fastmcp import FastMCP",
         'async def f(m: FastMCP): await m.run_async(transport="http", port=1)',
         'async def f(m: Server): await m.serve("http", port=1)',
     ),
     ("from fastmcp import FastMCP", "def f(m: FastMCP): m.http_app()", "def f(m: Server): m.asgi()"),
+    (
+        "from mcp.server import MCPServer",
+        "def f(m: MCPServer):\n    m.streamable_http_app(\n        stateless_http=True,\n    )",
+        "def f(m: Server):\n    m.asgi()",
+    ),
     (
         "from mcp.server import MCPServer",
         'def f(m: MCPServer): m.sse_app(sse_path="/x")',

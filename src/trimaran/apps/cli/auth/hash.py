@@ -67,8 +67,8 @@ def command(*, kind: str, generate: bool, pepper_env: str | None, algorithm: Any
     return 0
 
 
-def _check(kind: str, given: dict[str, Any], needed: str) -> None:
-    for flag, value in given.items():
+def _check(kind: str, options: dict[str, Any], needed: str) -> None:
+    for flag, value in options.items():
         if value and kind != needed:
             raise click.UsageError(f"{flag} goes with --{needed}")
 
@@ -80,12 +80,12 @@ def _pepper(variable: str | None) -> str | None:
     return pepper
 
 
-def _read(what: str) -> str:
+def _read(name: str) -> str:
     """The secret: typed twice, or all of standard input without its line end."""
     if sys.stdin.isatty():
         try:
-            secret = getpass.getpass(f"{what}: ")
-            if secret and getpass.getpass(f"{what}, once more: ") != secret:
+            secret = getpass.getpass(f"{name}: ")
+            if secret and getpass.getpass(f"{name}, once more: ") != secret:
                 raise click.UsageError("these two are not the same: nothing is made of them")
         except EOFError:
             secret = ""

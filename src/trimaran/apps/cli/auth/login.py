@@ -144,17 +144,17 @@ def _in_minutes(seconds: float) -> str:
     return f"{seconds / 60:g} minutes" if seconds >= 120 else f"{seconds:g} seconds"
 
 
-def _report(screen: Screen, url: str, made: Credentials, kept: str) -> None:
+def _report(screen: Screen, url: str, credentials: Credentials, store_name: str) -> None:
     screen.out.print(Text("Logged in", style="bold green").append(f" to {url}", style="default not bold"))
-    after = "then refreshed without you" if made.refresh_token else "then you have to log in again"
+    after = "then refreshed without you" if credentials.refresh_token else "then you have to log in again"
     table = Table.grid(padding=(0, 2), pad_edge=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for title, text in (
-        ("issuer", made.issuer or "not known"),
-        ("scopes", " ".join(scopes_of(made)) or "none named"),
-        ("expires", f"{expiry_in_words(made.expires_at)}, {after}"),
-        ("kept in", kept),
+        ("issuer", credentials.issuer or "not known"),
+        ("scopes", " ".join(scopes_of(credentials)) or "none named"),
+        ("expires", f"{expiry_in_words(credentials.expires_at)}, {after}"),
+        ("kept in", store_name),
     ):
         table.add_row(Text(f"  {title}", style="dim"), Text(in_one_line(text, 2000)))
     screen.lay_out(table)

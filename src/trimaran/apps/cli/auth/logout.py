@@ -88,19 +88,21 @@ async def _forget(screen: Screen, store: TokenStore, login: StoredLogin) -> None
     screen.out.print(Text("Logged out", style="bold").append(f" of {url}: {outcome}.", style="not bold"))
 
 
-async def _withdraw(held: Credentials) -> str:
+async def _withdraw(credentials: Credentials) -> str:
     """Have the tokens withdrawn, as far as possible; what came of it."""
     tokens = [
         (kind, token)
-        for kind, token in (("refresh_token", held.refresh_token), ("access_token", held.access_token))
+        for kind, token in (("refresh_token", credentials.refresh_token), ("access_token", credentials.access_token))
         if token is not None
     ]
     if not tokens:
         return "forgotten here, and there were no tokens to withdraw"
-    lasting = f"the access token is good for whoever has it until it expires ({expiry_in_words(held.expires_at)})"
-    endpoint = held.metadata.revocation_endpoint if held.metadata is not None else None
+    lasting = (
+        f"the access token is good for whoever has it until it expires ({expiry_in_words(credentials.expires_at)})"
+    )
+    endpoint = credentials.metadata.revocation_endpoint if credentials.metadata is not None else None
     if endpoint is None:
-        return f"forgotten here; {held.issuer or 'its issuer'} withdraws no tokens, so {lasting}"
+        return f"forgotten here; {credentials.issuer or 'its issuer'} withdraws no tokens, so {lasting}"
     from trimaran.oauth import revoke_token
     from trimaran.transports.fetch import Fetcher
     from trimaran.transports.oauth_driver import perform
@@ -110,12 +112,14 @@ async def _withdraw(held: Credentials) -> str:
         agreed = True
         async with asyncio.timeout(_SECONDS):
             for kind, token in tokens:
-                flow = revoke_token(endpoint, token, kind=kind, client=held.client, server_url=held.server_url)
+                flow = revoke_token(
+                    endpoint, token, kind=kind, client=credentials.client, server_url=credentials.server_url
+                )
                 agreed = await perform(flow, fetcher) and agreed
     except (Error, TimeoutError) as error:
         return f"forgotten here, but not withdrawn ({error or 'no answer in time'}); {lasting}"
     finally:
         await fetcher.close()
     if not agreed:
-        return f"forgotten here, but {held.issuer} did not agree to withdraw it; {lasting}"
+        return f"forgotten here, but {credentials.issuer} did not agree to withdraw it; {lasting}"
     return "forgotten here, and withdrawn there"

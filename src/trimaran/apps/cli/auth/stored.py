@@ -85,9 +85,9 @@ def where(store: Any) -> str:
     return str(store.path) if isinstance(store, FileTokens) else "the keyring of this system"
 
 
-def scopes_of(made: Credentials) -> tuple[str, ...]:
+def scopes_of(credentials: Credentials) -> tuple[str, ...]:
     """The granted scopes; the requested ones if the server did not say."""
-    return made.granted if made.granted is not None else made.scopes
+    return credentials.granted if credentials.granted is not None else credentials.scopes
 
 
 def expiry_in_words(moment: float | None, now: float | None = None) -> str:

@@ -44,7 +44,7 @@ _EPILOG: Final = "\b\nExit codes:\n    0  nothing failed\n    1  at least one ch
 )
 @client_options(examines=True)
 @click.pass_context
-def command(ctx: click.Context, words: Sequence[str], as_json: bool, waived: Sequence[str], **given: Any) -> int:
+def command(ctx: click.Context, words: Sequence[str], as_json: bool, waived: Sequence[str], **options: Any) -> int:
     """Examine a server and say what is wrong, why it matters and what to do.
 
     \b
@@ -62,7 +62,7 @@ def command(ctx: click.Context, words: Sequence[str], as_json: bool, waived: Seq
         raise click.UsageError(
             f"doctor takes one TARGET, and {rest[0]!r} is one word too many; a command goes after --"
         )
-    settings = read_settings(target, given)
+    settings = read_settings(target, options)
     screen = Screen()
     printed: list[Check] = []
 

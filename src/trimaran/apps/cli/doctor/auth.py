@@ -122,12 +122,12 @@ def _describe(challenge: Challenge) -> str:
     )
 
 
-def _report_challenge(report: Report, told: str, challenge: Challenge | None) -> None:
+def _report_challenge(report: Report, header: str, challenge: Challenge | None) -> None:
     if challenge is None:
         report.fail(
             "challenge",
             "WWW-Authenticate",
-            in_one_line(told or "missing"),
+            in_one_line(header or "missing"),
             "A client learns from it how to log in; without it people see a bare 401.",
             'Answer 401 with WWW-Authenticate: Bearer resource_metadata="https://...".',
         )

@@ -143,7 +143,7 @@ async def _examine_tls(report: Report, host: str, port: int, seconds: float, con
     return True
 
 
-def _said(answer: ProbeReply) -> str:
+def _error_text(answer: ProbeReply) -> str:
     """The message of a JSON-RPC error, as an addition to a sentence."""
     error = as_object((answer.message or {}).get("error"))
     return f": {in_one_line(str(error.get('message', '')))}" if error else ""
@@ -205,7 +205,7 @@ class Endpoint:
             report.fail(
                 "access",
                 "access",
-                f"refused: {answer.describe()}{_said(answer)}",
+                f"refused: {answer.describe()}{_error_text(answer)}",
                 "The server lets nobody in who comes like this: no Origin, and this Host.",
                 "See what its answer says; servers on public addresses often have a list of hosts or origins to extend.",
             )
@@ -252,7 +252,7 @@ class Endpoint:
         self._report.fail(
             "path",
             "path",
-            f"no MCP at {own}: {answer.describe()}{_said(answer)}" + ("" if endpoints else f"; nor at {others}"),
+            f"no MCP at {own}: {answer.describe()}{_error_text(answer)}" + ("" if endpoints else f"; nor at {others}"),
             "Clients use the URL exactly as it is given; what answers here is something else.",
             f"Use {endpoints[0]}" if endpoints else "Look up the endpoint's URL in the configuration of the server.",
         )

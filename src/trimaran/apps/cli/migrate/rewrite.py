@@ -92,10 +92,10 @@ def migrate_source(source: str) -> Migration:
     survey.servers -= survey.ours
     rewrite = _Rewrite(survey)
     module = wrapper.visit(rewrite)
-    if any(name.startswith(_WHOLE) for name in rewrite.kept):
+    if any(name.startswith(_WHOLE) for name in rewrite.kept_names):
         # Half of such a program would speak to a server of theirs, and half to one of ours.
         return Migration(source, sorted(set(rewrite.left)))
-    module = module.visit(_Imports(rewrite.needed, rewrite.kept))
+    module = module.visit(_Imports(rewrite.needed, rewrite.kept_names))
     return Migration(module.code, sorted(set(rewrite.left)))
 
 
@@ -132,6 +132,9 @@ def _arg(keyword: str | None, value: cst.BaseExpression | str) -> cst.Arg:
         keyword=None if keyword is None else cst.Name(keyword),
         equal=cst.MaybeSentinel.DEFAULT if keyword is None else tight,
     )
+
+
+_COMMA: Final = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
 
 
 class _Named:
@@ -233,7 +236,7 @@ class _Rewrite(_Named, cst.CSTTransformer):
         super().__init__()
         self._survey = survey
         self.needed: set[_Import] = set()
-        self.kept: set[str] = set()
+        self.kept_names: set[str] = set()
         """Full names that stay, so that their import stays."""
         self.left: list[Leftover] = []
         self._annotations = 0
@@ -277,7 +280,7 @@ class _Rewrite(_Named, cst.CSTTransformer):
         return cst.Name(own or ours[1])
 
     def _keep(self, node: cst.CSTNode, full: str) -> None:
-        self.kept.add(full)
+        self.kept_names.add(full)
         home, _, last = full.rpartition(".")
         reason = LEFT_CALLS.get(last) if home in SERVERS else None
         self._leave(node, f"{_text(node)}: {reason or left_reason(full)}")
@@ -448,8 +451,9 @@ class _Rewrite(_Named, cst.CSTTransformer):
         if name in _APPS:
             path = [arg for arg in updated.args if arg.keyword is None]
             args = [*path, *self._options("asgi", [a for a in updated.args if a.keyword is not None], original)]
-            if _APPS[name] == "sse" and not _has(args, "sse_path"):
-                args.append(_arg("sse_path", '"/sse"'))
+            transport = _string(next((a.value for a in updated.args if _keyword(a) == "transport"), None))
+            if _APPS[name] == "sse" or transport == "sse":
+                args = _with_sse_path(args)
             return _method(updated, "asgi", args)
         if name in ("tool", "resource", "prompt"):
             return self._declare(name, original, updated)
@@ -506,11 +510,14 @@ class _Rewrite(_Named, cst.CSTTransformer):
         if chosen == "stdio":
             args = []
         elif chosen in _HTTP:
-            args = [_arg(None, '"http"'), *args, *moved]
+            kind = _arg(None, '"http"')
+            if transport is not None and args:
+                kind = kind.with_changes(comma=transport.comma)
+            args = [kind, *args, *moved]
             if "port" not in {a.keyword.value for a in args if a.keyword is not None}:
                 args.append(_arg("port", "8000"))  # theirs; ours is another
-            if chosen == "sse" and not _has(args, "sse_path"):
-                args.append(_arg("sse_path", '"/sse"'))
+            if chosen == "sse":
+                args = _with_sse_path(args)
         else:
             assert transport is not None
             self._leave(
@@ -542,8 +549,17 @@ class _Rewrite(_Named, cst.CSTTransformer):
         return updated.with_changes(args=_tidy(args))
 
 
-def _has(args: Iterable[cst.Arg], keyword: str) -> bool:
-    return any(arg.keyword is not None and arg.keyword.value == keyword for arg in args)
+def _keyword(arg: cst.Arg) -> str:
+    return "" if arg.keyword is None else arg.keyword.value
+
+
+def _with_sse_path(args: Sequence[cst.Arg]) -> list[cst.Arg]:
+    """The arguments of a server that speaks HTTP+SSE. Their `path` is that of the stream; ours that of streamable HTTP."""
+    if any(_keyword(arg) == "sse_path" for arg in args):
+        return list(args)
+    if any(_keyword(arg) == "path" for arg in args):
+        return [_renamed(arg, {"path": "sse_path"}) for arg in args]
+    return [*args, _arg("sse_path", '"/sse"')]
 
 
 def _renamed(arg: cst.Arg, keywords: dict[str, str]) -> cst.Arg:
@@ -561,32 +577,41 @@ def _snake(arg: cst.Arg) -> cst.Arg:
 
 
 def _tidy(args: Sequence[cst.Arg]) -> Sequence[cst.Arg]:
-    """The arguments with commas between them, after some were dropped."""
+    """The arguments with commas between them, after some were dropped or added. Spread over lines, they stay so."""
     if not args:
         return args
-    commas = [
-        arg
-        if isinstance(arg.comma, cst.Comma)
-        else arg.with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")))
-        for arg in args[:-1]
-    ]
+    breaks = [arg.comma for arg in args if isinstance(arg.comma, cst.Comma) and "\n" in _text(arg.comma)]
+    between = max(breaks, key=lambda comma: len(_text(comma)), default=_COMMA)
     last = args[-1]
+    tidied: list[cst.Arg] = []
+    for arg in args[:-1]:
+        comma = arg.comma
+        if not isinstance(comma, cst.Comma):  # it was the last one, and the closing bracket follows its white space
+            last = last.with_changes(whitespace_after_arg=arg.whitespace_after_arg)
+            arg = arg.with_changes(comma=between, whitespace_after_arg=cst.SimpleWhitespace(""))
+        elif "\n" in _text(comma) and len(_text(comma)) < len(_text(between)):
+            last = last.with_changes(comma=comma)
+            arg = arg.with_changes(comma=between)
+        tidied.append(arg)
     is_spread = isinstance(last.comma, cst.Comma) and "\n" in _text(last.comma)
-    return [*commas, last if is_spread else last.with_changes(comma=cst.MaybeSentinel.DEFAULT)]
+    return [*tidied, last if is_spread else last.with_changes(comma=cst.MaybeSentinel.DEFAULT)]
 
 
 def _method(call: cst.Call, name: str, args: Sequence[cst.Arg]) -> cst.Call:
     func = cst.ensure_type(call.func, cst.Attribute)
-    return call.with_changes(func=func.with_changes(attr=cst.Name(name)), args=_tidy(args))
+    space = call.whitespace_before_args if args else cst.SimpleWhitespace("")
+    return call.with_changes(
+        func=func.with_changes(attr=cst.Name(name)), args=_tidy(args), whitespace_before_args=space
+    )
 
 
 @final
 class _Imports(cst.CSTTransformer):
     """Drop their imports that nothing uses, and put ours in the place of the first."""
 
-    def __init__(self, needed: set[_Import], kept: set[str]) -> None:
+    def __init__(self, needed: set[_Import], kept_names: set[str]) -> None:
         super().__init__()
-        self._kept = kept
+        self._kept_names = kept_names
         self._missing = sorted(needed, key=lambda item: (item[0], item[1].lower(), item[2] or ""))
 
     def leave_SimpleStatementLine(
@@ -634,7 +659,7 @@ class _Imports(cst.CSTTransformer):
         return statement.with_changes(names=names)
 
     def _is_kept(self, name: str) -> bool:
-        return any(full == name or full.startswith(name + ".") for full in self._kept)
+        return any(full == name or full.startswith(name + ".") for full in self._kept_names)
 
 
 def _is_theirs(statement: cst.BaseSmallStatement) -> bool:

@@ -222,7 +222,7 @@ def explain(provider: ModelProvider, model: str, error: Exception, *, has_begun:
         has_begun: True if the answer had begun.
     """
     log.debug("%s failed", provider.title, exc_info=error)
-    status, reason, waits = _status(error), _said(error), _retry_after(error)
+    status, reason, waits = _status(error), _reason_of(error), _retry_after(error)
     if status is not None:
         message = f"{provider.title} answered {status}: {_advice(provider, model, status, reason, waits)}"
     elif _is_timeout(error):
@@ -244,8 +244,8 @@ def explain(provider: ModelProvider, model: str, error: Exception, *, has_begun:
     return ModelFailed(provider.masked(message), provider=provider.title, status=status)
 
 
-def _advice(provider: ModelProvider, model: str, status: int, said: str, waits: str) -> str:
-    because = f" ({said})" if said else ""
+def _advice(provider: ModelProvider, model: str, status: int, reason: str, waits: str) -> str:
+    because = f" ({reason})" if reason else ""
     again = f"Wait {waits}, then send the message again." if waits else "Wait a moment, then send the message again."
     if status == 401:  # some providers say part of the key here
         return f"the key in {provider.key_variable} is not accepted. Set one that is valid, and start again."
@@ -284,7 +284,7 @@ def _error_body(error: Exception) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", inner if isinstance(inner, Mapping) else body)
 
 
-def _said(error: Exception) -> str:
+def _reason_of(error: Exception) -> str:
     body = _error_body(error)
     # Providers say `message`; compatible servers also one of the others.
     text = next((body[key] for key in ("message", "error", "detail") if isinstance(body.get(key), str)), "")
